@@ -1,7 +1,7 @@
 """A typed admin client of Kafka clusters, for threads and for asyncio.
 
-It is built on kafka-python's connections (sockets, proxies, TLS, SASL, versions of APIs) and exceptions, and has the APIs of KIP-183,
-KIP-455 and KIP-179 and what a reassignment tool needs beside them. docs/admin.md describes it.
+It is built on kafka-python's connections (sockets, proxies, TLS, SASL, API versions) and exceptions. It has the APIs of KIP-183, KIP-455
+and KIP-179, and the other calls that a reassignment tool needs. docs/admin.md describes it.
 """
 
 from klamm.admin.async_client import AsyncAdminClient

@@ -1,7 +1,7 @@
-"""Checks of what a caller passes, before anything is sent: a wrong type is a TypeError, a value that cannot be sent a ValueError.
+"""Checks arguments before anything is sent. A wrong type raises TypeError, a value that cannot be sent raises ValueError.
 
-Only what the protocol cannot carry or what no broker accepts is refused here; rules that need the cluster (is the broker alive?) are the
-broker's.
+Only values that the protocol cannot carry or that no broker accepts are refused here. Rules that depend on the cluster (is the broker
+alive?) are checked by the broker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 def check_int(value: object, what: str, low: int, high: int) -> int:
-    """The number, from `low` to `high`. A bool is no number."""
+    """The value, if it is an int from `low` to `high`. A bool is not an int here."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{what} must be an int, not {value!r}")
     if not low <= value <= high:
@@ -33,12 +33,12 @@ def check_bool(value: object, what: str) -> bool:
 
 
 def check_timeout(timeout_ms: object) -> int:
-    """A time in ms that an int32 holds."""
+    """A timeout in ms that fits into an int32."""
     return check_int(timeout_ms, "timeout_ms", 0, INT32_MAX)
 
 
 def check_topic(name: object) -> str:
-    """A topic's name. Whether its characters are allowed is for the broker to say."""
+    """A topic name. The broker checks whether its characters are allowed."""
     if not isinstance(name, str):
         raise TypeError(f"a topic's name must be a str, not {name!r}")
     if not name or len(name.encode()) > 32767:
@@ -47,19 +47,19 @@ def check_topic(name: object) -> str:
 
 
 def check_partition(value: object) -> TopicPartition:
-    """A pair of a topic's name and a number."""
+    """A partition, from a pair of a topic name and a number."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         raise TypeError(f"a partition must be a pair of a topic's name and a number, not {value!r}")
     return TopicPartition(check_topic(value[0]), check_int(value[1], f"the partition of {value[0]}", 0, INT32_MAX))
 
 
 def check_partitions(values: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-    """Partitions in the order given, each once."""
+    """The partitions in the given order, without duplicates."""
     return list(dict.fromkeys(check_partition(value) for value in check_iterable(values, "partitions")))
 
 
 def check_iterable(values: Iterable[V], what: str) -> Iterable[V]:
-    """Any iterable but a string: the characters of a string would be taken for elements."""
+    """The values. A string is refused, because its characters would be taken as elements."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise TypeError(f"{what} must be a collection, not {values!r}")
     return values
@@ -76,12 +76,13 @@ def check_broker(value: object) -> int:
 
 
 def check_replicas(values: Iterable[int], what: str) -> Ints:
-    """Broker ids in order. A list that no partition can have (an id twice, a negative one) is for the broker to refuse, by partition."""
+    """The broker ids in order. Lists that no partition can have (duplicate or negative ids) are refused by the broker, for each partition.
+    """
     return tuple(check_int(value, f"a broker id of {what}", -INT32_MAX - 1, INT32_MAX) for value in check_iterable(values, what))
 
 
 def check_target(values: Iterable[int], partition: TopicPartition) -> Ints:
-    """The replicas that a partition is to have: at least one."""
+    """The target replicas of a partition, at least one."""
     replicas = check_replicas(values, f"the replicas of {partition}")
     if not replicas:
         raise ValueError(f"the replicas of {partition} are empty")
@@ -89,7 +90,7 @@ def check_target(values: Iterable[int], partition: TopicPartition) -> Ints:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers of each topic, in the order given."""
+    """Topic → its partition numbers, in the given order."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)

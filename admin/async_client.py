@@ -1,4 +1,4 @@
-"""The admin client for asyncio: the methods of `AdminClient`, awaited. Both run the same calls (see `klamm.admin.io_thread`)."""
+"""The admin client for asyncio: the methods of `AdminClient` as coroutines. Both run the same calls (see `klamm.admin.io_thread`)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from klamm.admin.values import (
 
 
 class AsyncAdminClient:
-    """`AdminClient` for asyncio: the same arguments, results and errors. `async with`, or `await close()`, closes everything.
+    """`AdminClient` for asyncio, with the same arguments, results and errors. `async with`, or `await close()`, closes everything.
 
-    kafka-python's connections run in a thread of their own, which starts with the first call. A task that is cancelled ends its call.
+    kafka-python's connections run in a separate thread, which starts with the first call. Cancelling a task cancels its call.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class AsyncAdminClient:
         self._io = IoThread(settings)
 
     async def close(self) -> None:
-        """Close all connections and end the thread; calls under way fail with `Closed`. A second time has no effect."""
+        """Close all connections and end the thread. Calls in progress fail with `Closed`. A second call has no effect."""
         await self._io.close_in_loop()
 
     async def __aenter__(self) -> Self:

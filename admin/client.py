@@ -1,4 +1,4 @@
-"""The admin client for threads: every method waits for its outcome."""
+"""The admin client for threads: every method blocks until its outcome is known."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from klamm.admin.values import (
 )
 
 DEFAULT_WORK_TIMEOUT_MS = 60_000
-"""How long a broker may work on an election, a reassignment or a throttle."""
+"""Default timeout that is sent to the broker with elections, reassignments and throttles."""
 
 
 class AdminClient:
     """A typed admin client of a Kafka cluster, on kafka-python's connections. It may be used from several threads.
 
-    `bootstrap_servers` is "host:port,host:port" or a list; `request_timeout_ms` is how long a call may take that names no time-out.
-    `security` has kafka-python's settings under their names (`security_protocol`, `ssl_…`, `sasl_…`, `proxy_url`); connections are plain
-    without them. Nothing is opened before the first call; `close`, or the end of a `with` block, closes everything.
+    `bootstrap_servers` is "host:port,host:port" or a list. `request_timeout_ms` is the timeout of calls without a timeout of their own.
+    `security` has kafka-python's settings with their names there (`security_protocol`, `ssl_…`, `sasl_…`, `proxy_url`). Without them
+    connections are PLAINTEXT. Nothing is opened before the first call; `close`, or the end of a `with` block, closes everything.
 
-    Every call ends by its deadline: with its result, or with an `AdminError` (see `klamm.admin.errors`), which is also kafka-python's
-    exception of that kind: `TimedOut`, `Disconnected`, `BadResponse`, `Unsupported`, `NotAuthenticated`, `Closed`, or the error code of a
-    response. A wrong argument is a TypeError or a ValueError, before anything is sent.
+    Every call ends by its deadline. It returns its result or raises an `AdminError` (see `klamm.admin.errors`): `TimedOut`, `Disconnected`,
+    `BadResponse`, `Unsupported`, `NotAuthenticated`, `Closed`, or the error of a response. Each is also the matching exception of
+    kafka-python. A wrong argument raises TypeError or ValueError before anything is sent.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class AdminClient:
         self._io = IoThread(settings)
 
     def close(self) -> None:
-        """Close all connections and end the thread; calls under way fail with `Closed`. A second time has no effect."""
+        """Close all connections and end the thread. Calls in progress fail with `Closed`. A second call has no effect."""
         self._io.close()
 
     def __enter__(self) -> Self:
@@ -70,11 +70,12 @@ class AdminClient:
     def elect_preferred_leaders(
         self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
     ) -> PartitionResult:
-        """Make the first replica of each partition its leader, where it is alive and in sync; None for all partitions.
+        """Make the first replica of each partition its leader, if it is alive and in sync. `partitions` None means all partitions.
 
-        Returns when the elections are done and the controller's broker shows the new leaders, or after `timeout_ms`: partitions that are
-        not done then have REQUEST_TIMED_OUT (the call itself ends at most a second later). Of all partitions, those whose leader was the
-        preferred one already are not in the result; of named ones they have ELECTION_NOT_NEEDED. Source: KIP-183, key 43, since 2.2.
+        Returns when the elections are done and the metadata of the controller's broker has the new leaders, or after `timeout_ms`.
+        Partitions that are not done by then have REQUEST_TIMED_OUT; the call itself ends at most one second later. A partition that its
+        preferred replica already leads has ELECTION_NOT_NEEDED if it was named, and is left out of the result if all partitions were
+        requested. Source: KIP-183, key 43, since 2.2.
         """
         return self.elect_leaders(ElectionType.PREFERRED, partitions, timeout_ms=timeout_ms)
 
@@ -85,12 +86,12 @@ class AdminClient:
         *,
         timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS,
     ) -> PartitionResult:
-        """Elect leaders by this type; None for all partitions. All else is as with `elect_preferred_leaders`.
+        """Elect leaders with this election type. `partitions` None means all partitions. Otherwise like `elect_preferred_leaders`.
 
-        UNCLEAN elects for partitions without a leader, whatever `unclean.leader.election.enable` says: a replica that is in sync if one is
-        alive, else any live one, and then records are lost. A partition that has a leader has ELECTION_NOT_NEEDED; one without a live
-        replica ELIGIBLE_LEADERS_NOT_AVAILABLE. Source: KIP-460, key 43, unclean elections since 2.4: a controller of 2.2 or 2.3 is
-        `Unsupported`.
+        UNCLEAN elects leaders for partitions without one, independent of `unclean.leader.election.enable`. The leader is a live replica
+        that is in sync, or any live replica if there is none; then records are lost. A partition that has a leader has ELECTION_NOT_NEEDED,
+        one without live replicas ELIGIBLE_LEADERS_NOT_AVAILABLE. Source: KIP-460, key 43. Unclean elections exist since 2.4: a controller
+        of 2.2 or 2.3 is `Unsupported`.
         """
         return self._io.run(elections.elect_leaders(election_type, partitions, timeout_ms))
 
@@ -105,11 +106,11 @@ class AdminClient:
         auto_remove_throttle: bool = True,
         timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS,
     ) -> PartitionResult:
-        """Start to move each partition to the replicas named, the first of them being preferred; `throttle` is in bytes/s.
+        """Start to move each partition to these replicas, with the preferred replica first. `throttle` is in bytes/s.
 
-        Returns when the reassignment is started, not when the data has moved. With `auto_remove_throttle` the controller removes the
-        throttle when the last reassignment ends; otherwise it stays until somebody removes it. With `validate_only` nothing changes.
-        Source: KIP-179, key 1790, which only Klamm has (`alter_partition_reassignments` is for every Kafka since 2.4).
+        Returns when the reassignments are started, not when the data has moved. With `auto_remove_throttle` the controller removes the
+        throttle when the last reassignment ends. Otherwise it stays until somebody removes it. With `validate_only` nothing is changed.
+        Source: KIP-179, key 1790, which only Klamm has. `alter_partition_reassignments` works with every Kafka since 2.4.
         """
         return self._io.run(throttles.reassign_partitions(assignments, validate_only, throttle, auto_remove_throttle, timeout_ms))
 
@@ -121,9 +122,9 @@ class AdminClient:
         validate_only: bool = False,
         timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS,
     ) -> Result[int]:
-        """Replace the rates of throttled replication, in bytes/s: of each broker as (leader, follower).
+        """Replace the throttled rates: broker → (leader rate, follower rate) in bytes/s.
 
-        Brokers that got rates by an earlier call and are not named lose them. Source: KIP-179, key 1791, which only Klamm has.
+        Brokers that got rates from an earlier call and are not named here lose them. Source: KIP-179, key 1791, which only Klamm has.
         """
         return self._io.run(throttles.alter_interbroker_throttled_rates(rates, auto_remove_throttle, validate_only, timeout_ms))
 
@@ -137,16 +138,16 @@ class AdminClient:
         validate_only: bool = False,
         timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS,
     ) -> PartitionResult:
-        """Replace which replicas are throttled: of each partition as (brokers that lead, brokers that follow); None for every broker.
+        """Replace the throttled replicas: partition → (leader brokers, follower brokers), with None for all brokers.
 
-        Topics that got a list by an earlier call and are not named lose it. Source: KIP-179, key 1792, which only Klamm has.
+        Topics that got a list from an earlier call and are not named here lose it. Source: KIP-179, key 1792, which only Klamm has.
         """
         return self._io.run(throttles.alter_interbroker_throttled_replicas(replicas, auto_remove_throttle, validate_only, timeout_ms))
 
     def alter_partition_reassignments(
         self, targets: Mapping[AnyPartition, Sequence[int] | None], *, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
     ) -> PartitionResult:
-        """Start, replace or, with None, cancel the reassignment of each partition. Returns when they are started.
+        """Start or replace the reassignment of each partition; None cancels it. Returns when the reassignments are started.
 
         Source: KIP-455, key 45, since 2.4.
         """
@@ -155,7 +156,7 @@ class AdminClient:
     def list_partition_reassignments(
         self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """The reassignments under way, of the partitions named or of all. Partitions that are not being reassigned are left out.
+        """The reassignments in progress, of these partitions or of all. Partitions that are not being reassigned are left out.
 
         Source: KIP-455, key 46, since 2.4.
         """
@@ -164,16 +165,17 @@ class AdminClient:
     # The cluster
 
     def describe_cluster(self, *, timeout_ms: int | None = None, on_retry: OnRetry | None = None) -> ClusterDescription:
-        """The live brokers and the controller, as one broker sees them.
+        """The live brokers and the controller, from the metadata of one broker.
 
-        `on_retry` is called with each error after which the client tries another broker, or the same one again, in the client's thread.
+        `on_retry` is called with each error after which the client retries, with the same or another broker. It runs in the client's
+        thread.
         """
         return self._io.run(metadata.describe_cluster(self._time(timeout_ms), on_retry))
 
     def describe_topics(self, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None) -> Described[str, TopicDescription]:
-        """Partitions, replicas, leaders and ISRs of the topics named, or of all, as one broker sees them.
+        """Partitions, replicas, leaders and ISRs of these topics, or of all, from the metadata of one broker.
 
-        A topic that does not exist has the error UNKNOWN_TOPIC_OR_PARTITION; it is never created.
+        A topic that does not exist has the error UNKNOWN_TOPIC_OR_PARTITION. It is never created.
         """
         return self._io.run(metadata.describe_topics(topics, self._time(timeout_ms)))
 
@@ -190,11 +192,13 @@ class AdminClient:
         max_bytes: int = 1048576,
         timeout_ms: int | None = None,
     ) -> metadata_log.MetadataLogPart:
-        """Record batches of the metadata log of this controller epoch, from the one that holds `offset` on, at least one if there is one.
+        """Record batches of the metadata log of this controller epoch, starting with the batch that has `offset`; at least one if there is
+        one.
 
-        With nothing new it returns after `max_wait_ms`, or earlier if the controller says so, with none. Of a log of another controller
-        epoch (0 is never one) and of an offset out of range nothing is returned but where the log begins and ends: see `MetadataLogPart`.
-        `klamm.protocol.metadata_records` decodes the batches. Source: RegisterBroker draft, key 101, which only Klamm has.
+        If there are no new records, it returns without batches after `max_wait_ms`, or earlier if the controller responds earlier. If the
+        log has another controller epoch (0 is never valid), or the offset is out of range, the result has no batches, only where the log
+        begins and ends: see `MetadataLogPart`. `klamm.protocol.metadata_records` decodes the batches. Source: RegisterBroker draft, key
+        101, which only Klamm has.
         """
         call = metadata_log.read_metadata_log(controller_epoch, offset, max_wait_ms, max_bytes, self._time(timeout_ms))
         return self._io.run(call)
@@ -208,17 +212,18 @@ class AdminClient:
         *,
         timeout_ms: int | None = None,
     ) -> Described[int, dict[str, LogDir]]:
-        """The log directories of each broker (None: of all live ones) by path, with the logs of the partitions named (None: of all).
+        """The log directories of these brokers (None: all live brokers) by path, with the logs of these partitions (None: all).
 
-        Each broker is sent its own request, side by side; one that is not there or hangs has an error, the others are not affected.
-        A broker that is not in the cluster has BROKER_NOT_AVAILABLE. Source: key 35, since 1.0.
+        Each broker gets its own request, in parallel. A broker that is not reachable or does not respond has an error, and the others are
+        not affected. A broker that is not in the cluster has BROKER_NOT_AVAILABLE. Source: key 35, since 1.0.
         """
         return self._io.run(log_dirs.describe_log_dirs(brokers, partitions, self._time(timeout_ms)))
 
     def alter_replica_log_dirs(self, replicas: Mapping[AnyReplica, str], *, timeout_ms: int | None = None) -> Result[TopicPartitionReplica]:
-        """Start to move each replica (topic, partition, broker id) to a log directory of its broker, named by its absolute path.
+        """Start to move each replica (topic, partition, broker id) to a log directory of its broker, given as an absolute path.
 
-        A replica that its broker does not have yet is created there: the error is REPLICA_NOT_AVAILABLE then. Source: key 34, since 1.1.
+        If the broker does not have the replica yet, the error is REPLICA_NOT_AVAILABLE, and the replica will be created in this directory.
+        Source: key 34, since 1.1.
         """
         return self._io.run(log_dirs.alter_replica_log_dirs(replicas, self._time(timeout_ms)))
 
@@ -233,7 +238,7 @@ class AdminClient:
         include_documentation: bool = False,
         timeout_ms: int | None = None,
     ) -> Described[ConfigResource, dict[str, ConfigEntry]]:
-        """The configs of each resource by name: those named, or all. A broker's are read from that broker.
+        """The configs of each resource by name: only `names`, or all. Configs of a broker are read from that broker.
 
         The throttles of KIP-179 are configs (R179-36): of brokers `leader.replication.throttled.rate` and
         `follower.replication.throttled.rate`, of topics `leader.replication.throttled.replicas` and
@@ -248,9 +253,9 @@ class AdminClient:
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Result[ConfigResource]:
-        """Change configs of each resource; those not named stay as they are. A broker's are sent to that broker.
+        """Change configs of each resource. Other configs do not change. Changes for a broker are sent to that broker.
 
-        The changes of a resource are a mapping of names to values, with None to delete one, or `ConfigChange` values.
+        The changes of a resource are a mapping from names to values, where None deletes a config, or `ConfigChange` values.
 
         Source: key 44, since 2.3.
         """

@@ -1,6 +1,6 @@
 """Configs of topics and brokers (keys 32 and 44).
 
-Configs of one broker, and its loggers, are known to that broker only: those requests go to it. All others go to any broker, in one request.
+Only the broker itself knows its configs and loggers, so these requests go to that broker. All others go to any broker, in one request.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def describe_configs(
 
     async def run(session: Session, scope: Scope) -> Described[ConfigResource, Entries]:
         results = await _by_broker(session, scope, ApiKey.DESCRIBE_CONFIGS, wanted, make, read)
-        found = {key: result for key, result in results.items() if not isinstance(result, AdminError)}
-        return Described(found, {key: result for key, result in results.items() if isinstance(result, AdminError)})
+        descriptions = {key: result for key, result in results.items() if not isinstance(result, AdminError)}
+        return Described(descriptions, {key: result for key, result in results.items() if isinstance(result, AdminError)})
 
     return Call(check_timeout(timeout_ms), run)
 
@@ -107,7 +107,7 @@ async def _by_broker(
     make: Callable[[list[ConfigResource]], Message],
     read: Callable[[Any, int], dict[ConfigResource, T]],
 ) -> dict[ConfigResource, T | AdminError]:
-    """What `read` gives for each resource, in their order; where a request failed as a whole, its error for each resource of it."""
+    """The result of `read` for each resource, in their order. If a whole request failed, each of its resources has the error."""
     groups: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
         groups.setdefault(_broker(resource), []).append(resource)
@@ -121,7 +121,7 @@ async def _by_broker(
         return read(response, version)
 
     results = await session.gather({broker: one(broker) for broker in groups})
-    missing = response_error(ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not name it")
+    missing = response_error(ErrorCode.UNKNOWN_SERVER_ERROR, "missing in the response")
     outcomes: dict[ConfigResource, T | AdminError] = {}
     for resource in resources:
         result = results[_broker(resource)]
@@ -130,7 +130,7 @@ async def _by_broker(
 
 
 def _broker(resource: ConfigResource) -> int | None:
-    """The broker that a resource belongs to; None for topics and for the dynamic default of all brokers."""
+    """The broker that must get the request; None for topics and for the dynamic default of all brokers."""
     return int(resource.name) if resource.type is not ResourceType.TOPIC and resource.name else None
 
 
@@ -150,7 +150,7 @@ def _resource(value: object) -> ConfigResource:
             raise ValueError(f"a broker resource's name must be a broker id or empty, not {resource.name!r}")
         check_broker(int(resource.name))
     elif kind is ResourceType.BROKER_LOGGER:
-        raise ValueError("a broker logger resource names no broker")
+        raise ValueError("a broker logger resource needs a broker id as its name")
     return resource
 
 
@@ -163,7 +163,7 @@ def _name(value: object) -> str:
 
 
 def _each_change(changes: Changes, what: str) -> Iterable[object]:
-    """The changes one by one; of a mapping values to set, and None to delete."""
+    """The changes as single values. A mapping has values to set, and None to delete."""
     if not isinstance(changes, Mapping):
         return check_iterable(changes, what)
     return [
@@ -184,7 +184,7 @@ def _change(value: object) -> ConfigChange:
 
 
 def _entry(entry: Any, resource_type: int, version: int) -> ConfigEntry:
-    """An entry of a response. Version 0 says only whether a value is the default; what it is else depends on the resource."""
+    """An entry of a response. Version 0 only says whether the value is the default; otherwise the source depends on the resource type."""
     if version > 0:
         source = _source(entry.config_source)
     elif entry.is_default:
@@ -196,7 +196,7 @@ def _entry(entry: Any, resource_type: int, version: int) -> ConfigEntry:
 
 
 def _source(number: int) -> ConfigSource:
-    """A number of a later Kafka is UNKNOWN."""
+    """The source; UNKNOWN for a number of a later version of Kafka."""
     try:
         return ConfigSource(number)
     except ValueError:

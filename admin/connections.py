@@ -1,12 +1,12 @@
-"""Connections to brokers: kafka-python's, with Klamm's messages on them.
+"""Connections to brokers: kafka-python's connections with Klamm's messages.
 
-kafka-python opens the socket (through a proxy where one is set), does TLS and SASL, learns the versions of the broker's APIs and repeats
-the authentication before it expires. A request is a message of `klamm.protocol.messages`, which has the drafts too, and whose decoder
+kafka-python opens the socket (through a proxy if one is set), does TLS and SASL, learns the API versions of the broker, and authenticates
+again before a session expires. A request is a message of `klamm.protocol.messages`, which also has the APIs of the drafts. Its decoder
 accepts nothing that Kafka refuses.
 
-A connection carries one request at a time, because a broker handles the requests of one connection one after the other: an election that
-waits a minute must not hold up a description. Idle connections are used again. A request that gets no response in time closes its
-connection, and no other request suffers from that. Everything here runs in the IO thread.
+A connection carries one request at a time. A broker handles the requests of one connection in sequence, so an election that waits for a
+minute would delay other requests. Idle connections are reused. If a request gets no response in time, its connection is closed, which does
+not affect other requests. Everything here runs in the IO thread.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from klamm.protocol.compiler import Message
 from klamm.protocol.errors import RemoteProtocolError
 
 _NO_LIMIT_MS = 2**31 - 1
-"""For kafka-python's own timer of a request: the deadline of the call ends the wait, and closes the connection."""
+"""Disables kafka-python's own request timeout: the deadline of the call ends the wait and closes the connection."""
 
 _ERRNO = re.compile(r"\b(\d+) E[A-Z]+\b")
 SOCKET_OPTIONS = KafkaConnectionManager.DEFAULT_CONFIG["socket_options"]
 
 Make = Callable[[int], Message]
-"""Makes the request for a version."""
+"""Builds the request for a version."""
 
 
 class Connections:
@@ -54,10 +54,10 @@ class Connections:
         self._open: set[_Connection] = set()
 
     async def send(self, scope: Scope, address: Address, key: ApiKey, make: Make, until: float) -> tuple[Any, int]:
-        """The response to a request, and its version, the highest that both sides know.
+        """The response to a request, and its version, which is the highest version that both sides support.
 
-        `until` is the end on the monotonic clock. Raises Disconnected, TimedOut, BadResponse, NotAuthenticated or Unsupported; the message
-        names the address. After an error the next request to this address goes over a new connection.
+        `until` is the deadline on the monotonic clock. Raises Disconnected, TimedOut, BadResponse, NotAuthenticated or Unsupported; the
+        message names the address. After an error, the next request to this address uses a new connection.
         """
         connection = self._take(address) or await self._connect(scope, address, until)
         try:
@@ -69,13 +69,13 @@ class Connections:
             raise
 
     async def supports(self, scope: Scope, address: Address, key: int, until: float) -> bool:
-        """Whether the broker has the API in a version that this client can send."""
+        """Whether the broker supports the API in a version that this client can send."""
         connection = self._take(address) or await self._connect(scope, address, until)
         self._release(address, connection)
         return key in APIS and _common_version(connection, APIS[key]) is not None
 
     def close(self) -> None:
-        """Close everything at once."""
+        """Close all connections immediately."""
         self._idle.clear()
         for connection in tuple(self._open):
             under_way = connection.initializing or connection.in_flight_requests
@@ -126,7 +126,7 @@ class Connections:
         return connection
 
     async def _transport(self, scope: Scope, address: Address, until: float) -> KafkaTCPTransport:
-        """A socket, with TLS where it is set. kafka-python gives the TLS handshake no time limit."""
+        """A connected socket, with TLS if it is set. Limits the time of the TLS handshake, because kafka-python does not."""
         host, port = address
         sock = await create_connection(
             self._net, host, port, SOCKET_OPTIONS, proxy_url=self._settings.security.get("proxy_url"), timeout_at=until
@@ -159,7 +159,7 @@ class Connections:
 
 
 class _Connection(KafkaConnection):
-    """kafka-python's connection, which ends when it cannot read what the broker sends; its own would stop reading and stay open."""
+    """kafka-python's connection, but closed when a response cannot be read. The original would stop reading and stay open."""
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -167,11 +167,11 @@ class _Connection(KafkaConnection):
         except kafka.errors.KafkaProtocolError:
             raise
         except Exception as error:
-            raise kafka.errors.KafkaProtocolError(f"a response that cannot be decoded: {error!r}") from error
+            raise kafka.errors.KafkaProtocolError(f"the response cannot be decoded: {error!r}") from error
 
 
 class _Request:
-    """A message of Klamm's in the form in which kafka-python's connection sends and reads its own."""
+    """Adapts one of Klamm's messages to the interface of kafka-python's requests."""
 
     def __init__(self, api: Api, version: int, body: bytes) -> None:
         self.API_KEY = api.key
@@ -201,7 +201,7 @@ class _Request:
 
 
 class _Response:
-    """Reads one response, in two steps as kafka-python does: the header, then the body."""
+    """Reads one response in two steps, like kafka-python: the header, then the body."""
 
     def __init__(self, api: Api, version: int) -> None:
         self._api = api
@@ -226,14 +226,16 @@ class _Response:
 
 
 def _common_version(connection: _Connection, api: Api) -> int | None:
-    """The highest version of an API that the broker and this client know; None when there is none."""
+    """The highest version of an API that the broker and this client support; None if there is none."""
     low, high = connection.broker_version_data.api_versions.get(int(api.key), (0, -1))
     version = min(high, api.max_version)
     return version if version >= max(low, api.min_version) else None
 
 
 def _named(error: BaseException, address: Address, scope: Scope) -> BaseException:
-    """The error of this package for one of kafka-python or of the system, with the address. Anything else is a bug and stays as it is."""
+    """The error of this package for an error of kafka-python or of the system, with the address. Any other error is a bug and is returned
+    unchanged.
+    """
     where = f"the broker at {_text(address)}"
     text = _reason(error)
     match error:
@@ -248,7 +250,7 @@ def _named(error: BaseException, address: Address, scope: Scope) -> BaseExceptio
         case ssl.SSLError() | kafka.errors.KafkaConfigurationError():
             return NotAuthenticated(f"{where}: {text}")
         case kafka.errors.KafkaProtocolError():
-            return BadResponse(f"{where} sent no valid response: {text}")
+            return BadResponse(f"{where} sent an invalid response: {text}")
         case kafka.errors.KafkaError() | OSError():
             return Disconnected(f"{where} cannot be reached: {text}")
         case _:
@@ -256,7 +258,7 @@ def _named(error: BaseException, address: Address, scope: Scope) -> BaseExceptio
 
 
 def _reason(error: BaseException) -> str:
-    """What the error says; of kafka-python's number and name of an errno the system's text."""
+    """The text of the error. kafka-python's errno number and name are replaced by the system's text."""
     text = str(error) or type(error).__name__
     number = _ERRNO.search(text)
     return text if number is None else os.strerror(int(number[1]))

@@ -28,7 +28,7 @@ def elect_leaders(election_type: ElectionType, partitions: Iterable[tuple[str, i
     async def run(session: Session, scope: Scope) -> PartitionResult:
         def make(pending: list[TopicPartition] | None, version: int) -> messages.ElectLeadersRequest:
             if version == 0 and election_type is not ElectionType.PREFERRED:
-                raise Unsupported("the controller is older than Kafka 2.4: it elects preferred leaders only")
+                raise Unsupported("the controller is older than Kafka 2.4 and does not support unclean elections")
             topics = (
                 None
                 if pending is None
@@ -47,7 +47,7 @@ def elect_leaders(election_type: ElectionType, partitions: Iterable[tuple[str, i
 
 
 def _read(response: Any) -> Outcomes[TopicPartition]:
-    """The outcome of each partition. An error of the whole request (never NOT_CONTROLLER) comes with one for each named partition."""
+    """The outcome of each partition. If the whole request has an error (never NOT_CONTROLLER), each named partition has one too."""
     whole = error_of(response.error_code)
     outcomes = {
         TopicPartition(topic.topic, one.partition_id): error_of(one.error_code, one.error_message)

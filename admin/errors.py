@@ -1,8 +1,8 @@
 """The errors of the admin client.
 
-Every error is an `AdminError`, and also the exception of kafka-python that its code or its cause has there, so that a handler written
-for kafka-python's admin client works unchanged: `except kafka.errors.NotControllerError`. `code` is the error code of a response, None
-where the error is not from a broker. An invalid argument is none of these: it is a ValueError or a TypeError, before anything is sent.
+Every error is an `AdminError`, and also the exception of kafka-python for this error code or cause. So handlers for kafka-python's admin
+client work unchanged: `except kafka.errors.NotControllerError`. `code` is the error code of a response, or None if the error does not come
+from a broker. An invalid argument raises ValueError or TypeError instead, before anything is sent.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from klamm.protocol.errors import ErrorCode
 class AdminError(kafka.errors.KafkaError):
     """One failed call, or one failed partition, broker or config of a call.
 
-    `code` is the error code of the response, None when the error arose in the client. `message` is the text of the broker, None when it
-    sent none.
+    `code` is the error code of the response, None if the error occurred in the client. `message` is the text, None if the broker sent none.
     """
 
     code: ErrorCode | None = None
@@ -31,11 +30,11 @@ class AdminError(kafka.errors.KafkaError):
         name = type(self).__name__ if self.code is None else self.code.name
         return name if not self.message else f"{name}: {self.message}"
 
-    __hash__ = Exception.__hash__  # kafka-python compares errors by value, and would leave them without a hash
+    __hash__ = Exception.__hash__  # kafka-python defines equality by value, which would remove the hash
 
 
 class TimedOut(AdminError, kafka.errors.KafkaTimeoutError):
-    """The call did not end in its time. What was sent may still take effect."""
+    """The call did not end by its deadline. A request that was sent may still take effect."""
 
 
 class Disconnected(AdminError, kafka.errors.KafkaConnectionError):
@@ -43,17 +42,17 @@ class Disconnected(AdminError, kafka.errors.KafkaConnectionError):
 
 
 class BadResponse(AdminError, kafka.errors.KafkaProtocolError):
-    """A broker sent bytes that are no response to the request."""
+    """A broker sent bytes that are not a response to the request."""
 
 
 class Unsupported(AdminError, kafka.errors.UnsupportedVersionError):
-    """The broker does not know the API, or no version that this client can use. Nothing else is tried instead."""
+    """The broker does not support the API, or no version that this client can use. No other API is tried instead."""
 
     code = ErrorCode.UNSUPPORTED_VERSION
 
 
 class NotAuthenticated(AdminError, kafka.errors.SaslAuthenticationFailedError):
-    """The broker refuses the credentials or their mechanism, or the TLS handshake failed: no other attempt is made."""
+    """The broker refused the credentials or the SASL mechanism, or the TLS handshake failed. The client does not retry."""
 
     code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
@@ -63,12 +62,12 @@ class Closed(AdminError, kafka.errors.IllegalStateError):
 
 
 def error_of(code: int, message: str | None = None) -> AdminError | None:
-    """The error of a response's code, with the broker's text; None for NONE. A code that nobody knows is kept in `errno`."""
+    """The error for a code of a response, with the broker's text; None for NONE. An unknown code is kept in `errno`."""
     return None if code == 0 else _class_of(code)(message)
 
 
 def response_error(code: ErrorCode, message: str | None = None) -> AdminError:
-    """The error of a code that is not NONE."""
+    """The error for a code other than NONE."""
     return _class_of(code)(message)
 
 

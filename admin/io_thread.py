@@ -1,8 +1,8 @@
-"""The thread in which kafka-python's loop runs the calls of one client, and the bridge to it from other threads and from asyncio.
+"""The thread in which kafka-python's loop runs the calls of one client, and the bridge from other threads and from asyncio.
 
-The thread starts with the first call and ends with `close`. There is one implementation of every call, as coroutines of that loop; a
-caller waits for a `concurrent.futures.Future`, in its thread or, wrapped, in its asyncio loop. A caller who gives up (an interrupt, a
-cancelled task) ends the call in the thread too.
+The thread starts with the first call and ends with `close`. Every call has one implementation, a coroutine of that loop. The caller waits
+for a `concurrent.futures.Future`, in its own thread or, wrapped, in its asyncio loop. If the caller stops waiting (an interrupt, a
+cancelled task), the call is cancelled in the thread too.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from klamm.admin.settings import Settings
 R = TypeVar("R")
 
 BACKSTOP_S = 1.0
-"""Beyond the deadline a caller waits no longer than this for the thread, which blocks only while the system resolves a name."""
+"""How long a caller waits for the thread after the deadline. The thread blocks only while the system resolves a host name."""
 
 
 @dataclass(frozen=True)
 class Call(Generic[R]):
-    """One call, its arguments checked: how long it may take in ms, and what it does."""
+    """A call with checked arguments: its timeout in ms, and the coroutine function that runs it."""
 
     timeout_ms: int
     run: Callable[[Session, Scope], Coroutine[Any, Any, R]]
 
 
 class IoThread:
-    """Runs calls. All methods may be called from any thread."""
+    """Runs calls in its thread. All methods may be called from any thread."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -46,7 +46,7 @@ class IoThread:
         self._running: _Running | None = None
 
     def run(self, call: Call[R]) -> R:
-        """The result of the call, waited for in this thread."""
+        """The result of the call. Blocks this thread until then."""
         started = self._start(call)
         try:
             return started.future.result(started.scope.remaining_s + BACKSTOP_S)
@@ -58,7 +58,7 @@ class IoThread:
             raise
 
     async def run_in_loop(self, call: Call[R]) -> R:
-        """The result of the call, waited for in the running asyncio loop."""
+        """The result of the call, for callers in an asyncio loop."""
         started = self._start(call)
         try:
             async with asyncio.timeout(started.scope.remaining_s + BACKSTOP_S):
@@ -69,13 +69,13 @@ class IoThread:
             started.end(Closed("the caller waits no longer"))
 
     def close(self) -> None:
-        """End all calls with Closed, close all connections, and end the thread."""
+        """Fail all calls with Closed, close all connections, and end the thread."""
         running = self._shut()
         if running is not None:
             running.thread.join()
 
     async def close_in_loop(self) -> None:
-        """`close`, waited for in the running asyncio loop."""
+        """`close`, for callers in an asyncio loop."""
         running = self._shut()
         if running is not None:
             await asyncio.wrap_future(running.ended)
@@ -99,7 +99,7 @@ class IoThread:
 
 
 class _Running:
-    """The thread while it runs."""
+    """The running thread."""
 
     def __init__(self, settings: Settings) -> None:
         self.net = NetworkSelector(client_id=settings.client_id, slow_task_threshold_secs=0)
@@ -117,7 +117,7 @@ class _Running:
         return started
 
     def stop(self) -> None:
-        """Let the thread end; without effect when it has."""
+        """Tell the thread to end. No effect if it has ended."""
         self._stopping = True
         self.net.wakeup()
 
@@ -126,7 +126,7 @@ class _Running:
         try:
             while not self._stopping:
                 self.net.poll()
-        except BaseException as bug:  # noqa: BLE001 whatever ends the loop ends its calls, which wait for it
+        except BaseException as bug:  # noqa: BLE001 after any failure of the loop, its calls must end too
             error = Closed(f"the IO thread failed: {bug!r}")
         try:
             for started in tuple(self.calls):
@@ -141,7 +141,7 @@ class _Running:
 
 
 class _Started(Generic[R]):
-    """One call under way."""
+    """A call in progress."""
 
     def __init__(self, running: _Running, call: Call[R]) -> None:
         self.future: concurrent.futures.Future[R] = concurrent.futures.Future()
@@ -169,10 +169,10 @@ class _Started(Generic[R]):
             self.future.set_exception(error)
 
     def end(self, error: AdminError) -> None:
-        """Stop the work, from another thread; without effect when it is done."""
+        """Stop the call with this error, from another thread. No effect if it has ended."""
         if self.future.done():
             return
         try:
             self._running.net.call_soon_threadsafe(lambda: self.scope.end(error))
-        except RuntimeError:  # the loop is closed: so is the call
+        except RuntimeError:  # the loop is closed, so the call has ended
             pass

@@ -1,4 +1,5 @@
-"""Log directories of brokers (keys 34 and 35). Each broker knows its own only, and is sent its own request, all side by side."""
+"""Log directories of brokers (keys 34 and 35). A broker only knows its own directories, so each broker gets its own request, in parallel.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +54,8 @@ def describe_log_dirs(
         await session.metadata(scope)
         ids = session.broker_ids() if wanted is None else wanted
         results = await session.gather({broker: one(session, scope, broker) for broker in ids})
-        found = {broker: result for broker, result in results.items() if not isinstance(result, AdminError)}
-        return Described(found, {broker: result for broker, result in results.items() if isinstance(result, AdminError)})
+        descriptions = {broker: result for broker, result in results.items() if not isinstance(result, AdminError)}
+        return Described(descriptions, {broker: result for broker, result in results.items() if isinstance(result, AdminError)})
 
     return Call(check_timeout(timeout_ms), run)
 
@@ -101,7 +102,7 @@ def alter_replica_log_dirs(replicas: Mapping[AnyReplica, str], timeout_ms: int) 
     async def run(session: Session, scope: Scope) -> Result[TopicPartitionReplica]:
         await session.metadata(scope)
         results = await session.gather({broker: one(session, scope, broker) for broker in by_broker})
-        missing = response_error(ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not name it")
+        missing = response_error(ErrorCode.UNKNOWN_SERVER_ERROR, "missing in the response")
         outcomes: Outcomes[TopicPartitionReplica] = {}
         for replica in wanted:
             result = results[replica.broker_id]
@@ -114,7 +115,7 @@ def alter_replica_log_dirs(replicas: Mapping[AnyReplica, str], timeout_ms: int) 
 
 def _replica(value: object) -> TopicPartitionReplica:
     if not isinstance(value, (tuple, list)) or len(value) != 3:
-        raise TypeError(f"a replica must be a topic's name, a partition's number and a broker id, not {value!r}")
+        raise TypeError(f"a replica must be a topic name, a partition number and a broker id, not {value!r}")
     return TopicPartitionReplica(check_topic(value[0]), check_int(value[1], "a partition", 0, INT32_MAX), check_broker(value[2]))
 
 

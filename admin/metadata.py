@@ -1,4 +1,6 @@
-"""The cluster, its topics, and which APIs its controller has. Everything is read from Metadata (key 3), which brokers of every age have."""
+"""Descriptions of the cluster and its topics from Metadata (key 3), which brokers of all versions have; and which APIs the controller
+supports.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 
 _NAMES_WITHOUT_CREATION = 4
-"""Since this version a request can name topics without the broker creating those that do not exist."""
+"""Since this version a request can forbid the broker to create topics that do not exist."""
 
 
 def supports(api_key: int, timeout_ms: int) -> Call[bool]:
@@ -48,7 +50,7 @@ def describe_topics(topics: Iterable[str] | None, timeout_ms: int) -> Call[Descr
     async def run(session: Session, scope: Scope) -> Described[str, TopicDescription]:
         def make(version: int) -> messages.MetadataRequest:
             if version == 0:
-                raise Unsupported("the broker is older than Kafka 0.10: its Metadata does not name the controller")
+                raise Unsupported("the broker is older than Kafka 0.10: its Metadata response does not have the controller")
             if wanted is None or version < _NAMES_WITHOUT_CREATION:
                 return messages.MetadataRequest(topics=None, allow_auto_topic_creation=version < _NAMES_WITHOUT_CREATION)
             named = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in wanted]
@@ -61,9 +63,9 @@ def describe_topics(topics: Iterable[str] | None, timeout_ms: int) -> Call[Descr
 
 
 def _described(response: Any, wanted: list[str] | None) -> Described[str, TopicDescription]:
-    """The topics of a response, in the order wanted, or else by name."""
+    """The topics of a response, in the requested order, or sorted by name."""
     by_name = {topic.name: topic for topic in response.topics}
-    found: dict[str, TopicDescription] = {}
+    descriptions: dict[str, TopicDescription] = {}
     errors: dict[str, AdminError] = {}
     for name in sorted(by_name) if wanted is None else wanted:
         if name not in by_name:
@@ -75,12 +77,12 @@ def _described(response: Any, wanted: list[str] | None) -> Described[str, TopicD
             errors[name] = error
         else:
             partitions = sorted(map(_partition, topic.partitions))
-            found[name] = TopicDescription(name, topic.topic_id, topic.is_internal, tuple(partitions))
-    return Described(found, errors)
+            descriptions[name] = TopicDescription(name, topic.topic_id, topic.is_internal, tuple(partitions))
+    return Described(descriptions, errors)
 
 
 def _partition(one: Any) -> PartitionDescription:
-    """A partition without leader has an error code here too; the rest of it is right."""
+    """The description of a partition. The error code is ignored: a partition without a leader has one, but its other fields are valid."""
     leader = one.leader_id if one.leader_id >= 0 else None
     return PartitionDescription(
         one.partition_index, leader, one.leader_epoch, tuple(one.replica_nodes), tuple(one.isr_nodes), tuple(one.offline_replicas)

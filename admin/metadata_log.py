@@ -1,8 +1,8 @@
-"""The controller's metadata log, read by somebody who is no broker (controller 25.1, key 101, which only Klamm has).
+"""Reads the controller's metadata log as an observer (controller 25.1, key 101, which only Klamm has).
 
-A fetch names the controller epoch of the log that it reads, and an offset. Broker id and epoch are -1: the controller then counts the fetch
-as no heartbeat. A fetch that names another controller epoch, or an offset that the log does not have, returns no records, but where the
-log begins and ends, so that the reader can begin again.
+A fetch has the controller epoch of the log and an offset. Broker id and broker epoch are -1, so the controller does not count the fetch as
+a heartbeat. If the epoch or the offset does not match the log, the response has no records, only where the log begins and ends, so that the
+reader can begin again.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from klamm.protocol.errors import ErrorCode
 
 INT64_MAX = 2**63 - 1
 OBSERVER = -1
-"""Broker id and broker epoch of a reader that is no broker."""
+"""Broker id and broker epoch of a reader that is not a broker."""
 
 _BEGIN_AGAIN = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.OFFSET_OUT_OF_RANGE}
 """Errors after which a reader begins again at `log_start_offset`."""
 
 
 class MetadataLogPart(NamedTuple):
-    """What one fetch has shown of the log.
+    """The result of one fetch.
 
-    `batches` are whole record batches, which begin at or before the offset of the fetch, and b"" when there is nothing new. `error` is
-    FENCED_LEADER_EPOCH (the log is that of another controller epoch, namely `controller_epoch`), OFFSET_OUT_OF_RANGE, or None.
+    `batches` are complete record batches; b"" if there is nothing new. The first batch may begin before the offset of the fetch. `error` is
+    FENCED_LEADER_EPOCH (the log has another controller epoch, `controller_epoch`), OFFSET_OUT_OF_RANGE, or None.
     """
 
     controller_epoch: int

@@ -1,4 +1,4 @@
-"""Partition reassignments as Apache Kafka ships them (KIP-455, keys 45 and 46)."""
+"""Partition reassignments of Apache Kafka (KIP-455, keys 45 and 46)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def alter_partition_reassignments(targets: Mapping[AnyPartition, Sequence[int] |
         return PartitionResult(await session.each_to_controller(scope, ApiKey.ALTER_PARTITION_REASSIGNMENTS, wanted, make, read))
 
     def read(response: Any) -> Outcomes[TopicPartition]:
-        """NOT_CONTROLLER is an error of the whole request here, and means every partition. So does a missing authorization."""
+        """The outcome of each partition. NOT_CONTROLLER and authorization errors are errors of the whole request, and count for every
+        partition.
+        """
         whole = error_of(response.error_code, response.error_message)
         if whole is not None and whole.code is ErrorCode.NOT_CONTROLLER:
             return dict.fromkeys(wanted, whole)

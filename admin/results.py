@@ -1,8 +1,7 @@
-"""What the methods of the admin client return.
+"""Results of the admin client.
 
-A change that a broker judges one by one (partitions, brokers, configs) has a `Result`: an outcome for each of them, None or an error.
-Nothing is raised for them until somebody wants all or a certain one to have succeeded. A description has a `Described`: what was
-described, and the errors of the rest.
+A change of several partitions, brokers or configs returns a `Result` with an outcome for each: None or an error. These errors are raised
+only by methods such as `all`. A description returns a `Described`, with the descriptions and the errors of the others.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Result(Generic[K]):
         self._outcomes = dict(outcomes)
 
     def values(self) -> dict[K, AdminError | None]:
-        """Every key with its error, None where it succeeded; in the order of the request."""
+        """Key → its error, or None if it succeeded; in the order of the request."""
         return dict(self._outcomes)
 
     def errors(self) -> dict[K, AdminError]:
@@ -33,7 +32,7 @@ class Result(Generic[K]):
         return {key: error for key, error in self._outcomes.items() if error is not None}
 
     def all(self) -> None:
-        """Raise the first error; return when every key succeeded (also when there was none)."""
+        """Raise the first error. Returns if every key succeeded, or if there are no keys."""
         for error in self._outcomes.values():
             if error is not None:
                 raise error
@@ -46,10 +45,10 @@ class PartitionResult(Result[TopicPartition]):
     """The outcome of each partition."""
 
     def partition_result(self, partition: tuple[str, int]) -> None:
-        """Raise the error of a partition; return when it succeeded.
+        """Raise the error of a partition. Returns if it succeeded.
 
-        Raises UnknownTopicOrPartitionError (code UNKNOWN_TOPIC_OR_PARTITION) when nothing was attempted for it: it was not requested, or,
-        of an election of all partitions, its leader was the preferred one already (R183-26).
+        Raises UnknownTopicOrPartitionError (code UNKNOWN_TOPIC_OR_PARTITION) if nothing was attempted for the partition. Then it was not
+        requested, or in an election of all partitions it already had its preferred leader (R183-26).
         """
         wanted = TopicPartition(*partition)
         if wanted not in self._outcomes:
@@ -59,25 +58,25 @@ class PartitionResult(Result[TopicPartition]):
             raise error
 
     def partitions(self) -> set[TopicPartition]:
-        """The partitions for which something was attempted, whatever came of it."""
+        """The partitions for which something was attempted, with or without success."""
         return set(self._outcomes)
 
 
 class Described(Generic[K, V]):
-    """`found` has what was described, `errors` the other keys."""
+    """Descriptions by key in `found`; errors of the other keys in `errors`."""
 
     def __init__(self, found: Mapping[K, V], errors: Mapping[K, AdminError]) -> None:
         self.found = dict(found)
         self.errors = dict(errors)
 
     def all(self) -> dict[K, V]:
-        """Everything; raises the first error when there is one."""
+        """All descriptions. Raises the first error, if there is one."""
         for error in self.errors.values():
             raise error
         return self.found
 
     def __getitem__(self, key: K) -> V:
-        """What was described for the key; raises its error, or KeyError when it was not requested."""
+        """The description of the key. Raises its error, or KeyError if it was not requested."""
         if key in self.errors:
             raise self.errors[key]
         return self.found[key]

@@ -1,7 +1,7 @@
-"""The time of one call, in the IO thread.
+"""The deadline of one call, in the IO thread.
 
-Whatever a call waits for, it waits for through its `Scope`, which ends the wait at the call's deadline, at an earlier time for one
-attempt, or when the caller gives up. Parts of one call that run side by side share its scope.
+A call does all its waiting through its `Scope`. The scope ends a wait at the deadline of the call, earlier at the deadline of one attempt,
+or when the caller stops waiting. Parallel parts of a call share its scope.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafka.net.selector import NetworkSelector
 from klamm.admin.errors import AdminError, TimedOut
 
 OnRetry = Callable[[AdminError], None]
-"""Called in the IO thread with each error after which a call tries again. Must not raise."""
+"""Called in the IO thread with each error after which a call retries. Must not raise."""
 
 
 class Scope:
@@ -34,15 +34,17 @@ class Scope:
 
     @property
     def remaining_s(self) -> float:
-        """Seconds to the deadline, 0 after it."""
+        """Seconds until the deadline; 0 after it."""
         return max(0.0, self.until - time.monotonic())
 
     def attempt(self) -> float:
-        """When an attempt with one of several brokers ends: after half of the call's time, so that there is time for another one."""
+        """The deadline of an attempt with one of several brokers: after half of the call's time, so that another broker can be tried."""
         return min(self.until, time.monotonic() + self.timeout_ms / 2000)
 
     async def wait(self, future: Future, until: float | None = None) -> Any:
-        """The value of the future, or its exception; kafka-python's KafkaTimeoutError at the end. The future goes on without this call."""
+        """The result of the future. Raises its exception, or kafka-python's KafkaTimeoutError at the deadline; the future is not cancelled
+        then.
+        """
         self.check()
         outcome = Future()
 
@@ -68,7 +70,7 @@ class Scope:
             self._net.cancel(timer)
 
     async def pause(self, seconds: float) -> None:
-        """Wait; TimedOut at the end of the call if that is earlier."""
+        """Sleep. Raises TimedOut if the deadline of the call comes first."""
         self.check()
         done = Future()
         timer = self._net.call_later(seconds, lambda: done.success(None))
@@ -80,18 +82,18 @@ class Scope:
             self._net.cancel(timer)
 
     def check(self) -> None:
-        """Raise the error with which the caller ended the call, if so."""
+        """Raise the error with which the caller ended the call, if there is one."""
         if self._ended is not None:
             raise self._ended
 
     def end(self, error: AdminError) -> None:
-        """Let every wait of the call fail, now and later."""
+        """Make all current and later waits of the call fail with this error."""
         self._ended = error
         for outcome in tuple(self._waits):
             if not outcome.is_done:
                 outcome.failure(error)
 
     def too_late(self) -> TimedOut:
-        """The error of a call whose time is over: it names what went wrong last."""
+        """The error of a call after its deadline. It has the text of the last error."""
         cause = "" if self.last_error is None else f": {self.last_error.message}"
         return TimedOut(f"the call did not end within {self.timeout_ms} ms{cause}")

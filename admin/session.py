@@ -1,10 +1,10 @@
-"""Which broker gets a request: the controller, a certain broker, or any.
+"""Chooses the broker for a request: the controller, a certain broker, or any broker.
 
-The session knows the brokers and the controller from the last Metadata response that it saw. When the controller refuses (NOT_CONTROLLER)
-or its connection is lost, the session looks for it again, at another broker each time, until the call's deadline. A request whose
-response was lost is sent again: the broker may then have handled it twice.
+The session knows the brokers and the controller from the last Metadata response. If the controller responds NOT_CONTROLLER, or its
+connection is lost, the session looks for the controller again, each time at another broker, until the deadline of the call. A request whose
+response was lost is sent again, so a broker may handle it twice.
 
-A lookup has two rounds of candidates in one: the brokers that were known, and the bootstrap servers.
+A lookup tries the brokers of the last Metadata response and the bootstrap servers.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ K = TypeVar("K", bound=Hashable)
 Outcomes = dict[K, AdminError | None]
 
 RETRY_BACKOFF_S = 0.1
-"""Between two attempts; kafka-python's `retry_backoff_ms`."""
+"""Pause between two attempts; kafka-python's `retry_backoff_ms`."""
 
 _ELSEWHERE = (Disconnected, TimedOut, BadResponse)
-"""Errors of one broker, after which another one may do."""
+"""Errors of one broker, after which another broker is tried."""
 
 
 class Session:
-    """What one client knows of its cluster."""
+    """The brokers and the controller of one client's cluster."""
 
     def __init__(self, net: NetworkSelector, settings: Settings) -> None:
         self._net = net
@@ -53,7 +53,7 @@ class Session:
     # Any broker
 
     async def to_any(self, scope: Scope, key: ApiKey, make: Make) -> tuple[Any, int]:
-        """Response and version from the first broker that responds; Unsupported from one is final."""
+        """Response and version of the first broker that responds. Unsupported is raised at once, without trying another broker."""
         while True:
             candidates = self._candidates()
             for _ in candidates:
@@ -66,11 +66,11 @@ class Session:
             await scope.pause(RETRY_BACKOFF_S)
 
     def _candidates(self) -> list[Address]:
-        """Addresses to try: those of the brokers last seen, and the bootstrap servers."""
+        """Addresses to try: the brokers of the last Metadata response, and the bootstrap servers."""
         return list(dict.fromkeys([*((broker.host, broker.port) for broker in self._brokers.values()), *self._bootstrap]))
 
     async def metadata(self, scope: Scope, make: Make | None = None) -> tuple[Any, int]:
-        """A Metadata response of any broker, without topics unless `make` requests some. The session remembers brokers and controller."""
+        """A Metadata response of any broker, without topics unless `make` requests some. The session keeps its brokers and controller."""
         response, version = await self.to_any(scope, ApiKey.METADATA, make or _no_topics)
         self._brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         self._controller_id = response.controller_id
@@ -83,7 +83,9 @@ class Session:
     # A certain broker
 
     async def to_broker(self, scope: Scope, broker_id: int, key: ApiKey, make: Make) -> tuple[Any, int]:
-        """Response and version of this broker. When it is not in the cluster: BROKER_NOT_AVAILABLE; not reached: Disconnected, at once."""
+        """Response and version of this broker. Raises BROKER_NOT_AVAILABLE if it is not in the cluster, and Disconnected at once if it is
+        not reachable.
+        """
         broker = self._brokers.get(broker_id)
         if broker is not None:
             try:
@@ -91,17 +93,17 @@ class Session:
             except Disconnected as error:
                 self._note(scope, error)
         await self.metadata(scope)
-        found = self._brokers.get(broker_id)
-        if found is None:
+        broker = self._brokers.get(broker_id)
+        if broker is None:
             raise response_error(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id} in the cluster")
-        return await self._connections.send(scope, (found.host, found.port), key, make, scope.until)
+        return await self._connections.send(scope, (broker.host, broker.port), key, make, scope.until)
 
     # The controller
 
     async def to_controller(self, scope: Scope, key: ApiKey, make: Make, refused: Callable[[Any], bool]) -> tuple[Any, int]:
-        """Response and version of the active controller; `refused` says whether a response is the NOT_CONTROLLER of another broker.
+        """Response and version of the active controller. `refused` returns whether a response is NOT_CONTROLLER.
 
-        A refusal is returned only when the call has no time for another attempt.
+        A NOT_CONTROLLER response is returned only if there is no time for another attempt.
         """
         while True:
             fresh = self._controller_id not in self._brokers
@@ -111,7 +113,7 @@ class Session:
             except Disconnected as error:
                 self._note(scope, error)
             except TimedOut:
-                self._forget_controller()  # a later call does not wait for this broker again, unless it still is the controller
+                self._forget_controller()  # later calls do not wait for this broker again, unless it is still the controller
                 raise
             except Unsupported:
                 if fresh:
@@ -120,7 +122,7 @@ class Session:
                 if not refused(response[0]) or scope.remaining_s <= RETRY_BACKOFF_S:
                     return response
                 scope.last_error = response_error(
-                    ErrorCode.NOT_CONTROLLER, f"broker {controller.id}, which the metadata calls the controller, is not"
+                    ErrorCode.NOT_CONTROLLER, f"broker {controller.id} is the controller in the metadata, but not the active controller"
                 )
             self._forget_controller()
             await scope.pause(RETRY_BACKOFF_S)
@@ -133,13 +135,13 @@ class Session:
         make: Callable[[list[K] | None, int], Any],
         read: Callable[[Any], Outcomes[K]],
     ) -> Outcomes[K]:
-        """The outcome of each key of a request that the controller judges key by key; `wanted` None means all there are.
+        """The outcome of each key of a request to the controller. `wanted` None means all keys.
 
-        Keys that get NOT_CONTROLLER are sent again, to the controller of then, until the deadline; the others keep their outcome.
+        Keys with NOT_CONTROLLER are sent again, to the new controller, until the deadline. The others keep their outcome.
         """
         pending = None if wanted is None else list(wanted)
         outcomes: Outcomes[K] = dict.fromkeys(
-            pending or (), response_error(ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not name it")
+            pending or (), response_error(ErrorCode.UNKNOWN_SERVER_ERROR, "missing in the response")
         )
         refused: list[K] = []
         while True:
@@ -160,7 +162,7 @@ class Session:
             await scope.pause(RETRY_BACKOFF_S)
 
     async def controller(self, scope: Scope) -> Broker:
-        """The active controller, looked up when it is not known."""
+        """The active controller. It is looked up if it is not known."""
         while True:
             controller = self._brokers.get(self._controller_id)
             if controller is not None:
@@ -172,7 +174,7 @@ class Session:
                 await scope.pause(RETRY_BACKOFF_S)
 
     async def supports(self, scope: Scope, key: int) -> bool:
-        """Whether the active controller has the API in a version that this client can send."""
+        """Whether the active controller supports the API in a version that this client can send."""
         while True:
             controller = await self.controller(scope)
             try:
@@ -189,7 +191,9 @@ class Session:
     # Side by side
 
     async def gather(self, coroutines: dict[K, Coroutine[Any, Any, T]]) -> dict[K, T | AdminError]:
-        """What the coroutines return, run side by side; where one raised an AdminError, that. They end by the call's deadline."""
+        """The results of the coroutines, which run in parallel; if one raised an AdminError, the error. They end by the deadline of the
+        call.
+        """
         futures = {key: self._net.call_soon_with_future(coroutine) for key, coroutine in coroutines.items()}
         results: dict[K, T | AdminError] = {}
         for key, future in futures.items():
@@ -200,9 +204,9 @@ class Session:
         return results
 
     def _note(self, scope: Scope, error: AdminError) -> None:
-        """Remember what went wrong last; when no time is left, that ends the call.
+        """Keep the error as the last one. If no time is left, raise TimedOut.
 
-        An attempt that the end of the call cut off knows less than the one before it.
+        The error of an attempt that was cut off by the deadline is not kept: the one before it says more.
         """
         if scope.remaining_s > 0:
             scope.last_error = error
@@ -215,12 +219,14 @@ class Session:
 
 
 def _no_topics(version: int) -> messages.MetadataRequest:
-    """Brokers and controller only. Version 0 does not know controllers, and takes no topics for all."""
+    """A request for brokers and controller only. Version 0 is not possible: it has no controller, and an empty list of topics means all
+    topics.
+    """
     if version == 0:
-        raise Unsupported("the broker is older than Kafka 0.10: its Metadata does not name the controller")
+        raise Unsupported("the broker is older than Kafka 0.10: its Metadata response does not have the controller")
     return messages.MetadataRequest(topics=[])
 
 
 def _never(_response: Any) -> bool:
-    """The controller did not refuse the request as a whole."""
+    """Always false: this response has no error for the whole request."""
     return False

@@ -1,7 +1,7 @@
-"""How the client reaches a cluster: addresses, security, time.
+"""Settings of a client: addresses, security, timeout.
 
-Security settings have the names that kafka-python gives them and go to its connections unchanged. A setting that is unknown or cannot be
-right is refused before anything is opened.
+Security settings have the names of kafka-python and are passed to its connections unchanged. Unknown and invalid settings are refused
+before a connection is opened.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Address = tuple[str, int]
 
 
 class Security(TypedDict, total=False):
-    """Security settings, as kafka-python's clients take them; without any of them connections are PLAINTEXT."""
+    """Security settings of kafka-python's clients. Without any of them connections are PLAINTEXT."""
 
     security_protocol: str
     ssl_context: ssl.SSLContext | None
@@ -45,7 +45,7 @@ class Security(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Settings:
-    """Checked settings. `security` has what the caller gave."""
+    """Checked settings. `security` has the settings that the caller passed."""
 
     bootstrap: tuple[Address, ...]
     client_id: str
@@ -61,16 +61,16 @@ class Settings:
         return self.security_protocol in ("SSL", "SASL_SSL")
 
     def of_connections(self) -> dict[str, Any]:
-        """For kafka-python's connections. A response may have the size that Kafka's clients allow by default, 100 MiB."""
+        """Arguments for kafka-python's connections. A response may have up to 100 MiB, the default of Kafka's clients."""
         return {**self.security, "client_id": self.client_id, "receive_message_max_bytes": 104857600}
 
     def of_tls(self) -> dict[str, Any]:
-        """For kafka-python's TLS transport."""
+        """Arguments for kafka-python's TLS transport."""
         return {name: value for name, value in self.security.items() if name.startswith("ssl_")}
 
 
 def check_settings(bootstrap_servers: str | Iterable[str], client_id: str, request_timeout_ms: int, security: Security) -> Settings:
-    """The settings; TypeError or ValueError names what is wrong with one."""
+    """The checked settings. Raises TypeError or ValueError with the name of the wrong setting."""
     unknown = set(security) - set(Security.__annotations__)
     if unknown:
         raise TypeError(f"unknown settings: {', '.join(sorted(unknown))}")
@@ -90,7 +90,7 @@ def check_settings(bootstrap_servers: str | Iterable[str], client_id: str, reque
 
 
 def _addresses(bootstrap_servers: str | Iterable[str]) -> tuple[Address, ...]:
-    """Hosts and ports in the order given, each once. The port is 9092 where none is given, as in kafka-python."""
+    """Hosts and ports in the given order, without duplicates. The default port is 9092, as in kafka-python."""
     if isinstance(bootstrap_servers, str):
         bootstrap_servers = bootstrap_servers.split(",")
     servers = list(check_iterable(bootstrap_servers, "bootstrap_servers"))
@@ -99,7 +99,7 @@ def _addresses(bootstrap_servers: str | Iterable[str]) -> tuple[Address, ...]:
             raise TypeError(f"bootstrap_servers must be strings, not {server!r}")
     named = [server.strip() for server in servers if server.strip()]
     if not named:
-        raise ValueError("bootstrap_servers names no server")
+        raise ValueError("bootstrap_servers is empty")
     addresses = []
     for server in named:
         try:

@@ -1,6 +1,6 @@
 """Throttled reassignments by the controller (KIP-179, keys 1790 to 1792), which only Klamm has.
 
-A broker without these keys is `Unsupported`: nothing else is sent instead.
+For a broker without these keys the calls raise `Unsupported`. No other request is sent instead.
 """
 
 from __future__ import annotations
@@ -129,13 +129,13 @@ def alter_interbroker_throttled_replicas(
 
 
 def _throttled(number: int, lists: Lists, version: int) -> messages.AlterInterbrokerThrottledReplicasRequest.Partition:
-    """A partition of request 1792. Version 0 has one list for both roles, which cannot be null."""
+    """A partition of an AlterInterbrokerThrottledReplicas request. Version 0 has one list for both roles, which cannot be null."""
     partition = messages.AlterInterbrokerThrottledReplicasRequest.Partition
     leaders, followers = lists
     if version > 0:
         return partition(partition_id=number, leaders=leaders, followers=followers)
     if leaders is None or leaders != followers:
-        raise Unsupported("the broker's AlterInterbrokerThrottledReplicas (version 0) has one list for leaders and followers")
+        raise Unsupported("the broker only has version 0 of AlterInterbrokerThrottledReplicas, with one list for leaders and followers")
     return partition(partition_id=number, brokers=leaders)
 
 

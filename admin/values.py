@@ -1,7 +1,7 @@
-"""What the admin client takes and returns: immutable values.
+"""Immutable arguments and results of the admin client.
 
-A partition may be given as any pair of a topic's name and a number, kafka-python's `TopicPartition` too; such pairs are equal to those of
-the results and find them there.
+A partition can be any pair of a topic name and a number, such as kafka-python's `TopicPartition`. Equal pairs can be used as keys of
+results.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = [
 
 AnyPartition = TypeVar("AnyPartition", bound=tuple[str, int])
 AnyReplica = TypeVar("AnyReplica", bound=tuple[str, int, int])
-"""Keys of mappings: these pairs and triples, under whatever name."""
+"""Keys of mappings: any type that is such a pair or triple."""
 
 MAX_THROTTLE = 2**63 - 1
-"""The throttle of `reassign_partitions` that means none."""
+"""The value of `throttle` in `reassign_partitions` that means no throttle."""
 
 
 class TopicPartitionReplica(NamedTuple):
@@ -36,9 +36,9 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class ElectionType(IntEnum):
-    """Who may become leader: the preferred replica only, or, where no replica in sync is alive, any live one, which may lose records.
+    """Which replica may become leader: only the preferred one, or any live one if no replica in sync is alive, which may lose records.
 
-    The number is that of the wire.
+    The values are those of the protocol.
     """
 
     PREFERRED = 0
@@ -55,7 +55,7 @@ class Broker(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """`controller` is None while there is none. `brokers` are the live ones, by id. `cluster_id` is None before Kafka 0.10.1."""
+    """`controller` is None if there is none. `brokers` are the live brokers, sorted by id. `cluster_id` is None before Kafka 0.10.1."""
 
     cluster_id: str | None
     controller: Broker | None
@@ -63,7 +63,7 @@ class ClusterDescription(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """`leader` is a broker id, None when there is none. `leader_epoch` is -1 before Kafka 2.1. The first of `replicas` is preferred."""
+    """`leader` is a broker id, or None. `leader_epoch` is -1 before Kafka 2.1. The first of `replicas` is the preferred replica."""
 
     partition: int
     leader: int | None
@@ -74,7 +74,7 @@ class PartitionDescription(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """`topic_id` has 16 bytes, zeros before Kafka 2.8. `partitions` are in the order of their numbers."""
+    """`topic_id` has 16 bytes, all zero before Kafka 2.8. `partitions` are sorted by number."""
 
     name: str
     topic_id: bytes
@@ -83,7 +83,9 @@ class TopicDescription(NamedTuple):
 
 
 class Reassignment(NamedTuple):
-    """A reassignment under way. `replicas` are all of the moment, those to be removed last; the target is `replicas` without `removing`."""
+    """A reassignment in progress. `replicas` are all current replicas, with those to remove at the end. The target is `replicas` without
+    `removing`.
+    """
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -91,15 +93,15 @@ class Reassignment(NamedTuple):
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas when it is complete, in order."""
+        """The replicas after the reassignment, in order."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
 
 class LogDirReplica(NamedTuple):
-    """`size` in bytes. `offset_lag` is the number of messages behind: of the high watermark, or of the current log for a future replica.
+    """`size` is in bytes. `offset_lag` is the lag in messages, relative to the high watermark, or to the current log for a future replica.
 
-    `uncleanable_bytes` is -1, unless the broker is Klamm's and cannot compact the log, since it cannot read some of its records: then it is
-    the number of bytes that wait for that (Apache Kafka's metric `uncleanable-bytes`).
+    `uncleanable_bytes` is -1, unless a broker of Klamm cannot compact the log because it cannot read some of its records. Then it is the
+    number of bytes that are not compacted (Apache Kafka's metric `uncleanable-bytes`).
     """
 
     size: int
@@ -109,9 +111,9 @@ class LogDirReplica(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """One log directory. With an `error` (KAFKA_STORAGE_ERROR) nothing else is known. Sizes in bytes, -1 before Kafka 3.3.
+    """One log directory. If `error` is set (KAFKA_STORAGE_ERROR), nothing else is known. Sizes are in bytes, -1 before Kafka 3.3.
 
-    `replicas` are the logs of the partitions requested; while a replica moves to this directory, its log here is a future one.
+    `replicas` are the logs of the requested partitions. While a replica moves to this directory, its log here is a future log.
     """
 
     path: str
@@ -122,7 +124,7 @@ class LogDir(NamedTuple):
 
 
 class ResourceType(IntEnum):
-    """What has configs. The number is that of the wire."""
+    """The types of resources that have configs. The values are those of the protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -130,14 +132,14 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """`name` is a topic's name or a broker's id in digits; empty for the dynamic default of all brokers."""
+    """`name` is a topic name or a broker id in digits. It is empty for the dynamic default of all brokers."""
 
     type: ResourceType
     name: str
 
 
 class ConfigSource(IntEnum):
-    """Where a value is from. The number is that of the wire."""
+    """Where a value comes from. The values are those of the protocol."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -151,7 +153,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigEntry(NamedTuple):
-    """`value` is None when it is sensitive or null. `synonyms` (name, value, source) only when requested, in order of precedence."""
+    """`value` is None if it is sensitive or null. `synonyms` (name, value, source) are filled only if requested, in order of precedence."""
 
     name: str
     value: str | None
@@ -163,7 +165,7 @@ class ConfigEntry(NamedTuple):
 
 
 class AlterOperation(IntEnum):
-    """What to do with one config. The number is that of the wire."""
+    """What to do with a config. The values are those of the protocol."""
 
     SET = 0
     DELETE = 1
@@ -172,7 +174,7 @@ class AlterOperation(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """One change of one config; `value` is None exactly for DELETE: `ConfigChange("retention.ms", operation=AlterOperation.DELETE)`."""
+    """One change of one config. `value` is None only for DELETE: `ConfigChange("retention.ms", operation=AlterOperation.DELETE)`."""
 
     name: str
     value: str | None = None
@@ -180,4 +182,4 @@ class ConfigChange(NamedTuple):
 
 
 Changes = Mapping[str, str | None] | Iterable[ConfigChange]
-"""The changes of one resource: values by name, with None to delete one; or single changes, for lists too."""
+"""The changes of one resource: values by name, where None deletes a config; or `ConfigChange` values, which can also change lists."""

@@ -1,6 +1,6 @@
-"""The config `preferred_leader_blacklist`: brokers that are to lead only where no other can (KIP-491, R491-1).
+"""The config `preferred_leader_blacklist`: brokers that should lead a partition only if no other replica can (KIP-491, R491-1).
 
-It is a list of broker ids, set for all brokers at once. Blanks around ids, repetitions and the order of the list mean nothing.
+It is a list of broker ids, set for the whole cluster. Spaces around ids, duplicates and the order of the list have no meaning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from klamm.protocol.value_class import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BrokerIds:
-    """A list of broker ids: numbers from 0 on. Whether there are such brokers does not matter."""
+    """A list of broker ids, 0 or greater. The brokers do not need to exist."""
 
     def check(self, _name: str, value: Any) -> str | None:
         for element in value:
@@ -32,24 +32,24 @@ BLACKLIST = ConfigKey(
     "preferred_leader_blacklist",
     LIST,
     (),
-    "Brokers that are to lead a partition only where no other replica can (KIP-491).",
+    "Brokers that should lead a partition only if no other replica can (KIP-491).",
     BrokerIds(),
     DEFAULT_ONLY,
 )
 
 
 def listed_brokers(properties: Mapping[str, str]) -> frozenset[int]:
-    """The brokers on the list in these properties, none where it is not set. Raises ConfigError."""
+    """The brokers on the list in these properties; empty if it is not set. Raises ConfigError."""
     return frozenset(_ids(properties.get(BLACKLIST.name, "")))
 
 
 def with_brokers(text: str, more: str) -> str:
-    """The list with some more brokers, each once. Raises ConfigError."""
+    """The list with these brokers added, without duplicates. Raises ConfigError."""
     return ",".join(map(str, dict.fromkeys(_ids(text) + _ids(more))))
 
 
 def without_brokers(text: str, gone: str) -> str:
-    """The list without some brokers, however often they are on it. Raises ConfigError."""
+    """The list without any occurrence of these brokers. Raises ConfigError."""
     named = _ids(gone)
     return ",".join(str(broker_id) for broker_id in dict.fromkeys(_ids(text)) if broker_id not in named)
 

@@ -1,13 +1,13 @@
-"""The configuration of a broker: its properties file and the dynamic configs of /config/brokers, typed and checked.
+"""The configuration of a broker: its properties file and the dynamic configs of /config/brokers, typed and validated.
 
-Every value has one of four sources, the strongest first: the broker's own entity in ZooKeeper, the default entity, the properties
-file, Kafka's default. A synonym in a stronger source wins over one in a weaker source.
+Every value has one of four sources. In order of precedence: the broker's own entity in ZooKeeper, the default entity, the properties file,
+Kafka's default. A synonym in a source with higher precedence wins.
 
-The constructor raises ConfigError for the first invalid value. Later only `apply_dynamic` changes a BrokerConfig. It never raises: it
-leaves out a stored value that is invalid, and ignores all values when they contradict each other; the caller logs the reason. The dynamic
-configs are kept in any case, because DescribeConfigs shows them in any case. `validate_dynamic` checks a requested change.
+The constructor raises ConfigError for the first invalid value. Later only `apply_dynamic` changes a BrokerConfig. It never raises: it skips
+invalid stored values, and ignores all of them if they contradict each other; the caller logs the reason. The dynamic configs are kept in
+any case, because DescribeConfigs shows them. `validate_dynamic` checks a requested change.
 
-Names that are not Kafka's are kept, because DescribeConfigs shows them too. The switches of this project are removed before.
+Unknown names are kept, because DescribeConfigs shows them too. Klamm's own switches are removed first.
 """
 
 from __future__ import annotations
@@ -39,50 +39,52 @@ class DynamicChange(NamedTuple):
 
 
 class BrokerConfig:
-    """Configs of one broker. `get` returns the typed value in force, `raw` its text.
+    """Configs of one broker. `get` returns the typed effective value, `raw` its text.
 
-    `static`, `dynamic_default` and `dynamic_own` are the properties of each source as they were given.
+    `static`, `dynamic_default` and `dynamic_own` are the unmodified properties of each source.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._switches = {name: _switch(name, text) for name, text in properties.items() if name in SWITCHES}
         has_blacklist = self._switches.get("kip491.enable", True)
         self.own_keys: Mapping[str, ConfigKey] = {name: key for name, key in OWN.items() if has_blacklist or name != BLACKLIST.name}
-        """Dynamic configs that Kafka does not have and this broker does."""
+        """Dynamic configs that this broker has and Kafka does not."""
         self.own_static = {name: text for name, text in properties.items() if name in SWITCHES and name in OWN}
-        """Those of them that the properties file sets."""
+        """The configs among `own_keys` that the properties file sets."""
         apart = SWITCHES.keys() | self.own_keys.keys()
         self.static = _with_both_ids({name: text for name, text in properties.items() if name not in apart})
         self.misplaced = tuple(name for name in properties if name in self.own_keys and name not in SWITCHES)
-        """Names in the properties file that count for nothing there: they are set for all brokers at once."""
+        """Names in the properties file that are ignored there, because they can only be set for the whole cluster."""
         self.dynamic_default: dict[str, str] = {}
         self.dynamic_own: dict[str, str] = {}
         if "zookeeper.connect" not in self.static:
             raise ConfigError("zookeeper.connect", None, "must be set")
         self._take(self.static)
         self.passwords = self._encoder("password.encoder.secret")
-        """Encrypts and decrypts stored passwords; None without a secret. `former_passwords` decrypts what an earlier secret encrypted."""
+        """Encrypts and decrypts stored passwords; None without a secret. `former_passwords` decrypts passwords that were encrypted with the
+        old secret.
+        """
         self.former_passwords = self._encoder("password.encoder.old.secret")
         self.broker_id: int = self.get("broker.id")
 
     def get(self, name: str) -> Any:
-        """The value in force, of the type its table row says; None when it is unset. KeyError for a name no table has."""
+        """The effective value, with the type of its table row; None if it is not set. Raises KeyError for an unknown name."""
         return self._values[name]
 
     def _encoder(self, secret: str) -> PasswordEncoder | None:
         return None if self.get(secret) is None else PasswordEncoder(self.get(secret), self._values)
 
     def of_listener(self, listener: str, name: str) -> Any:
-        """The value in force for one listener: its own (`listener.name.<listener>.<name>`), else that of all."""
+        """The effective value for one listener: its own (`listener.name.<listener>.<name>`), or the value for all listeners."""
         text = self._effective.get(f"listener.name.{listener.lower()}.{name}")
         return self.get(name) if text is None else BROKER[name].parse(text)
 
     def raw(self, name: str) -> str | None:
-        """The text that is set for this name in the strongest source; None when it is not set."""
+        """The text in the source with the highest precedence that sets this name; None if it is not set."""
         return self._effective.get(name)
 
     def apply_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> DynamicChange:
-        """Apply the configs of the default entity and of this broker: all, or none when they contradict each other."""
+        """Apply the configs of the default entity and of this broker. If they contradict each other, none is applied."""
         self.dynamic_default, problems = self.usable(default, False)
         self.dynamic_own, own_problems = self.usable(own, True)
         problems += own_problems
@@ -97,15 +99,19 @@ class BrokerConfig:
         return DynamicChange(changed, tuple(problems))
 
     def usable(self, stored: Mapping[str, str], per_broker: bool) -> tuple[dict[str, str], list[str]]:
-        """The valid entries of this broker's entity, or of the default entity, with decrypted passwords; a line for each other one."""
+        """The valid entries of this broker's entity, or of the default entity, with decrypted passwords; and one line for each invalid
+        entry.
+        """
         return usable(stored, per_broker, self.passwords, self.own_keys)
 
     def key_of(self, name: str) -> ConfigKey | None:
-        """The row of a config as this broker knows it, of Kafka or its own; None for an unknown name."""
+        """The table row of a config of Kafka or of Klamm; None for an unknown name."""
         return key_of(name) or self.own_keys.get(name)
 
     def validate_dynamic(self, properties: Mapping[str, str], per_broker: bool) -> tuple[ListenerConfig, ...]:
-        """Check the complete configs of this broker's entity, or of the default entity; the listeners with them. Raises ConfigError."""
+        """Validate the complete configs of this broker's entity, or of the default entity. Returns the resulting listeners. Raises
+        ConfigError.
+        """
         check_names(properties, self.own_keys)
         for name, text in properties.items():
             check_entry(name, text, per_broker, self.own_keys)
@@ -113,7 +119,7 @@ class BrokerConfig:
         return self._check_change(self.overlaid(default, own)).listeners
 
     def _check_change(self, properties: Mapping[str, str]) -> ListenerConfigs:
-        """Check a change of the running broker to these properties; the listeners with them. Raises ConfigError."""
+        """Validate a change of the running broker to these properties. Returns the resulting listeners. Raises ConfigError."""
         proposed = _typed(properties, self._switches)
         listeners = check_values(proposed, properties)
         config_rules.check_dynamic(self._values, proposed)
@@ -121,7 +127,7 @@ class BrokerConfig:
         return listeners
 
     def overlaid(self, default: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-        """The properties of the file with these dynamic ones over them; a name removes its synonyms in weaker sources."""
+        """The properties of the file, overridden by these dynamic configs. A name removes its synonyms in sources with lower precedence."""
         properties = dict(self.static)
         for overlay in (default, own):
             for name, text in overlay.items():
@@ -139,12 +145,12 @@ class BrokerConfig:
 
     @property
     def effective(self) -> Mapping[str, str]:
-        """Every property in force, known or not, as text."""
+        """All effective properties as text, including unknown ones."""
         return self._effective
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """Every typed value in force."""
+        """All effective values, typed."""
         return self._values
 
     @property
@@ -154,7 +160,7 @@ class BrokerConfig:
 
     @property
     def advertised_listeners(self) -> tuple[ListenerConfig, ...]:
-        """The advertised listeners; a host is None when it is not set anywhere, a port 0 when any free port is bound."""
+        """The advertised listeners. A host is None if it is not set anywhere; a port is 0 if a free port is used."""
         return self._listeners.advertised
 
     @property
@@ -176,7 +182,7 @@ class BrokerConfig:
 
     @property
     def is_registerbroker_on(self) -> bool:
-        """Whether brokers may register with this broker as controller: the metadata log names topics by their ids (IBP 2.8)."""
+        """Whether brokers can register with this broker if it is the controller. This needs topic ids for the metadata log (IBP 2.8)."""
         return bool(self.get("registerbroker.enable")) and self.inter_broker_protocol_version.has_topic_ids
 
     @property
@@ -190,12 +196,12 @@ class BrokerConfig:
 
     @property
     def without_meaning(self) -> tuple[str, ...]:
-        """Names of Kafka in the properties file that Klamm does not use."""
+        """Kafka configs in the properties file that Klamm does not use."""
         return tuple(name for name in self.static if name not in MEANINGFUL and key_of(name) is not None)
 
 
 def check_values(values: Mapping[str, Any], properties: Mapping[str, str]) -> ListenerConfigs:
-    """Check the rules between configs, and return the listeners. Raises ConfigError."""
+    """Check rules that involve several configs, and return the listeners. Raises ConfigError."""
     config_rules.check(values)
     return listeners_of(values, properties)
 
@@ -219,5 +225,5 @@ def _with_both_ids(properties: dict[str, str]) -> dict[str, str]:
 
 
 def _switch(name: str, text: str) -> Any:
-    """A switch of this project; a boolean can also be `on` or `off`."""
+    """The value of one of Klamm's own switches. A boolean can also be `on` or `off`."""
     return SWITCHES[name].parse(_ON_OFF.get(text.strip().lower(), text))

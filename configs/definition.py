@@ -1,8 +1,8 @@
-"""One config as a row of a table: name, type, default, validator, and how it can change while the broker runs.
+"""The definition of one config: name, type, default, validator, and how it can change while the broker runs.
 
-The tables (`configs/tables/`) are tuples of ConfigKey, checked against a running Kafka 3.9.1. `synonyms` lists
-the names of one setting, the strongest first: `log.retention.ms`, then `.minutes`, then `.hours`; the config of one listener
-(`listener.name.internal.ssl.client.auth`) before the config without prefix.
+The tables (`configs/tables/`) are tuples of ConfigKey, compared with a running Kafka 3.9.1. `synonyms` lists the names of one setting in
+order of precedence: `log.retention.ms`, then `.minutes`, then `.hours`. The config of one listener
+(`listener.name.internal.ssl.client.auth`) comes before the config without the prefix.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ PASSWORD = ConfigType.PASSWORD
 
 
 class UpdateMode(Enum):
-    """How a broker config can change at run time: not at all, per broker only, also for all brokers, or for all at once only."""
+    """How a broker config can change at run time: not at all, per broker, per broker or for the whole cluster, or only for the whole
+    cluster.
+    """
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -43,7 +45,7 @@ DEFAULT_ONLY = UpdateMode.DEFAULT_ONLY
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """A config. `server` is the broker config that is the default of a topic config; `internal` configs are not shown."""
+    """A config. `server` is the broker config with the default of a topic config. `internal` configs are not shown."""
 
     name: str
     type: ConfigType
@@ -56,11 +58,11 @@ class ConfigKey:
 
     @property
     def sensitive(self) -> bool:
-        """Values are never shown."""
+        """Whether values must never be shown."""
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Any:
-        """The value of a property's text. Raises ConfigError."""
+        """The typed value of the text. Raises ConfigError."""
         value = parse(self.name, text, self.type)
         reason = None if self.valid is None else self.valid.check(self.name, value)
         if self.valid is not None and reason is not None:
@@ -69,7 +71,7 @@ class ConfigKey:
 
 
 def by_name(*tables: tuple[ConfigKey, ...]) -> dict[str, ConfigKey]:
-    """One table of several, by name and in their order."""
+    """All rows of several tables by name, in their order."""
     return {key.name: key for table in tables for key in table}
 
 
@@ -79,10 +81,10 @@ _SYNONYMS = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 _SYNONYMS_OF = {name: names for names in _SYNONYMS for name in names} | {
-    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")  # not so the other way round
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")  # but not the reverse
 }
 _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
-# These may have a SASL mechanism between the listener's name and their own.
+# These may have a SASL mechanism between the name of the listener and their own name.
 _PER_MECHANISM = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -93,13 +95,13 @@ _PER_MECHANISM = (
 
 
 def without_listener(name: str) -> str | None:
-    """The name behind a prefix `listener.name.<name>.`, None when there is none."""
+    """The name without the prefix `listener.name.<name>.`; None if there is no such prefix."""
     match = _LISTENER_PREFIX.fullmatch(name)
     return match[1] if match else None
 
 
 def synonyms(name: str, across_listeners: bool = True) -> tuple[str, ...]:
-    """Names of the same setting, the strongest first. Without `listeners` the config of one listener has no synonym."""
+    """Names of the same setting in order of precedence. Without `across_listeners` the config of one listener has no other synonym."""
     base = without_listener(name)
     if base is None or not across_listeners:
         return _SYNONYMS_OF.get(name, (name,))

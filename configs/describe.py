@@ -1,9 +1,9 @@
-"""Rows of a DescribeConfigs response: the value of every config, its source and its synonyms.
+"""Rows of a DescribeConfigs response: the value, source and synonyms of every config.
 
-The synonyms of a config are all sources that give it a value, the strongest first: the topic, this broker's entity, the default entity,
-the properties file, Kafka's default; within each source the stronger name comes first. The list starts with the name of the config itself:
-weaker names alone do not count. The first synonym is the source of the value in force; without any it is Kafka's default. An unknown name
-is listed too, as sensitive. Compared with responses of Apache Kafka 3.9.1.
+The synonyms of a config are all sources that give it a value, in order of precedence: the topic, this broker's entity, the default entity,
+the properties file, Kafka's default. Within a source, names are in order of precedence too. The list starts with the name of the config
+itself; other names before it are left out. The first synonym is the source of the effective value. Without synonyms the source is Kafka's
+default. An unknown name is listed too, as sensitive. Compared with responses of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klamm.configs.types import ConfigType, text_of
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as on the wire."""
+    """Where a value comes from, with the numbers of the protocol."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -32,7 +32,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One source that gives a config a value. `value` is None when it is sensitive."""
+    """One source that gives a config a value. `value` is None if it is sensitive."""
 
     name: str
     value: str | None
@@ -40,7 +40,7 @@ class Synonym(NamedTuple):
 
 
 class DescribedConfig(NamedTuple):
-    """One row. `value` is None when unset or sensitive."""
+    """One row. `value` is None if it is not set or sensitive."""
 
     name: str
     value: str | None
@@ -57,7 +57,7 @@ class DescribedConfig(NamedTuple):
 
 
 def describe_topic(stored: Mapping[str, str], config: BrokerConfig) -> list[DescribedConfig]:
-    """The configs of a topic: all of Kafka, and unknown ones that are stored. Raises ConfigError for an invalid stored value."""
+    """The configs of a topic: all that Kafka has, and stored unknown ones. Raises ConfigError for an invalid stored value."""
     rows = []
     for name, value in topic_values(stored, config).items():
         key = TOPICS[name]
@@ -70,7 +70,7 @@ def describe_topic(stored: Mapping[str, str], config: BrokerConfig) -> list[Desc
 
 
 def describe_broker(config: BrokerConfig, named: Collection[str] = ()) -> list[DescribedConfig]:
-    """The configs of a broker: all of Kafka, unknown ones that are set, and those that Kafka does not have where they are set or named."""
+    """The configs of a broker: all that Kafka has, unknown ones that are set, and Klamm's own ones that are set or in `named`."""
     texts = {name: text_of(config.get(name)) for name, key in BROKER.items() if not key.internal}
     texts |= {name: text for name, text in config.effective.items() if name not in texts}
     for name, key in config.own_keys.items():
@@ -80,7 +80,7 @@ def describe_broker(config: BrokerConfig, named: Collection[str] = ()) -> list[D
 
 
 def describe_default_broker(config: BrokerConfig) -> list[DescribedConfig]:
-    """The configs of the default entity, and nothing else."""
+    """Only the configs of the default entity."""
     rows = []
     for name, text in config.dynamic_default.items():
         found = tuple(synonym for synonym in _synonyms(name, config) if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER)
@@ -89,7 +89,7 @@ def describe_default_broker(config: BrokerConfig) -> list[DescribedConfig]:
 
 
 def _broker_row(name: str, text: str | None, found: tuple[Synonym, ...], config: BrokerConfig) -> DescribedConfig:
-    # a listener's own config and a quota have a type, but count as read-only and undocumented, as in Kafka
+    # As in Kafka, the config of one listener and a quota have a type, but are read-only and have no documentation.
     own = BROKER.get(name) or config.own_keys.get(name)
     documentation = None if own is None else own.documentation
     return _row(name, config.key_of(name), text, own is None or own.mode is READ_ONLY, found, documentation)
@@ -105,7 +105,7 @@ def _row(
 
 
 def _synonyms(name: str, config: BrokerConfig) -> tuple[Synonym, ...]:
-    """All sources of a broker config, the strongest first."""
+    """All sources of a broker config, in order of precedence."""
     key = config.key_of(name)
     hidden = key is None or key.sensitive
     found = (Synonym(synonym.name, None if hidden else synonym.value, synonym.source) for synonym in _said(name, config))

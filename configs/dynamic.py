@@ -1,8 +1,8 @@
-"""Validation of dynamic broker configs: each entry is checked before it is written to /config/brokers, and again when it is read.
+"""Validates dynamic broker configs: each entry is checked before it is written to /config/brokers, and again when it is read.
 
-A request that fails is refused. A stored value that fails is left out, because another broker or a tool may have written it. Names that
-are not Kafka's are allowed in both cases. The config of one listener (`listener.name.<name>.<config>`) has the type of the config after
-its prefix.
+A request with an invalid entry is refused. An invalid stored value is skipped, because another broker or a tool may have written it.
+Unknown names are allowed in both cases. The config of one listener (`listener.name.<name>.<config>`) has the type of the config after its
+prefix.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from klamm.configs.tables.broker import BROKER, QUOTAS, key_of
 from klamm.configs.types import ConfigError
 
 DYNAMIC: Mapping[str, ConfigKey] = {name: key for name, key in BROKER.items() if key.mode is not READ_ONLY}
-# Allowed for one listener only: the stores and keys of TLS.
+# Only allowed for one listener: key stores, trust stores and keys of TLS.
 _PER_LISTENER = frozenset(
     {
         "ssl.keystore.type",
@@ -32,9 +32,9 @@ _PER_LISTENER = frozenset(
         "ssl.truststore.certificates",
     }
 )
-# The only listener configs that the default entity may have.
+# The only configs of a listener that the default entity can have.
 _CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-# A change of one of these makes a broker check its listeners again.
+# If one of these changes, the broker checks its listeners again.
 _OF_LISTENERS = {name for name, key in DYNAMIC.items() if key.mode is PER_BROKER} | _CLUSTER_WIDE_OF_LISTENERS
 
 
@@ -43,7 +43,7 @@ _SMALL_SET = 4
 
 
 def check_names(names: Iterable[str], own: Mapping[str, ConfigKey]) -> None:
-    """Check that all these configs can change at run time, and without a listener. Raises ConfigError, which names all that cannot."""
+    """Check that all these configs can change at run time, and without a listener prefix. Raises ConfigError with all names that cannot."""
     kafkas = [name for name in names if name not in own]
     fixed = [name for name in kafkas if name in BROKER and BROKER[name].mode is READ_ONLY]
     if fixed:
@@ -56,14 +56,12 @@ def check_names(names: Iterable[str], own: Mapping[str, ConfigKey]) -> None:
 
 
 def _set(names: list[str]) -> str:
-    """Names as Scala writes a set of them."""
+    """A set of names as Scala writes it."""
     return f"{'Set' if len(names) <= _SMALL_SET else 'HashSet'}({', '.join(names)})"
 
 
 def check_entry(name: str, text: str, per_broker: bool, own: Mapping[str, ConfigKey]) -> None:
-    """Check one entry of an entity; `own` are configs that Kafka does not have. Raises ConfigError, in whose text
-    no password is.
-    """
+    """Check one entry of an entity. `own` are Klamm's own configs. Raises ConfigError, never with a password in its text."""
     shown = _shown(name, text)
     key = own.get(name)
     if key is not None:
@@ -87,10 +85,10 @@ def check_entry(name: str, text: str, per_broker: bool, own: Mapping[str, Config
 def check_listener_configs(
     static: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str], old: ListenerConfigs, new: ListenerConfigs
 ) -> None:
-    """Check a change of the properties while listeners are open. Raises ConfigError.
+    """Check a change of properties while listeners are open. Raises ConfigError.
 
-    The config of one listener must be valid for the config after its prefix. While it is open, a listener keeps its protocol and the
-    configs that the file gives it, except its stores and limits; as in Kafka this is checked only when a config of all listeners changes.
+    The config of one listener must be valid for the config after its prefix. An open listener cannot change its protocol or its configs
+    from the file, except key stores, trust stores and limits. As in Kafka, this is checked only if a config for all listeners changes.
     """
     protocols = {listener.name: listener.security_protocol for listener in new.listeners}
     looks = any(before.get(name) != after.get(name) for name in _OF_LISTENERS)
@@ -122,7 +120,7 @@ def check_listener_configs(
 def usable(
     stored: Mapping[str, str], per_broker: bool, passwords: PasswordEncoder | None, own: Mapping[str, ConfigKey]
 ) -> tuple[dict[str, str], list[str]]:
-    """The entries of an entity that are valid, with decrypted passwords, and one line for each entry that is left out.
+    """The valid entries of an entity, with decrypted passwords, and one line for each skipped entry.
 
     `own` as in `check_entry`.
     """
@@ -154,5 +152,5 @@ def is_password(name: str) -> bool:
 
 
 def _shown(name: str, text: str | None) -> str | None:
-    """What an error shows of a value: nothing of a password, as in Kafka."""
+    """The value for an error text; None for a password, as in Kafka."""
     return "[hidden]" if text is not None and is_password(name) else text

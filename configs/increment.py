@@ -1,9 +1,9 @@
 """Incremental changes of the configs of an entity: SET, DELETE, APPEND, SUBTRACT, applied in order to the stored values.
 
-APPEND and SUBTRACT start from the stored list, or from Kafka's default when nothing is stored. Elements are separated by commas and are not
-trimmed. APPEND leaves out elements that are present; SUBTRACT removes one element for each one named. A list without elements is an empty
-text, not unset. Unusual lists (empty elements, commas at the end) give the same results as in Apache Kafka 3.9.1. The blacklist of brokers
-is a set of ids, whatever the text.
+APPEND and SUBTRACT start from the stored list, or from Kafka's default if nothing is stored. Elements are separated by commas and are not
+trimmed. APPEND skips elements that are present; SUBTRACT removes one occurrence of each named element. A list without elements is an empty
+text, not unset. Unusual lists (empty elements, commas at the end) give the same results as Apache Kafka 3.9.1. The blacklist of brokers is
+treated as a set of ids.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from klamm.protocol.errors import ApiError, ErrorCode
 
 
 class Operation(IntEnum):
-    """The operation on one config, numbered as on the wire."""
+    """The operation on one config, with the numbers of the protocol."""
 
     SET = 0
     DELETE = 1
@@ -40,7 +40,7 @@ def incremented(
 ) -> dict[str, str]:
     """The stored values after the changes (name, operation, value). Raises ApiError, ConfigError, and ValueError for an unknown operation.
 
-    `elsewhere` are names that other resources have, and Kafka does not know.
+    `elsewhere` are Klamm's own configs of other resource types.
     """
     configs = dict(stored)
     for name, number, value in changes:
@@ -67,9 +67,9 @@ def _operation(number: int) -> Operation:
 def _list_key(name: str, operation: Operation, table: Mapping[str, ConfigKey], elsewhere: Collection[str]) -> ConfigKey:
     key = table.get(name)
     if key is None and name in elsewhere:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} is no config of this kind of resource")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} is not a config of this resource type")
     if key is None:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka, where an exception leads to this code
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka, where an exception causes this code
     if key.type is not ConfigType.LIST:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Config value {operation.name.lower()} is not allowed for config key: {name}")
     return key
@@ -90,7 +90,7 @@ def _list_after(stored: str | None, operation: Operation, value: str, key: Confi
 
 
 def _elements(text: str) -> list[str]:
-    """The elements between the commas, as Java splits them: empty ones at the end are left out; an empty text is one empty element."""
+    """The elements between commas, as Java splits them: empty elements at the end are dropped, and an empty text is one empty element."""
     if not text:
         return [""]
     text = text.rstrip(",")

@@ -1,8 +1,8 @@
-"""The inter-broker protocol: the release whose features brokers use among each other (`inter.broker.protocol.version`).
+"""The inter-broker protocol: the release whose features brokers use between each other (`inter.broker.protocol.version`).
 
-A MetadataVersion is one version of that protocol. Versions are ordered. Its properties say what a broker or a controller that is
-configured for it can do, and which request versions it sends; these are not negotiated. The table of versions is that of Kafka 3.9.1; its
-last two are unfinished there and accepted only by their full name. Source: controller 13.3, wire 5.
+A MetadataVersion is one version of that protocol. Versions are ordered. Its properties say what a broker or controller with this version
+can do, and which request versions it sends; these are not negotiated. The table of versions is that of Kafka 3.9.1. Its last two versions
+are unfinished there and accepted only by their full names. Source: controller 13.3, wire 5.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LATEST_PRODUCTION = "3.9-IV0"
 
 @total_ordering
 class MetadataVersion:
-    """One version of the inter-broker protocol, e.g. 2.7-IV2. Versions are ordered by time."""
+    """One version of the inter-broker protocol, such as 2.7-IV2. Versions are ordered by time."""
 
     __slots__ = ("_order", "name")
 
@@ -46,13 +46,13 @@ class MetadataVersion:
 
     @staticmethod
     def find(text: str) -> MetadataVersion | None:
-        """The version that a configured text means, None when there is none: `3.9` and `3.9.1` are the last version of that release."""
+        """The version of a configured text; None if there is none. `3.9` and `3.9.1` mean the last version of that release."""
         segments = text.split(".")
         return _BY_TEXT.get(".".join(segments[: 3 if text.startswith("0.") else 2]))
 
     @staticmethod
     def of(text: str) -> MetadataVersion:
-        """As `find`, but raises ValueError."""
+        """Like `find`, but raises ValueError if there is none."""
         version = MetadataVersion.find(text)
         if version is None:
             raise ValueError(f"{text!r} is not an inter-broker protocol version")
@@ -80,7 +80,7 @@ class MetadataVersion:
 
     @property
     def fetch_version(self) -> int:
-        """Version of Fetch that a follower sends when all its topics have ids; one above 12 becomes 12 otherwise."""
+        """Version of Fetch that a follower sends if all its topics have ids. Otherwise it sends at most version 12."""
         return _version_at(_FETCH, self)
 
     @property
@@ -95,32 +95,32 @@ class MetadataVersion:
 
     @property
     def has_truncation_on_fetch(self) -> bool:
-        """A leader says in its Fetch response from which epoch on a follower's log differs; before, followers send OffsetForLeaderEpoch."""
+        """Whether a Fetch response says where the follower's log diverges. Before this version, followers send OffsetForLeaderEpoch."""
         return self >= _TRUNCATION_ON_FETCH
 
     @property
     def has_offset_for_leader_epoch(self) -> bool:
-        """Followers truncate by leader epochs; before, to their high watermark."""
+        """Whether followers truncate by leader epochs. Before this version, they truncate to their high watermark."""
         return self >= _LEADER_EPOCH_REQUEST
 
     @property
     def has_alter_partition(self) -> bool:
-        """Only the controller writes ISR changes, by AlterPartition requests; before, leaders write them themselves."""
+        """Whether leaders change ISRs with AlterPartition requests to the controller. Before this version, they write them to ZooKeeper."""
         return self >= _ALTER_PARTITION
 
     @property
     def has_topic_ids(self) -> bool:
-        """Topics have ids; a controller gives one to a topic that has none."""
+        """Whether topics have ids. A controller gives an id to a topic without one."""
         return self >= _TOPIC_IDS
 
     @property
     def has_leader_recovery(self) -> bool:
-        """An unclean leader's state says that it is recovering."""
+        """Whether the state of a partition can say that its leader recovers after an unclean election."""
         return self >= _LEADER_RECOVERY
 
     @property
     def has_feature_versioning(self) -> bool:
-        """`/feature` is enabled and brokers register their features."""
+        """Whether `/feature` is enabled and brokers register their features."""
         return self >= _FEATURE_VERSIONING
 
     @property
@@ -144,7 +144,7 @@ class MetadataVersion:
 
     @property
     def has_producer_id_allocation(self) -> bool:
-        """Producer ids come from the controller (AllocateProducerIds); before, brokers take blocks from ZooKeeper themselves."""
+        """Whether producer ids come from the controller (AllocateProducerIds). Before this version, brokers take blocks from ZooKeeper."""
         return self >= _PRODUCER_ID_ALLOCATION
 
 

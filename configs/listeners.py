@@ -1,9 +1,9 @@
-"""The listeners of a broker: `listeners`, `advertised.listeners` and the configs that belong to them, checked as in Kafka 3.9.
+"""The listeners of a broker: `listeners`, `advertised.listeners` and related configs, checked as in Kafka 3.9.
 
-An entry is NAME://host:port. An IPv6 host is in brackets; an empty host means every address. Names are compared in upper case. Every name
-has a security protocol in `listener.security.protocol.map`. Two listeners can share a port only when one address is IPv4 and the other
-IPv6. Advertised listeners are some of the listeners, never 0.0.0.0, and include the inter-broker listener; and the control-plane
-listener, if there is one, which must be another listener.
+An entry is NAME://host:port. An IPv6 host is in brackets. An empty host means all addresses. Names are compared in upper case. Every name
+has a security protocol in `listener.security.protocol.map`. Two listeners can share a port only if one address is IPv4 and the other IPv6.
+Advertised listeners are a subset of the listeners, and their host cannot be 0.0.0.0. They include the inter-broker listener, and the
+control-plane listener if there is one, which must be a different listener.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 
 class ListenerConfig(NamedTuple):
-    """One endpoint. `host` is None where none is given; port 0 means any free one. `security_protocol` is Kafka's name of it."""
+    """One endpoint. `host` is None if none is given. Port 0 means any free port. `security_protocol` is Kafka's name for it."""
 
     name: str
     host: str | None
@@ -70,7 +70,7 @@ def listeners_of(values: Mapping[str, Any], given: Mapping[str, str]) -> Listene
 
 
 def check_served(listeners: Iterable[ListenerConfig]) -> None:
-    """Raises ConfigError if one of these listeners needs what is not built."""
+    """Raises ConfigError if one of these listeners needs TLS or SASL."""
     for one in listeners:
         reason = why_not_served(one)
         if reason is not None:
@@ -78,10 +78,10 @@ def check_served(listeners: Iterable[ListenerConfig]) -> None:
 
 
 def why_not_served(one: ListenerConfig) -> str | None:
-    """Why this listener cannot be served, if so."""
+    """The reason why this listener is not supported; None if it is."""
     if one.security_protocol in SERVED_PROTOCOLS:
         return None
-    return f"TLS and SASL are not built, and listener {one.name} needs {one.security_protocol}; only PLAINTEXT is served"
+    return f"TLS and SASL are not supported, and listener {one.name} needs {one.security_protocol}; use PLAINTEXT"
 
 
 def _name(key: str, text: str, name: str) -> str:
@@ -158,7 +158,7 @@ def _ports_differ(text: str, listeners: tuple[ListenerConfig, ...]) -> None:
 
 
 def _ip_version(host: str | None) -> int:
-    """4 or 6; 0 when the text is not an address."""
+    """4 or 6; 0 if the text is not an address."""
     try:
         return ipaddress.ip_address(host or "").version
     except ValueError:

@@ -1,10 +1,10 @@
-"""Log levels as Kafka's admin clients see them: the loggers of an Apache Kafka broker by their names, and their common parent as `root`.
+"""Log levels for Kafka's admin clients, under the logger names of an Apache Kafka broker, with `root` as their common parent.
 
-Kafka's loggers are a tree: a logger has a level of its own, or the level of the nearest logger above it. Loggers in `COUNTERPARTS` set
-the level of a logger of this program; `root` is the parent of all loggers of this program. The other loggers keep a level that has no
-effect. The loggers of libraries do not change, except the one of the ZooKeeper client.
+Kafka's loggers are a tree: a logger has its own level, or the level of its nearest ancestor with one. Loggers in `COUNTERPARTS` set the
+level of one of Klamm's loggers; `root` is the parent of all of Klamm's loggers. The level of any other logger is stored but has no effect.
+Loggers of libraries do not change, except that of the ZooKeeper client.
 
-Requests and responses have Kafka's names of levels, the code has Python's numbers: FATAL is CRITICAL, TRACE is below DEBUG. Brokers of one
+Requests and responses use Kafka's level names, the code uses Python's numbers: FATAL is CRITICAL, TRACE is below DEBUG. Brokers in the same
 process share their loggers.
 """
 
@@ -82,24 +82,24 @@ COUNTERPARTS = {
     "klamm.zk.session.session": "kafka.zookeeper.ZooKeeperClient",
     "klamm.zk.store.store": "kafka.zk.KafkaZkClient",
 }
-"""Logger of this program → the logger of Kafka that sets its level; parents come before their children."""
+"""Logger of Klamm → the logger of Kafka that sets its level. Parents come before their children."""
 
 Change = tuple[str, int, str | None]
 
-# A separate tree of Python's loggers for the names of Kafka.
+# A separate tree of Python loggers for Kafka's names.
 _KAFKA = logging.Manager(logging.RootLogger(logging.INFO))
 _BY_NAME = {ROOT: _KAFKA.root, **{name: _KAFKA.getLogger(name) for name in KAFKA_LOGGERS}}
 _GIVEN: dict[str, int] = {}
 
 
 def log_levels() -> dict[str, str]:
-    """Level in force by logger name, the root logger first."""
+    """Logger name → effective level, with the root logger first."""
     _KAFKA.root.setLevel(logging.getLogger(OURS).getEffectiveLevel())
     return {name: _word(logger.getEffectiveLevel()) for name, logger in _BY_NAME.items()}
 
 
 def set_log_levels(changes: Iterable[Change], validate_only: bool = False) -> None:
-    """Set levels, or delete them (then the parent's level counts): all, or none when one is invalid. Raises ApiError."""
+    """Set levels, or delete them so that the parent's level applies. If one change is invalid, none is applied. Raises ApiError."""
     wanted = [(name, _level(name, operation, word)) for name, operation, word in changes]
     if validate_only:
         return
@@ -112,7 +112,7 @@ def set_log_levels(changes: Iterable[Change], validate_only: bool = False) -> No
 
 
 def _hand_on() -> None:
-    """Set the levels of this program's loggers: those of their counterparts, or the levels that they had at the start."""
+    """Set the levels of Klamm's loggers: those of their counterparts, or the levels that they had at the start."""
     of_root = logging.getLogger(OURS).getEffectiveLevel()
     for name, counterpart in COUNTERPARTS.items():
         logger = logging.getLogger(name)
@@ -120,11 +120,11 @@ def _hand_on() -> None:
         level = _below_root(_BY_NAME[counterpart]) or given
         logger.setLevel(level)
         if logger.getEffectiveLevel() != (level or of_root):
-            logger.setLevel(of_root)  # its Python parent has a level of its own, which does not count here
+            logger.setLevel(of_root)  # its parent in Python has its own level, which must not apply here
 
 
 def _below_root(logger: logging.Logger) -> int:
-    """The level that a Kafka logger has of its own or from a parent other than the root, else NOTSET."""
+    """A Kafka logger's own level, or that of an ancestor other than the root; NOTSET if there is none."""
     while logger is not _KAFKA.root:
         if logger.level:
             return logger.level
@@ -134,7 +134,7 @@ def _below_root(logger: logging.Logger) -> int:
 
 
 def _level(name: str, number: int, word: str | None) -> int:
-    """The level that a change requests. Raises ApiError."""
+    """The requested level of a change. Raises ApiError."""
     try:
         operation = Operation(number)
     except ValueError:
@@ -155,5 +155,5 @@ def _level(name: str, number: int, word: str | None) -> int:
 
 
 def _word(level: int) -> str:
-    """The most detailed level of Kafka that a logger with this level of Python logs."""
+    """The most detailed Kafka level that a logger with this Python level logs."""
     return next((word for word, number in LEVELS.items() if level <= number), "FATAL")

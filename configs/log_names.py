@@ -1,6 +1,8 @@
-"""Names of the loggers that a Kafka 3.9.1 broker lists in ZooKeeper mode: idle, and after records, groups, transactions and replication.
+"""Names of all loggers that a Kafka 3.9.1 broker lists in ZooKeeper mode, when idle and after using records, groups, transactions and
+replication.
 
-Apache Kafka lists a logger after its class was used, and the loggers that its log4j.properties names. Here all of them are listed at once.
+Apache Kafka lists a logger after the first use of its class, and the loggers in its log4j.properties. Klamm lists all of them from the
+start.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Passwords among dynamic configs: encrypted in ZooKeeper under `password.encoder.secret`, in the form that Kafka 3.9 writes and reads.
+"""Encrypts passwords in dynamic configs with `password.encoder.secret`, in the format of Kafka 3.9.
 
-A stored password is a list `name:value,…`. The key is derived from the secret by PBKDF2 with a salt and a number of iterations; the text
-is encrypted with AES; bytes are in base64. The list has everything that decryption needs except the secret, so a password that was stored
-under other settings can be read too. One exception, as in Kafka: a broker with a cipher that has an authentication tag reads only such
-passwords, and the other way round.
+A stored password is a list `name:value,…`. The key is derived from the secret by PBKDF2 with a salt and a number of iterations. The text is
+encrypted with AES; bytes are in base64. The list has everything that is needed to decrypt it, except the secret, so a password that was
+stored with other settings can be read. One exception, as in Kafka: a broker whose cipher has an authentication tag can only read passwords
+with a tag, and a broker whose cipher has none can only read passwords without one.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _CIPHER = re.compile(r"AES/(CBC)/PKCS5Padding|AES/(CTR|GCM)/NoPadding", re.IGNOR
 
 
 class CannotDecrypt(ValueError):
-    """A stored password is damaged or was encrypted under another secret."""
+    """A stored password is damaged or was encrypted with another secret."""
 
 
 class PasswordEncoder:
-    """Encrypts under the present settings; decrypts what was encrypted under the same secret."""
+    """Encrypts with the current settings. Decrypts passwords that were encrypted with the same secret."""
 
     def __init__(self, secret: str, values: Mapping[str, Any]) -> None:
         """`values` are the configs of a broker. Raises ConfigError for an unsupported algorithm."""
@@ -50,7 +50,7 @@ class PasswordEncoder:
             raise ConfigError("password.encoder.key.length", self._key_bits, "must be 128, 192 or 256 for AES")
 
     def encode(self, password: str, random_bytes: Callable[[int], bytes] = os.urandom) -> str:
-        """The text to store."""
+        """The encrypted password, as it is stored."""
         salt = random_bytes(SALT_BYTES)
         iv = random_bytes(IV_BYTES[_mode(self._cipher)])
         encryptor = self._aes(self._key_factory, self._cipher, salt, self._iterations, self._key_bits, iv).encryptor()
@@ -70,12 +70,12 @@ class PasswordEncoder:
         return ",".join(f"{name}:{value}" for name, value in parts.items())
 
     def decode(self, stored: str) -> str:
-        """The password of a stored text. Raises CannotDecrypt."""
+        """The decrypted password. Raises CannotDecrypt."""
         parts = dict(part.split(":", 1) for part in stored.split(",") if ":" in part)
         try:
             cipher = parts["cipherAlgorithm"]
             if (_mode(cipher) == "GCM") != (_mode(self._cipher) == "GCM"):
-                raise CannotDecrypt(f"the cipher is {cipher}, the present one is {self._cipher}")
+                raise CannotDecrypt(f"the cipher is {cipher}, but the current cipher is {self._cipher}")
             salt, iv = base64.b64decode(parts["salt"]), base64.b64decode(parts["initializationVector"])
             encrypted = base64.b64decode(parts["encryptedPassword"])
             tag = None
@@ -96,7 +96,7 @@ class PasswordEncoder:
     def _aes(
         self, key_factory: str, cipher: str, salt: bytes, iterations: int, key_bits: int, iv: bytes, tag: bytes | None = None
     ) -> Cipher[Any]:
-        # imported for the first password only: most brokers have none
+        # imported on first use, because most brokers have no passwords
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         digest = _KEY_FACTORY.fullmatch(key_factory)
@@ -121,7 +121,7 @@ def _authenticated(aes: Cipher[Any], encrypted: bytes) -> bytes:
     try:
         return bytes(decryptor.update(encrypted) + decryptor.finalize())
     except InvalidTag:
-        raise CannotDecrypt("the text fails the check of its authentication code") from None
+        raise CannotDecrypt("the authentication tag does not match") from None
 
 
 def _padded(data: bytes, cipher: str) -> bytes:
@@ -139,7 +139,7 @@ def _unpadded(data: bytes, cipher: str) -> bytes:
 
 
 def _java_length(text: str) -> int:
-    """Units of UTF-16, as Java counts characters."""
+    """The length in UTF-16 units, as in Java."""
     return len(text.encode("utf-16-le")) // 2
 
 

@@ -1,7 +1,7 @@
-"""Rules between the configs of a broker, as in Kafka 3.9.
+"""Rules that involve several configs of a broker, as in Kafka 3.9.
 
-A rule has the name of a config, a condition over all values, and the text of the error. `check_dynamic` has more rules for changes at run
-time: a thread pool at most doubles or halves, a limit allows at least one connection, and so on.
+A rule has the name of a config, a condition on all values, and the text of the error. `check_dynamic` has additional rules for changes at
+run time: a thread pool can at most double or halve, a limit must allow at least one connection, and so on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Values = Mapping[str, Any]
 
 
 class Rule(NamedTuple):
-    """The error names `key`, or the synonym of it that is set, when `holds` is false for the values."""
+    """A rule is broken if `holds` is false for the values. The error names `key`, or its synonym that is set."""
 
     key: str
     holds: Callable[[Values], bool]
@@ -26,23 +26,23 @@ class Rule(NamedTuple):
 
 
 def log_dirs(values: Values) -> tuple[str, ...]:
-    """Directories of the logs: `log.dirs`, else `log.dir`."""
+    """The log directories: `log.dirs`, or `log.dir` if it is not set."""
     text = values["log.dirs"] if values["log.dirs"] is not None else values["log.dir"]
     return tuple(filter(None, map(trim, text.split(","))))
 
 
 def segment_ms(values: Values) -> int:
-    """Age at which segments are closed, from whichever of its synonyms is set."""
+    """The age at which a new segment begins, from the first of the synonyms that is set."""
     return int(values["log.roll.hours"] * 3_600_000 if values["log.roll.ms"] is None else values["log.roll.ms"])
 
 
 def segment_jitter_ms(values: Values) -> int:
-    """Random part of that age."""
+    """The largest random part that is subtracted from that age."""
     return int(values["log.roll.jitter.hours"] * 3_600_000 if values["log.roll.jitter.ms"] is None else values["log.roll.jitter.ms"])
 
 
 def retention_ms(values: Values) -> int:
-    """How long records are kept, -1 for ever."""
+    """How long records are kept; -1 means without limit."""
     if values["log.retention.ms"] is not None:
         kept = values["log.retention.ms"]
     elif values["log.retention.minutes"] is not None:
@@ -83,7 +83,7 @@ RULES = (
     Rule("controller.listener.names", lambda values: not values["controller.listener.names"], "must be empty with ZooKeeper"),
     Rule("zookeeper.connect", lambda values: bool(values["zookeeper.connect"]), "must name a server"),
     Rule("node.id", lambda values: values["node.id"] == values["broker.id"], "must be the same as broker.id"),
-    Rule("broker.id", _id_in_range, "must be from -1 to reserved.broker.max.id, or 0 and above where ids are not generated"),
+    Rule("broker.id", _id_in_range, "must be from -1 to reserved.broker.max.id, or at least 0 if ids are not generated"),
     Rule("log.dirs", lambda values: bool(log_dirs(values)), "must name a directory"),
     Rule("log.roll.ms", lambda values: segment_ms(values) >= 1, "must be at least 1"),
     Rule("log.roll.jitter.ms", lambda values: segment_jitter_ms(values) >= 0, "must be at least 0"),
@@ -116,12 +116,12 @@ RULES = (
     Rule(
         "queued.max.request.bytes",
         lambda values: values["queued.max.request.bytes"] <= 0 or values["queued.max.request.bytes"] >= values["socket.request.max.bytes"],
-        "must be at least socket.request.max.bytes when it is set",
+        "must be at least socket.request.max.bytes if it is set",
     ),
     Rule(
         "max.connections.per.ip",
         lambda values: values["max.connections.per.ip"] > 0 or bool(values["max.connections.per.ip.overrides"]),
-        "may be 0 only where max.connections.per.ip.overrides is set",
+        "may be 0 only if max.connections.per.ip.overrides is set",
     ),
     Rule(
         "connections.max.idle.ms",
@@ -155,7 +155,7 @@ RULES = (
 
 
 def check(values: Values) -> None:
-    """Raises ConfigError when a rule is broken."""
+    """Raises ConfigError if a rule is broken."""
     for key, holds, wanted in RULES:
         if not holds(values):
             names = ("log.dirs", "log.dir") if key == "log.dirs" else synonyms(key)
@@ -166,7 +166,7 @@ def check(values: Values) -> None:
 
 
 def connection_overrides(text: str) -> dict[str, int]:
-    """Limits by host or address of `max.connections.per.ip.overrides`. Raises ConfigError."""
+    """Host or address → limit, from `max.connections.per.ip.overrides`. Raises ConfigError."""
     key = "max.connections.per.ip.overrides"
     limits: dict[str, int] = {}
     for entry in text.rstrip(",").split(",") if text else ():
@@ -202,7 +202,7 @@ _POOLS = (
 
 
 def check_dynamic(current: Values, proposed: Values) -> None:
-    """Raises ConfigError when a running broker with the `current` values cannot take the `proposed` ones."""
+    """Raises ConfigError if a running broker with the `current` values cannot change to the `proposed` values."""
     for name in (*_POOLS, "max.connections", "max.connection.creation.rate"):
         check_limit(name, current[name], proposed[name])
     if any(current[name] != proposed[name] for name in proposed if name.startswith("log.")):
@@ -212,7 +212,7 @@ def check_dynamic(current: Values, proposed: Values) -> None:
 
 
 def check_limit(name: str, current: int, proposed: int) -> None:
-    """A pool of threads at most doubles or halves at a time; a limit allows at least one connection. Raises ConfigError."""
+    """Check that a thread pool at most doubles or halves, and that a limit allows at least one connection. Raises ConfigError."""
     if proposed == current:
         return
     if name not in _POOLS:
@@ -230,6 +230,6 @@ def check_limit(name: str, current: int, proposed: int) -> None:
 
 
 def check_local_retention(local: int, key: str, total: int, total_key: str) -> None:
-    """With tiered storage the local retention is at most the total retention; -2 means the total. Raises ConfigError."""
+    """Check that the local retention of tiered storage is at most the total retention; -2 means the total. Raises ConfigError."""
     if local != -2 and total != -1 and (local == -1 or local > total):
         raise ConfigError(key, local, f"must be -2 or from 0 to {total_key}, which is {total}")

@@ -1,6 +1,6 @@
-"""Unfenced writes to ZooKeeper: those of a broker for itself, and those for requests of clients (layout 1.1, 3.2 to 3.11).
+"""Unfenced writes to ZooKeeper, for the broker itself and for requests of clients (layout 1.1, 3.2 to 3.11).
 
-Requests that name many topics become few multis. A failed multi is split as fenced multis are, so every topic succeeds or fails by itself.
+A request for many topics is written in few multis. A failed multi is split like a fenced multi, so each topic succeeds or fails on its own.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from klamm.zk.store import registrations as store_registrations
 from klamm.zk.store.fenced import E, Entry, outcome_of, settle, write_entries
 
 ENCODED_AT_ONCE = 5_000
-"""Partitions whose assignments are encoded without leaving the loop: some twenty milliseconds of work."""
+"""Up to this number of partitions, assignments are encoded in the event loop. This takes about twenty milliseconds."""
 
 
 class _TopicCreation(Entry):
-    """A topic's config znode and its own znode, in this order."""
+    """The creation of a topic's config znode and then of its topic znode."""
 
     __slots__ = ("config", "data", "name")
 
@@ -41,10 +41,10 @@ class _TopicCreation(Entry):
 
 
 class AdminZk:
-    """A broker's own access to ZooKeeper."""
+    """Unfenced reads and writes of a broker."""
 
     def __init__(self, session: ZkSession, *, reads_registrations: bool = False) -> None:
-        """`reads_registrations`: brokers that register with the controller count too (`registerbroker.enable`)."""
+        """`reads_registrations`: also read brokers that registered with the controller (`registerbroker.enable`)."""
         self._session = session
         self._reads_registrations = reads_registrations
         self._registered_session = 0
@@ -63,7 +63,7 @@ class AdminZk:
     async def register_broker(self, broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_version: int = 5) -> int:
         """Register in the current session and return the broker epoch; `broker.epoch` is ignored.
 
-        Raises RegistrationRefused when another session holds the id, or, the first time, another broker one of the addresses.
+        Raises RegistrationRefused if another session holds the id. The first time also if another broker has one of the addresses.
         """
         if self._registered_session == 0:
             await registration.refuse_taken_addresses(self._session, broker)
@@ -72,7 +72,7 @@ class AdminZk:
         return epoch
 
     async def update_broker(self, broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_version: int = 5) -> None:
-        """Rewrite the broker's znode; its epoch stays."""
+        """Rewrite the broker's znode. The broker epoch does not change."""
         await self._session.set(paths.broker_path(broker.id), encode_broker(broker, timestamp_ms, jmx_port, json_version))
 
     async def brokers(self) -> dict[int, Broker]:
@@ -80,8 +80,8 @@ class AdminZk:
         return await registration.registered_brokers(self._session)
 
     async def broker_racks(self) -> dict[int, str | None]:
-        """Racks of all brokers that may get replicas, None where a broker has none: those with an ephemeral znode, and those that the
-        controller counts as online.
+        """Broker → its rack or None, for all brokers that can get replicas. These have an ephemeral znode, or are online for the controller
+        they registered with.
         """
         racks: dict[int, str | None] = {}
         if self._reads_registrations:
@@ -98,9 +98,10 @@ class AdminZk:
     # ISR changes of a leader below inter-broker protocol 2.7-IV2
 
     async def write_isr(self, topic: str, partition: int, state: LeaderAndIsr) -> int | None:
-        """Write a partition's state over the version `state.partition_epoch`; its new version, None when the znode has another or is gone.
+        """Write the state of a partition if its znode has the version `state.partition_epoch`. Returns the new version, or None if the
+        znode has another version or is gone.
 
-        A write whose response was lost is found in place.
+        If the response of the write was lost, the state in the znode shows that it succeeded.
         """
         path, data = paths.state_path(topic, partition), topic_layout.encode_state(state)
         try:
@@ -124,11 +125,11 @@ class AdminZk:
         return await self._session.exists(paths.topic_path(topic)) is not None
 
     async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
-        """Topic znodes in the requested order, None where there is none that can be read."""
+        """Topic znodes in the requested order; None for one that does not exist or cannot be read."""
         return [stored for stored, _ in await self.read_versioned_topics(names)]
 
     async def read_versioned_topics(self, names: Sequence[str]) -> list[tuple[StoredTopic | None, int]]:
-        """As `read_topics`, each with the version of its znode, -1 where there is none."""
+        """Like `read_topics`, each with the version of its znode, or -1 if it does not exist."""
         nodes = await self._session.read_versions(list(map(paths.topic_path, names)))
         return [
             (None, -1) if node is None else (topic_layout.decode_topic(name, node[0]), node[1])
@@ -136,7 +137,9 @@ class AdminZk:
         ]
 
     async def create_topics(self, topics: Sequence[tuple[str, bytes | None, Mapping[int, Ints], Mapping[str, str]]]) -> list[ErrorCode]:
-        """Create (name, id, replicas by partition, config) each; NONE, TOPIC_ALREADY_EXISTS or UNKNOWN_SERVER_ERROR in the same order."""
+        """Create topics, given as (name, id, replicas by partition, config). Returns for each NONE, TOPIC_ALREADY_EXISTS or
+        UNKNOWN_SERVER_ERROR.
+        """
 
         def entries() -> list[_TopicCreation]:
             made = []
@@ -149,7 +152,7 @@ class AdminZk:
         return _codes(await write_entries(self._multi, made, self._settle_topic), ErrorCode.TOPIC_ALREADY_EXISTS)
 
     async def _settle_topic(self, sent: Sequence[_TopicCreation], entry: _TopicCreation, operation: int, failure: MultiFailed) -> None:
-        """A config without its topic is replaced; a topic with our id was created by an earlier attempt whose response was lost."""
+        """Replace a config whose topic does not exist. A topic with our id was created by an earlier attempt whose response was lost."""
         if failure.repeated:
             found = await self._session.read_versions([paths.topic_path(creation.name) for creation in sent])
             for creation, node in zip(sent, found, strict=True):
@@ -167,7 +170,7 @@ class AdminZk:
             entry.outcome = outcome_of(failure.code)
 
     async def _make(self, path: str) -> bool:
-        """Create a top-level path that somebody deleted; False when it was there."""
+        """Create a top-level path that was deleted. False if it exists."""
         try:
             await self._session.create(path, None, makepath=True)
         except NodeExists:
@@ -175,8 +178,9 @@ class AdminZk:
         return True
 
     async def write_topics(self, topics: Sequence[tuple[str, StoredTopic, int]]) -> list[ErrorCode]:
-        """Replace topic znodes that have these versions still (-1: any), as when partitions are added; NONE, UNKNOWN_TOPIC_OR_PARTITION,
-        INVALID_UPDATE_VERSION or UNKNOWN_SERVER_ERROR. A write whose response was lost is INVALID_UPDATE_VERSION too.
+        """Replace topic znodes, for example to add partitions, if they have these versions (-1: any). Returns for each NONE,
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_UPDATE_VERSION or UNKNOWN_SERVER_ERROR. A write whose response was lost is
+        INVALID_UPDATE_VERSION too.
         """
         set_data = self._session.ops.set_data
 
@@ -189,8 +193,8 @@ class AdminZk:
         return _codes(await write_entries(self._multi, await _made(entries, sum(len(t.assignments) for _, t, _ in topics)), settle))
 
     async def request_deletions(self, topics: Iterable[str]) -> list[ErrorCode]:
-        """Request the deletion of topics from the controller; a repeated request is fine. UNKNOWN_TOPIC_OR_PARTITION for topics without a
-        znode.
+        """Request the deletion of topics from the controller. A repeated request is not an error. Topics without a znode have
+        UNKNOWN_TOPIC_OR_PARTITION.
         """
         ops = self._session.ops
         entries = [Entry((ops.check(paths.topic_path(topic), -1), ops.create(paths.deletion_path(topic), None))) for topic in topics]
@@ -209,36 +213,38 @@ class AdminZk:
     # configs
 
     async def config_names(self, kind: str) -> list[str]:
-        """Entities of a kind (topics, brokers, users, clients, ips) that have a config znode."""
+        """Names of the entities of a type (topics, brokers, users, clients, ips) with a config znode."""
         return await self._session.children(f"/config/{kind}")
 
     async def read_config(self, kind: str, name: str) -> dict[str, str] | None:
-        """Properties of an entity, None when it has no znode. Raises Unreadable."""
+        """Properties of an entity; None if it has no znode. Raises Unreadable."""
         (config,) = await self.read_configs(kind, [name])
         return config
 
     async def read_configs(self, kind: str, names: Sequence[str]) -> list[dict[str, str] | None]:
-        """As `read_config`, in the requested order."""
+        """Like `read_config` for several entities, in the requested order."""
         return await config_nodes.read_configs(self._session, kind, names)
 
     async def write_config(self, kind: str, name: str, properties: Mapping[str, str]) -> None:
-        """Replace the properties of an entity and notify all brokers. Raises ControllerMoved, BadVersion (the controller changed
-        meanwhile).
+        """Replace the properties of an entity and notify all brokers. Raises ControllerMoved, or BadVersion if the controller changes
+        during the write.
         """
         await config_nodes.write_config(self._session, kind, name, properties)
         await config_nodes.announce(self._session, f"{kind}/{name}")
 
     async def config_changes(self, after: int, watch: WatchCallback | None = None) -> list[ConfigChange]:
-        """Notifications with larger numbers than `after`, in order. Arms `watch` on the next one."""
+        """Notifications with numbers above `after`, in order. Sets `watch` for the next one."""
         return await config_nodes.config_changes(self._session, after, watch)
 
     async def purge_config_changes(self, now_ms: int) -> None:
-        """Delete notifications that are older than a quarter of an hour."""
+        """Delete notifications that are older than 15 minutes."""
         await config_nodes.purge_config_changes(self._session, now_ms)
 
 
 async def _made(make: Callable[[], list[E]], partitions: int) -> list[E]:
-    """Entries about `partitions` partitions. Many are encoded in a thread, since others need the loop meanwhile."""
+    """The entries that `make` returns for this number of partitions. If it is large, they are made in a thread, so that the event loop is
+    not blocked.
+    """
     return await asyncio.to_thread(make) if partitions > ENCODED_AT_ONCE else make()
 
 

@@ -1,7 +1,7 @@
 """Configs of topics, brokers, users, clients and addresses in ZooKeeper, and the notifications of their changes (layout 3.8 to 3.10).
 
-A config is replaced as a whole, guarded by the presence of a ZooKeeper controller. Then a notification names the entity
-that every broker has to read again. Brokers keep the highest number they have seen; notifications are purged by age.
+A config znode is replaced completely, on condition that there is a controller in ZooKeeper mode. Then a notification names the entity that
+every broker must read again. Brokers keep the highest number that they have processed; old notifications are deleted.
 """
 
 from __future__ import annotations
@@ -22,29 +22,31 @@ log = logging.getLogger(__name__)
 
 EXPIRATION_MS = 15 * 60 * 1000
 _PREFIX = paths.last_part(paths.CONFIG_CHANGE_PREFIX)
-# Entities whose znode goes with their last property.
+# Entities whose znode is deleted together with their last property.
 _TRANSIENT = ("users", "clients", "ips")
 
 
 class ConfigChange(NamedTuple):
-    """A notification: its number, and the entity, such as `topics/foo`, None when it cannot be read."""
+    """A notification: its number, and the entity, such as `topics/foo`; None if it cannot be read."""
 
     sequence: int
     entity_path: str | None
 
 
 async def read_configs(session: ZkSession, kind: str, names: Sequence[str]) -> list[dict[str, str] | None]:
-    """Properties of each entity, None where it has no znode. Raises Unreadable."""
+    """Properties of each entity; None if it has no znode. Raises Unreadable."""
     nodes = await session.read_versions([paths.config_path(kind, name) for name in names])
     return [None if node is None else layout.decode_config(node[0]) for node in nodes]
 
 
 async def write_config(session: ZkSession, kind: str, name: str, properties: Mapping[str, str]) -> None:
-    """Replace the properties of an entity. Raises ControllerMoved when there is no controller, BadVersion when it changes meanwhile."""
+    """Replace the properties of an entity. Raises ControllerMoved if there is no controller, BadVersion if the controller changes during
+    the write.
+    """
     controller = await session.get(paths.CONTROLLER)
     content = layout.decode_controller(controller.data) if controller is not None else None
     if controller is None or content is None or content.kraft_epoch >= 0:
-        raise ControllerMoved("there is no controller to guard the write of a config")
+        raise ControllerMoved("a config can only be written while there is a controller")
     path, data, ops = paths.config_path(kind, name), layout.encode_config(properties), session.ops
     for _ in range(2):
         try:
@@ -63,7 +65,7 @@ async def write_config(session: ZkSession, kind: str, name: str, properties: Map
 
 
 async def _remove_empty(session: ZkSession, kind: str, name: str) -> None:
-    """Delete an entity's empty znode, and after a client of a user what is empty above it."""
+    """Delete the empty znode of an entity. For a client of a user, also delete its empty parents."""
     doomed = [paths.config_path(kind, name)]
     user, _, client = name.partition("/clients/")
     if client:
@@ -79,12 +81,12 @@ async def _remove_empty(session: ZkSession, kind: str, name: str) -> None:
 
 
 async def announce(session: ZkSession, entity_path: str) -> None:
-    """Notify all brokers that they have to read an entity again."""
+    """Notify all brokers that they must read an entity again."""
     await session.create(paths.CONFIG_CHANGE_PREFIX, layout.encode_config_change(entity_path), sequence=True, makepath=True)
 
 
 async def config_changes(session: ZkSession, after: int, watch: WatchCallback | None) -> list[ConfigChange]:
-    """Notifications with larger numbers than `after`, in order. Arms a watch on the next one."""
+    """Notifications with numbers above `after`, in order. Sets a watch for the next one."""
     numbers = sorted(number for number in _numbers(await session.children(paths.CONFIG_CHANGES, watch)) if number > after)
     nodes = await session.read_versions(list(map(_change_path, numbers)))
     changes = []
@@ -99,7 +101,7 @@ async def config_changes(session: ZkSession, after: int, watch: WatchCallback | 
 
 
 async def purge_config_changes(session: ZkSession, now_ms: int) -> None:
-    """Delete notifications that are older than a quarter of an hour. Kafka leaves those without data where they are."""
+    """Delete notifications that are older than 15 minutes. As in Kafka, those without data are not deleted."""
     nodes = list(map(_change_path, _numbers(await session.children(paths.CONFIG_CHANGES))))
     for path, node in zip(nodes, await session.read_many(nodes), strict=True):
         if node is not None and node.data is not None and now_ms - node.ctime_ms > EXPIRATION_MS:

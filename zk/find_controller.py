@@ -1,7 +1,8 @@
-"""Where the active controller listens, as ZooKeeper knows it: `/controller` names it, its registration has its endpoints.
+"""Finds the endpoints of the active controller in ZooKeeper: `/controller` has its broker id, the registration of this broker its
+endpoints.
 
-A broker that registers with the controller has `/cluster/brokers/<id>`, any other one `/brokers/ids/<id>`; where both are there, the latter
-counts (controller 25, RREG-14). The endpoints may be those of an earlier life of that broker: a connection shows it.
+A broker that registered with the controller has `/cluster/brokers/<id>`, any other broker `/brokers/ids/<id>`. If both exist, the latter is
+used (controller 25, RREG-14). The endpoints may be outdated if the broker has restarted; then connecting to them fails.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from klamm.zk.store.registrations import decode_registration
 
 
 class ElectedController(NamedTuple):
-    """The broker that `/controller` names; without endpoints where it has no registration that can be read."""
+    """The broker in `/controller`. `endpoints` is empty if it does not have a readable registration."""
 
     id: int
     endpoints: tuple[Endpoint, ...]
 
 
 async def find_controller(session: ZkSession) -> ElectedController | None:
-    """The active controller, None while there is none. Raises StoreLost and ZkError."""
+    """The active controller; None if there is none. Raises StoreLost and ZkError."""
     node = await session.get(paths.CONTROLLER)
     try:
         controller = None if node is None else layout.decode_controller(node.data)

@@ -1,7 +1,7 @@
-"""What a broker does in ZooKeeper at its start: top-level paths, cluster id, broker id, its own znode (layout 1.7, 3.2, 3.3, 3.11).
+"""The writes of a broker to ZooKeeper at its start: top-level paths, cluster id, broker id, its own znode (layout 1.7, 3.2, 3.3, 3.11).
 
-These writes are not fenced. Brokers that start together race for the same znodes; finding one made by somebody else is always fine, but for
-the broker's own znode, whose owner must be the session that registers it.
+These writes are not fenced. Brokers that start at the same time race for the same znodes. If another broker has already created a znode,
+that is not an error, except for the broker's own znode: its owner must be the session that registers it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klamm.zk.session.session import ZkSession
 
 
 async def ensure_paths(session: ZkSession) -> None:
-    """Create the paths of every broker with null data."""
+    """Create the top-level paths with null data."""
     wanted = list(dict.fromkeys(parent for path in paths.STARTUP_PATHS for parent in _with_parents(path)))
     while True:
         found = await session.read_versions(wanted)
@@ -31,7 +31,7 @@ async def ensure_paths(session: ZkSession) -> None:
         except MultiFailed as failure:
             if failure.code not in (NODE_EXISTS, NO_NODE):
                 raise failure.cause() from None
-            # Another broker is at it too, and has made all of them at once; what it has not is made in the next round.
+            # Another broker has created some of the paths at the same time. The next iteration creates the others.
 
 
 def _with_parents(path: str) -> list[str]:
@@ -40,7 +40,7 @@ def _with_parents(path: str) -> list[str]:
 
 
 async def cluster_id(session: ZkSession) -> str:
-    """The cluster's id, made at random by the first broker."""
+    """The cluster id. The first broker creates a random one."""
     while True:
         node = await session.get(paths.CLUSTER_ID)
         if node is not None:
@@ -52,7 +52,7 @@ async def cluster_id(session: ZkSession) -> str:
 
 
 async def next_broker_id(session: ZkSession, reserved_max: int) -> int:
-    """An id that no other broker was given, larger than those that people may choose."""
+    """A new broker id, which no other broker has, above the ids that can be configured."""
     while True:
         try:
             return (await session.set(paths.BROKER_SEQUENCE, b"")).version + reserved_max
@@ -77,18 +77,19 @@ async def registered_brokers(session: ZkSession) -> dict[int, Broker]:
 
 
 async def refuse_taken_addresses(session: ZkSession, broker: Broker) -> None:
-    """Raise RegistrationRefused when another broker advertises one of this one's addresses."""
+    """Raise RegistrationRefused if another broker advertises one of the addresses of this broker."""
     own = {(endpoint.host, endpoint.port) for endpoint in broker.endpoints}
     for other in (await registered_brokers(session)).values():
         for endpoint in other.endpoints if other.id != broker.id else ():
             if (endpoint.host, endpoint.port) in own:
                 raise RegistrationRefused(
-                    f"broker {broker.id} cannot advertise {endpoint.host}:{endpoint.port}: broker {other.id} is registered with it"
+                    f"broker {broker.id} cannot advertise {endpoint.host}:{endpoint.port}: broker {other.id} has this address"
                 )
 
 
 async def register(session: ZkSession, broker: Broker, timestamp_ms: int, jmx_port: int, json_version: int, former_session: int) -> int:
-    """Create the broker's znode and return its epoch. `former_session` registered it earlier in this process (0: none did)."""
+    """Create the broker's znode and return its epoch. `former_session` is the session that registered it earlier in this process (0: none).
+    """
     path, ops = paths.broker_path(broker.id), session.ops
     data = encode_broker(broker, timestamp_ms, jmx_port, json_version)
     while True:

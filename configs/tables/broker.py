@@ -1,8 +1,8 @@
-"""All broker configs in one table, and the names of those that Klamm uses.
+"""All broker configs in one table, and the names of the configs that Klamm uses.
 
-`BROKER` has the 314 configs that a DescribeConfigs response lists, and 14 internal ones. The replication quotas are not in it: in Kafka
-they exist only as dynamic configs. `OWN` has dynamic configs that Kafka does not know. A config in `BROKER` that is not in `MEANINGFUL`
-is accepted, checked and shown, but has no effect; the broker logs that once.
+`BROKER` has the 314 configs of a DescribeConfigs response, and 14 internal configs. It does not have the replication quotas, which in Kafka
+exist only as dynamic configs. `OWN` has Klamm's own dynamic configs. A config that is in `BROKER` but not in `MEANINGFUL` is accepted,
+validated and shown, but has no effect. The broker logs this once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ QUOTAS = by_name(
 
 MEANINGFUL = frozenset(
     {
-        # who this broker is and where it listens
+        # identity and listeners of this broker
         "broker.id",
         "broker.id.generation.enable",
         "reserved.broker.max.id",
@@ -88,11 +88,11 @@ MEANINGFUL = frozenset(
         # policies
         "create.topic.policy.class.name",
         "alter.config.policy.class.name",
-        # security that is not built: the broker does not start
+        # security that is not supported: the broker does not start
         "authorizer.class.name",
         "zookeeper.set.acl",
         "zookeeper.ssl.client.enable",
-        # passwords among dynamic configs
+        # passwords in dynamic configs
         "password.encoder.secret",
         "password.encoder.old.secret",
         "password.encoder.keyfactory.algorithm",
@@ -107,7 +107,7 @@ MEANINGFUL = frozenset(
         "broker.session.timeout.ms",
         "broker.heartbeat.interval.ms",
         "initial.broker.registration.timeout.ms",
-        # the controller and topics at large
+        # controller, and topics in general
         "controller.socket.timeout.ms",
         "transaction.max.timeout.ms",
         "controlled.shutdown.enable",
@@ -128,14 +128,14 @@ MEANINGFUL = frozenset(
         "transaction.state.log.segment.bytes",
         "transaction.state.log.min.isr",
     }
-    # defaults of topics, which topics show
+    # defaults of topic configs
     | {key.server for key in TOPIC if key.server is not None}
     | {"log.roll.hours", "log.roll.jitter.hours", "log.retention.minutes", "log.retention.hours", "log.flush.scheduler.interval.ms"}
 )
 
 
 def key_of(name: str) -> ConfigKey | None:
-    """The row of a broker config, of a listener's own config, or of a replication quota; None for an unknown name."""
+    """The row of a broker config, of the config of one listener, or of a replication quota; None for an unknown name."""
     for known in (name,) if without_listener(name) is None else synonyms(name):
         key = BROKER.get(known) or QUOTAS.get(known)
         if key is not None:

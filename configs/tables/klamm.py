@@ -1,7 +1,7 @@
-"""Switches of this project's own. They are read from the properties file like any config, but DescribeConfigs does not show them.
+"""Klamm's own configs. They are read from the properties file like any config, but DescribeConfigs does not show them.
 
-One that is not read-only can be changed as a dynamic config; DescribeConfigs shows it where that is done. A boolean may be written `on`
-or `off` besides. Source: controller Part II.
+One that is not read-only can also be set as a dynamic config; then DescribeConfigs shows it. A boolean can also be written as `on` or
+`off`. Source: controller Part II.
 """
 
 from __future__ import annotations
@@ -12,43 +12,49 @@ from klamm.configs.validators import Pattern, Range
 K = ConfigKey
 
 KLAMM: tuple[ConfigKey, ...] = (
-    K("kip183.legacy.v0", BOOLEAN, True, "Whether version 0 of ElectLeaders has the responses of Kafka 2.2 where no election is needed."),
-    K("kip179.enable", BOOLEAN, True, "Whether reassignments with throttles set by the controller are offered."),
+    K("kip183.legacy.v0", BOOLEAN, True, "Whether version 0 of ElectLeaders responds like Kafka 2.2 if no election is needed."),
+    K("kip179.enable", BOOLEAN, True, "Whether the controller supports reassignments with throttles (KIP-179)."),
     K(
         "kip179.policy.class.name",
         STRING,
         None,
-        "A Python function, as python:module:function, that may refuse to reassign partitions (key 1790).",
+        "A Python function, as python:module:function, that can refuse the reassignment of a partition (key 1790).",
     ),
-    K("kip491.enable", BOOLEAN, True, "Whether brokers on preferred_leader_blacklist lead only where no other can."),
+    K("kip491.enable", BOOLEAN, True, "Whether brokers on preferred_leader_blacklist lead a partition only if no other replica can."),
     K(
         "kip704.recovery.mode",
         STRING,
         "instant",
-        "How long a leader recovers that was elected uncleanly: instant, delay:<ms>, or manual (until this is changed).",
+        "How long a leader recovers after an unclean election: instant, delay:<ms>, or manual (until the value changes).",
         valid=Pattern(r"instant|manual|delay:[0-9]{1,9}", "instant, manual or delay:<ms>"),
         mode=CLUSTER_WIDE,
     ),
-    K("klamm.journal.dir", STRING, None, "The lake in which this broker keeps its journal of frames and events; needs klamm[journal]."),
+    K(
+        "klamm.journal.dir",
+        STRING,
+        None,
+        "Folder of the lake to which this broker writes its journal of frames and events; needs klamm[journal].",
+    ),
     K(
         "klamm.journal.run",
         STRING,
         None,
-        "Names the run in the journal; all brokers of a cluster share it. Default: the cluster id.",
+        "Id of the run in the journal, the same for all brokers of a cluster. Default: the cluster id.",
         valid=Pattern(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}", "up to 128 letters, digits, dots, underscores and hyphens"),
     ),
     K(
         "klamm.journal.frames",
         STRING,
         None,
-        "How much of each frame is kept: full, headers, or a number of bytes. Default: all but the records of Produce and Fetch.",
+        "How much of each frame is written: full, headers, or a number of bytes. Default: everything except the records of Produce and "
+        "Fetch.",
         valid=Pattern(r"full|headers|[0-9]{1,9}", "full, headers or a number of bytes"),
     ),
     K(
         "klamm.log.memory.bytes",
         LONG,
         1_073_741_824,
-        "Memory that the records of all brokers of a process may take, in bytes.",
+        "Maximum memory for the records of all brokers of a process, in bytes.",
         valid=Range(1),
     ),
     K(
@@ -63,10 +69,10 @@ KLAMM: tuple[ConfigKey, ...] = (
         "klamm.metadata.log.bytes",
         LONG,
         64 << 20,
-        "Memory that the metadata log of the controller may take, in bytes, before it starts again with a snapshot.",
+        "Maximum memory for the metadata log of the controller, in bytes. Above it the log starts again with a snapshot.",
         valid=Range(1),
     ),
-    K("registerbroker.enable", BOOLEAN, False, "Whether brokers may register with the controller."),
+    K("registerbroker.enable", BOOLEAN, False, "Whether brokers can register with the controller."),
     K(
         "klamm.broker.registration",
         STRING,

@@ -75,7 +75,7 @@ def test_killed_zookeeper_ends_it_with_the_reason(start: Start, tmp_path: Path) 
     ("within", "reason"),
     [
         ((sys.executable, "-c", FILE_LIMIT), "exit code 0"),
-        (("unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK), "no space is left on the device"),
+        (("unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK), "no space left on the device"),
     ],
     ids=["file too large", "disk full"],
 )

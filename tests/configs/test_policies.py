@@ -103,7 +103,7 @@ def test_a_function_that_is_handed_over_wins_over_the_properties():
 def test_security_that_is_not_there_is_refused_at_the_start(key: str, text: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         BrokerServer(config(**{key: text}))
-    assert "\n" not in str(refusal.value) and ("not built" in str(refusal.value) or key in str(refusal.value))
+    assert "\n" not in str(refusal.value) and ("not supported" in str(refusal.value) or key in str(refusal.value))
 
 
 def test_properties_that_do_nothing_without_an_authorizer_or_another_listener_in_kafka_either_are_taken() -> None:

@@ -1,9 +1,9 @@
-"""The Java runtime and the jars of the embedded ZooKeeper, as they are found on this machine.
+"""Finds the Java runtime and the jars for the embedded ZooKeeper on this machine.
 
-Nothing is downloaded. Any Java runtime will do (`machine/java.py`). The jars come from a folder that the caller or
-KLAMM_ZOOKEEPER_JARS names, then from an installed Kafka (KAFKA_HOME) or ZooKeeper (ZOOKEEPER_HOME), then from PySpark, which ships
-ZooKeeper and is located without being imported. Only the few jars that a standalone server loads go on the class path: a JVM opens
-every jar it is given, and a whole folder of them costs more than half a second.
+Nothing is downloaded. Any Java runtime works (`machine/java.py`). The jars come from the folder of the caller or of KLAMM_ZOOKEEPER_JARS,
+then from an installed Kafka (KAFKA_HOME) or ZooKeeper (ZOOKEEPER_HOME), then from PySpark, which contains ZooKeeper and is located without
+an import. Only the few jars that a standalone server loads are on the class path: a JVM opens every jar on it, and a whole folder of jars
+takes more than half a second.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _USEFUL = ("metrics-core", "audience-annotations", "snappy-java")
 
 
 class EmbeddedZooKeeperError(Exception):
-    """The embedded ZooKeeper cannot run; the text is one line that says why and what to do."""
+    """The embedded ZooKeeper cannot run. The message is one line with the reason and what to do."""
 
 
 def find_runtime(environ: Mapping[str, str] = os.environ) -> Java:
@@ -37,13 +37,13 @@ def find_runtime(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def find_jars(folder: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> list[Path]:
-    """Jars for ZooKeeper's class path, from `folder` or the first place that has them."""
+    """The jars of ZooKeeper's class path, from `folder` or from the first place that has them. Raises EmbeddedZooKeeperError."""
     named = folder if folder is not None else environ.get(JARS_VARIABLE)
     if named:
         jars = _pick(Path(named))
         if jars is None:
             raise EmbeddedZooKeeperError(
-                f"no ZooKeeper in {named}: it must hold the jars {', '.join(_NEEDED)} ({JARS_VARIABLE} names the folder)"
+                f"no ZooKeeper in {named}: the folder ({JARS_VARIABLE}) must have the jars {', '.join(_NEEDED)}"
             )
         return jars
     places = [Path(environ[home], below) for home, below in (("KAFKA_HOME", "libs"), ("ZOOKEEPER_HOME", "lib")) if environ.get(home)]

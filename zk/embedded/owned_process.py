@@ -1,10 +1,10 @@
-"""A child process that never outlives its owner, also when the owner dies by `kill -9`.
+"""A child process that ends with its owner, even if the owner is killed with `kill -9`.
 
-A small shell is the child's parent. Its standard input is a pipe whose only other end the owner holds; a second shell reads it. The end of
-the pipe, by closing or by the owner's death, kills the child. When the child is gone, by that or by itself, the shell says so on its
-standard output; after the end of the pipe it removes the given folder, so that the owner can read it before. The shells are
-the child's only watchers, in a session of their own, so a Ctrl-C in the owner's terminal does not reach them: the owner decides. The child
-is always killed; a program that runs here must be able to bear that.
+The parent of the child is a small shell. Its stdin is a pipe, and only the owner has the other end; a second shell reads from it. When the
+pipe ends, because the owner closed it or died, the child is killed. When the child has ended for any reason, the shell prints its exit code
+to stdout. It removes the given folder only after the end of the pipe, so that the owner can read it before. The shells run in their own
+session, so Ctrl-C in the owner's terminal does not reach them. The child is always killed, so only programs that tolerate this can run
+here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-# $1 folder to remove at the end or '', $2 file for the output, the rest is the command. Prints the child's pid, then its exit code.
+# $1 is the folder to remove at the end or '', $2 the file for the output, the rest is the command. Prints the child's pid, then its exit
+# code.
 _SHELL = """
 trash=$1; output=$2; shift 2
 trap : HUP INT TERM
@@ -38,15 +39,17 @@ if [ -n "$trash" ]; then read -r end <&3; rm -rf "$trash"; fi
 exit "$code"
 """
 
-# File names are UTF-8 whatever the owner's locale, and messages English.
+# File names are UTF-8 and messages are English, independent of the owner's locale.
 _LOCALE = {"LC_ALL": "C.UTF-8"}
 
 
 class OwnedProcess:
-    """A running child; `pid` is its own process id, not the shell's."""
+    """A running child. `pid` is the process id of the child, not of the shell."""
 
     def __init__(self, command: Sequence[str], output: Path, trash: Path | None = None, inherited: Sequence[int] = ()) -> None:
-        """Start `command` with output to a file; `trash` is a folder removed when it is gone; `inherited` are descriptors it shares."""
+        """Start `command` with its output in a file. `trash` is a folder to remove after its end, `inherited` are file descriptors that it
+        inherits.
+        """
         self.output = output
         self._trash = trash
         self._shell = subprocess.Popen(
@@ -65,31 +68,32 @@ class OwnedProcess:
         self.pid = int(self._said.readline())
 
     def poll(self) -> int | None:
-        """Exit code once the child is gone, as a shell gives it (128 and the signal); None before."""
+        """The exit code of the child as in a shell (128 plus the signal number); None while it runs."""
         try:
             return self.wait(0)
         except subprocess.TimeoutExpired:
             return None
 
     def wait(self, timeout_s: float | None) -> int:
-        """Wait for the end, in any thread; raises subprocess.TimeoutExpired."""
+        """Wait for the end of the child and return its exit code. Can be called in any thread. Raises subprocess.TimeoutExpired."""
         if self._code is None:
             if timeout_s is not None:
                 said = select.poll()
                 said.register(self._said, select.POLLIN)
                 if not said.poll(timeout_s * 1000):
                     raise subprocess.TimeoutExpired(self._shell.args, timeout_s)
-            # without a limit the read itself waits: a poll would go on for ever on a descriptor that `stop` has closed and another file got
+            # Without a limit, block in the read. A poll would never return if `stop` has closed the descriptor and another file got its
+            # number.
             with self._saying:
                 if self._code is None:
-                    # a shell that was killed says nothing
+                    # the shell was killed, so there is no exit code
                     self._code = int(self._said.readline() or 128 + signal.SIGKILL)
                     if self._trash is None:
                         self._shell.wait()
         return self._code
 
     def stop(self) -> None:
-        """Kill the child and wait until it and its folder are gone."""
+        """Kill the child, and wait until it has ended and its folder is removed."""
         assert self._shell.stdin is not None
         self._shell.stdin.close()
         try:

@@ -1,11 +1,11 @@
-"""A real ZooKeeper owned by this process: one standalone server in a JVM, on a free port of the loopback interface.
+"""A real ZooKeeper that this process owns: a standalone server in a JVM, on a free port of the loopback interface.
 
-`start` writes a configuration, starts the JVM with few jars and with flags for a quick start, and waits until that server responds (its
-data folder identifies it). Without a data folder the data is in a temporary folder, which is removed at the end; with one, the data
-survives. The JVM ends with its owner (see `owned_process`) and is always killed, which is safe because ZooKeeper writes its log first. When
-it ends by itself (killed, or its disk is full: then ZooKeeper exits with 0), `wait_for_end` returns the reason. The first start with a Java
-build also makes its class archive (`machine/class_archive.py`) in the background, with a second, niced JVM. ZooKeeper's log is swallowed,
-it has no log library on its class path; when it dies at start, it is started once more with the logging jars of the same folder to say why.
+`start` writes a configuration, starts the JVM with few jars and with flags for a fast start, and waits until the server responds (it is
+identified by its data folder). Without `data_dir` the data is in a temporary folder, which is removed at the end. The JVM ends with its
+owner (see `owned_process`). It is always killed, which is safe because ZooKeeper writes its log first. If it ends without `stop` (it was
+killed, or its disk is full; then ZooKeeper exits with 0), `wait_for_end` returns the reason. The first start with a Java build also creates
+a class archive (`machine/class_archive.py`) in the background, with a second JVM of low priority. ZooKeeper logs nothing, because no log
+library is on its class path. If it ends during the start, it is started again with the logging jars of the same folder, to find the reason.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
-# The first compiler only, the simplest collector, no shared performance counters: what a short-lived small server wants. One that is
-# out of memory ends instead of serving on without half of its threads.
+# Only the first compiler, the simplest garbage collector, and no shared performance counters, for a small server with a short life. If it
+# is out of memory, it exits. Otherwise it would continue without some of its threads.
 _JVM_FLAGS = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
@@ -46,17 +46,17 @@ _JVM_FLAGS = (
 _PORT_ATTEMPTS = 5
 _LOCK_PATIENCE_S = 5.0
 _UNUSED_S = 60 * 24 * 3600
-# ZooKeeper makes its log longer by a megabyte at a time.
+# ZooKeeper extends its log by one megabyte at a time.
 REASON_TIMEOUT_S = 30.0
-"""How long a server that is started again to learn why it ended may take; on a busy machine its JVM needs seconds."""
+"""Limit for the second start that finds the reason of a failure. On a busy machine a JVM needs seconds to start."""
 
 _FULL_BYTES = 1 << 20
-# An exception as Java prints it, its name and its text.
+# An exception as Java prints it: name and text.
 _THROWN = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error): ")
 
 
 class EmbeddedZooKeeper:
-    """An embedded server; `address` is `host:port` once started. Usable without an event loop; every method blocks."""
+    """An embedded server. `address` is `host:port` after the start. It does not need an event loop; every method blocks."""
 
     def __init__(
         self,
@@ -68,7 +68,9 @@ class EmbeddedZooKeeper:
         start_timeout_ms: int = 30_000,
         archive_folder: Path | None = None,
     ) -> None:
-        """`data_dir` keeps the content; `jars` is the folder of ZooKeeper's jars; `force_sync` survives a crash of the machine too."""
+        """`data_dir` is a folder that keeps the data, `jars` the folder with ZooKeeper's jars. With `force_sync` the data also survives a
+        crash of the machine.
+        """
         self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
         self._jars = jars
         self._force_sync = force_sync
@@ -82,7 +84,7 @@ class EmbeddedZooKeeper:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the JVM while it is started."""
+        """Process id of the JVM; None if it is not started."""
         return self._process.pid if self._process is not None else None
 
     @property
@@ -90,7 +92,7 @@ class EmbeddedZooKeeper:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> str:
-        """Start the server, unless it is running, and return its address. Raises EmbeddedZooKeeperError."""
+        """Start the server if it is not running, and return its address. Raises EmbeddedZooKeeperError."""
         if self.running:
             return self.address
         self.stop()
@@ -117,7 +119,7 @@ class EmbeddedZooKeeper:
         return self.address
 
     def wait_for_end(self) -> str | None:
-        """Block until the server is gone; one line that says why, None when it was stopped or not started."""
+        """Block until the server has ended. Returns the reason in one line; None if `stop` was called or it was not started."""
         process = self._process
         if process is None:
             return None
@@ -125,7 +127,7 @@ class EmbeddedZooKeeper:
         return f"the embedded ZooKeeper ended: {_cause(code, process.output)}" if process is self._process else None
 
     def stop(self) -> None:
-        """Kill the server; a temporary folder is gone afterwards. A second call does nothing."""
+        """Kill the server and remove its temporary folder. A second call has no effect."""
         process, self._process = self._process, None
         if process is not None:
             process.stop()
@@ -134,7 +136,7 @@ class EmbeddedZooKeeper:
             self._lock = None
 
     def wait_class_archive(self, timeout_s: float) -> bool:
-        """Wait for a class archive being built in the background; True when none is being built any more."""
+        """Wait for a class archive that is built in the background. True if none is being built any more."""
         if self._builder is not None:
             self._builder.join(timeout_s)
             return not self._builder.is_alive()
@@ -144,7 +146,7 @@ class EmbeddedZooKeeper:
         return [f"-Dzookeeper.forceSync={'yes' if self._force_sync else 'no'}", "-Dzookeeper.preAllocSize=1024"]
 
     def _start(self, command: Sequence[str], last: bool) -> bool:
-        """One attempt; False when somebody else took the port meanwhile."""
+        """One attempt. False if another process has taken the port."""
         trash = None if self._data_dir is not None else Path(tempfile.mkdtemp(prefix="klamm-zookeeper-"))
         folder = trash if trash is not None else Path(self._data_dir or "")
         port = _free_port()
@@ -170,7 +172,7 @@ class EmbeddedZooKeeper:
         return True
 
     def _reason(self, command: Sequence[str]) -> str:
-        """Errors that the server logs when it is started again with every jar of its folder, the log library among them."""
+        """The errors that the server logs if it is started again with all jars of its folder, including the log library."""
         jars = find_jars(self._jars)
         with tempfile.TemporaryDirectory(prefix="klamm-zookeeper-") as folder:
             everything = [os.path.join(jars[0].parent, "*") if part == _class_path(jars) else part for part in command]
@@ -190,12 +192,12 @@ class EmbeddedZooKeeper:
 
 
 def _cause(code: int, output: Path) -> str:
-    """Why a server that had served is gone: its exit code, the state of its disk, what the JVM said last."""
+    """Why a running server has ended: its exit code, whether its disk is full, the last output of the JVM."""
     causes = [f"killed by {signal.Signals(code - 128).name}" if code - 128 in set(signal.Signals) else f"exit code {code}"]
     with suppress(OSError):
         disk = os.statvfs(output.parent)
         if disk.f_bavail * disk.f_frsize < _FULL_BYTES:
-            causes.append(f"no space is left on the device of {output.parent}")
+            causes.append(f"no space left on the device of {output.parent}")
         said = output.read_text(encoding="utf-8", errors="replace").splitlines()
         causes += [line for line in said if line.strip() and not line.startswith("SLF4J")][-1:]
     return "; ".join(causes)
@@ -206,7 +208,7 @@ def _class_path(jars: Sequence[Path]) -> str:
 
 
 def _write_config(folder: Path, port: int, data_dir: Path | None = None) -> Path:
-    """zoo.cfg. Short ticks allow sessions from one second; `conf` identifies the server."""
+    """Write zoo.cfg. Short ticks allow session timeouts of one second; the command `conf` identifies the server."""
     settings = {
         "dataDir": data_dir if data_dir is not None else folder,
         "clientPort": port,
@@ -224,7 +226,7 @@ def _write_config(folder: Path, port: int, data_dir: Path | None = None) -> Path
 
 
 def _escaped(text: str) -> str:
-    """As Java reads properties: ASCII, everything else and the backslash by number."""
+    """The text for a Java properties file: ASCII, with numeric escapes for the backslash and all other characters."""
     units = memoryview(text.encode("utf-16-le")).cast("H")
     return "".join(chr(unit) if unit < 128 and unit != ord("\\") else f"\\u{unit:04x}" for unit in units)
 
@@ -246,7 +248,7 @@ def _is_taken(port: int) -> bool:
 
 
 def _serves(port: int, folder: Path) -> bool:
-    """True when the server at `port` serves, and serves `folder`."""
+    """Whether the server at `port` responds, and uses `folder`."""
     response = b""
     try:
         with socket.create_connection((HOST, port), timeout=2) as connection:
@@ -259,16 +261,18 @@ def _serves(port: int, folder: Path) -> bool:
 
 
 def _lock_folder(folder: Path) -> int:
-    """Lock a data folder: two servers on one would destroy it. The JVM shares the descriptor, so the lock lasts as long as it does."""
+    """Lock a data folder, because two servers would destroy it. The JVM inherits the file descriptor, so the lock is held until the JVM
+    ends.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = lock_file(folder / "lock", _LOCK_PATIENCE_S)  # an owner that was killed a moment ago leaves a JVM that is just being killed too
+    lock = lock_file(folder / "lock", _LOCK_PATIENCE_S)  # if its owner was just killed, the old JVM may still be ending
     if lock is None:
         raise EmbeddedZooKeeperError(f"the folder {folder} is in use by another embedded ZooKeeper")
     return lock
 
 
 def class_archive(java: Java, jars: Sequence[Path], flags: Sequence[str], folder: Path) -> ClassArchive:
-    """The archive of one Java build, class path and set of flags. Raises OSError if a jar is gone."""
+    """The class archive for this Java build, class path and flags. Raises OSError if a jar does not exist."""
     stats = [(jar, jar.stat()) for jar in jars]
     return ClassArchive(java, "zookeeper", [*(f"{jar} {stat.st_size} {stat.st_mtime_ns}" for jar, stat in stats), *flags], folder)
 
@@ -304,8 +308,8 @@ def _build_class_archive(archive: ClassArchive, java: Java, jars: Sequence[Path]
 
 
 def _exercise(address: str) -> None:
-    """Use what clients use, so that its classes are in the cache."""
-    from kazoo.client import KazooClient  # the first start only needs it, and every start would wait for its import
+    """Send the requests that clients send, so that their classes are in the archive."""
+    from kazoo.client import KazooClient  # only needed for the first start, and the import takes time
 
     client = KazooClient(address, timeout=30)
     client.start(60)

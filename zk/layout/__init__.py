@@ -1,1 +1,1 @@
-"""Paths of znodes, and their bytes both ways."""
+"""Paths of znodes, and encoding and decoding of their data."""

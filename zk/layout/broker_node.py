@@ -1,4 +1,4 @@
-"""Bytes of `/brokers/ids/<id>`, both ways (layout 3.2)."""
+"""Encoding and decoding of `/brokers/ids/<id>` (layout 3.2)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 
 def broker_ids(names: Iterable[str]) -> list[int]:
-    """The ids below `/brokers/ids`, sorted; a name that is no id is logged and left out."""
+    """The ids below `/brokers/ids`, sorted. A name that is not an id is logged and skipped."""
     ids = []
     for name in names:
         try:
             ids.append(parse_int(name))
         except ValueError as problem:
-            log.error("A broker counts as absent: %s", problem)
+            log.error("Ignoring a broker: %s", problem)
     return sorted(ids)
 
 
 def encode_broker(broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_version: int = 5) -> bytes:
-    """The znode of a broker; `json_version` is 5 from IBP 2.7, 4 from 0.10.0, else 2."""
+    """The data of a broker znode. `json_version` is 5 since IBP 2.7, 4 since 0.10.0, before that 2."""
     protocols, endpoints = encode_endpoints(broker.endpoints)
     content: dict[str, Any] = {}
     if json_version >= 5:
@@ -55,7 +55,7 @@ def encode_endpoints(endpoints: Sequence[Endpoint]) -> tuple[dict[str, str], lis
 
 
 def decode_broker(broker_id: int, epoch: int, data: bytes | None) -> Broker:
-    """A broker whose znode was created by transaction `epoch`. Raises Unreadable where Apache Kafka cannot read it."""
+    """The broker of a znode that was created by transaction `epoch`. Raises Unreadable if Apache Kafka cannot read it either."""
     try:
         content = json.loads(data if data is not None else b"")
         version = int32(content["version"])
@@ -78,7 +78,9 @@ def decode_broker(broker_id: int, epoch: int, data: bytes | None) -> Broker:
 
 
 def decode_endpoints(texts: list[str], protocols: dict[str, str] | None) -> tuple[Endpoint, ...]:
-    """Listeners are upper-cased in the list but not in the map, so a lower-case key in the map is not found."""
+    """The endpoints. As in Apache Kafka, listener names in the list are converted to upper case but those in the map are not, so a
+    lower-case key in the map is not found.
+    """
     endpoints = []
     for text in texts:
         match = _ENDPOINT.fullmatch(_text(text))
@@ -88,14 +90,14 @@ def decode_endpoints(texts: list[str], protocols: dict[str, str] | None) -> tupl
         protocol = listener if protocols is None else protocols[listener]
         endpoints.append(Endpoint(listener, match[2], parse_int(match[3]), SecurityProtocol[protocol]))
     if len({endpoint.listener for endpoint in endpoints}) != len(endpoints):
-        raise ValueError("a listener is named twice")
+        raise ValueError("duplicate listener")
     return tuple(endpoints)
 
 
 def _text(value: Any) -> str:
-    """A text that has bytes: JSON may hold halves of characters. Raises ValueError."""
+    """A string that can be encoded: JSON can contain single surrogates. Raises ValueError."""
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text")
+        raise ValueError(f"{value!r} is not a string")
     value.encode()
     return value
 

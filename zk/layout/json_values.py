@@ -1,4 +1,4 @@
-"""Values as they stand in the JSON of znodes, as strict as Apache Kafka's readers: no fractions, nothing beyond int32."""
+"""Values in the JSON of znodes, checked as strictly as in Apache Kafka: no fractions, no numbers outside int32."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ INT64 = range(-(2**63), 2**63)
 
 
 class Unreadable(StoreRefused):
-    """A znode holds what Apache Kafka cannot read either."""
+    """A znode has data that Apache Kafka cannot read either."""
 
 
 def parse_json(data: bytes | None) -> Any:
-    """The JSON in a znode, None when it holds none."""
+    """The JSON value in a znode; None if the data is not JSON."""
     if data is None:
         return None
     try:
@@ -35,7 +35,8 @@ def json_text(value: Any) -> bytes:
 
 
 def int32(value: Any) -> int:
-    """A number as JSON gives it. Raises ValueError where Apache Kafka takes none: fractions (1.0 too), texts, booleans, larger ones."""
+    """A number from JSON. Raises ValueError for values that Apache Kafka refuses: fractions (also 1.0), strings, booleans, larger numbers.
+    """
     if type(value) is not int or value not in INT32:
         raise ValueError(f"{value!r} is not an int32")
     return value
@@ -45,7 +46,7 @@ _DECIMAL = re.compile(r"[-+]?[0-9]{1,19}")
 
 
 def parse_int(text: str, within: range = INT32) -> int:
-    """A number in decimal digits, as a name of a znode or a text in one. Raises ValueError."""
+    """The number of a decimal string, from the name or the data of a znode. Raises ValueError."""
     if not isinstance(text, str) or _DECIMAL.fullmatch(text) is None or int(text) not in within:
         raise ValueError(f"{text!r} is not an int{within.stop.bit_length()}")
     return int(text)

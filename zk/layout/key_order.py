@@ -1,6 +1,6 @@
-"""The order in which Apache Kafka writes the keys of a map: that of the hash tables it keeps them in.
+"""The order in which Apache Kafka writes the keys of a map: that of its hash tables.
 
-It means nothing to readers. Writing the same order lets two trees be compared byte by byte.
+Readers ignore the order. With the same order, two trees of znodes can be compared byte by byte.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 
 def scala_order(keys: Iterable[str]) -> list[str]:
-    """Order of a mutable Scala map filled one by one: by slot of the table, within a slot by hash."""
+    """Order of a mutable Scala map after inserting key by key: by slot of the table, then by hash."""
     names = list(keys)
     mask = _table_size(len(names)) - 1
     return sorted(names, key=lambda name: (_spread(name) & mask, _spread(name)))
@@ -23,14 +23,14 @@ def partition_order(count: int) -> tuple[str, ...]:
 
 
 def properties_order(keys: Iterable[str]) -> list[str]:
-    """Order of Java properties: by slot of the table, within a slot as they came."""
+    """Order of Java properties: by slot of the table, then in the order of insertion."""
     names = list(keys)
     mask = _table_size(len(names)) - 1
     return sorted(names, key=lambda name: _spread(name) & mask)
 
 
 def _table_size(count: int) -> int:
-    """Both tables begin with 16 slots and are doubled when three quarters are reached."""
+    """The number of slots. Both tables begin with 16 slots and double when they are three quarters full."""
     size = 16
     while count >= size * 3 // 4:
         size *= 2
@@ -38,7 +38,7 @@ def _table_size(count: int) -> int:
 
 
 def _spread(name: str) -> int:
-    """Hash of a string as Java computes it (names here are ASCII), its upper half folded into the lower; a signed 32-bit number."""
+    """The hash of a string in Java (names here are ASCII), with its upper half XORed into the lower half; a signed 32-bit number."""
     value = 0
     for character in name:
         value = (31 * value + ord(character)) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""Where everything lies in ZooKeeper, below the chroot (layout 2)."""
+"""Paths of all znodes below the chroot (layout 2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 THROTTLED_REPLICAS_REMOVAL = "/admin/throttled_replicas_removal"
 THROTTLED_RATES_REMOVAL = "/admin/throttled_rates_removal"
-# Other names of the same two znodes: read and deleted, never written (layout 4.1).
+# Alternative names of these two znodes. They are read and deleted, but never written (layout 4.1).
 REMOVE_THROTTLED_REPLICAS = "/admin/remove_throttled_replicas"
 REMOVE_THROTTLED_RATES = "/admin/remove_throttled_rates"
 ISR_CHANGE_NOTIFICATION = "/isr_change_notification"
@@ -28,7 +28,7 @@ CONTROLLER_SESSIONS = "/cluster/controllers"
 FEATURE = "/feature"
 PRODUCER_IDS = "/latest_producer_id_block"
 
-# Made by every broker at its start, with null data, parents included (layout 1.7).
+# Created by every broker at its start, with null data, and with their parents (layout 1.7).
 STARTUP_PATHS = (
     "/consumers",
     BROKER_IDS,
@@ -52,7 +52,7 @@ _NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 
 def may_be_in_path(name: str) -> bool:
-    """Whether ZooKeeper's Java client takes a path that ends with this name; Apache Kafka fails for any other name before it sends a
+    """Whether ZooKeeper's Java client accepts a path that ends with this name. For other names, Apache Kafka fails before it sends a
     request.
     """
     return not ({"", ".", ".."} & set(name.split("/"))) and _NOT_IN_PATHS.search(name) is None
@@ -79,7 +79,7 @@ def state_path(topic: str, partition: int) -> str:
 
 
 def partition_of(path: str) -> tuple[str, int] | None:
-    """(topic, partition) of the path of a state, None for any other path."""
+    """(topic, partition) from the path of a state; None for any other path."""
     match path.split("/"):
         case ["", "brokers", "topics", topic, "partitions", partition, "state"] if partition.isdecimal():
             return topic, int(partition)
@@ -99,22 +99,22 @@ def deletion_path(topic: str) -> str:
 
 
 def config_path(kind: str, name: str) -> str:
-    """`kind` is topics, brokers, users, clients or ips; for a user and client together, users and `<user>/clients/<client>`."""
+    """`kind` is topics, brokers, users, clients or ips. For a client of a user, `kind` is users and `name` is `<user>/clients/<client>`."""
     return f"/config/{kind}/{name}"
 
 
 def configs_path(kind: str) -> str:
-    """Where the configs of all entities of a kind are."""
+    """The parent of the configs of all entities of a type."""
     return f"/config/{kind}"
 
 
 def sanitize(name: str) -> str:
-    """Name of a user or client as a znode name (layout 1.6). The default entity is DEFAULT_ENTITY as it stands."""
+    """The znode name for a user or client (layout 1.6). The default entity is DEFAULT_ENTITY, without encoding."""
     return quote(name, safe="").replace("~", "%7E")
 
 
 def desanitize(name: str) -> str:
-    """A user or client from its znode name."""
+    """The user or client for a znode name."""
     return unquote(name)
 
 

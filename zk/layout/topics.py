@@ -1,7 +1,7 @@
-"""Bytes of topics and partition states, both ways (layout 3.4, 3.5, 4.4).
+"""Encoding and decoding of topics and partition states (layout 3.4, 3.5, 4.4).
 
-Partition states are the most frequent: both directions cache the last values, and bytes in the form that Apache Kafka writes are read
-without a JSON parser. What holds for all znodes says `layout`.
+Partition states are the most frequent znodes. So both directions cache recent values, and data in the form that Apache Kafka writes is read
+without a JSON parser. The docstring of `znodes` has the rules for all znodes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from klamm.zk.layout.key_order import partition_order, scala_order
 
 log = logging.getLogger("klamm.zk.layout.znodes")
 
-# Entries kept by each of the two memories of partition states; when full they start over.
+# Maximum size of each of the two caches of partition states. A full cache is emptied.
 _REMEMBERED = 65_536
 
 
@@ -48,7 +48,7 @@ def encode_topic(topic_id: bytes | None, assignments: Mapping[int, Assignment]) 
 
 
 def decode_topic(name: str, data: bytes | None) -> StoredTopic | None:
-    """The topic of a znode; one that is not JSON counts as a topic without partitions and id. None for one that cannot be read."""
+    """The topic of a znode; None if it cannot be read. Data that is not JSON means a topic without partitions and id."""
     quick = _decode_settled_topic(data)
     if quick is not None:
         return quick
@@ -69,7 +69,7 @@ def decode_topic(name: str, data: bytes | None) -> StoredTopic | None:
         identity = content.get("topic_id")
         return StoredTopic(None if identity is None else decode_uuid(identity), assignments)
     except (TypeError, ValueError, AttributeError) as problem:
-        log.error("Topic %s counts as absent: its znode cannot be read: %s: %.200r", name, problem, data)
+        log.error("Ignoring topic %s: its znode cannot be read: %s: %.200r", name, problem, data)
         return None
 
 
@@ -81,10 +81,10 @@ _kept_lists: dict[bytes, Assignment] = {}
 
 
 def _decode_settled_topic(data: bytes | None) -> StoredTopic | None:
-    """A znode as every writer writes it, with nothing adding or removing: partitions of equal replica lists share one.
+    """The topic of a znode in the usual form, outside a reassignment; None for any other form, which is then read as JSON.
 
-    None where it looks otherwise; then it is read as JSON. The partitions are cut out by their brackets, each list is read as JSON
-    when it is seen first, and what is left of the znode is read as JSON too.
+    Partitions with equal replica lists share one assignment. The partitions are found by their brackets. Each different list is parsed as
+    JSON once, and the rest of the znode is parsed as JSON too.
     """
     if data is None:
         return None
@@ -120,7 +120,7 @@ _settled_assignments: dict[Ints, Assignment] = {}
 
 
 def _settled(replicas: Ints) -> Assignment:
-    """A shared assignment of these replicas outside a reassignment."""
+    """The assignment of these replicas outside a reassignment. Equal ones are the same object."""
     assignment = _settled_assignments.get(replicas)
     if assignment is None:
         if len(_settled_assignments) >= _REMEMBERED:
@@ -133,7 +133,7 @@ def _settled(replicas: Ints) -> Assignment:
 
 _written_states: dict[tuple[int, int, Ints, int, int], bytes] = {}
 _read_states: dict[tuple[bytes, int], LeaderAndIsr] = {}
-# Nine digits are always an int32. Whatever has more is read as JSON.
+# Nine digits always fit into an int32. Longer numbers are read as JSON.
 _STATE = re.compile(
     rb'\{"controller_epoch":(-?\d{1,9}),"leader":(-?\d{1,9}),"version":1,'
     rb'(?:"leader_recovery_state":([01]),(?:"is_unclean":(?:true|false),)?)?"leader_epoch":(-?\d{1,9}),"isr":\[((?:-?\d{1,9}(?:,-?\d{1,9})*)?)\]\}'
@@ -141,7 +141,7 @@ _STATE = re.compile(
 
 
 def encode_state(state: LeaderAndIsr) -> bytes:
-    """Bytes of a state; its partition epoch is not in them. One that recovers has the mark in both forms (layout 4.4)."""
+    """The data of a state, without its partition epoch. If the leader recovers, the mark is written in both forms (layout 4.4)."""
     leader, leader_epoch, isr, recovery, _, controller_epoch = state
     key = (leader, leader_epoch, isr, recovery, controller_epoch)
     data = _written_states.get(key)
@@ -160,7 +160,7 @@ def encode_state(state: LeaderAndIsr) -> bytes:
 
 
 def decode_state(data: bytes | None, version: int, of: tuple[str, int] = ("a topic", -1)) -> LeaderAndIsr | None:
-    """The state of a partition whose znode has `version`; None, which is logged, when the znode holds none that can be read."""
+    """The state of a partition whose znode has this `version`. None if it cannot be read, which is logged."""
     if data is None:
         return None
     state = _read_states.get((data, version))
@@ -168,7 +168,7 @@ def decode_state(data: bytes | None, version: int, of: tuple[str, int] = ("a top
         try:
             state = _parse_state(data, version)
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as problem:
-            log.error("The state of %s-%d cannot be read and counts as missing: %r: %.200r", *of, problem, data)
+            log.error("Ignoring the state of %s-%d: it cannot be read: %r: %.200r", *of, problem, data)
             return None
         if len(_read_states) >= _REMEMBERED:
             _read_states.clear()
@@ -177,7 +177,7 @@ def decode_state(data: bytes | None, version: int, of: tuple[str, int] = ("a top
 
 
 def remembered_states() -> Mapping[tuple[bytes, int], LeaderAndIsr]:
-    """What `decode_state` has read before, by its arguments."""
+    """The cache of `decode_state`, by its arguments."""
     return _read_states
 
 

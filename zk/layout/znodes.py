@@ -1,9 +1,9 @@
-"""Encoding and decoding of the znodes (layout 3, 4.4 and 6): writes the bytes of Kafka 3.9, reads those of older versions too.
+"""Encoding and decoding of znodes (layout 3, 4.4 and 6). Writes the bytes of Kafka 3.9, and also reads those of older versions.
 
-Writers format text, with Apache Kafka's order of keys. Readers ignore unknown keys and accept missing optional ones. Where Apache Kafka
-treats a znode that is not JSON as empty or missing, readers do the same; where it fails on a znode, they raise Unreadable, and the caller
-decides, or they log it and treat the znode as missing. Numbers are as strict as in Apache Kafka: no fractions, no texts, nothing beyond
-int32, so that every number fits into requests. Topics and partition states are in `topic_layout`.
+Encoders format text, with Apache Kafka's order of keys. Decoders ignore unknown keys and accept missing optional keys. If Apache Kafka
+treats a znode that is not JSON as empty or missing, they do the same. If Apache Kafka fails, they either raise Unreadable and the caller
+decides, or log it and treat the znode as missing. Numbers are checked as in Apache Kafka: no fractions, no strings, nothing outside int32,
+so that every number fits into requests. Topics and partition states are in `topics`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger("klamm.zk.layout.znodes")
 
 
 class ControllerNode(NamedTuple):
-    """Content of `/controller`; a `kraft_epoch` other than -1 means that KRaft controllers are taking over."""
+    """Content of `/controller`. A `kraft_epoch` other than -1 means that a migration to KRaft is in progress."""
 
     broker_id: int
     kraft_epoch: int = -1
@@ -34,7 +34,7 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes | None) -> ControllerNode | None:
-    """None when the znode names no controller."""
+    """The controller; None if the znode does not have one."""
     content = parse_json(data)
     try:
         return ControllerNode(int32(content["brokerid"]), int32(content.get("kraftControllerEpoch", -1)))
@@ -63,27 +63,27 @@ def encode_reassignments(entries: Mapping[TopicPartition, Ints]) -> bytes:
 
 
 def decode_reassignments(data: bytes | None) -> dict[TopicPartition, Ints]:
-    """Empty when unreadable; of a partition named twice the last entry counts."""
+    """Partition → target replicas; empty if the data cannot be read. If a partition occurs twice, the last entry is used."""
     content = parse_json(data)
     try:
         return {TopicPartition(str(e["topic"]), *int_tuple((e["partition"],))): int_tuple(e["replicas"]) for e in content["partitions"]}
     except (KeyError, TypeError, ValueError):
-        log.warning("/admin/reassign_partitions cannot be read and counts as empty: %.200r", data)
+        log.warning("/admin/reassign_partitions cannot be read; treating it as empty: %.200r", data)
         return {}
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """The shape of `/admin/preferred_replica_election` and of ISR change notifications."""
+    """The data of `/admin/preferred_replica_election` and of ISR change notifications."""
     return json_text({"version": 1, "partitions": [{"topic": topic, "partition": partition} for topic, partition in partitions]})
 
 
 def decode_partitions(data: bytes | None) -> list[TopicPartition]:
-    """Empty when unreadable; each partition once."""
+    """The partitions without duplicates; empty if the data cannot be read."""
     content = parse_json(data)
     try:
         return list(dict.fromkeys(TopicPartition(str(e["topic"]), *int_tuple((e["partition"],))) for e in content["partitions"]))
     except (KeyError, TypeError, ValueError):
-        log.warning("A list of partitions cannot be read and counts as empty: %.200r", data)
+        log.warning("A list of partitions cannot be read; treating it as empty: %.200r", data)
         return []
 
 
@@ -92,7 +92,7 @@ def encode_log_dir_event(broker_id: int) -> bytes:
 
 
 def decode_log_dir_event(data: bytes | None) -> int | None:
-    """The broker whose log directory failed; None when unreadable."""
+    """The broker whose log directory failed; None if the data cannot be read."""
     content = parse_json(data)
     try:
         return int32(content["broker"])
@@ -113,7 +113,7 @@ def decode_throttled_topics(data: bytes | None) -> list[str]:
     match content:
         case {"topics": list(topics)} if all(isinstance(topic, str) for topic in topics):
             return topics
-    log.warning("/admin/throttled_replicas_removal cannot be read and counts as empty: %.200r", data)
+    log.warning("/admin/throttled_replicas_removal cannot be read; treating it as empty: %.200r", data)
     return []
 
 
@@ -127,7 +127,7 @@ def decode_throttled_brokers(data: bytes | None) -> list[int]:
     try:
         return list(int_tuple(content["brokers"]))
     except (KeyError, TypeError, ValueError):
-        log.warning("/admin/throttled_rates_removal cannot be read and counts as empty: %.200r", data)
+        log.warning("/admin/throttled_rates_removal cannot be read; treating it as empty: %.200r", data)
         return []
 
 
@@ -139,7 +139,7 @@ def encode_config(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_config(data: bytes | None) -> dict[str, str]:
-    """Properties of an entity, none when the znode holds no JSON. Raises Unreadable when a value is not a text."""
+    """Properties of an entity; empty if the data is not JSON. Raises Unreadable if a value is not a string."""
     content = parse_json(data)
     config = content.get("config") if isinstance(content, dict) else None
     if not isinstance(config, dict):
@@ -155,7 +155,7 @@ def encode_config_change(entity_path: str) -> bytes:
 
 
 def decode_config_change(data: bytes | None) -> str | None:
-    """The entity whose config changed, such as `topics/foo`; None when there is no JSON. Raises Unreadable."""
+    """The entity whose config changed, such as `topics/foo`; None if the data is not JSON. Raises Unreadable."""
     content = parse_json(data)
     if not isinstance(content, dict):
         return None
@@ -184,7 +184,7 @@ def decode_cluster_id(data: bytes | None) -> str:
 
 
 class FeatureNode(NamedTuple):
-    """Content of `/feature`: the JSON version, whether features are on, and what is finalised as it stands in the znode."""
+    """Content of `/feature`: the JSON version, whether features are enabled, and the finalized features as in the znode."""
 
     version: int
     enabled: bool
@@ -196,7 +196,7 @@ def encode_feature(node: FeatureNode) -> bytes:
 
 
 def _is_level(levels: Any) -> bool:
-    """Whether a finalised feature has its highest level, an int16 on the wire."""
+    """Whether the levels of a finalized feature have a maximum, which must be an int16."""
     level = levels.get("max_version_level") if isinstance(levels, dict) else None
     return type(level) is int and level in INT16
 
@@ -211,7 +211,7 @@ def decode_feature(data: bytes | None) -> FeatureNode:
 
 
 class ProducerIdBlock(NamedTuple):
-    """A block of producer ids, both ends inclusive, and the broker that requested it."""
+    """A block of producer ids, including both ends, and the broker that requested it."""
 
     broker_id: int
     first: int
@@ -223,7 +223,7 @@ def encode_producer_ids(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_ids(data: bytes | None) -> ProducerIdBlock | None:
-    """None when no block was given out yet (null data)."""
+    """The last block; None if no block was allocated yet (null data)."""
     if data is None:
         return None
     content = parse_json(data)

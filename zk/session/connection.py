@@ -1,4 +1,4 @@
-"""A connection to ZooKeeper as a session sees it, with its watches. The real one is in `zk/session/kazoo_connection.py`."""
+"""The interface of a session to a connection and its watches. The implementation is in `zk/session/kazoo_connection.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kazoo.protocol.states import EventType, WatchedEvent
 
 
 class Link(Enum):
-    """State of the connection. CLOSED is the end of kazoo's thread."""
+    """State of the connection. CLOSED means that kazoo's thread has ended."""
 
     CONNECTED = auto()
     SUSPENDED = auto()
@@ -21,7 +21,7 @@ class Link(Enum):
 
 
 class Change(Enum):
-    """The change that a watch reports. MISSED: the watch was lost with the connection; any change is possible."""
+    """The change that a watch reports. MISSED means that the watch was lost with the connection, and anything may have changed."""
 
     CREATED = auto()
     DELETED = auto()
@@ -42,7 +42,7 @@ _CHANGES = {
 
 
 class Watch:
-    """A callback armed on a path. Equal ones are one, so a path armed twice reports once."""
+    """A callback for a path. Equal watches are one, so if the same watch is set twice, it reports once."""
 
     __slots__ = ("_report", "callback", "path")
 
@@ -63,36 +63,38 @@ class Watch:
 
 
 class Connection(Protocol):
-    """From `open` to `close` or `sever`; in between it reconnects for ever."""
+    """A connection. From `open` until `close` or `sever` it reconnects whenever it is lost."""
 
     def open(self) -> None:
         """Begin to connect, and to reconnect whenever the connection is lost."""
 
     async def close(self, limit_s: float) -> None:
-        """End the session; with an unresponsive server the session expires."""
+        """End the session. If the server does not respond, the session expires later."""
 
     def abandon(self) -> None:
-        """Give back what a connection holds that has come to its end."""
+        """Release the resources of a connection that has ended."""
 
     def sever(self) -> None:
-        """Cut the connection as the death of a process does: the server keeps the session until it expires."""
+        """Close the connection as if the process had died: the server keeps the session until it expires."""
 
     async def end_severed(self, limit_s: float) -> None:
-        """End the session after `sever`, unless it has expired. Raises TimeoutError when no server responds."""
+        """End the session after `sever`, unless it has expired. Raises TimeoutError if no server responds."""
 
     @property
     def data_watchers(self) -> defaultdict[str, set[Any]]:
-        """Watches on data by full path, to be changed while a request is serialised only."""
+        """Data watches by full path. They may only be changed while a request is serialized."""
 
     def submit(self, request: Any) -> asyncio.Future[Any]:
-        """Send a request; the future gets its response or a ZkError. Requests are sent in the order of the calls."""
+        """Send a request. The future gets its response or a ZkError. Requests are sent in the order of the calls."""
 
     def report(self, watch: Watch, change: Change) -> None:
-        """A watch has fired: its callback runs after the callbacks of earlier responses and before those of later ones. From any thread."""
+        """Report that a watch has fired. Its callback runs after those of earlier responses and before those of later responses. Can be
+        called from any thread.
+        """
 
 
 OnLink = Callable[[Connection, Link, int], None]
-"""(connection, state, session id where it is CONNECTED)"""
+"""(connection, state, session id if the state is CONNECTED)"""
 OnWatch = Callable[[Watch, Change], None]
 Connect = Callable[[str, int, OnLink, OnWatch], Connection]
-"""Makes a connection from (hosts, session time-out in ms, callback for its state, callback for watches that fired)."""
+"""Creates a connection from (hosts, session timeout in ms, callback for its state, callback for fired watches)."""

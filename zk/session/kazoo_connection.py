@@ -1,10 +1,10 @@
-"""kazoo's client for the event loop: requests in, futures out; both sides share only an inbox.
+"""An asyncio interface to kazoo's client: requests in, futures out. The threads share only an inbox.
 
-kazoo runs one thread for the connection. That thread never touches asyncio state: responses, watch events and state changes go through
-one inbox, in the order in which they came off the wire, and one wake-up of the loop empties it however much it holds. No more than a
-window of requests is handed to kazoo at a time (it wakes its thread through a socket pair whose buffer is small); the rest waits here.
-Requests made while there is no connection fail at once; the first request that kazoo fails for that reason reports the lost connection,
-because kazoo reports the state last. A request that kazoo loses while its session ends is failed from here.
+kazoo runs one thread for the connection. That thread never touches asyncio state. Responses, watch events and state changes go through one
+inbox, in the order in which they were received, and one wake-up of the event loop empties it completely. Only a limited number of requests
+is passed to kazoo at a time, because it wakes its thread through a socket pair with a small buffer; the others wait here. Requests without
+a connection fail at once. The first such failure reports the lost connection, because kazoo reports the state last. If kazoo loses a
+request while its session ends, the request fails from here.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ from klamm.zk.session.requests import ConnectionLost, Multi, MultiFailed, Sessio
 
 log = logging.getLogger("klamm.zk.session.connection")
 
-# kazoo logs every attempt to connect; the session reports what is important.
+# kazoo logs every attempt to connect. The session logs what is important.
 _kazoo_log = logging.getLogger("klamm.zk.session.connection.kazoo")
 _kazoo_log.setLevel(logging.ERROR)
 
-# ZooKeeper drops a connection that sends more than this (its jute.maxbuffer).
+# ZooKeeper closes a connection that sends a larger request (its jute.maxbuffer).
 MAX_REQUEST_BYTES = 1_048_575
 
 _WINDOW = 64
-# Reconnecting goes on for ever, at least once a second.
+# Reconnect without limit, at least once per second.
 _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
 
 
 class _Handler(SequentialThreadingHandler):
-    """kazoo's threads without the two for callbacks (ours only fill the inbox), and a wait of one system call instead of five."""
+    """kazoo's thread handler without the two callback threads, because our callbacks only fill the inbox. It also waits with one system
+    call instead of five.
+    """
 
     def start(self) -> None:
         self._running = True
@@ -58,8 +60,8 @@ class _Handler(SequentialThreadingHandler):
     def _run(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         try:
             func(*args, **kwargs)
-        except Exception as problem:  # noqa: BLE001 a response can provoke anything; the session opens a new connection
-            log.error("The connection to ZooKeeper ended with an unexpected exception: %r", problem)
+        except Exception as problem:  # noqa: BLE001 a bad response can cause any exception; the session opens a new connection
+            log.error("The connection to ZooKeeper failed with an unexpected exception: %r", problem)
 
     def dispatch_callback(self, callback: Callback) -> None:
         callback.func(*callback.args)
@@ -77,7 +79,7 @@ class _Handler(SequentialThreadingHandler):
 
 
 class _Client(KazooClient):
-    """kazoo's client, which also reports the end of its thread; kazoo's listeners do not always get it."""
+    """kazoo's client, which also reports the end of its thread, because kazoo's listeners do not always get it."""
 
     on_closed: Callable[[], None]
 
@@ -90,7 +92,7 @@ class _Client(KazooClient):
             self.on_closed()
 
     def _drop_stale_wakeups(self) -> None:
-        """Empty the socket pair of what failed requests left in it: waking the thread through a full one would block."""
+        """Empty the socket pair of the bytes that failed requests left in it. If it is full, waking the thread would block."""
         ours, theirs = self._connection._read_sock, self._connection._write_sock
         with suppress(BlockingIOError):
             while ours.recv(4096, socket.MSG_DONTWAIT):
@@ -99,7 +101,7 @@ class _Client(KazooClient):
 
 
 class _Reply:
-    """What kazoo calls with a response, in its thread or, when it refuses the request, in ours."""
+    """kazoo calls this with a response, in its own thread, or in ours if it refuses the request."""
 
     __slots__ = ("_connection", "future")
 
@@ -115,7 +117,7 @@ class _Reply:
 
 
 class KazooConnection:
-    """One kazoo client, from `open` to `close`. Callbacks arrive on the loop that opened it."""
+    """One kazoo client, from `open` to `close`. Callbacks run in the event loop that opened it."""
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class KazooConnection:
         on_link: OnLink,
         on_watch: OnWatch,
     ) -> None:
-        """`on_link` gets the state and, with CONNECTED, the session id; `on_watch` every armed watch that fired."""
+        """`on_link` gets the state, and the session id if the state is CONNECTED. `on_watch` gets every watch that fired."""
         self._client = _Client(hosts, timeout=session_timeout_ms / 1000, handler=_Handler(), connection_retry=_RETRY, logger=_kazoo_log)
         self._client.add_listener(self._changed)
         self._client.on_closed = lambda: self._post(self._linked, Link.CLOSED, 0)
@@ -140,14 +142,14 @@ class KazooConnection:
         self._waiting: deque[tuple[Any, asyncio.Future[Any]]] = deque()
 
     def open(self) -> None:
-        """Begin to connect, and to reconnect whenever it is lost."""
+        """Begin to connect, and reconnect whenever the connection is lost."""
         self._client.start_async()
 
     async def close(self, limit_s: float) -> None:
-        """End the session; with an unresponsive server the session expires."""
+        """End the session. If the server does not respond, the session expires later."""
         self._closing = True
         done = self._loop.create_future()
-        # kazoo's stop waits for the server's response or for its own time-outs, so it waits in a thread that nobody waits for.
+        # kazoo's `stop` blocks until the server responds or a timeout is over, so it runs in a thread that nobody joins.
         threading.Thread(target=self._close, args=(done,), name="zookeeper-close", daemon=True).start()
         try:
             await asyncio.wait_for(done, limit_s)
@@ -156,12 +158,12 @@ class KazooConnection:
         self._fail_all(SessionExpired)
 
     def abandon(self) -> None:
-        """Give back what a connection holds whose thread has ended."""
+        """Release the resources of a connection whose thread has ended."""
         self._closing = True
         threading.Thread(target=self._close, args=(self._loop.create_future(),), name="zookeeper-close", daemon=True).start()
 
     def sever(self) -> None:
-        """Cut the connection as the death of a process does: the server keeps the session until it expires."""
+        """Close the connection as if the process had died: the server keeps the session until it expires."""
         self._closing = True
         client = self._client
         self._severed = client._session_id, client._session_passwd
@@ -178,7 +180,7 @@ class KazooConnection:
         self._client.close()
 
     async def end_severed(self, limit_s: float) -> None:
-        """End the session after `sever`, unless it has expired. Raises TimeoutError when no server responds."""
+        """End the session after `sever`, unless it has expired. Raises TimeoutError if no server responds."""
         await asyncio.to_thread(self._end_severed, limit_s)
 
     def _end_severed(self, limit_s: float) -> None:
@@ -201,12 +203,12 @@ class KazooConnection:
 
     @property
     def data_watchers(self) -> defaultdict[str, set[Any]]:
-        """kazoo's table of watchers by full path, to be touched in its thread only."""
+        """kazoo's table of watchers by full path. It may only be used in kazoo's thread."""
         table: defaultdict[str, set[Any]] = self._client._data_watchers
         return table
 
     def submit(self, request: Any) -> asyncio.Future[Any]:
-        """Send a request; the future gets its response or a ZkError. Requests are sent in the order of the calls."""
+        """Send a request. The future gets its response or a ZkError. Requests are sent in the order of the calls."""
         future = self._loop.create_future()
         if not self._connected:
             future.set_exception(ConnectionLost())
@@ -224,14 +226,14 @@ class KazooConnection:
         self._client._call(request, reply)
 
     def _post(self, action: Callable[[Any, Any], None], first: Any, second: Any) -> None:
-        """Put something in the inbox, from any thread."""
+        """Put an action into the inbox. Can be called from any thread."""
         self._inbox.append((action, first, second))
         if not self._awake:
             self._awake = True
             try:
                 self._loop.call_soon_threadsafe(self._empty_inbox)
             except RuntimeError:
-                log.debug("The event loop is closed; events of a ZooKeeper session are dropped")
+                log.debug("The event loop is closed; dropping events of a ZooKeeper session")
 
     def _empty_inbox(self) -> None:
         self._awake = False
@@ -240,7 +242,7 @@ class KazooConnection:
                 action, first, second = self._inbox.popleft()
                 action(first, second)
         finally:
-            # A callback that raises must not keep the rest waiting.
+            # If a callback raises, the others must still run.
             if self._inbox and not self._awake:
                 self._awake = True
                 self._loop.call_soon(self._empty_inbox)
@@ -283,7 +285,7 @@ class KazooConnection:
             return
         self._connected = link is Link.CONNECTED
         if link is Link.SUSPENDED:
-            # Requests that kazoo has are failed by kazoo, before it reports the state.
+            # kazoo itself fails the requests that were passed to it, before it reports the state.
             while self._waiting:
                 _, future = self._waiting.popleft()
                 if not future.done():
@@ -303,7 +305,7 @@ class KazooConnection:
 
 
 def _size(request: Any) -> int:
-    """Bytes of a request, about; only those that carry the caller's data can be too large."""
+    """Approximate size of a request in bytes. Only requests with data of the caller can be too large."""
     if isinstance(request, Multi):
         return sum(map(len, request.operations)) + 16
     data = getattr(request, "data", None)

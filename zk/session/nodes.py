@@ -1,5 +1,4 @@
-"""Reads, writes and watches of znodes as coroutines; paths are below the chroot of the session. `session` describes errors and repetition.
-"""
+"""Reads, writes and watches of znodes as coroutines. Paths are below the chroot of the session. `session` describes errors and retries."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ _EPHEMERAL, _SEQUENCE = 1, 2
 
 
 class ZkNodes(ABC):
-    """The znodes below `chroot`, as one session sees them."""
+    """Reads and writes the znodes below `chroot` in one session."""
 
     def __init__(self, servers: str, chroot: str) -> None:
         self.servers = servers
@@ -47,8 +46,8 @@ class ZkNodes(ABC):
 
     @abstractmethod
     async def call(self, request: Any) -> Any:
-        """Send a request, again after a lost connection, until there is a response. Raises the error of the response; StoreLost when the
-        session ends first.
+        """Send a request, and repeat it after a lost connection, until there is a response. Raises the error of the response; StoreLost if
+        the session ends first.
         """
 
     @abstractmethod
@@ -56,7 +55,7 @@ class ZkNodes(ABC):
         """The connection of the next request."""
 
     async def get(self, path: str, watch: WatchCallback | None = None) -> Znode | None:
-        """Data and Stat, None when there is no znode (which arms nothing)."""
+        """Data and Stat of a znode; None if it does not exist (then no watch is set)."""
         try:
             data, stat = await self.call(GetData(self._full(path), self._watch(path, watch)))
         except NoNode:
@@ -64,23 +63,25 @@ class ZkNodes(ABC):
         return _to_node(data, stat)
 
     async def sync(self, path: str) -> None:
-        """Reads after this see everything that was written before this call, on whichever server."""
+        """After this, reads see everything that was written to any server before the call."""
         await self.call(Sync(self._full(path)))
 
     async def exists(self, path: str, watch: WatchCallback | None = None) -> Znode | None:
-        """Stat without data. Arms also where there is no znode."""
+        """Stat without data; None if the znode does not exist. The watch is set in both cases."""
         stat = await self.call(Exists(self._full(path), self._watch(path, watch)))
         return None if stat is None else _to_node(None, stat)
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str]:
-        """Names of the children in order, none when there is no znode (which arms nothing)."""
+        """Sorted names of the children; empty if the znode does not exist (then no watch is set)."""
         try:
             return sorted(await self.call(GetChildren(self._full(path), self._watch(path, watch))))
         except NoNode:
             return []
 
     async def create(self, path: str, data: bytes | None, ephemeral: bool = False, sequence: bool = False, makepath: bool = False) -> str:
-        """Create a znode open to all and return its path. Raises NodeExists, NoNode (no parent; `makepath` makes it, with null data)."""
+        """Create a znode that everybody can access, and return its path. With `makepath` missing parents are created, with null data.
+        Raises NodeExists, NoNode.
+        """
         flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENCE if sequence else 0)
         request = Create(self.chroot + path, data, OPEN_ACL_UNSAFE, flags)
         while True:
@@ -101,7 +102,7 @@ class ZkNodes(ABC):
         return _to_node(None, await self.call(SetData(self.chroot + path, data, version)))
 
     async def delete(self, path: str, version: int = -1) -> bool:
-        """Delete a znode; False when there is none. Raises BadVersion, NotEmpty."""
+        """Delete a znode. False if it does not exist. Raises BadVersion, NotEmpty."""
         try:
             await self.call(Delete(self.chroot + path, version))
         except NoNode:
@@ -109,17 +110,17 @@ class ZkNodes(ABC):
         return True
 
     async def multi(self, operations: Sequence[bytes], results: bool = False) -> list[Any]:
-        """All operations (made by `ops`) or none. Raises MultiFailed. With `results`: a path, a Znode or None of each."""
+        """Do all operations (made with `ops`) or none. Raises MultiFailed. With `results`, returns a path, a Znode or None for each."""
         response: list[Any] | None = await self.call(Multi(operations, results))
         return [result[len(self.chroot) :] if isinstance(result, str) else result for result in response or ()]
 
     async def multi_versions(self, operations: Sequence[bytes]) -> list[int | None]:
-        """As `multi`, with the new version of the znode that each operation wrote, None where it wrote none."""
+        """Like `multi`. Returns for each operation the new version of its znode, or None if it wrote no data."""
         versions: list[int | None] = await self.call(MultiVersions(operations))
         return versions
 
     async def read_many(self, paths: Sequence[str]) -> list[Znode | None]:
-        """Nodes in the requested order, None where there is none. Raises the first other error."""
+        """Znodes in the requested order; None if one does not exist. Raises the first other error."""
         nodes = await self.read_each(paths)
         for node in nodes:
             if isinstance(node, ZkError):
@@ -127,40 +128,42 @@ class ZkNodes(ABC):
         return nodes
 
     async def read_each(self, paths: Sequence[str]) -> list[Any]:
-        """As `read_many`, with a ZkError in the place of a znode that cannot be read."""
+        """Like `read_many`, but with a ZkError instead of a znode that cannot be read."""
         return await self._read(MultiRead, paths)
 
     async def read_versions(self, paths: Sequence[str]) -> list[tuple[bytes | None, int] | None]:
-        """(data, version) in the requested order, None where there is no znode."""
+        """(data, version) in the requested order; None if a znode does not exist."""
         return await self._read(MultiReadVersions, paths)
 
     async def read_by(self, requests: Sequence[Any], first: Sequence[Any] = ()) -> list[Any] | None:
-        """Joined responses of multiReads, sent behind the requests `first`; None where the server knows no multiRead (before 3.6)."""
+        """Joined responses of multiReads, which are sent after the requests `first`. None if the server does not support multiRead (before
+        3.6).
+        """
         if self._has_multi_read:
             try:
                 responses = await self.call_all([*first, *requests])
                 return [result for response in responses[len(first) :] for result in response]
             except Unimplemented:
-                log.info("ZooKeeper at %s does not support multiRead; znodes are read one by one", self.servers)
+                log.info("ZooKeeper at %s does not support multiRead; reading znodes one by one", self.servers)
                 self._has_multi_read = False
         return None
 
     async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
-        """Names of the children of each, None where there is no znode."""
+        """Names of the children of each znode; None if it does not exist."""
         return await self._read(MultiReadChildren, paths)
 
     async def arm_data_watches(self, paths: Sequence[str], watch: WatchCallback) -> None:
-        """Arm a data watch on each path without reading it; where there is no znode it fires at once as DELETED."""
+        """Set a data watch on each path without reading it. If the znode does not exist, the watch fires at once as DELETED."""
         await self.call_all(self._arm(paths, watch))
 
     async def watch_and_read(self, paths: Sequence[str], watch: WatchCallback) -> list[tuple[bytes | None, int] | None]:
-        """Arm as `arm_data_watches`, then read (data, version) as `read_versions`."""
+        """Set watches like `arm_data_watches`, then read (data, version) like `read_versions`."""
         while True:
             connections = self.connections
             found = await self._read(MultiReadVersions, paths, self._arm(paths, watch))
             if connections == self.connections:
                 return found
-            # The connection was lost on the way: some data may be older than its watch.
+            # The connection was lost in between: some data may be older than its watch.
 
     def _arm(self, paths: Sequence[str], watch: WatchCallback) -> list[SetWatches]:
         connection = self._connected_or_last()
@@ -170,7 +173,7 @@ class ZkNodes(ABC):
         ]
 
     async def call_all(self, requests: Iterable[Any]) -> list[Any]:
-        """Send requests pipelined; their results in the same order. Raises the first error."""
+        """Send requests pipelined, and return their results in the same order. Raises the first error."""
         responses = await asyncio.gather(*map(self.call, requests), return_exceptions=True)
         for response in responses:
             if isinstance(response, BaseException):
@@ -178,7 +181,7 @@ class ZkNodes(ABC):
         return responses
 
     async def _read(self, kind: type[MultiRead], paths: Sequence[str], first: Sequence[Any] = ()) -> list[Any]:
-        """Send the requests `first`, then read. Single reads where the server knows no multiRead (it drops the connection)."""
+        """Send the requests `first`, then read. Uses single reads if the server does not support multiRead (it closes the connection)."""
         found = await self.read_by([kind(self.chroot, batch) for batch in batches(paths, len)], first)
         if found is not None:
             return found

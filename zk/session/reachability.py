@@ -1,4 +1,4 @@
-"""The reason why a ZooKeeper does not respond, from attempts to connect; kazoo only reports that it is not connected."""
+"""Finds out why a ZooKeeper does not respond, by connecting to it. kazoo only reports that it is not connected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PATIENCE_S = 1.0
 
 
 def check_address(hosts: str) -> None:
-    """Raises ValueError, with one line, for what is not `host:port[,host:port…][/chroot]`."""
+    """Raises ValueError with one line if the address is not `host:port[,host:port…][/chroot]`."""
     servers = hosts.partition("/")[0]
     try:
         for host, _ in collect_hosts(servers)[0]:

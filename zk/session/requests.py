@@ -1,9 +1,9 @@
-"""Requests that kazoo lacks or makes too slowly, as objects for its request queue, and the errors ZooKeeper responses with.
+"""Requests that kazoo does not have or encodes too slowly, as objects for its request queue; and the errors that ZooKeeper returns.
 
-kazoo gets the bytes from a request and lets it read the response. The three here carry their own type in their bytes (kazoo writes none
-when `type` is None), so nothing of kazoo's own treatment of that type applies. An operation of a Multi is its bytes: the caller that makes
-it can count them, and joining is all that is left. The response of a Multi that succeeded is parsed only on request, since an
-unconditional success is all that most callers want to know. MultiRead is in ZooKeeper since 3.6. All of them run in kazoo's thread.
+kazoo gets the bytes of a request from it, and lets it parse the response. The requests here have their type in their own bytes (kazoo
+writes no type if `type` is None), so kazoo does not treat them as requests of that type. An operation of a Multi is bytes: its caller can
+measure it, and a Multi only joins them. The response of a successful Multi is parsed only if requested, because most callers only need to
+know that it succeeded. ZooKeeper has MultiRead since 3.6. All of this runs in kazoo's thread.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ END = struct.pack(">iBi", -1, 1, -1)
 _CREATE, _DELETE, _SET_DATA, _CHECK, _READ_DATA, _READ_CHILDREN = (
     struct.pack(">iBi", kind, 0, -1) for kind in (CREATE, DELETE, SET_DATA, CHECK, GET_DATA, GET_CHILDREN)
 )
-# All rights to everybody, and the flags of the kinds of znode: version 2 of the tree's access rules may choose another list.
+# An ACL with all permissions for everybody, and the flags of the types of znodes.
 _OPEN_TO_ALL = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
 _PERSISTENT, _EPHEMERAL, _SEQUENTIAL = (_OPEN_TO_ALL + pack_int(flags) for flags in (0, 1, 2))
 
 
 class Znode(NamedTuple):
-    """Data and the useful part of the Stat of a znode. Times in milliseconds, `ephemeral_owner` 0 for a persistent znode."""
+    """Data of a znode, and the fields of its Stat that are used. Times are in milliseconds; `ephemeral_owner` is 0 for a persistent znode.
+    """
 
     data: bytes | None
     version: int
@@ -49,7 +50,7 @@ class Znode(NamedTuple):
 
 
 class ZkError(StoreRefused):
-    """ZooKeeper refused a request. `repeated`: an earlier try may have succeeded, its response was lost with the connection."""
+    """ZooKeeper refused a request. `repeated`: an earlier attempt may have succeeded, but its response was lost with the connection."""
 
     def __init__(self, code: int, repeated: bool = False) -> None:
         super().__init__(f"ZooKeeper error {code}")
@@ -58,14 +59,14 @@ class ZkError(StoreRefused):
 
 
 class ConnectionLost(ZkError):
-    """The connection went before the response came; nothing is known of the request's fate."""
+    """The connection was lost before the response. It is not known whether the request succeeded."""
 
     def __init__(self, code: int = -4, repeated: bool = False) -> None:
         super().__init__(code, repeated)
 
 
 class TooLarge(ZkError):
-    """The request is larger than ZooKeeper takes; it was not sent."""
+    """The request is too large for ZooKeeper. It was not sent."""
 
     def __init__(self, code: int = -5, repeated: bool = False) -> None:
         super().__init__(code, repeated)
@@ -115,7 +116,7 @@ def error(code: int) -> ZkError:
 
 
 class MultiFailed(ZkError):
-    """A Multi did nothing because operation number `index` could not be done, for the reason in `code`."""
+    """A Multi had no effect, because operation number `index` failed with `code`."""
 
     def __init__(self, index: int, code: int, repeated: bool = False) -> None:
         super().__init__(code, repeated)
@@ -126,7 +127,7 @@ class MultiFailed(ZkError):
 
 
 class Operations:
-    """Makes the operations of a Multi; paths are below `prefix`."""
+    """Encodes the operations of a Multi. Paths are below `prefix`."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix.encode()
@@ -141,7 +142,7 @@ class Operations:
         return _join((_CREATE, pack_int(len(name)), name, content, _EPHEMERAL if ephemeral else _PERSISTENT))
 
     def create_numbered(self, prefix: str, data: bytes) -> bytes:
-        """Create a znode whose name ends with the next number of its parent."""
+        """Create a znode whose name ends with the next sequence number of its parent."""
         name = self._prefix + prefix.encode()
         return _join((_CREATE, pack_int(len(name)), name, pack_int(len(data)), data, _SEQUENTIAL))
 
@@ -155,7 +156,8 @@ class Operations:
 
 
 class Multi:
-    """All operations or none. The response is None, or with `results` the created path, the Stat as a Znode without data, or None of each.
+    """Several operations, all or none of which take effect. The response is None. With `results` it has for each operation the created
+    path, the Stat as a Znode without data, or None.
     """
 
     type = None
@@ -177,7 +179,7 @@ class Multi:
         return self._parse(buffer, offset) if self._results else None
 
     def _failure(self, buffer: bytes, offset: int) -> MultiFailed:
-        """Operations before the bad one carry 0, it carries its own code, those behind it a roll-back code."""
+        """The failure. Operations before the failed one have code 0, those after it a rollback code."""
         index = 0
         while True:
             kind, _, _, code = read_header_and_int(buffer, offset)
@@ -207,9 +209,9 @@ class Multi:
 
 
 class MultiVersions(Multi):
-    """The same, with the version that each written znode has now: the one of its Stat, 0 of a znode that was created, None of others.
+    """A Multi whose response has the new version for each operation: that of the Stat, 0 for a created znode, None for others.
 
-    The response to a creation has no Stat: that the znode is new is what it says.
+    The response to a creation has no Stat, but a new znode has version 0.
     """
 
     def __init__(self, operations: Sequence[bytes]) -> None:
@@ -232,14 +234,14 @@ class MultiVersions(Multi):
 
 
 def path_with_data(operation: bytes) -> str | None:
-    """The path, with the prefix of its maker, of an operation that sets or creates a znode; None where the new znode has no data."""
+    """The path, including the prefix, of an operation that sets or creates a znode; None if the new znode has no data."""
     (length,) = _read_int(operation, HEADER_SIZE)
     end = HEADER_SIZE + 4 + length
     return None if _read_int(operation, end)[0] < 0 else operation[HEADER_SIZE + 4 : end].decode()
 
 
 class MultiRead:
-    """Data of many znodes at one point in time: for each path a Znode, None where there is none, or the error that keeps it from us."""
+    """Reads many znodes at one point in time. The response has for each path a Znode, None if it does not exist, or another error."""
 
     type = None
     _kind = _READ_DATA
@@ -281,7 +283,7 @@ class MultiRead:
 
 
 class MultiReadVersions(MultiRead):
-    """The same with (data, version) for each path, at half the price. The first error is that of the whole."""
+    """A MultiRead with (data, version) for each path, at half the cost. The first error is the error of the whole request."""
 
     _each_fails_alone = False
 
@@ -291,7 +293,7 @@ class MultiReadVersions(MultiRead):
 
 
 class MultiReadChildren(MultiRead):
-    """Names of the children of many znodes. The first error is that of the whole."""
+    """Reads the names of the children of many znodes. The first error is the error of the whole request."""
 
     _kind = _READ_CHILDREN
     _each_fails_alone = False
@@ -307,10 +309,11 @@ class MultiReadChildren(MultiRead):
 
 
 class SetWatches:
-    """Arm data watches on many paths without reading them, as the Java client does after a reconnect.
+    """Sets data watches on many paths without reading them, like the Java client after a reconnect.
 
-    The server fires at once for what is newer than a given transaction id; with the largest one, only for znodes that do not exist, as
-    deletions. The watchers are entered into kazoo's table as the request goes out, in kazoo's thread, so no event can come too early.
+    The server fires watches at once for znodes that are newer than a given transaction id. With the largest id, it only does so for znodes
+    that do not exist, as deletions. The watchers are added to kazoo's table when the request is sent, in kazoo's thread, so no event can
+    arrive too early.
     """
 
     type = None
@@ -318,7 +321,7 @@ class SetWatches:
     def __init__(
         self, watchers: Mapping[str, Callable[[Any], None]], table: Callable[[], defaultdict[str, set[Callable[[Any], None]]]]
     ) -> None:
-        """`watchers` by full path; `table` gives kazoo's table of data watchers."""
+        """`watchers` by full path; `table` returns kazoo's table of data watchers."""
         self._watchers = watchers
         self._table = table
 

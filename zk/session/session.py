@@ -1,9 +1,9 @@
-"""The ZooKeeper session of one broker: its life, its connection, and the one point that every request passes.
+"""The ZooKeeper session of one broker: its start and end, its connection, and the one function that every request passes.
 
-A request waits while the connection is lost and is then repeated; an error of it then says `repeated`, because the first attempt may have
-succeeded. When the session ends first, StoreLost is raised. A new session is opened at once, for ever; `generation` is the number of the
-session. Watches are one-shot. A watch that was armed when the connection was lost is reported as Change.MISSED when the same session is
-connected again, because ZooKeeper and kazoo have both dropped it; when the session ends it is dropped.
+If the connection is lost, a request waits and is then repeated. Its error then has `repeated`, because the first attempt may have
+succeeded. If the session ends first, StoreLost is raised. After the end of a session a new one is opened at once; `generation` is the
+number of the session. Watches are one-shot. If the connection is lost, both ZooKeeper and kazoo drop the watches, so they are reported as
+Change.MISSED when the same session is connected again. If the session ends, they are dropped.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _EPHEMERAL, _SEQUENCE = 1, 2
 
 
 class ZkUnavailable(Exception):
-    """No ZooKeeper responded in time, or its address or chroot cannot be used; the text is one line."""
+    """No ZooKeeper responded in time, or its address or chroot cannot be used. The message is one line."""
 
 
 class SessionChange(Enum):
-    """What happened to the session or its connection."""
+    """A change of the session or its connection."""
 
     SUSPENDED = auto()
     RECONNECTED = auto()
@@ -55,21 +55,21 @@ WRITES = (Create, SetData, Delete, Multi)
 
 
 class WriteHook(Protocol):
-    """Called at the one point that every write of a session passes, with its number (from 1; a repeated write has a new number).
+    """Called before and after every write of a session, with its number (from 1; a repeated write gets a new number).
 
-    Both methods may raise, and the writer sees it as if it had happened there: ConnectionLost for a response that is lost (the write is
-    repeated), StoreLost for the end of the session, anything else for the end of the writer.
+    Both methods can raise, to simulate a failure at this point: ConnectionLost for a lost response (the write is repeated), StoreLost for
+    the end of the session, any other exception for the end of the writer.
     """
 
     def before(self, number: int, request: Any) -> None:
-        """The write was not sent yet."""
+        """Called before the write is sent."""
 
     def after(self, number: int, request: Any) -> None:
-        """The response is here: the write took hold, or was refused."""
+        """Called after the response: the write has succeeded or was refused."""
 
 
 class ZkSession(ZkNodes):
-    """A session at `hosts` (`host:port[,host:port…][/chroot]`), renewed whenever it expires."""
+    """A session at `hosts` (`host:port[,host:port…][/chroot]`). Whenever it expires, a new one is opened."""
 
     def __init__(
         self,
@@ -80,8 +80,9 @@ class ZkSession(ZkNodes):
         connect: Connect = KazooConnection,
         write_hook: WriteHook | None = None,
     ) -> None:
-        """`on_session` gets the changes after `start`, in order, on the loop; it may be set later. `write_hook` stands before and after
-        every write."""
+        """`on_session` gets the changes after `start`, in order, in the event loop; it can be set later. `write_hook` is called before and
+        after every write.
+        """
         servers, slash, chroot = hosts.partition("/")
         super().__init__(servers, "".join(f"/{part}" for part in chroot.split("/") if part) if slash else "")
         self._session_timeout_ms = session_timeout_ms
@@ -99,7 +100,7 @@ class ZkSession(ZkNodes):
         self._missed: list[Watch] = []
 
     async def start(self, connection_timeout_ms: int, *, create_chroot: bool = True) -> None:
-        """Connect and create the chroot. Raises ZkUnavailable when that does not succeed in time."""
+        """Connect and create the chroot. Raises ZkUnavailable if this does not succeed in time."""
         try:
             check_address(self.servers)
         except ValueError as problem:
@@ -120,19 +121,21 @@ class ZkSession(ZkNodes):
         self._started = True
 
     async def stop(self) -> None:
-        """End the session, and with it its ephemeral znodes. Waiting calls raise StoreLost."""
+        """End the session, which deletes its ephemeral znodes. Waiting calls raise StoreLost."""
         connection = self._end()
         if connection is not None:
             await connection.close(_STOP_LIMIT_S)
 
     def sever(self) -> None:
-        """Cut the connection for ever. The session, with its ephemeral znodes, lasts until it expires. Waiting calls raise StoreLost."""
+        """Close the connection and do not reconnect. The session and its ephemeral znodes exist until it expires. Waiting calls raise
+        StoreLost.
+        """
         connection = self._end()
         if connection is not None:
             connection.sever()
 
     def _end(self) -> Connection | None:
-        """Wake those who wait. Returns the connection to give up, None where there is none or it was given up before."""
+        """Wake all waiting calls. Returns the connection to close; None if there is none or it was returned before."""
         if self._stopped:
             return None
         self._stopped = True
@@ -141,12 +144,12 @@ class ZkSession(ZkNodes):
         return self._connection
 
     async def end_severed(self, limit_s: float) -> None:
-        """End a session that was severed before it expires. Raises TimeoutError when no ZooKeeper responds."""
+        """End a severed session before it expires. Raises TimeoutError if no ZooKeeper responds."""
         if self._connection is not None and self.session_id != 0:
             await self._connection.end_severed(limit_s)
 
     async def reconnected(self, generation: int) -> None:
-        """Wait until the session of that generation is connected; StoreLost when it is over."""
+        """Wait until the session of this generation is connected. Raises StoreLost if it is over."""
         while True:
             if self._stopped or self.generation != generation:
                 raise StoreLost("the ZooKeeper session is over")
@@ -157,8 +160,8 @@ class ZkSession(ZkNodes):
             await waiter
 
     async def call(self, request: Any) -> Any:
-        """Send a request, again after a lost connection, until there is a response. Raises the error of the response; StoreLost when the
-        session ends first.
+        """Send a request, and repeat it after a lost connection, until there is a response. Raises the error of the response; StoreLost if
+        the session ends first.
         """
         generation = self.generation
         repeated = False
@@ -179,7 +182,7 @@ class ZkSession(ZkNodes):
         return self._connected_or_last().submit(request)
 
     async def _write(self, request: Any) -> Any:
-        """Every try of every write passes here, a multi as one."""
+        """One attempt of a write. A multi is one write."""
         self.writes += 1
         hook = self.write_hook
         if hook is None:
@@ -248,7 +251,7 @@ class ZkSession(ZkNodes):
                     self.generation += 1
                     self._report(SessionChange.EXPIRED)
                 if link is Link.CLOSED:
-                    # kazoo's thread has ended over something it did not expect.
+                    # kazoo's thread has ended with an unexpected exception.
                     asyncio.get_running_loop().call_later(_REOPEN_AFTER_S, self._open)
 
     def _report(self, change: SessionChange) -> None:

@@ -1,1 +1,1 @@
-"""The controller's store on ZooKeeper, an area in each file."""
+"""The controller's store on ZooKeeper, with one area per file."""

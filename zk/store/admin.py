@@ -1,4 +1,4 @@
-"""Requests of tools below `/admin`, the notifications of brokers, and throttles to be removed (layout 3.6, 3.7, 4.1)."""
+"""Requests of tools below `/admin`, notifications of brokers, and throttles to remove (layout 3.6, 3.7, 4.1)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ZkNotifications(ZkArea):
 
 
 class ZkThrottleRemovals(ZkArea):
-    """`/admin/throttled_replicas_removal` and `/admin/throttled_rates_removal`, with their other names."""
+    """`/admin/throttled_replicas_removal` and `/admin/throttled_rates_removal`, including their alternative names."""
 
     async def throttle_removals(self) -> ThrottleRemovals:
         moves, *nodes = await self._session.read_versions([paths.REASSIGN_PARTITIONS, *_REPLICAS_REMOVAL, *_RATES_REMOVAL])

@@ -1,4 +1,4 @@
-"""What the areas of the controller's store share: the session, the fence, watches that become events, and deletions."""
+"""Base class of the areas of the controller's store: session, fence, conversion of watches to events, deletions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from klamm.zk.session.session import ZkSession
 from klamm.zk.store.fenced import Entry, Fence, settle_delete
 from klamm.zk.store.watches import event_of
 
-# Somebody who goes on creating znodes below one that is being deleted is waited for this often.
+# How often a deletion is repeated if another client keeps creating znodes below the deleted one.
 _DELETE_ATTEMPTS = 5
 
 
 class ZkArea:
-    """One area of the store, of the controller in the process that holds `session`."""
+    """One area of the store of the controller that uses this `session`."""
 
     def __init__(self, session: ZkSession, fence: Fence, on_event: Callable[[events.WatchEvent], None]) -> None:
-        """`on_event` gets what watches saw, on the loop."""
+        """`on_event` gets the events of watches, in the event loop."""
         self._session = session
         self._fence = fence
         self._on_event = on_event
@@ -31,7 +31,7 @@ class ZkArea:
             self._on_event(event)
 
     async def _put(self, path: str, data: bytes) -> None:
-        """Create a znode below an existing one or replace its data, fenced. Raises StoreRefused."""
+        """Create a znode below an existing one, or replace its data. The write is fenced. Raises StoreRefused."""
         ops = self._session.ops
         for operation in (ops.set_data(path, data, -1), ops.create(path, data), ops.set_data(path, data, -1)):
             try:
@@ -45,12 +45,12 @@ class ZkArea:
         raise StoreRefused(f"{path} cannot be written: {last}")
 
     async def _delete(self, doomed: Iterable[str]) -> bool:
-        """Delete znodes, fenced; False when one has children."""
+        """Delete znodes with a fenced write. False if one has children."""
         entries = [Entry([self._session.ops.delete(path)]) for path in doomed]
         return all(outcome is WriteOutcome.OK for outcome in await self._fence.write(entries, settle_delete))
 
     async def _delete_tree(self, path: str) -> None:
-        """Depth first; a missing znode is fine (layout 1.2)."""
+        """Delete a znode and everything below it, children first. A missing znode is not an error (layout 1.2). Raises StoreRefused."""
         for _ in range(_DELETE_ATTEMPTS):
             levels = [[path]]
             while levels[-1]:

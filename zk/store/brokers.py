@@ -16,7 +16,7 @@ log = logging.getLogger("klamm.zk.store.store")
 
 
 class ZkBrokers(ZkArea):
-    """Registered brokers, and watches on them."""
+    """Registered brokers, and watches on their znodes."""
 
     async def brokers(self) -> dict[int, Broker]:
         ids = broker_ids(await self._session.children(paths.BROKER_IDS, self._seen))
@@ -27,7 +27,7 @@ class ZkBrokers(ZkArea):
             try:
                 found[broker_id] = decode_broker(broker_id, node.czxid, node.data)
             except Unreadable:
-                mended = await self.broker(broker_id)  # says what is wrong, and watches for its repair
+                mended = await self.broker(broker_id)  # logs the problem and sets a watch for the repair
                 if mended is not None:
                     found[broker_id] = mended
         return found
@@ -39,7 +39,7 @@ class ZkBrokers(ZkArea):
         try:
             return decode_broker(broker_id, node.czxid, node.data)
         except Unreadable as problem:
-            log.error("Broker %d counts as absent: %s", broker_id, problem)
+            log.error("Ignoring broker %d: %s", broker_id, problem)
             return None
 
     async def watch_brokers(self, broker_ids: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""Configs of topics and blocks of producer ids (layout 3.8, 3.11)."""
+"""Configs of entities, and blocks of producer ids (layout 3.8, 3.11)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ZkConfigs(ZkArea):
         return await self._fence.write([_ConfigUpdate(self._session.ops, write) for write in writes], self._settle_config)
 
     async def _settle_config(self, sent: Sequence[_ConfigUpdate], entry: _ConfigUpdate, _: int, failure: MultiFailed) -> None:
-        """A config with our bytes and the version after the expected one was written by an earlier attempt whose response was lost."""
+        """Settle a failed write. A config with our bytes and the next version was written by an earlier attempt whose response was lost."""
         if failure.repeated:
             found = await self._session.read_versions([update.path for update in sent])
             for update, node in zip(sent, found, strict=True):
@@ -65,7 +65,7 @@ class ZkConfigs(ZkArea):
 
 
 class _ConfigUpdate(Entry):
-    """The write of one config, and the notification of it."""
+    """The write of one config and its notification."""
 
     __slots__ = ("data", "path", "write")
 

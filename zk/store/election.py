@@ -1,4 +1,4 @@
-"""`/controller`, `/controller_epoch` and `/feature`: the election of a controller, and what it sets up first (layout 3.1, 3.11)."""
+"""`/controller`, `/controller_epoch` and `/feature`: the election of a controller and the setup of features (layout 3.1, 3.11)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("klamm.zk.store.store")
 
 
 class ZkControllerElection(ZkArea):
-    """`/controller` and its epoch. A successful election raises the fence of the whole store."""
+    """`/controller` and its epoch. A successful election sets the new epoch for all fenced writes of the store."""
 
     async def watch_controller(self) -> None:
         await self._session.exists(paths.CONTROLLER, self._seen)
@@ -37,7 +37,7 @@ class ZkControllerElection(ZkArea):
             if node is not None:
                 controller = layout.decode_controller(node.data)
                 return -1 if controller is None else controller.broker_id
-            # A read of a missing znode arms nothing.
+            # Reading a missing znode sets no watch.
             if await self._session.exists(paths.CONTROLLER, self._seen) is None:
                 return -1
 
@@ -64,7 +64,7 @@ class ZkControllerElection(ZkArea):
         return elected
 
     async def _show_session(self, broker_id: int) -> list[bytes]:
-        """What an election creates so that the session is seen apart from `/controller`: nothing where it is seen already."""
+        """Operations that make the session of the controller visible outside `/controller`; empty if it is visible already."""
         path = paths.controller_session_path(broker_id)
         while True:
             node = await self._session.exists(path)
@@ -72,7 +72,7 @@ class ZkControllerElection(ZkArea):
                 break
             if node.ephemeral_owner == self._session.session_id:
                 return []
-            await self._session.delete(path)  # of an earlier life of this broker
+            await self._session.delete(path)  # from before a restart of this broker
         if await self._session.exists(paths.CONTROLLER_SESSIONS) is None:
             try:
                 await self._session.create(paths.CONTROLLER_SESSIONS, None, makepath=True)
@@ -94,7 +94,9 @@ class ZkControllerElection(ZkArea):
                 continue
 
     async def _elected_after_all(self, broker_id: int, epoch: int) -> ControllerEpoch:
-        """A failed attempt whose znode is there with our id and epoch is a success whose response was lost."""
+        """The epoch, if `/controller` has our id and epoch: then an earlier attempt succeeded and its response was lost. Raises
+        ControllerMoved.
+        """
         node = await self._session.get(paths.CONTROLLER)
         controller = layout.decode_controller(node.data) if node is not None else None
         if controller is not None and controller.broker_id == broker_id:
@@ -108,13 +110,15 @@ class ZkControllerElection(ZkArea):
         await self._delete([paths.CONTROLLER])
 
     async def end_leftover(self, broker_id: int) -> bool:
-        """A session of an earlier life, if it has one, ends by its time-out."""
+        """Delete a `/controller` that names this broker although it is not the controller. Its old session, if it still exists, ends by its
+        timeout.
+        """
         _, epoch_version = await self._controller_epoch()
         node = await self._session.get(paths.CONTROLLER)
         controller = layout.decode_controller(node.data) if node is not None else None
         if controller is None or controller.broker_id != broker_id:
             return False
-        log.warning("/controller names broker %d, which does not act as controller; deleting it", broker_id)
+        log.warning("/controller names broker %d, which is not acting as controller; deleting it", broker_id)
         ops = self._session.ops
         try:
             await self._session.multi([ops.check(paths.CONTROLLER_EPOCH, epoch_version), ops.delete(paths.CONTROLLER)])
@@ -127,7 +131,7 @@ class ZkControllerElection(ZkArea):
 
 
 class ZkFeature(ZkArea):
-    """`/feature` in the shape of the inter-broker protocol."""
+    """`/feature` in the format for the inter-broker protocol."""
 
     _feature_version: int | None
     _feature_seen: Callable[[int], Awaitable[None]]
@@ -147,7 +151,7 @@ class ZkFeature(ZkArea):
             try:
                 found = layout.decode_feature(node.data)
             except Unreadable as problem:
-                log.warning("%s; it is written again", problem)
+                log.warning("%s; writing it again", problem)
                 found = FeatureNode(0, False, {})
             if version is not None and found.enabled:
                 wanted = FeatureNode(version, True, _feature_levels(found.features, version))
@@ -157,13 +161,13 @@ class ZkFeature(ZkArea):
             return
 
     async def _feature_written(self, version: int) -> None:
-        """Fail-over goes on when this broker's own watch has seen what it wrote (layout 3.11)."""
+        """Wait until this broker's own watch has seen the new `/feature`; the fail-over continues after this (layout 3.11)."""
         if self._feature_version is not None:
             await self._feature_seen(version)
 
 
 def _feature_levels(features: dict[str, Any], version: int) -> dict[str, Any]:
-    """Finalised features in the shape of a JSON version: version 1 has a minimum level too."""
+    """The finalized features in the format of a JSON version: version 1 also has a minimum level."""
     if version == 1:
         return {name: {"min_version_level": 1, **levels} for name, levels in features.items()}
     return {name: {"max_version_level": levels["max_version_level"]} for name, levels in features.items()}

@@ -1,9 +1,9 @@
-"""Writes of the elected controller: many independent ones in few multis, each multi behind a check of `/controller_epoch`.
+"""Fenced writes of the controller: many independent writes in few multis, each of which begins with a check of `/controller_epoch`.
 
 A multi is all or nothing, and its response names only the first bad operation. The caller settles (or corrects) the entry of that
-operation, and the other entries are sent again. From the second bad entry on, the entries before it, which are known to be good, are sent
-together, and the entries after it in halves, so that many bad entries need few repetitions each. Every entry gets an outcome of its own.
-When the check itself fails, another controller was elected and nothing of the multi was done (layout 1.1).
+operation, and the other entries are sent again. After the second bad entry, the entries before it, which are good, are sent together, and
+the entries after it in two halves. So many bad entries do not need many repetitions. Every entry gets its own outcome. If the check itself
+fails, another controller was elected, and the multi had no effect (layout 1.1).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def outcome_of(code: int) -> WriteOutcome:
 
 
 class Entry:
-    """Operations that succeed together, independent of other entries. `outcome` is None until settled."""
+    """Operations that succeed or fail together, independent of other entries. `outcome` is None until it is settled."""
 
     __slots__ = ("operations", "outcome")
 
@@ -42,24 +42,24 @@ class Entry:
 
 E = TypeVar("E", bound=Entry)
 
-# Called with the bad operation, its entry and all entries of the multi: must settle that entry or change its operations.
+# Called with the failed operation, its entry and all entries of the multi. Must settle the entry or change its operations.
 OnBad = Callable[[Sequence[E], E, int, MultiFailed], Awaitable[None]]
-# Writes one multi. A MultiFailed that it raises counts from the first operation given to it.
+# Writes one multi. The index of a MultiFailed is relative to the first operation passed to it.
 Send = Callable[[Sequence[bytes]], Awaitable[None]]
 
 
 class Fence:
-    """The controller epoch under which writes are made, as long as the session of its election lasts."""
+    """Checks the controller epoch in every write. Valid as long as the session of the election exists."""
 
     def __init__(self, session: ZkSession) -> None:
         self._session = session
         self._version: int | None = None
         self._generation = 0
         self.versions: dict[str, int] | None = None
-        """By path, of the znodes that were written, until somebody takes them out; None while nobody wants them."""
+        """Path → version of the znodes that were written, until a caller removes them; None if they are not recorded."""
 
     def raise_to(self, zk_version: int, generation: int) -> None:
-        """Write from now on under this version of `/controller_epoch`, in this generation of the session only."""
+        """Use this version of `/controller_epoch` for all further writes, in this generation of the session only."""
         self._version = zk_version
         self._generation = generation
 
@@ -67,7 +67,9 @@ class Fence:
         self._version = None
 
     async def multi(self, operations: Sequence[bytes]) -> None:
-        """Write behind the fence. A MultiFailed that is raised counts without the check."""
+        """Write with the check of the controller epoch. The index of a MultiFailed does not count the check. Raises ControllerMoved,
+        StoreLost.
+        """
         if self._version is None:
             raise ControllerMoved("this broker is not the controller")
         if self._generation != self._session.generation:
@@ -89,22 +91,22 @@ class Fence:
     def _written(self, versions: dict[str, int], operations: Sequence[bytes], answered: Sequence[int | None]) -> None:
         prefix = len(self._session.chroot)
         for operation, version in zip(operations, answered[1:], strict=True):
-            path = None if version is None else path_with_data(operation)  # parents have no data, and their versions are not wanted
+            path = None if version is None else path_with_data(operation)  # parents have no data, and their versions are not needed
             if version is not None and path is not None:
                 versions[path[prefix:]] = version
 
     def read(self, path: str, version: int) -> None:
-        """A znode that an earlier try has written was read with this version."""
+        """Record the version of a znode that an earlier attempt has written."""
         if self.versions is not None:
             self.versions[path] = version
 
     async def write(self, entries: Sequence[E], on_bad: OnBad[E]) -> list[WriteOutcome]:
-        """Write entries behind the fence; outcomes in their order."""
+        """Write entries, fenced. Returns their outcomes in order."""
         return await write_entries(self.multi, entries, on_bad)
 
 
 async def write_entries(send: Send, entries: Sequence[E], on_bad: OnBad[E]) -> list[WriteOutcome]:
-    """Write entries in as many multis as they need, each by `send`; outcomes in their order."""
+    """Write entries in as many multis as necessary, each with `send`. Returns their outcomes in order."""
     await together(_write(send, part, on_bad, 0) for part in _parts(entries))
     return [WriteOutcome.FAILED if entry.outcome is None else entry.outcome for entry in entries]
 
@@ -129,7 +131,7 @@ async def _write(send: Send, entries: Sequence[E], on_bad: OnBad[E], bad: int) -
             if len(todo) > 1:
                 await together(_write(send, [entry], on_bad, bad) for entry in todo)
                 return
-            log.error("A write is larger than ZooKeeper accepts")
+            log.error("A write is too large for ZooKeeper")
             todo[0].outcome = WriteOutcome.FAILED
             return
         for entry in todo:
@@ -138,24 +140,26 @@ async def _write(send: Send, entries: Sequence[E], on_bad: OnBad[E], bad: int) -
 
 
 async def settle(_: Sequence[Entry], entry: Entry, __: int, failure: MultiFailed) -> None:
-    """The plain way to treat a bad entry: its outcome is what ZooKeeper says."""
+    """The default for a bad entry: its outcome is the error of ZooKeeper."""
     entry.outcome = outcome_of(failure.code)
 
 
 async def settle_delete(_: Sequence[Entry], entry: Entry, __: int, failure: MultiFailed) -> None:
-    """Deleting what is not there is fine."""
+    """Settle a failed deletion: a missing znode is a success."""
     entry.outcome = WriteOutcome.OK if failure.code == NO_NODE else outcome_of(failure.code)
 
 
 async def together(steps: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines side by side, begun in order and without keeping the loop from other work; raises what counts most."""
+    """Run coroutines concurrently, started in order, without blocking the event loop. If several raise, the most important exception is
+    raised.
+    """
     begun = list(steps)
     if len(begun) == 1:
         return [await begun[0]]
     tasks = []
     for step in begun:
         tasks.append(asyncio.create_task(step))
-        tasks[-1].add_done_callback(_look)  # the waiting task may be cancelled before it looks
+        tasks[-1].add_done_callback(_look)  # the waiting task may be cancelled before it retrieves the exception
         await asyncio.sleep(0)
     results = await asyncio.gather(*tasks, return_exceptions=True)
     problems = [result for result in results if isinstance(result, BaseException)]
@@ -174,7 +178,7 @@ def _open(entries: list[E]) -> list[E]:
 
 
 def _locate(entries: Sequence[Entry], index: int) -> tuple[int, int]:
-    """The entry that holds an operation of the joined ones, and the operation's place in it."""
+    """The entry with this operation, and the index of the operation in the entry."""
     for at, entry in enumerate(entries):
         if index < len(entry.operations):
             return at, index
@@ -183,7 +187,7 @@ def _locate(entries: Sequence[Entry], index: int) -> tuple[int, int]:
 
 
 def _parts(entries: Sequence[E]) -> list[Sequence[E]]:
-    """Cut entries so that each part fits into one multi."""
+    """Split entries so that each part fits into one multi."""
     parts: list[Sequence[E]] = []
     start = size = count = 0
     for index, entry in enumerate(entries):

@@ -1,4 +1,4 @@
-"""`/cluster/brokers`: brokers that register with the controller, both ways (RegisterBroker, layout 4.5)."""
+"""`/cluster/brokers`: reads and writes registrations of brokers with the controller (RegisterBroker, layout 4.5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from klamm.zk.store.fenced import Entry, outcome_of
 
 log = logging.getLogger("klamm.zk.store.store")
 
-# A znode that is deleted each time it is replaced, and there each time it is created, is given up after this number of tries.
+# How often a write alternates between replacing and creating, if another client keeps deleting and creating the znode.
 _ATTEMPTS = 4
 
 _EPOCHS = range(1, 2**63 - 1)
@@ -38,7 +38,7 @@ def encode_registration(registration: BrokerRegistration) -> bytes:
 
 
 def decode_registration(broker_id: int, data: bytes | None) -> BrokerRegistration:
-    """Raises Unreadable."""
+    """The registration of a znode. Raises Unreadable."""
     try:
         content = json.loads(data if data is not None else b"")
         settings = content["settings"]
@@ -62,9 +62,9 @@ def _epoch(content: Any) -> int:
 
 
 def _unreadable(broker_id: int, data: bytes | None, version: int) -> BrokerRegistration:
-    """What is known of a registration that cannot be read: its broker is OFFLINE, and had no greater epoch than this one.
+    """A substitute for a registration that cannot be read: state OFFLINE, and the highest epoch that it can have had.
 
-    Each registration is a write, so the epoch is at most one more than the version of the znode, as long as only controllers write it.
+    If only controllers write it, the epoch is at most the version of the znode plus one, because each registration is a write.
     """
     try:
         epoch = max(_epoch(json.loads(data if data is not None else b"")), version + 1)
@@ -74,7 +74,7 @@ def _unreadable(broker_id: int, data: bytes | None, version: int) -> BrokerRegis
 
 
 async def read_registrations(session: ZkSession) -> dict[int, BrokerRegistration]:
-    """All registrations by broker id. One that cannot be read is logged and counts as OFFLINE, so that its broker may register again."""
+    """All registrations by broker id. One that cannot be read is logged and becomes OFFLINE, so that its broker can register again."""
     ids = broker_ids(await session.children(paths.REGISTERED_BROKERS))
     found = {}
     for broker_id, node in zip(ids, await session.read_versions(list(map(paths.registration_path, ids))), strict=True):
@@ -85,15 +85,15 @@ async def read_registrations(session: ZkSession) -> dict[int, BrokerRegistration
             found[broker_id] = decode_registration(broker_id, data)
         except Unreadable as problem:
             found[broker_id] = _unreadable(broker_id, data, version)
-            log.error("The registration of broker %d counts as OFFLINE with epoch %d: %s", broker_id, found[broker_id].epoch, problem)
+            log.error("Treating the registration of broker %d as OFFLINE with epoch %d: %s", broker_id, found[broker_id].epoch, problem)
     return found
 
 
 async def read_registration(session: ZkSession, broker_id: int) -> BrokerRegistration | None:
-    """A registration with everything that was written before this call. Raises Unreadable, StoreLost, ZkError.
+    """The current registration of a broker, including all writes before this call. Raises Unreadable, StoreLost, ZkError.
 
-    None where there is none, or where the active controller knows of no registrations, as one of Apache Kafka: that notes no silence, and
-    elects others in the place of registered brokers.
+    None if there is none, or if the active controller does not support registrations, such as one of Apache Kafka. Such a controller does
+    not note that a broker is silent, and elects other leaders for the partitions of registered brokers.
     """
     path = paths.registration_path(broker_id)
     await session.sync(path)
@@ -104,7 +104,9 @@ async def read_registration(session: ZkSession, broker_id: int) -> BrokerRegistr
 
 
 async def _counts(session: ZkSession) -> bool:
-    """Whether registrations count: there is no controller, or one that shows its session, as those do that know of registrations."""
+    """Whether registrations are valid: there is no controller, or one that makes its session visible, which only controllers with this
+    feature do.
+    """
     node = await session.get(paths.CONTROLLER)
     if node is None:
         return True
@@ -113,7 +115,7 @@ async def _counts(session: ZkSession) -> bool:
 
 
 class _Registration(Entry):
-    """A znode that is replaced, or created where there is none."""
+    """A write that replaces a znode, or creates it if it does not exist."""
 
     __slots__ = ("_attempts", "_data", "_ops", "_path")
 
@@ -125,7 +127,7 @@ class _Registration(Entry):
         super().__init__((ops.set_data(self._path, self._data, -1),))
 
     def correct(self, code: int) -> bool:
-        """Create what is not there, replace what is; False when that was tried often enough."""
+        """Change the operation after a failure: create a missing znode, replace an existing one. False after too many attempts."""
         self._attempts += 1
         if code == NO_NODE:
             self.operations = (self._ops.create(self._path, self._data),)
@@ -135,7 +137,7 @@ class _Registration(Entry):
 
 
 class ZkBrokerRegistrations(ZkArea):
-    """Registrations of brokers, all of them the controller's own."""
+    """Registrations of brokers. Only the controller writes them."""
 
     async def registrations(self) -> dict[int, BrokerRegistration]:
         return await read_registrations(self._session)

@@ -1,8 +1,8 @@
-"""Reads and writes of partition states, of which there may be 100,000, as bytes: what many of them share is made once.
+"""Fast encoding of reads and writes of up to 100,000 partition states: shared bytes are built once.
 
-The path of a state is its topic's part, kept for the request, and a leaf that all topics share. Written states are
-mostly a few different ones, and so are read ones: their bytes are made and read once each. Responses of equal length are unpacked in one
-run. The reading ends here, in kazoo's thread: states come out of the response, not bytes.
+The path of a state has a part of its topic, which is built once per request, and a last part that all topics share. Most states that are
+written or read are equal to only a few different ones, so each different one is encoded or decoded once. Consecutive results of equal
+length are unpacked together. Responses are decoded here, in kazoo's thread: the result is states, not bytes.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def _leaf(partition: int) -> bytes:
 
 @lru_cache(maxsize=1 << 10)
 def _record(length: int) -> Struct:
-    """One result of a multiRead whose data have this length: type, done, error, length, data, version."""
+    """The format of one multiRead result with data of this length: type, done, error, length, data, version."""
     return Struct(f">iBii{length}s{VERSION_IN_STAT}xi{STAT_SIZE - VERSION_IN_STAT - 4}x")
 
 
 class _Heads(dict[str, "_HeadsOfTopic"]):
-    """What operations of one kind on states begin with, by topic and by the length of the leaf that follows."""
+    """The first bytes of operations of one type on states, by topic and by the length of the last part of the path."""
 
     def __init__(self, kind: int, prefix: str) -> None:
         super().__init__()
@@ -67,9 +67,9 @@ class _HeadsOfTopic(dict[int, bytes]):
 
 
 def updates(prefix: str, writes: Sequence[StateWrite]) -> list[bytes]:
-    """Operations of a Multi: each sets a state if its znode has the expected version."""
+    """Operations of a Multi that set states, each on condition of the expected version."""
     heads = _Heads(SET_DATA, prefix)
-    tails: dict[tuple[int, int], bytes] = {}  # by the id of a state, which lives in `writes`
+    tails: dict[tuple[int, int], bytes] = {}  # by the id() of a state, which `writes` keeps alive
     operations = []
     for topic, index, state, expected in writes:
         tail = tails.get((id(state), expected))
@@ -82,7 +82,7 @@ def updates(prefix: str, writes: Sequence[StateWrite]) -> list[bytes]:
 
 
 class ReadStates:
-    """The states of partitions, given as (topic, partition), at one point in time; None where there is none that can be read."""
+    """Reads the states of partitions (topic, partition) at one point in time. None for one that does not exist or cannot be read."""
 
     type = None
 

@@ -1,10 +1,10 @@
-"""Fenced writes of partition states (layout 3.5): conditional ones, and creations with the parents they need.
+"""Fenced writes of partition states (layout 3.5): conditional updates, and creations with missing parents.
 
-Nearly always the whole multi succeeds, so entries are only made for one that failed: the bad one is taken out, and when that was not
-enough, one read finds all that would fail. A repeated write may find its own first try in place: a state with our bytes and the version
-after the expected one counts as written. A creation carries its topic's `partitions`
-znode, when it is the topic's first in the list, and the partition's own znode. Those that exist already are found with one read when the
-first of them gets in the way; those that are missing, because the multi that was to make them was held up, are put in.
+Nearly always the whole multi succeeds, so `Entry` objects are made only after a failure. Then the bad entry is taken out. If that is not
+enough, one read finds all entries that would fail. A repeated write may find the result of its first attempt: a state with our bytes and
+the next version counts as written. A creation includes the partition's own znode, and the `partitions` znode of the topic if it is the
+first of this topic in the list. If one of these exists already, one read finds all that exist, and they are left out. If one is missing,
+because the multi that should create it was delayed, it is added.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from klamm.zk.session.session import ZkSession
 from klamm.zk.store.fenced import Entry, Fence, outcome_of, together
 from klamm.zk.store.state_requests import updates
 
-# Bytes of a state operation beyond its topic's name and its ISR, about.
+# Approximate bytes of a state operation, without the topic name and the ISR.
 _STATE_BYTES = 220
-# Znodes that vanish while they are being made are made again this often.
+# How often parents are created again if another client deletes them.
 _PARENT_ATTEMPTS = 3
 
 
@@ -37,7 +37,7 @@ class _Update(Entry):
 
 
 class _Creation(_Update):
-    """The creation of one state and of those parents that are not known to exist."""
+    """The creation of one state, and of parents that are not known to exist."""
 
     __slots__ = ("_attempts", "_parents", "_session")
 
@@ -64,7 +64,7 @@ class _Creation(_Update):
         self.operations = self._operations(self.write)
 
     def put_parents_in(self) -> bool:
-        """False when that was tried often enough."""
+        """Add the parents again. False after too many attempts."""
         self._attempts += 1
         self._parents = (paths.partitions_path(self.write.topic), paths.partition_path(self.write.topic, self.write.partition))
         self.operations = self._operations(self.write)
@@ -72,7 +72,7 @@ class _Creation(_Update):
 
 
 class StateWriter:
-    """Writes partition states behind a fence."""
+    """Writes partition states with fenced multis."""
 
     def __init__(self, session: ZkSession, fence: Fence) -> None:
         self._session = session
@@ -102,7 +102,7 @@ class StateWriter:
         return [outcome for part in parts for outcome in part]
 
     async def _create(self, writes: Sequence[StateWrite], topics: set[str]) -> list[WriteOutcome]:
-        """Create some of a list; `topics` are those of the parts before."""
+        """Create a part of the states. `topics` are the topics of earlier parts."""
         entries = []
         for write in writes:
             entries.append(_Creation(self._session, write, write.topic not in topics))
@@ -110,7 +110,7 @@ class StateWriter:
         return await self._fence.write(entries, self._settle_creation)
 
     async def _settle_all(self, sent: Sequence[_Update], entry: _Update, _: int, failure: MultiFailed) -> None:
-        """Where one entry is bad there may be many: one read settles all whose znodes are not what the writes expect."""
+        """Settle all entries whose znodes do not have the expected version, with one read. If one entry is bad, there may be many."""
         nodes = [paths.state_path(e.write.topic, e.write.partition) for e in sent]
         found = await self._session.read_versions(nodes)
         for path, update, node in zip(nodes, sent, found, strict=True):
@@ -139,7 +139,7 @@ class StateWriter:
             entry.outcome = outcome_of(failure.code)
 
     async def _find_created(self, entries: Sequence[_Creation]) -> None:
-        """Settle the states that an earlier try has created."""
+        """Settle the states that an earlier attempt has created."""
         nodes = [paths.state_path(e.write.topic, e.write.partition) for e in entries]
         found = await self._session.read_versions(nodes)
         for path, entry, node in zip(nodes, entries, found, strict=True):

@@ -1,7 +1,7 @@
-"""The controller's store on a real ZooKeeper: controller/store.py, area by area in the modules `store_*`.
+"""Implements the controller's store (controller/store.py) on ZooKeeper. The areas are in the other modules of this package.
 
-Reads of many znodes are multiReads, writes of many are fenced multis (see `fenced` and `state_writer`), all pipelined. Watches put the
-controller's events on its queue (see `watches`); a kind of change that a path does not report uses the watch up all the same.
+Many znodes are read with multiReads and written with fenced multis (see `fenced` and `state_writer`), all pipelined. Watches put events on
+the controller's queue (see `watches`). A change that a path does not report still uses up the watch.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from klamm.zk.store.topics import ZkPartitionStates, ZkTopicDeletions, ZkTopics
 
 @dataclass(frozen=True, slots=True)
 class ZkStoreOptions:
-    """What the inter-broker protocol decides: version of the JSON in `/feature` (2 from 3.3, 1 from 2.7), None for no features."""
+    """Options that depend on the inter-broker protocol: the JSON version of `/feature` (2 since 3.3, 1 since 2.7), or None if it has no
+    features.
+    """
 
     feature_version: int | None = 2
 
 
 async def _not_awaited(version: int) -> None:
-    """Nobody follows `/feature`."""
+    """Do not wait: there is no watch on `/feature`."""
 
 
 class ZkStore(
@@ -46,7 +48,7 @@ class ZkStore(
     ZkBrokerRegistrations,
     ZkProducerIds,
 ):
-    """Store of the controller in the process that holds `session`: all areas behind one fence."""
+    """The store of the controller that uses this `session`. All areas share one fence."""
 
     def __init__(
         self,
@@ -55,7 +57,9 @@ class ZkStore(
         options: ZkStoreOptions | None = None,
         feature_seen: Callable[[int], Awaitable[None]] = _not_awaited,
     ) -> None:
-        """`on_event` gets what watches saw, on the loop. `feature_seen` waits until this broker has seen a version of `/feature`."""
+        """`on_event` gets the events of watches, in the event loop. `feature_seen` waits until this broker has seen a version of
+        `/feature`.
+        """
         super().__init__(session, Fence(session), on_event)
         self._feature_version = (options if options is not None else ZkStoreOptions()).feature_version
         self._feature_seen = feature_seen

@@ -1,4 +1,4 @@
-"""`/brokers/topics` and what lies below, and the end of a topic with all that belongs to it (layout 3.4, 3.5, 3.6)."""
+"""`/brokers/topics` and the znodes below it, and the deletion of topics with all their znodes (layout 3.4, 3.5, 3.6)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from klamm.zk.store.fenced import Entry, Fence, settle, together
 from klamm.zk.store.state_requests import ReadStates
 from klamm.zk.store.state_writer import StateWriter
 
-# Bytes of a state's path below the chroot with what belongs to it in a request, at most.
+# Maximum bytes of a state's path below the chroot, including its overhead in a request.
 _STATE_PATH_BYTES = 350
 
 
@@ -69,7 +69,7 @@ class ZkPartitionStates(ZkArea):
 
 
 class ZkTopicDeletions(ZkArea):
-    """Requests to delete topics, and their execution."""
+    """Requests to delete topics, and the deletion of their znodes."""
 
     async def deletions(self) -> list[str]:
         return await self._session.children(paths.DELETE_TOPICS, self._seen)
@@ -89,7 +89,7 @@ class ZkTopicDeletions(ZkArea):
             entries.append(Entry(list(map(ops.delete, doomed))))
             names.append(topic)
         outcomes = await self._fence.write(entries, settle)
-        # Not of the expected shape: znodes missing, or more of them than known.
+        # The tree does not look as expected: znodes are missing, or there are more.
         others += [topic for topic, outcome in zip(names, outcomes, strict=True) if outcome is not WriteOutcome.OK]
         await together(self._delete_topic(topic) for topic in others)
 
@@ -99,5 +99,5 @@ class ZkTopicDeletions(ZkArea):
 
 
 def _topic_nodes(topic: str) -> tuple[str, str, str]:
-    """What goes with a topic, in the order in which it goes."""
+    """The znodes that are deleted with a topic, in order."""
     return paths.topic_path(topic), paths.config_path("topics", topic), paths.deletion_path(topic)

@@ -1,4 +1,4 @@
-"""From what a watch saw to the controller's event: each path reports the kind of change that the layout names for it (layout 2)."""
+"""Converts the change of a watch to an event of the controller. Each path reports only the types of changes in the layout (layout 2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from klamm.zk.session.connection import Change
 
 
 def event_of(change: Change, path: str) -> events.WatchEvent | None:
-    """The event of a change, None for a kind that the path does not report. What was MISSED is reported, whatever it was (layout 1.3)."""
+    """The event of a change; None for a type that the path does not report. MISSED is always reported (layout 1.3)."""
     missed = change is Change.MISSED
     parent, _, name = path.rpartition("/")
     match path:
