@@ -1,1 +1,1 @@
-"""The journal: every frame that a broker receives or sends and everything that its controller decides, cheaply, as Arrow streams."""
+"""The journal: records every frame that a broker receives or sends, and every decision of its controller, as Arrow streams at low cost."""

@@ -1,7 +1,7 @@
-"""Makes Arrow batches of rows without an object for each value: a column is every n-th number of the rows' packed bytes.
+"""Makes Arrow batches from packed rows, without a Python object for each value: a column is every n-th number of the packed bytes.
 
-A row of `frames` is packed into 56 bytes; what repeats for many frames of a connection is its context, which a row names by number.
-A context's strings are dictionary-encoded, in a dictionary that lives as long as the segment.
+A row of `frames` is packed into 56 bytes. Values that are the same for many frames of a connection are a context, and a row has the number
+of its context. The strings of contexts are dictionary-encoded, with one dictionary per segment.
 """
 
 from __future__ import annotations
@@ -22,28 +22,29 @@ from klamm.journal.json_text import to_json
 
 _SIZE = 56
 PLAIN_REQUEST = struct.Struct("=qqqIi24x")
-"""The row of a request that came: its seq, monotonic clock, context, API key and version as one number, correlation id; then zeros."""
+"""The row of a received request: seq, monotonic clock, context, API key and version as one number, correlation id; then zeros."""
 RESPONSE = struct.Struct("=32sqqib3x")
-"""The row of a response: that of its request, its own seq and monotonic clock, flags, direction."""
+"""The row of a response: the row of its request, then its own seq and monotonic clock, flags, direction."""
 OTHER = struct.Struct("=32s8xqibb2x")
-"""Another row, and one of a request with more to it: as that of a plain request, then cause (0: null), flags, direction, which columns are
-null (`NO_CORRELATION`, `NO_API`)."""
+"""Any other row, also of a request with more values: like that of a plain request, then cause (0: null), flags, direction, and which
+columns are null (`NO_CORRELATION`, `NO_API`).
+"""
 
 NO_CORRELATION = 1
 NO_API = 2
 
 _LONGS, _INTS, _SHORTS, _BYTES = _SIZE // 8, _SIZE // 4, _SIZE // 2, _SIZE
 _KEY, _VERSION = (13, 12) if sys.byteorder == "little" else (12, 13)
-"""Where API key and version are, counted in int16."""
+"""Positions of API key and version, in units of int16."""
 breathe = time.sleep
-"""`breathe(0)` lets the event loop's thread go on, if it waits for the interpreter's lock."""
+"""`breathe(0)` lets the thread of the event loop run if it waits for the GIL."""
 
 LARGEST_DICTIONARY = 4096
-"""Contexts; a segment that has more begins a new dictionary."""
+"""Maximum number of contexts in a dictionary. After that a new dictionary begins."""
 
 
 class ContextValues(NamedTuple):
-    """What the frames of a connection have in common, until one of these changes."""
+    """Values that the frames of a connection share until one of them changes."""
 
     conn_id: int
     kind: str
@@ -56,26 +57,26 @@ class ContextValues(NamedTuple):
 
 
 _NUMBERS = {"conn_id": pa.int64(), "peer_id": pa.int32()}
-"""Columns of a context that are no strings."""
+"""Columns of a context that are not strings."""
 
 
 class Contexts:
-    """The contexts that one segment uses, as columns. `values` are all that may be used, by number."""
+    """The contexts of one segment, as columns. `values` has all contexts by number."""
 
     def __init__(self, values: Mapping[int, ContextValues]) -> None:
         self._values = values
         self.clear()
 
     def clear(self) -> None:
-        """Forget the dictionaries: another segment begins."""
+        """Drop the dictionaries, because a new segment begins."""
         self._index: dict[int, int] = {}
         self._used: list[ContextValues] = []
         self._arrays: dict[str, tuple[pa.Array, pa.Array]] = {}
-        # the first array of a process imports pandas, where that is installed: half a second, which must not fall upon the first batch
+        # The first array of a process imports pandas if it is installed. This takes half a second, which must not delay the first batch.
         self._numbers = {name: pa.array([], kind) for name, kind in _NUMBERS.items()}
 
     def columns(self, numbers: list[int]) -> dict[str, pa.Array]:
-        """The columns of a context for rows that have these."""
+        """The context columns of rows with these context numbers."""
         breathe(0)
         missing = set(numbers) - self._index.keys()
         if missing:
@@ -107,7 +108,7 @@ class Contexts:
 
 
 class Where(NamedTuple):
-    """What all rows of a process have in common."""
+    """Values that all rows of a process share."""
 
     run_id: str
     node_id: int
@@ -115,7 +116,7 @@ class Where(NamedTuple):
 
 
 class Constants:
-    """The columns of `Where`; those of long batches are made once."""
+    """The columns of `Where`. Those of large batches are made once."""
 
     def __init__(self, where: Where) -> None:
         self._where = where
@@ -135,7 +136,7 @@ class Constants:
 def frames_batch(
     rows: Sequence[bytes], frames: Sequence[bytes], offset_ns: int, contexts: Contexts, constants: Constants, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """A batch of `frames`. `offset_ns` is the wall clock less the monotonic clock."""
+    """A batch of `frames`. `offset_ns` is the wall clock minus the monotonic clock."""
     size = len(rows)
     data = memoryview(b"".join(rows))
     breathe(0)
@@ -144,7 +145,7 @@ def frames_batch(
     content = _binary(frames)
     breathe(0)
     first, began = _array(pa.int64(), longs[0::_LONGS]), _array(pa.int64(), longs[1::_LONGS])
-    own, last = _array(pa.int64(), longs[4::_LONGS]), _array(pa.int64(), longs[5::_LONGS])  # of what is no response: 0 and its cause
+    own, last = _array(pa.int64(), longs[4::_LONGS]), _array(pa.int64(), longs[5::_LONGS])  # if it is not a response: 0 and its cause
     is_response = pc.not_equal(own, 0)
     mono = pc.if_else(is_response, last, began)
     cause = pc.if_else(is_response, first, last)
@@ -175,7 +176,7 @@ def frames_batch(
 
 
 Event = tuple[Any, ...]
-"""seq and monotonic clock, then the columns of `EVENTS` from `kind` on, in their order; input and output as they were given."""
+"""seq and monotonic clock, then the columns of `EVENTS` after `kind`, with `kind`, in order; input and output are not converted yet."""
 
 _EVENT_COLUMNS = EVENTS[6:]
 
@@ -194,15 +195,15 @@ def events_batch(events: Sequence[Event], offset_ns: int, constants: Constants, 
 
 
 def _json_of(value: object) -> str | None:
-    """The JSON of a value. One that cannot be written down says so in its own row, and harms no other one."""
+    """The JSON of a value. If the conversion fails, the JSON has the error, and other rows are not affected."""
     try:
         return to_json(value)
-    except Exception as error:  # noqa: BLE001 whatever a callable raises
+    except Exception as error:  # noqa: BLE001 a callable can raise anything
         return to_json({"unwritable": f"{type(error).__name__}: {error}"})
 
 
 def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """An array of values. Halves of surrogate pairs, which JSON from ZooKeeper may hold, become question marks."""
+    """An array of values. Single surrogates, which JSON from ZooKeeper can contain, become question marks."""
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:

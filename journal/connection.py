@@ -1,11 +1,12 @@
-"""The journal of one connection: cuts bytes into frames, matches responses to their requests, and appends a packed row for each.
+"""The journal of one connection: splits bytes into frames, matches responses to their requests, and appends a packed row for each.
 
-Requests of a connection are answered in their order, so the request of a response is the first that waits; where correlation ids say
-otherwise it is looked for. What comes as one whole frame, of an API of which nothing has to be masked or remembered, takes a short way
-(`_request_in`, `_response_out`), which does little else than to append the row; the long way makes the same row. A request that waits
-for its response is kept as its packed row, with which the row of the response begins.
+Responses of a connection are in the order of their requests, so the request of a response is the first one that waits. If the correlation
+ids differ, it is searched for. Data that is exactly one frame, of an API without anything to mask or remember, takes a short path
+(`_request_in`, `_response_out`), which does little more than append the row. The long path makes the same row. A request that waits for its
+response is kept as its packed row, because the row of the response begins with it.
 
-By default `RECORDS_KEPT` bytes of Produce requests and Fetch responses are kept: all up to the first records, and some of these.
+By default only `RECORDS_KEPT` bytes of Produce requests and Fetch responses are kept: everything before the first records, and some of
+these.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from klamm.protocol.framing import ANY_LENGTH, frame_ends
 from klamm.protocol.primitives import read_uvarint
 
 RECORDS_KEPT = 1024
-"""Bytes of a Produce request or a Fetch response, its length included."""
+"""Bytes that are kept of a Produce request or Fetch response, including its length."""
 
 LARGE_FRAME = 1 << 16
-"""One of this size wakes the thread that writes."""
+"""A frame of this size wakes the writing thread."""
 
 _LARGEST = 1 << 30
 _RESPONSE = Struct(">ii").unpack_from
-"""Length and correlation id."""
+"""Reads length and correlation id of a response."""
 _REQUEST = Struct(">hhih").unpack_from
 _KIND = Struct(">Ii")
 _SEQ = Struct("=q").unpack_from
@@ -51,9 +52,9 @@ _PLAIN_REQUESTS = {
     for version in range(api.min_version, api.max_version + 1)
     if key not in _SPECIAL_REQUESTS or (key == ApiKey.API_VERSIONS and version < 3)
 }
-"""API keys and versions, each pair as one number, of requests that are written as they are; with the key where the response is special."""
+"""API key and version as one number, for requests that are written unchanged → the API key if the response is special, otherwise 0."""
 _PRODUCE_REQUESTS = range(APIS[ApiKey.PRODUCE].max_version + 1)
-"""The same of Produce requests; the key is zero."""
+"""The same numbers for Produce requests, because the key of Produce is 0."""
 _pack_plain = PLAIN_REQUEST.pack
 _pack_response = RESPONSE.pack
 _pack_other = OTHER.pack
@@ -65,25 +66,27 @@ _CONTEXTS = 64
 _FETCH, _API_VERSIONS = int(ApiKey.FETCH), int(ApiKey.API_VERSIONS)
 _UNSUPPORTED_VERSION = b"\0\x23"
 _NO_HEAD = -5, 0, 0, b""
-"""Of what is too short; no data has this length."""
+"""The result for data that is too short. No frame has this length."""
 _RAW = -1
-"""The API key, in the list of those that wait, of a SASL token that is no request."""
+"""The API key of a SASL token, which is not a request, in the list of waiting requests."""
 
 
 _Waiting = tuple[int | None, bytes, int]
-"""A request that waits for its response: correlation id, row, and the key where the response may be special, else 0, which is the key of
-no such API. A SASL token has no correlation id, no row, and `_RAW`."""
+"""A request that waits for its response: correlation id, row, and the API key if the response may be special, otherwise 0, which is not the
+key of such an API. A SASL token has no correlation id, no row, and the key `_RAW`.
+"""
 
 
 @cache
 def _heads(client: int) -> Callable[[bytes], tuple[int, int, int, bytes]]:
-    """Reads the beginning of a request whose client id has `client` bytes, its length included: the length of the frame, API key and
-    version as one number, correlation id, client id. Raises struct.error where there are fewer bytes."""
+    """A function that reads the beginning of a request whose client id has `client` bytes, including its length. Returns the length of the
+    frame, API key and version as one number, correlation id, client id. Raises struct.error if there are not enough bytes.
+    """
     return Struct(f">iIi{client}s").unpack_from
 
 
 class ConnectionFacts(NamedTuple):
-    """What is known of a connection when it is opened. `is_ours`: this broker opened it."""
+    """Facts about a connection when it is opened. `is_ours`: this broker opened it."""
 
     kind: str
     is_ours: bool
@@ -94,31 +97,31 @@ class ConnectionFacts(NamedTuple):
 
 
 class Owner(Protocol):
-    """What a connection needs of its `JournalWriter`."""
+    """The interface of a connection to its `JournalWriter`."""
 
     seq: int
-    """Of the next row."""
+    """The number of the next row."""
     rows: list[bytes]
     frames: list[bytes]
     closed_contexts: list[int]
     now_ns: Callable[[], int]
     keeps: str | int | None
-    """As `klamm.journal.frames`."""
+    """The value of `klamm.journal.frames`."""
     cuts_records: bool
     public_configs: Set[str]
 
     def new_context(self, values: ContextValues) -> int:
-        """The number of a context."""
+        """Add a context and return its number."""
 
     def connection_closed(self, conn_id: int, by: str, reason: str | None) -> None:
-        """A connection is gone."""
+        """Called when a connection is closed."""
 
     def wake(self, size: int = 0) -> None:
-        """Have what waits written now. `size` is that of a frame that makes it worth it."""
+        """Let the thread write all waiting rows now. `size` is the size of a large frame that is the reason."""
 
 
 class ConnectionJournal:
-    """One connection. All methods are called on the event loop's thread; none raises for what the peer sent."""
+    """The journal of one connection. All methods are called in the thread of the event loop. None raises because of data of the peer."""
 
     __slots__ = (
         "_add_frame", "_add_row", "_client", "_client_id", "_context", "_contexts", "_contexts_end", "_facts", "_head", "_keep",
@@ -138,7 +141,7 @@ class ConnectionJournal:
         self._add_row = writer.rows.append
         self._add_frame = writer.frames.append
         self._pending: deque[_Waiting] = deque()
-        """Requests without response."""
+        """Requests that wait for their response."""
         self._client: bytes | None = None
         self._head = _heads(0)
         self._client_id: str | None = None
@@ -151,16 +154,16 @@ class ConnectionJournal:
         self._split_requests = _Splitter(self._request, self._bad_length, self._request_keep)
         self._split_responses = _Splitter(self._response, self._bad_length, self._response_keep)
         self._longest = LARGE_FRAME if self._keep == _LARGEST else -1
-        """The length of frames that may go the short way."""
+        """Maximum length of frames that can take the short path."""
         self._records_end = RECORDS_KEPT if writer.cuts_records else _LARGEST
         self._longest_request = self._longest
-        """As `_longest`; -1 where no request may: in the middle of one, or where SASL tokens may come."""
+        """Like `_longest`, for requests; -1 if no request can take it, in the middle of a frame or if SASL tokens are possible."""
         self.received: Callable[[bytes], None] = self._split_responses.feed if facts.is_ours else self._request_in
-        """Bytes came, cut anywhere."""
+        """Received bytes, split anywhere."""
         self.sent: Callable[..., None] = self._request_out if facts.is_ours else self._response_out
-        """`sent(data, cause)`: whole frames are written. `cause.batch`, where there is one, is the row of a request's batch."""
+        """`sent(data, cause)`: complete frames were written. `cause.batch`, if there is one, is the row of the request's batch."""
 
-    # --- what happens on the connection
+    # --- events of the connection
 
     def _request_in(self, data: bytes) -> None:
         try:
@@ -235,12 +238,12 @@ class ConnectionJournal:
         self._request(data, len(data), 0 if batch is None else batch)
 
     def authenticated(self, principal: str) -> None:
-        """Who the peer is, from here on."""
+        """The peer has authenticated as this principal."""
         self._facts = self._facts._replace(principal=principal)
         self._context = self._new_context()
 
     def closed(self, by: str, reason: str | None = None) -> None:
-        """The connection is gone; an unfinished frame becomes a row of its own."""
+        """The connection is closed. An incomplete frame becomes a row."""
         self._split_requests.end()
         self._split_responses.end()
         self._writer.connection_closed(self.conn_id, by, reason)
@@ -248,7 +251,7 @@ class ConnectionJournal:
         self._contexts = []
 
     def request_seq(self, correlation_id: int) -> int | None:
-        """The row of the latest request with this id that has no response yet."""
+        """The row of the latest request with this correlation id and without a response."""
         return next((_SEQ(each[1])[0] for each in reversed(self._pending) if each[0] == correlation_id), None)
 
     def _allow_short_way(self) -> None:
@@ -257,7 +260,7 @@ class ConnectionJournal:
     # --- frames
 
     def _request(self, frame: bytes, size: int, cause: int = 0) -> None:
-        """One request of `size` bytes, of which `frame` has all or the first ones."""
+        """Journal one request of `size` bytes. `frame` has all or the first bytes."""
         try:
             key, version, correlation_id, length = _REQUEST(frame, 4)
         except error:
@@ -289,7 +292,7 @@ class ConnectionJournal:
             writer.wake(len(frame))
 
     def _response(self, frame: bytes, size: int) -> None:
-        """One response of `size` bytes, of which `frame` has all or the first ones."""
+        """Journal one response of `size` bytes. `frame` has all or the first bytes."""
         writer = self._writer
         pending = self._pending
         if pending and pending[0][2] == _RAW:
@@ -321,7 +324,7 @@ class ConnectionJournal:
             writer.wake(len(frame))
 
     def _place(self, correlation_id: int) -> int:
-        """Of the first request with this id among those that wait; -1 where there is none."""
+        """Index of the first waiting request with this correlation id; -1 if there is none."""
         return next((place for place, each in enumerate(self._pending) if each[0] == correlation_id), -1)
 
     def _cut(self, frame: bytes, size: int, header: int, flags: int) -> tuple[bytes, int]:
@@ -330,7 +333,7 @@ class ConnectionJournal:
         return frame, flags | _CUT if len(frame) < size else flags
 
     def _row(self, frame: bytes, way: int, flags: int, nulls: int, correlation_id: int = 0, cause: int = 0) -> None:
-        """A row of something that is no whole request or response; whether it is cut is seen from its length."""
+        """Append a row for bytes that are not a complete request or response. The length shows whether it is cut."""
         writer = self._writer
         seq = writer.seq
         writer.seq = seq + 1
@@ -340,10 +343,10 @@ class ConnectionJournal:
         if not seq & 511:
             writer.wake()
 
-    # --- what is rare
+    # --- rare cases
 
     def _short_request(self, frame: bytes, cause: int) -> None:
-        """Header 0 without anything behind it, or no request."""
+        """A request with header version 0 and nothing after it, or bytes that are not a request."""
         if len(frame) == 12:
             kind, correlation_id = _KIND.unpack_from(frame, 4)
             writer = self._writer
@@ -364,7 +367,7 @@ class ConnectionJournal:
         self._row(_INT32.pack(size - 4), way, _RAW_TOKEN | (_CUT if size > 4 else 0), NO_API | NO_CORRELATION)
 
     def _bad_length(self, rest: bytes, is_request: bool) -> None:
-        """A length that is none, or the part of a frame that came before the connection was closed."""
+        """An invalid length, or the received part of a frame after the connection was closed."""
         if self._raw:
             rest = rest[:4]
         elif is_request and rest[4:6] in _SECRET_REQUESTS:
@@ -387,7 +390,7 @@ class ConnectionJournal:
             self.conn_id, facts.kind, facts.listener, facts.peer, facts.peer_id, facts.principal, self._client_id, self._sw
         )
         number = self._writer.new_context(values)
-        if len(self._contexts) >= self._contexts_end:  # of a client that changes its name all the time
+        if len(self._contexts) >= self._contexts_end:  # a client that keeps changing its client id
             used = {_CONTEXT(each[1], 16)[0] for each in self._pending if each[1]}
             self._writer.closed_contexts.extend(each for each in self._contexts if each not in used)
             self._contexts = sorted(used)
@@ -403,17 +406,17 @@ class ConnectionJournal:
             masked = redaction.masked_request(frame, key, self._writer.public_configs)
             return masked, _MASKED if masked is not frame and masked != frame else 0
         if key == ApiKey.SASL_HANDSHAKE:
-            self._raw = version == 0  # the token may come before the response
+            self._raw = version == 0  # the token may arrive before the response
         elif key == ApiKey.API_VERSIONS and version >= 3:
             self._sw = _software(frame, version)
             self._context = self._new_context()
         return frame, 0
 
     def _special_response(self, frame: bytes, key: int, asked: bytes) -> tuple[bytes, bytes, int]:
-        """The bytes to keep, the row of the request with the version in which the response is written, flags."""
+        """The bytes to keep, the row of the request with the version of the response, and flags."""
         if key == ApiKey.FETCH:
             return (frame[:RECORDS_KEPT] if self._writer.cuts_records else frame), asked, 0
-        if key == ApiKey.API_VERSIONS:  # this error is written in version 0
+        if key == ApiKey.API_VERSIONS:  # the response with this error has version 0
             if frame[8:10] == _UNSUPPORTED_VERSION:
                 seq, now, context, kind, correlation_id = PLAIN_REQUEST.unpack(asked)
                 asked = _pack_plain(seq, now, context, kind & 0xFFFF0000, correlation_id)
@@ -438,7 +441,7 @@ class ConnectionJournal:
 
 
 class _Splitter:
-    """Cuts one direction of a connection into frames. Of a frame that came in pieces only what is kept of it is put together."""
+    """Splits one direction of a connection into frames. If a frame arrives in pieces, only the bytes that are kept are joined."""
 
     __slots__ = ("_bad", "_buffer", "_ended", "_keep_of", "_size", "_skip", "_take", "busy")
 
@@ -451,10 +454,10 @@ class _Splitter:
         self._skip = 0
         self._ended = False
         self.busy = False
-        """Whether a frame is unfinished, or what comes is not read any more."""
+        """Whether a frame is incomplete, or further data is not read."""
 
     def feed(self, data: bytes) -> None:
-        """More bytes. After a length that is none, nothing is read any more."""
+        """Process more bytes. After an invalid length nothing is read any more."""
         if self._ended:
             return
         if self._skip:
@@ -481,14 +484,14 @@ class _Splitter:
             self._shorten()
 
     def end(self) -> None:
-        """The connection is closed."""
+        """Called when the connection is closed."""
         if self._buffer and not self._ended:
             self._bad(bytes(self._buffer), self._take.__name__ == "_request")
             self._buffer.clear()
         self._ended = True
 
     def _unfinished(self) -> bytes:
-        """What can be read now, and an empty buffer; nothing when the first frame is not whole yet."""
+        """The bytes to process now, after which the buffer is empty; b"" if the first frame is still incomplete."""
         buffer = self._buffer
         if len(buffer) < 4 or 0 <= _INT32.unpack_from(buffer)[0] > len(buffer) - 4:
             self._shorten()
@@ -499,7 +502,7 @@ class _Splitter:
         return data
 
     def _shorten(self) -> None:
-        """Skip the rest of a frame of which enough is there."""
+        """Skip the rest of a frame if enough bytes of it are there."""
         buffer = self._buffer
         if len(buffer) > RECORDS_KEPT:
             keep = self._keep_of(bytes(buffer[:16]))
@@ -517,13 +520,13 @@ class _Splitter:
 
 
 def _is_request(frame: bytes, size: int, key: int, version: int, length: int) -> bool:
-    """Whether this can be a request, where a SASL token may be instead."""
+    """Whether these bytes can be a request, if they may also be a SASL token."""
     api = APIS.get(key)
     return api is not None and 0 <= version <= api.max_version and -1 <= length <= size - _SHORTEST_REQUEST
 
 
 def _acks(frame: bytes, version: int, length: int) -> int | None:
-    """`acks` of a Produce request; None where the bytes end before it."""
+    """`acks` of a Produce request; None if the bytes end before it."""
     pos = _SHORTEST_REQUEST + max(length, 0)
     try:
         if version >= 9:

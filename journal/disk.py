@@ -1,8 +1,8 @@
-"""The thread that takes rows from the event loop and writes them: a batch at the latest 100 ms after its first row, segments that roll.
+"""The thread that writes the rows of the event loop: a batch at most 100 ms after its first row, in segments that roll.
 
-The loop only appends to lists, and the thread takes what is at their start; both are single operations of the interpreter, so nothing
-is locked. A disk that fails, or that is so slow that too much waits for it, ends the journal: one line in the log and a mark beside the
-segments say why, and the broker goes on.
+The loop only appends to lists, and the thread removes items at their start. Both are atomic operations of the interpreter, so there is no
+lock. If the disk fails, or is so slow that too many rows wait, the journal ends. One line in the log and a file beside the segments have
+the reason, and the broker continues.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from klamm.journal.segments import SEAL, EndMark, OpenSegment, disk_schema
 log = logging.getLogger(__name__)
 
 FLUSH_S = 0.1
-"""A row waits no longer."""
+"""Maximum time that a row waits."""
 
 APART_S = 0.03
-"""Between two batches of a table, however many rows come: each batch costs about as much as three hundred rows."""
+"""Minimum time between two batches of a table: a batch costs about as much as three hundred rows."""
 
 SEGMENT_BYTES = 64 << 20
 SEGMENT_S = 60.0
@@ -32,11 +32,13 @@ BATCH_ROWS = 16_384
 BATCH_BYTES = 64 << 20
 WAITING_ROWS = 2_000_000
 WAITING_BYTES = 1 << 30
-"""What may wait for the disk; more ends the journal. A controller that takes over 300,000 partitions makes a million rows at once."""
+"""Maximum of bytes that wait for the disk. More than this ends the journal. A fail-over with 300,000 partitions makes a million rows at
+once.
+"""
 
 
 class Rows:
-    """What the loop has appended and the thread has not taken yet. A row is in `rows` before its frame is in `frames`."""
+    """Rows that the loop has appended and the thread has not written yet. A row is appended to `rows` before its frame to `frames`."""
 
     def __init__(self) -> None:
         self.rows: list[bytes] = []
@@ -46,13 +48,13 @@ class Rows:
         self.closed_contexts: list[int] = []
 
     def clear(self) -> None:
-        """Drop them."""
+        """Drop all waiting rows."""
         for each in (self.rows, self.frames, self.events, self.contexts, self.closed_contexts):
             each.clear()
 
 
 class Disk:
-    """One broker's segments. `offset_ns` returns the wall clock less the monotonic clock."""
+    """Writes the segments of one broker. `offset_ns` returns the wall clock minus the monotonic clock."""
 
     def __init__(
         self, folder: Path, where: Where, metadata: dict[str, str], rows: Rows, offset_ns: Callable[[], int], end_mark: EndMark
@@ -75,21 +77,21 @@ class Disk:
         self._thread = threading.Thread(target=self._run, name=f"journal-{where.node_id}", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Write and seal what there is; returns when that is done."""
+        """Write and seal everything. Returns when it is done."""
         self._closing.set()
         self.wake.set()
         self._thread.join()
 
     def end(self, reason: str) -> None:
-        """No more rows are written. In any thread."""
+        """End the journal: no more rows are written. Can be called in any thread."""
         if not self.failed:
             self._reason = reason
             self.failed = True
-            log.error("%s ends: %s. The broker goes on without it.", self._name, reason)
+            log.error("%s has ended: %s. The broker continues without it.", self._name, reason)
 
     def _run(self) -> None:
         marker, next_look = self._folder / SEAL, 0.0
@@ -108,25 +110,26 @@ class Disk:
                         self._seal(tuple(self._open))
                         marker.unlink(missing_ok=True)
                 self._seal([t for t, s in self._open.items() if s.size >= SEGMENT_BYTES or now - self._began[t] >= SEGMENT_S])
-                if closing and not self.failed:  # the loop may have ended it meanwhile
+                if closing and not self.failed:  # the loop may have ended the journal
                     self._seal(tuple(self._open))
                     self._end_mark.remove()
                     return
             except OSError as error:
                 self.end(error.strerror or str(error))
-            except Exception as error:  # noqa: BLE001 whatever is wrong with a row, the broker goes on
+            except Exception as error:  # noqa: BLE001 a bad row must not stop the broker
                 self.end(f"{type(error).__name__}: {error}")
         for segment in self._open.values():
             segment.give_up()
         self._end_mark.say(self._reason)
-        while not self._closing.is_set():  # what still comes is dropped
+        while not self._closing.is_set():  # further rows are dropped
             self._waiting.clear()
             self.wake.wait(FLUSH_S)
             self.wake.clear()
         self._waiting.clear()
 
     def _write(self) -> None:
-        """Write all rows that wait now. Those that come meanwhile are for the next time, so that neither table waits for the other."""
+        """Write all rows that wait now. Rows that arrive during the write are left for the next one, so that no table waits for the other.
+        """
         waiting = self._waiting
         closed = waiting.closed_contexts[:]
         del waiting.closed_contexts[: len(closed)]
@@ -144,7 +147,7 @@ class Disk:
             if last is not None:
                 self._append(*last)
             last = made
-        if last is not None:  # the last two are written at once: a process that is killed loses the end of both, not of one
+        if last is not None:  # the last two batches are written together, so that a killed process loses the end of both tables, not of one
             self._append(*last)
         if closed:
             self._take_contexts()
@@ -169,7 +172,7 @@ class Disk:
         return frames_batch(rows, frames, self._offset_ns(), self._contexts, self._constants, self._schemas["frames"])
 
     def _count(self, frames: list[bytes], most: int) -> int:
-        """How many frames make the next batch."""
+        """Number of frames for the next batch."""
         count = min(most, BATCH_ROWS)
         if sum(map(len, frames[:count])) <= BATCH_BYTES:
             return count

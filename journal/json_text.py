@@ -1,7 +1,7 @@
-"""The JSON of an event's input and output.
+"""Converts the input and output of an event to JSON.
 
-Text is JSON already. A callable is called first. NamedTuples and dataclasses are objects, sets are sorted lists, an enum is its name, bytes
-are base64url as Kafka writes topic ids; keys that are no strings become strings.
+A str is JSON already. A callable is called first. NamedTuples and dataclasses become objects, sets become sorted lists, enums their names,
+bytes base64url like Kafka's topic ids. Keys that are not strings become strings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def to_json(value: Any) -> str | None:
-    """The text of a value; None stays None. What has no JSON is its `repr`."""
+    """The JSON text of a value; None for None. A value without a JSON form becomes its `repr`."""
     if callable(value) and not isinstance(value, type):
         value = value()
     if value is None or isinstance(value, str):

@@ -1,10 +1,9 @@
-"""The kinds of rows of the table `events`: which columns each fills, and the JSON in its columns `input` and `output`.
+"""The kinds of rows in the table `events`: which columns they fill, and the JSON in their columns `input` and `output`.
 
-A kind says one thing that happened to a broker or that its controller did. A row that follows from another one names it in `cause_seq`:
-a controller event the request or response that it came from, everything that the controller does the controller event, and a frame to a
-broker its batch. So every frame of a controller can be followed to its origin. Members of objects that are not written down here do not
-occur; all of them are always there. Broker ids in lists that have no order of their own are ascending. `docs/journal.md` is computed from
-this table. This file imports nothing but the standard library.
+A row is something that happened to a broker, or that its controller did. `cause_seq` has the row that caused it: for a controller event the
+request or response, for everything that the controller does the controller event, for a frame to a broker its batch. So every frame of a
+controller can be traced to its origin. Objects have exactly the members that are listed here. Broker ids in lists without a natural order
+are ascending. `docs/journal.md` is generated from this table. This file imports only the standard library.
 """
 
 from __future__ import annotations
@@ -13,38 +12,39 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """A kind of rows."""
+    """A kind of row."""
 
     name: str
     meaning: str
     columns: tuple[str, ...] = ()
-    """Columns that it fills, beside those that every row has (`columns.WHERE`, `kind`), `input` and `output`. Those that are known only
-    at times end with `?`."""
+    """Columns that it fills, in addition to those of every row (`columns.WHERE`, `kind`), `input` and `output`. Names of columns that are
+    not always filled end with `?`.
+    """
     input: str = ""
-    """JSON of the column `input`; empty where it is null."""
+    """JSON of the column `input`; empty if it is null."""
     output: str = ""
     cause: str = ""
-    """What the row in `cause_seq` is; empty where there is none."""
+    """Which row is in `cause_seq`; empty if there is none."""
 
 
 STATE = '{"leader", "leader_epoch", "isr": [ids], "recovery": 0|1, "partition_epoch", "controller_epoch"}'
-"""A partition's state, as JSON."""
+"""The JSON of a partition state."""
 ASSIGNMENT = '{"replicas": [ids], "adding": [ids], "removing": [ids]}'
-"""A partition's replicas, as JSON. Lists of ids of this and of STATE keep their order."""
+"""The JSON of a partition's replicas. Lists of ids in ASSIGNMENT and STATE keep their order."""
 SITUATION = (
     '{"state": STATE|null, "assignment": ASSIGNMENT, "registered": [ids], "shutting_down": [ids], "offline_dirs": [ids], '
     '"controller_epoch", "is_queued_for_deletion": bool, '
     '"proposal": {"leader", "leader_epoch", "isr": [ids], "recovery", "partition_epoch", "version"}|null}'
 )
-"""What a decision is made from, as JSON."""
+"""The JSON of the input of a decision."""
 CAUSE = (
     '{"name": "WatchFired"|"BrokerStarted"|"SessionChanged"|"ConfigChanged"|"ReleasedFromPhase"} or {"name": "TimerFired", "timer"} or '
     '{"name": "RequestReceived", "api", "connection", "correlation_id"} or {"name": "ResponseReceived", "broker_id", "sent_by"}'
 )
-"""What put an event on the controller's queue, as JSON; `sent_by` is the number of the event that sent the request."""
+"""The JSON of the cause of a controller event. `sent_by` is the number of the event that sent the request."""
 
 FORMS = {"STATE": STATE, "ASSIGNMENT": ASSIGNMENT, "SITUATION": SITUATION, "CAUSE": CAUSE}
-"""The forms that others name."""
+"""JSON forms that other forms refer to by name."""
 
 _OF_EVENT = "the controller_event"
 _PARTITION = ("topic", "partition")
@@ -54,79 +54,89 @@ _ALL = (
     # --- the broker and its connections ---
     Kind(
         "broker_started",
-        "The broker starts; the first row of a process.",
+        "The broker starts. The first row of a process.",
         ("broker",),
         output='{"broker", "version", "ibp", "listeners": [names], "zookeeper"}',
     ),
-    Kind("broker_stopped", "The broker ended in order; the last row of a process. It is not there after a crash.", ("broker",)),
+    Kind("broker_stopped", "The broker has shut down. The last row of a process; missing after a crash.", ("broker",)),
     Kind(
         "advertised",
-        "What the broker answers to ApiVersions on a listener: at each start, and when it changes.",
+        "The APIs that the broker advertises on a listener (ApiVersions), at each start and after each change.",
         (),
         '{"listener"}',
         '{"apis": [[key, lowest version, highest version], …]}',
     ),
     Kind("conn_open", "A connection was opened.", ("conn_id", "broker?"), '{"kind", "peer", "listener"|null}'),
-    Kind("authenticated", "Somebody authenticated on a connection.", ("conn_id",), "", '{"principal", "mechanism"}'),
-    Kind("conn_close", "A connection ended.", ("conn_id", "broker?"), "", '{"by": "us"|"peer", "reason": text|null}'),
+    Kind("authenticated", "The peer of a connection has authenticated.", ("conn_id",), "", '{"principal", "mechanism"}'),
+    Kind("conn_close", "A connection was closed.", ("conn_id", "broker?"), "", '{"by": "us"|"peer", "reason": text|null}'),
     Kind(
         "config_change",
-        "Stored configs of an entity changed, as this broker saw it: the keys that changed, or that it has values of now. "
-        "Of `preferred_leader_blacklist` there is a second row of the active "
-        "controller, which has a cause and the brokers that are listed now.",
+        "This broker noticed a change of the stored configs of an entity. `keys` are those that changed, or all that have a value now. "
+        "For `preferred_leader_blacklist` the active controller writes a second row, with a cause and the "
+        "brokers that are now on the list.",
         ("controller_epoch?",),
         '{"entity_type": "topics"|"brokers"|…, "entity"}',
         '{"keys": [names]} or {"keys": ["preferred_leader_blacklist"], "listed": [ids]}',
         f"{_OF_EVENT}, of the controller's row",
     ),
     # --- the controller and its events ---
-    Kind("controller_elected", "This broker became the controller.", ("broker", "controller_epoch"), cause=_OF_EVENT),
-    Kind("controller_resigned", "This broker is the controller no more.", ("broker", "controller_epoch"), cause=f"{_OF_EVENT}, or nothing"),
-    Kind("timer", "A timer of the controller came due.", (), '{"name"}'),
+    Kind("controller_elected", "This broker was elected controller.", ("broker", "controller_epoch"), cause=_OF_EVENT),
+    Kind(
+        "controller_resigned",
+        "This broker is not the controller any more.",
+        ("broker", "controller_epoch"),
+        cause=f"{_OF_EVENT}, or nothing",
+    ),
+    Kind("timer", "A timer of the controller fired.", (), '{"name"}'),
     Kind(
         "controller_event",
-        "The controller took an event from its queue and processes it now. Events that are processed together are rows beside each other: "
-        "what is done for all of them has the first as its cause.",
+        "The controller processes an event from its queue. Events that are processed together have consecutive rows, and the first one "
+        "is the cause of everything that is done for them.",
         ("controller_epoch?", "broker?", "topic?", "partition?"),
         '{"number", "name", "text", "cause": CAUSE}',
         "",
-        "the frame of the request or response, the timer; nothing where the event came from elsewhere",
+        "the frame of the request or response, or the timer; nothing if the event has another origin",
     ),
     Kind(
         "event_failed",
-        "The processing of a controller event ended with an error.",
+        "The processing of a controller event failed with an error.",
         ("controller_epoch?",),
         "",
         '{"error": name, "text"}',
         _OF_EVENT,
     ),
-    # --- what the controller knows ---
+    # --- the state of the controller ---
     Kind(
         "broker_up",
-        "The controller counts a broker as registered from now on, or knows other endpoints of it.",
+        "The controller considers a broker as registered from now on, or its endpoints have changed.",
         ("broker", "controller_epoch"),
         "",
         '{"id", "epoch", "endpoints": [[listener, host, port, security protocol], …], "rack": text|null}',
         _OF_EVENT,
     ),
-    Kind("broker_down", "The controller counts a broker as registered no more.", ("broker", "controller_epoch"), cause=_OF_EVENT),
+    Kind(
+        "broker_down",
+        "The controller does not consider a broker as registered any more.",
+        ("broker", "controller_epoch"),
+        cause=_OF_EVENT,
+    ),
     Kind(
         "broker_fenced",
-        "A broker that registered with the controller gets metadata, but counts as not online.",
+        "A broker that registered with the controller is fenced: it gets metadata, but is not online.",
         ("broker", "controller_epoch"),
         "",
-        "as broker_up",
+        "like broker_up",
         _OF_EVENT,
     ),
     Kind(
         "broker_unfenced",
-        "A broker is fenced no more: it is online, which a broker_up says too, or gone.",
+        "A broker is not fenced any more: it is online (then there is also a broker_up), or gone.",
         ("broker", "controller_epoch"),
         cause=_OF_EVENT,
     ),
     Kind(
         "broker_registration",
-        "The state of a registration with the controller, as it is in ZooKeeper from now on.",
+        "The new state in ZooKeeper of a registration with the controller.",
         ("broker", "controller_epoch"),
         "",
         '{"epoch", "state": "OFFLINE"|"FENCED"|"ONLINE"|"STOPPING"}',
@@ -136,17 +146,22 @@ _ALL = (
     Kind("shutdown_ended", "A broker that requested a controlled shutdown is gone.", ("broker", "controller_epoch"), cause=_OF_EVENT),
     Kind(
         "offline_replicas",
-        "The replicas of a broker in offline log directories are these.",
+        "The replicas of a broker in offline log directories.",
         ("broker", "controller_epoch"),
         "",
         '{"partitions": [[topic, partition], …]}',
         _OF_EVENT,
     ),
-    Kind("topic_added", "The controller knows a topic, or its id.", ("topic", "topic_id?", "controller_epoch"), cause=_OF_EVENT),
-    Kind("topic_removed", "The controller knows a topic no more.", ("topic", "controller_epoch"), cause=_OF_EVENT),
+    Kind(
+        "topic_added",
+        "The controller has learned of a topic, or of its id.",
+        ("topic", "topic_id?", "controller_epoch"),
+        cause=_OF_EVENT,
+    ),
+    Kind("topic_removed", "The controller has removed a topic from its state.", ("topic", "controller_epoch"), cause=_OF_EVENT),
     Kind(
         "assignment",
-        "The replicas of a partition, as the controller counts them from now on.",
+        "The new replicas of a partition in the state of the controller.",
         (*_PARTITION, "topic_id?", "controller_epoch"),
         "",
         f'{ASSIGNMENT[:-1]}, "is_new": bool}}',
@@ -154,8 +169,8 @@ _ALL = (
     ),
     Kind(
         "partition_state",
-        "The state of a partition, as the controller remembers it from now on. `controller_epoch` is that of this controller, in the "
-        "output is that of the one that wrote the state.",
+        "The new state of a partition in the memory of the controller. The column `controller_epoch` is that of this controller, the "
+        "one in `output` that of the controller that wrote the state.",
         _STATE,
         "",
         '{"leader", "isr": [ids], "recovering": bool, "controller_epoch"}',
@@ -169,10 +184,11 @@ _ALL = (
         '{"step": "queued"|"started"|"postponed"|"resumed", "why": text|null}',
         _OF_EVENT,
     ),
-    # --- what the controller decides and does ---
+    # --- decisions and actions of the controller ---
     Kind(
         "decision",
-        "A rule decided about partitions in one situation; a row for each situation and try. `controller/decision_json.py` decides again.",
+        "A rule decided about partitions in the same situation; one row per situation and attempt. `controller/decision_json.py` can "
+        "repeat it.",
         ("controller_epoch",),
         '{"rule": {"name", its fields}, "situation": SITUATION, "partitions": [[topic, partition], …]}',
         '{"write": STATE, "recipients": [ids]|null} or {"keep": STATE, "recipients": [ids]|null} or '
@@ -181,8 +197,8 @@ _ALL = (
     ),
     Kind(
         "zk_write",
-        "A write of the controller to ZooKeeper, with what came of it. `version` of the input is the expected one, of the output the one "
-        "that ZooKeeper answered. Values of configs are not written down.",
+        "A write of the controller to ZooKeeper, with its outcome. `version` in `input` is the expected version, in `output` the version "
+        "that ZooKeeper returned. Values of configs are not written.",
         ("topic?", "topic_id?", "partition?", "leader_epoch?", "partition_epoch?", "broker?", "controller_epoch?"),
         '{"op": "create"|"set"|"delete", "path", "version"|null} and, of a partition state, "leader", "isr", "recovery" and '
         '"controller_epoch"; of a topic {"assignments": {partition: ASSIGNMENT}}; of a config {"keys": [names]}; of znodes of throttles '
@@ -192,7 +208,7 @@ _ALL = (
     ),
     Kind(
         "batch",
-        "One send of requests to brokers. Its frames have it as their cause.",
+        "A batch of requests to brokers. It is the cause of its frames.",
         ("controller_epoch",),
         "",
         '{"requests": [[key, version, [broker ids]], …], "ibp"}',
@@ -201,8 +217,8 @@ _ALL = (
     # --- procedures ---
     Kind(
         "reassign_phase",
-        "A phase of the reassignment of a partition is done (controller 11.3). `step` counts the steps of this controller: rows of one "
-        "partition with the same number are of one step.",
+        "A phase of the reassignment of a partition is done (controller 11.3). `step` is a number that counts up: rows of a partition "
+        "with the same number belong to the same step.",
         (*_PARTITION, "topic_id?", "controller_epoch"),
         "",
         '{"phase": "U"|"A1"|"A2"|"B1"|…|"B9", "step"}',
@@ -210,8 +226,8 @@ _ALL = (
     ),
     Kind(
         "throttle_step",
-        "A step of a request that sets throttles is done. `request` counts the requests of this controller; `step` is the number in "
-        "R179-6 or R179-14, `of` says which algorithm.",
+        "A step of a request that sets throttles is done. `request` is the number of the request of this controller, `step` the number "
+        "in R179-6 or R179-14, `of` the API.",
         ("controller_epoch",),
         "",
         '{"request", "of": "ReassignPartitions"|"AlterInterbrokerThrottledRates"|"AlterInterbrokerThrottledReplicas", "step", '
@@ -220,7 +236,7 @@ _ALL = (
     ),
     Kind(
         "throttle_set",
-        "The controller set throttles in the configs of an entity. Throttles are no secrets.",
+        "The controller has set throttles in the configs of an entity. Throttles are not secret.",
         ("topic?", "broker?", "controller_epoch"),
         '{"entity_type", "entity"}',
         '{"properties": {name: value}}',
@@ -228,7 +244,7 @@ _ALL = (
     ),
     Kind(
         "throttle_removed",
-        "The controller removed throttles from the configs of an entity: at the end of all reassignments, or for a request.",
+        "The controller has removed throttles from the configs of an entity, at the end of all reassignments or for a request.",
         ("topic?", "broker?", "controller_epoch"),
         '{"entity_type", "entity"}',
         '{"keys": [names]}',
@@ -236,7 +252,7 @@ _ALL = (
     ),
     Kind(
         "phase_held",
-        "Somebody holds the controller, or a procedure, at a phase (`docs/phases.md`).",
+        "A test or program holds the controller, or a procedure, at a phase (`docs/phases.md`).",
         ("controller_epoch?", "topic?", "partition?", "broker?"),
         '{"name", the fields of the phase}',
         "",
@@ -244,7 +260,7 @@ _ALL = (
     ),
     Kind(
         "phase_released",
-        "What was held at a phase goes on.",
+        "The controller or procedure that was held at a phase continues.",
         ("controller_epoch?", "topic?", "partition?", "broker?"),
         '{"name", the fields of the phase}',
         "",
@@ -252,9 +268,9 @@ _ALL = (
     ),
     Kind(
         "fault_injected",
-        "A test, or a program that steers a cluster, injected a fault.",
+        "A test or program injected a fault.",
         ("conn_id?", "broker?", "topic?", "partition?"),
-        '{"name", what it needs}',
+        '{"name", its parameters}',
     ),
 )
 

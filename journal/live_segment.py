@@ -1,8 +1,8 @@
-"""Reads a segment while it is written: each call returns the batches that became whole since the last one.
+"""Reads a segment while it is being written: each call returns the batches that were completed since the last call.
 
-Arrow's reader does not go on after it has met the end of a file, so it is asked for a batch only when all of it is there: the messages of
-the stream are looked at first, one by one, through another view of the file. The file stays open: that it is renamed when it is
-sealed changes nothing.
+Arrow's reader cannot continue after it has reached the end of a file. So it reads a batch only if the batch is complete: the messages of
+the stream are first checked one by one, through another view of the file. The file stays open, so its renaming when it is sealed does not
+matter.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _END = _MARK + bytes(4)
 
 
 class GrowingSegment:
-    """A segment that may grow."""
+    """A segment that a writer may extend."""
 
     def __init__(self, path: Path) -> None:
-        """Raises FileNotFoundError: it was sealed, hence renamed, since it was listed."""
+        """Raises FileNotFoundError if it was sealed, and therefore renamed, after it was listed."""
         segment = segment_of(path)
         self._schema = table_schema(segment.table if segment is not None else path.name.partition("-")[0])
-        self._file = open(path, "rb")  # noqa: SIM115 it stays open until `close`
+        self._file = open(path, "rb")  # noqa: SIM115 open until `close`
         self._messages = pa.PythonFile(self._file, mode="r")
         self._view = _View(self._file.fileno())
         self._stream: pa.RecordBatchStreamReader | None = None
@@ -37,11 +37,11 @@ class GrowingSegment:
 
     @property
     def unread(self) -> int:
-        """Bytes behind the last whole message; 0 where the stream has its end mark."""
+        """Bytes after the last complete message; 0 if the stream has its end mark."""
         return 0 if self._has_ended else max(0, os.fstat(self._file.fileno()).st_size - self._whole)
 
     def new_batches(self) -> Iterator[pa.RecordBatch]:
-        """What became whole since the last call, in the present columns. After damage nothing more comes."""
+        """The batches that were completed since the last call, with the current columns. After damaged data there are no more."""
         while not self._has_ended:
             try:
                 kind = self._next_message()
@@ -58,13 +58,13 @@ class GrowingSegment:
                 return
 
     def _next_message(self) -> str | None:
-        """The type of the next message, which is passed over; None where it is not whole."""
+        """The type of the next message, which is then skipped; None if it is incomplete."""
         start = os.pread(self._file.fileno(), 8, self._whole)
         self._has_ended = start == _END
         if len(start) < 8 or self._has_ended or not start.startswith(_MARK):
             return None
         self._messages.seek(self._whole)
-        message = pa.ipc.read_message(self._messages)  # raises where bytes are missing
+        message = pa.ipc.read_message(self._messages)  # raises if bytes are missing
         self._whole = self._messages.tell()
         return str(message.type)
 
@@ -75,7 +75,7 @@ class GrowingSegment:
 
 
 class _View:
-    """A file as Arrow reads it, with a position of its own."""
+    """A view of a file for Arrow, with its own position."""
 
     closed = False
 
@@ -90,8 +90,8 @@ class _View:
         return data
 
     def tell(self) -> int:
-        """Where the next bytes are read from."""
+        """The position of the next bytes."""
         return self._position
 
     def close(self) -> None:
-        """The file is its owner's."""
+        """Nothing to do: the owner closes the file."""

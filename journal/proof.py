@@ -1,9 +1,9 @@
 """Proves of each broker's journal that no row is missing: frames and events together have the numbers 1, 2, 3, … without a gap.
 
-What else is looked at: processes count up by one, names of segments say their first row, rows belong to their folder, and the tree has no
-foreign files. A segment without an end mark is that of a process that was killed, or of one that lives; its rows up to the last whole batch
-count, and a row that was lost there shows as a gap unless it was the last one. A journal that ended early, because the disk was full or
-failed, has a mark that says so.
+It also checks that process numbers increase by one, that segment names have their first row number, that rows belong to their folder, and
+that there are no foreign files. A segment without an end mark belongs to a killed or running process. Its rows up to the last complete
+batch are used; a row that was lost there shows as a gap, unless it was the last one. If a journal ended early because the disk was full or
+failed, a file in its folder says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from klamm.journal.reading import SegmentReader, early_ends, is_written, open_se
 from klamm.journal.segments import Segment, is_part, journal_folder, segment_of
 
 SHOWN = 1_000
-"""Problems of one broker that are listed; the rest is counted."""
+"""Maximum number of problems that are listed for one broker. Others are only counted."""
 TRIES = 5
 
 _Number = tuple[int, int, int, str]
@@ -29,7 +29,7 @@ _Number = tuple[int, int, int, str]
 
 @dataclass
 class Proof:
-    """What was found of one broker in one run."""
+    """The result for one broker in one run."""
 
     run: str
     broker: int
@@ -39,33 +39,33 @@ class Proof:
     first_ns: int | None = None
     last_ns: int | None = None
     is_written: bool = False
-    """A writer lives there: rows may follow."""
+    """A broker is still writing, so rows may follow."""
     problems: list[str] = field(default_factory=list)
-    """Rows that are missing, or that cannot be; a line each."""
+    """Missing or impossible rows, one line each."""
     more_problems: int = 0
     notes: list[str] = field(default_factory=list)
-    """What a reader should know although no row is missing."""
+    """Remarks that do not mean that a row is missing."""
 
     @property
     def rows(self) -> int:
-        """Frames and events."""
+        """Number of frames and events."""
         return self.frames + self.events
 
     def problem(self, line: str) -> None:
-        """Add one; of very many only the number is kept."""
+        """Add a problem. If there are too many, only the number increases."""
         if len(self.problems) < SHOWN:
             self.problems.append(line)
         else:
             self.more_problems += 1
 
     def note(self, line: str) -> None:
-        """Add one, unless there are very many."""
+        """Add a note, unless there are too many."""
         if len(self.notes) < SHOWN:
             self.notes.append(line)
 
 
 def verify(lake: Path, runs: frozenset[str] | None = None, nodes: frozenset[int] | None = None) -> tuple[list[Proof], list[Path]]:
-    """A proof for each broker of each run, and the foreign files. Writers that live are not disturbed."""
+    """A proof for each broker of each run, and the foreign files. Running writers are not affected."""
     folders: dict[tuple[str, int], Path] = {}
     foreign: list[Path] = []
     for path in _files(journal_folder(lake)):
@@ -91,7 +91,9 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _proof(run: str, node: int, folder: Path) -> Proof:
-    """While a broker writes, its two files are not read at one instant: what is a gap then must be one when read again."""
+    """The proof of one broker. While it writes, its two files cannot be read at the same instant, so a gap must still be there when they
+    are read again.
+    """
     proof = _one_pass(run, node, folder)
     for _ in range(TRIES):
         if not (proof.is_written and proof.problems):
@@ -141,7 +143,7 @@ def _one_pass(run: str, node: int, folder: Path) -> Proof:
 
 
 def _numbers(proof: Proof, parts: list[Segment]) -> Iterator[_Number]:
-    """Of each row of one table, in the order of the files."""
+    """The numbers of each row of one table, in the order of the files."""
     for segment in parts:
         reader = _open(segment.path)
         if reader is None:
@@ -164,7 +166,7 @@ def _numbers(proof: Proof, parts: list[Segment]) -> Iterator[_Number]:
             for seq, number, ts_ns in zip(*(column.to_pylist() for column in columns), strict=True):
                 yield seq, number, ts_ns, segment.table
         if reader.torn is not None and not (proof.is_written and not segment.sealed):
-            proof.note(f"{segment.path.name} is torn, read up to its last whole batch: {reader.torn}")
+            proof.note(f"{segment.path.name} has a damaged end, read up to the last complete batch: {reader.torn}")
 
 
 def _pairs(batch: pa.RecordBatch) -> list[dict[str, object]]:

@@ -1,7 +1,7 @@
-"""Reads journals: which segments there are, and their rows, whatever a killed process or an older version left.
+"""Reads journals: lists segments and reads their rows, including those of killed processes and older versions.
 
-A reader returns the present columns: those that an older segment lacks are null, those that it has beyond are left out, and
-dictionary-encoded strings are plain. A segment whose end is torn is read up to its last whole batch.
+A reader returns the current columns: columns that an older segment does not have are null, unknown columns are left out, and
+dictionary-encoded strings become plain strings. A segment with a damaged end is read up to its last complete batch.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import pyarrow as pa
 from klamm.journal.segments import ENDED, LOCK, OPEN, SEAL, Segment, ended_process, journal_folder, segment_of, table_schema
 
 WRONG = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
-"""What pyarrow raises for bytes that are no stream."""
+"""Exceptions of pyarrow for bytes that are not a valid stream."""
 
 
 class SegmentReader:
-    """The rows of a segment, batch by batch; iterate once. `torn` is then why it ended before its end mark, or None.
+    """The rows of a segment in batches. Iterate only once. Afterwards `torn` is the reason why it ended before its end mark, or None.
 
-    `metadata` is what the schema says of the writer, empty where even the schema is torn.
+    `metadata` is the schema's information about the writer; empty if even the schema is damaged.
     """
 
     def __init__(self, path: Path, table: str | None = None) -> None:
-        """`table` is needed only where the path is not that of a segment in a lake."""
+        """`table` is needed only if the path is not that of a segment in a lake."""
         segment = segment_of(path)
         self.path = path
         self.table = table if table is not None else segment.table if segment is not None else path.name.partition("-")[0]
@@ -69,7 +69,7 @@ class SegmentReader:
 
 
 def present(batch: pa.RecordBatch, schema: pa.Schema, metadata: Mapping[str, str]) -> pa.RecordBatch:
-    """The batch with the columns of `schema`, the present ones."""
+    """The batch with the columns of `schema`, which are the current ones."""
     arrays = []
     for field in schema:
         index = batch.schema.get_field_index(field.name)
@@ -78,7 +78,7 @@ def present(batch: pa.RecordBatch, schema: pa.Schema, metadata: Mapping[str, str
             if pa.types.is_dictionary(array.type):
                 array = array.dictionary_decode()
             arrays.append(array if array.type == field.type else array.cast(field.type))
-        elif field.name in metadata:  # of the whole segment
+        elif field.name in metadata:  # the same value for the whole segment
             arrays.append(pa.repeat(pa.scalar(metadata[field.name]).cast(field.type), batch.num_rows))
         else:
             arrays.append(pa.nulls(batch.num_rows, field.type))
@@ -86,7 +86,7 @@ def present(batch: pa.RecordBatch, schema: pa.Schema, metadata: Mapping[str, str
 
 
 def metadata_of(schema: pa.Schema) -> dict[str, str]:
-    """What the schema of a segment says of its writer."""
+    """The information about the writer in the schema of a segment."""
     return {_text(key): _text(value) for key, value in (schema.metadata or {}).items()}
 
 
@@ -101,14 +101,16 @@ def _has_end_mark(path: Path, size: int) -> bool:
 
 
 def open_segment(path: Path) -> SegmentReader:
-    """The rows of a segment in the present column set. Raises FileNotFoundError: it was sealed, hence renamed, since it was listed."""
+    """The rows of a segment with the current columns. Raises FileNotFoundError if it was sealed, and therefore renamed, after it was
+    listed.
+    """
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     return SegmentReader(path)
 
 
 def segments(lake: Path) -> list[Segment]:
-    """All segments of a lake, by run, node, table and first row. An empty or missing lake has none; other files are passed over."""
+    """All segments of a lake, sorted by run, node, table and first row; empty for a missing lake. Other files are skipped."""
     found = (segment_of(path) for path in journal_folder(lake).glob("run=*/node=*/*"))
     return sorted((segment for segment in found if segment is not None), key=lambda s: (s.run, s.node, s.table, s.first_seq, s.path.name))
 
@@ -120,10 +122,10 @@ def node_folders(lake: Path) -> list[Path]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Hold the lock of a broker's folder meanwhile; yields False, and holds nothing, when a writer lives there."""
+    """A context that holds the lock of a broker's folder. It yields False, and holds no lock, if a broker is writing there."""
     try:
         lock = os.open(folder / LOCK, os.O_RDONLY)
-    except FileNotFoundError:  # nobody wrote here, or the folder was copied without it
+    except FileNotFoundError:  # no broker has written here, or the folder was copied without the lock file
         yield True
         return
     try:
@@ -138,19 +140,19 @@ def locked(folder: Path) -> Iterator[bool]:
 
 
 def is_written(folder: Path) -> bool:
-    """Whether a writer lives in this broker's folder."""
+    """Whether a broker is writing to this folder."""
     with locked(folder) as free:
         return not free
 
 
 def early_ends(folder: Path) -> dict[int, str]:
-    """Process → why its journal ended before it did, as the broker's folder says it."""
+    """Process → why its journal ended before the process, from the files in the broker's folder."""
     ends: dict[int, str] = {}
     for path in folder.glob(ENDED + "*"):
         process = ended_process(path)
         try:
             said = json.loads(path.read_bytes()) if process is not None else None
-        except (OSError, ValueError):  # blanks: nothing was said
+        except (OSError, ValueError):  # only spaces: no reason was written
             continue
         if process is not None and isinstance(said, dict) and isinstance(said.get("reason"), str):
             ends[process] = said["reason"]
@@ -158,9 +160,9 @@ def early_ends(folder: Path) -> dict[int, str]:
 
 
 def seal_leftovers(lake: Path) -> list[Segment]:
-    """Seal what processes that are gone left open; returns those segments under their new names.
+    """Seal segments that ended processes left open. Returns these segments with their new names.
 
-    Nothing happens to the segments of living writers, nor on a disk that cannot be written: their `.open` files can be read as they are.
+    Segments of running writers are not changed. Nothing is changed on a read-only disk either; `.open` files can be read as they are.
     """
     sealed: list[Segment] = []
     for folder in node_folders(lake):
@@ -171,7 +173,7 @@ def seal_leftovers(lake: Path) -> list[Segment]:
 
 
 def seal_folder(folder: Path) -> list[Segment]:
-    """Seal the open segments of one folder; the caller holds its lock. One without a whole row gets a name with `.torn`."""
+    """Seal the open segments of one folder. The caller holds its lock. A segment without a complete row gets a name with `.torn`."""
     sealed: list[Segment] = []
     for path in sorted(folder.glob("*" + OPEN)):
         segment = segment_of(path)
@@ -193,9 +195,9 @@ def seal_folder(folder: Path) -> list[Segment]:
 
 
 def ask_to_seal(lake: Path, wait_s: float = 5.0) -> list[Path]:
-    """Ask living writers to seal what they have, and wait until they did; returns the folders of those that did not in time.
+    """Request running writers to seal their segments, and wait until they have. Returns the folders of those that did not in time.
 
-    On a disk that cannot be written nobody is asked.
+    On a read-only disk nothing is requested.
     """
     asked: list[Path] = []
     for folder in node_folders(lake):

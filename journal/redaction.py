@@ -1,7 +1,7 @@
-"""Masks what must never be written: SASL tokens, passwords among configs, HMACs of delegation tokens, salted passwords.
+"""Masks secrets, which must never be written: SASL tokens, passwords in configs, HMACs of delegation tokens, salted passwords.
 
-Each byte of a secret becomes `*`, so the frame keeps its length and decodes. Where a frame with such an API does not decode, everything
-behind its header is masked. A config's value is kept only where its name is one of `public`: unknown configs are masked too.
+Each byte of a secret becomes `*`, so the frame keeps its length and can be decoded. If a frame of such an API cannot be decoded, everything
+after its header is masked. The value of a config is kept only if its name is in `public`: unknown configs are masked too.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _scram(request: Any, public: Set[str]) -> Any:
 
 
 def _everything(message: Any, public: Set[str]) -> Any:
-    raise LocalProtocolError("it holds another request")
+    raise LocalProtocolError("it contains another request")
 
 
 REQUESTS: dict[int, Mask] = {
@@ -83,12 +83,12 @@ RESPONSES: dict[int, Mask] = {
 
 
 def masked_request(frame: bytes, key: int, public: Set[str]) -> bytes:
-    """A whole frame of one of `REQUESTS` without its secrets."""
+    """A complete frame of one of `REQUESTS`, with masked secrets."""
     return _masked(frame, key, None, public)
 
 
 def masked_response(frame: bytes, key: int, version: int, public: Set[str]) -> bytes:
-    """A whole frame of one of `RESPONSES` without its secrets."""
+    """A complete frame of one of `RESPONSES`, with masked secrets."""
     return _masked(frame, key, version, public)
 
 
@@ -107,6 +107,6 @@ def _masked(frame: bytes, key: int, version: int | None, public: Set[str]) -> by
         body = messages.encode(mask(message, public), version)
         if len(body) == end - (start - 4):
             return frame[:start] + body + b"*" * (len(frame) - start - len(body))
-    except (RemoteProtocolError, LocalProtocolError, KeyError, ValueError, AttributeError, TypeError):  # then nothing of it is kept
+    except (RemoteProtocolError, LocalProtocolError, KeyError, ValueError, AttributeError, TypeError):  # mask everything
         pass
     return frame[:start] + b"*" * max(0, len(frame) - start)

@@ -1,8 +1,9 @@
-"""Reads the rows of a lake's journals in the order in which they were written, without the pipeline's tables and with bounded memory.
+"""Reads the rows of a lake's journals in the order in which they were written. It uses bounded memory and does not need the pipeline's
+tables.
 
-The rows of one broker are in the order of `seq`, frames and events together; those of several brokers of a run are merged by time; runs
-follow each other as they began. What is read at once is one batch of each table of each broker. `Follower` goes on where a reading ended:
-it reads the segments that grow, those that follow them, and new runs and brokers.
+Rows of one broker are sorted by `seq`, frames and events together. Rows of several brokers of a run are merged by time. Runs are sorted by
+their start. Only one batch per table and broker is in memory at a time. `Follower` continues where a `Reading` ended: it reads growing
+segments, later segments, and new runs and brokers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Row(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Which rows are wanted. None stands for all. Keys and clients choose among frames only: events have neither."""
+    """A filter for rows. None means all. `keys` and `clients` filter only frames, because events have neither."""
 
     runs: frozenset[str] | None = None
     brokers: frozenset[int] | None = None
@@ -40,10 +41,10 @@ class Choice(NamedTuple):
     """Patterns with `*` and `?` for the client id or the client software."""
     tables: tuple[str, ...] = ("frames", "events")
     accepts: Callable[[Row], bool] | None = None
-    """Asked last, of each row that the rest has chosen."""
+    """Called for each row that passed all other filters."""
 
     def has(self, segment: Segment) -> bool:
-        """Whether rows of this segment may be wanted."""
+        """Whether rows of this segment can pass the filter."""
         return (
             segment.table in self.tables
             and (self.runs is None or segment.run in self.runs)
@@ -51,11 +52,11 @@ class Choice(NamedTuple):
         )
 
     def wants_all(self, table: str) -> bool:
-        """Whether every row of such a segment is wanted."""
+        """Whether every row of such a segment passes the filter."""
         return self.accepts is None and (table == "events" or (self.keys is None and self.clients is None))
 
     def of(self, table: str, batch: pa.RecordBatch, after: int = 0) -> list[Row]:
-        """The wanted rows of a batch with a `seq` above `after`."""
+        """The rows of a batch that pass the filter and have a `seq` above `after`."""
         if after:
             batch = batch.filter(pc.greater(batch.column("seq"), after))
         if table == "frames" and self.keys is not None:
@@ -72,14 +73,14 @@ class Choice(NamedTuple):
 
 
 Torn = Callable[[Segment, str], None]
-"""Is told of each segment that was read up to its last whole batch only, and why."""
+"""Called with each segment that has a damaged end, and the reason."""
 
 Stream = tuple[str, int, str]
 """Run, node and table."""
 
 
 class Reading:
-    """One pass over a lake. `reached` has afterwards, for each stream, the `seq` of the last row that was there, wanted or not."""
+    """One pass over a lake. Afterwards `reached` has the `seq` of the last row of each stream, whether it passed the filter or not."""
 
     def __init__(self, lake: Path, choice: Choice, torn: Torn | None = None) -> None:
         self.reached: dict[Stream, int] = {}
@@ -91,12 +92,12 @@ class Reading:
                 self._streams.setdefault((segment.run, segment.node, segment.table), []).append(segment)
 
     def rows(self) -> Iterator[Row]:
-        """All wanted rows, in order."""
+        """All rows that pass the filter, in order."""
         for run in self._runs():
             yield from _merged({stream: self._read(stream) for stream in self._streams if stream[0] == run})
 
     def last_rows(self, count: int) -> list[Row]:
-        """The last `count` wanted rows. Segments that are older than needed are not read."""
+        """The last `count` rows that pass the filter. Older segments are not read."""
         rows: list[Row] = []
         for run in reversed(self._runs()):
             older = deque(_merged({stream: self._read_last(stream, count) for stream in self._streams if stream[0] == run}), maxlen=count)
@@ -106,7 +107,7 @@ class Reading:
         return rows
 
     def _runs(self) -> list[str]:
-        """As they began: by the clock of their first process, then by name."""
+        """Run ids, sorted by the start of their first process, then by name."""
         began: dict[str, int] = {}
         for (run, _, _), parts in self._streams.items():
             began[run] = min(began.get(run, 1 << 63), _began(parts[0].path))
@@ -140,7 +141,7 @@ class Reading:
 
 
 def open_renamed(path: Path) -> SegmentReader:
-    """The rows of a segment that may have been sealed, hence renamed, since it was listed."""
+    """The rows of a segment that may have been sealed, and therefore renamed, after it was listed."""
     try:
         return open_segment(path)
     except FileNotFoundError:
@@ -155,7 +156,7 @@ def _began(path: Path) -> int:
 
 
 def _merged(streams: Mapping[Stream, Iterable[Row]]) -> Iterator[Row]:
-    """Rows of several streams of one run: those of a broker by number, brokers by time."""
+    """Merges the streams of one run: rows of a broker by number, brokers by time."""
     brokers: dict[int, list[Iterable[Row]]] = {}
     for (_, broker, _), rows in streams.items():
         brokers.setdefault(broker, []).append(rows)
@@ -163,7 +164,7 @@ def _merged(streams: Mapping[Stream, Iterable[Row]]) -> Iterator[Row]:
 
 
 def _by_number(streams: Iterable[Iterable[Row]]) -> Iterator[Row]:
-    """Rows of the streams of one broker, by number."""
+    """Merges the streams of one broker by number."""
     return heapq.merge(*streams, key=lambda row: row.columns["seq"] or 0)
 
 
@@ -172,16 +173,16 @@ def _time(row: Row) -> int:
 
 
 class Follower:
-    """Goes on where a reading ended. `poll` returns what was written since."""
+    """Continues where a `Reading` ended. `poll` returns the rows that were written since then."""
 
     def __init__(self, lake: Path, choice: Choice, reached: Mapping[Stream, int], torn: Torn | None = None) -> None:
-        """`reached` is that of the reading."""
+        """`reached` is that of the `Reading`."""
         self._lake, self._choice, self._torn = lake, choice, torn
         self._reached = dict(reached)
         self._growing: dict[Stream, tuple[Segment, GrowingSegment]] = {}
 
     def poll(self) -> Iterator[Row]:
-        """The wanted rows that were written since the last poll: those of a broker in order."""
+        """The rows since the last poll that pass the filter. Those of one broker are in order."""
         streams: dict[Stream, list[Segment]] = {}
         for segment in segments(self._lake):
             if self._choice.has(segment):
@@ -200,7 +201,7 @@ class Follower:
                 self._end(stream)
                 try:
                     current = self._growing[stream] = segment, GrowingSegment(segment.path)
-                except OSError:  # renamed, or deleted, since it was listed: the next poll has it
+                except OSError:  # renamed or deleted after it was listed; the next poll reads it
                     return
             for batch in current[1].new_batches():
                 if batch.num_rows:
@@ -208,11 +209,11 @@ class Follower:
                     self._reached[stream] = max(self._reached.get(stream, 0), batch.column("seq")[-1].as_py() or 0)
 
     def _end(self, stream: Stream) -> None:
-        """A newer segment has begun, so nothing is added to this one any more."""
+        """Close a segment after a newer one has begun, because nothing is added to it any more."""
         segment, growing = self._growing.pop(stream, (None, None))
         if segment is not None and growing is not None:
             if self._torn is not None and growing.unread:
-                self._torn(segment, f"{growing.unread} bytes are no whole batch")
+                self._torn(segment, f"{growing.unread} bytes are not a complete batch")
             growing.close()
 
     def close(self) -> None:

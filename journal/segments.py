@@ -1,17 +1,15 @@
-"""The files of a journal: their names, their schemas, and one open segment.
+"""The files of a journal: their names and schemas, and the writer of a segment.
 
-    LAKE/journal/run=<run id>/node=<id>/frames-<first seq>.arrows        a sealed segment: an Arrow IPC stream
-                                        frames-<first seq>.arrows.open   being written, or left by a process that was killed
-                                        events-…                         the same for the other table
-                                        lock                             locked (flock) by the writer that lives
-                                        seal                             a request to the writer to seal; the writer removes it
-                                        ended-<process>                  why the journal of a process ended before the process did
+    LAKE/journal/run=<run id>/node=<id>/frames-<first seq>.arrows        a sealed segment: an Arrow IPC stream frames-<first
+    seq>.arrows.open   being written, or left by a process that was killed events-…                         the same for the other table
+    lock locked (flock) by the running writer seal requests the writer to seal its segments; the writer removes it ended-<process> why the
+    journal of a process ended before the process
 
-A segment is written under its name with `.open` and renamed when it is whole, so a name without it never changes any more. The first
-row's `seq` has 20 digits in the name: names sort as rows do. Strings that repeat are dictionary-encoded on disk.
+A segment is written with the suffix `.open` and renamed when it is complete, so a file without the suffix never changes. The name has the
+`seq` of the first row with 20 digits, so names sort like rows. Repeated strings are dictionary-encoded on disk.
 
-A writer makes its file `ended-` when it starts and fills it with blanks, so that it can say in it that the disk is full. It removes the
-file when it closes: one that has blanks is that of a process that lives or was killed.
+A writer creates its file `ended-` at its start and fills it with spaces, so that it can write the reason even if the disk is full. It
+removes the file when it is closed. So a file with only spaces belongs to a running or killed process.
 """
 
 from __future__ import annotations
@@ -39,11 +37,11 @@ ENCODED: Mapping[str, frozenset[str]] = {
     "frames": frozenset({"run_id", "kind", "listener", "peer", "principal", "client_id", "client_sw"}),
     "events": frozenset({"run_id", "kind"}),
 }
-"""The strings that are dictionary-encoded on disk."""
+"""String columns that are dictionary-encoded on disk."""
 
 ENDED = "ended-"
 ENDED_BYTES = 1024
-"""Of the file that says why a journal ended early."""
+"""Size of the file with the reason why a journal ended early."""
 
 _ENDED = re.compile(r"ended-([0-9]{1,10})")
 _NAME = re.compile(r"(frames|events)-([0-9]{20})\.arrows(\.open)?")
@@ -60,22 +58,22 @@ class Segment(NamedTuple):
     """`frames` or `events`."""
     path: Path
     first_seq: int
-    """As the name says it."""
+    """The number of the first row, from the name."""
     sealed: bool
 
     @property
     def name(self) -> str:
-        """The name that it has, or will have, when it is sealed."""
+        """The name of the segment after it is sealed."""
         return segment_name(self.table, self.first_seq)
 
 
 def journal_folder(lake: Path) -> Path:
-    """Where all journals of a lake are."""
+    """The folder of all journals of a lake."""
     return lake / "journal"
 
 
 def node_folder(lake: Path, run_id: str, node_id: int) -> Path:
-    """Where one broker's journal of one run is."""
+    """The folder of one broker's journal in one run."""
     return journal_folder(lake) / f"run={run_id}" / f"node={node_id}"
 
 
@@ -85,7 +83,7 @@ def segment_name(table: str, first_seq: int) -> str:
 
 
 def segment_of(path: Path) -> Segment | None:
-    """The segment that is stored under this path; None when the path is not that of a segment."""
+    """The segment with this path; None if it is not the path of a segment."""
     name = _NAME.fullmatch(path.name)
     node = _NODE.fullmatch(path.parent.name)
     run = _RUN.fullmatch(path.parent.parent.name)
@@ -95,21 +93,21 @@ def segment_of(path: Path) -> Segment | None:
 
 
 def ended_process(path: Path) -> int | None:
-    """The process whose early end this file is about; None where it is another file."""
+    """The process whose early end this file describes; None for other files."""
     name = _ENDED.fullmatch(path.name)
     return None if name is None else int(name[1])
 
 
 def is_part(path: Path) -> bool:
-    """Whether a file in a broker's folder belongs to a journal, although it is no segment."""
+    """Whether a file in a broker's folder belongs to a journal, but is not a segment."""
     return path.name in (LOCK, SEAL) or ended_process(path) is not None
 
 
 class EndMark:
-    """The file in which a writer says that its journal ended early."""
+    """The file with the reason why a journal ended early."""
 
     def __init__(self, folder: Path, process: int) -> None:
-        """Make room for what it may have to say. Raises OSError."""
+        """Create the file and reserve its space. Raises OSError."""
         for old in folder.glob(ENDED + "*"):
             if ended_process(old) is not None and not old.read_bytes().strip():
                 old.unlink()
@@ -117,7 +115,7 @@ class EndMark:
         self._path.write_bytes(b" " * ENDED_BYTES)
 
     def say(self, reason: str) -> None:
-        """Why no more rows are written; into the room that there is. A disk that refuses this too is left alone."""
+        """Write the reason into the reserved space. If the disk refuses this too, it is only logged."""
         text = json.dumps({"reason": reason[: ENDED_BYTES // 8]})
         try:
             with self._path.open("r+b") as file:
@@ -126,17 +124,17 @@ class EndMark:
             log.warning("%s cannot be written: %s", self._path, error.strerror)
 
     def remove(self) -> None:
-        """All rows are written."""
+        """Remove the file, because all rows were written."""
         self._path.unlink(missing_ok=True)
 
 
 def table_schema(table: str) -> pa.Schema:
-    """A table as readers return it: plain columns, all of which may be null because an older journal may lack one."""
+    """The schema of a table for readers: plain columns, all nullable because an older journal may not have them."""
     return pa.schema([pa.field(column.name, pa.type_for_alias(column.type)) for column in TABLES[table]])
 
 
 def disk_schema(table: str, metadata: Mapping[str, str]) -> pa.Schema:
-    """A table as it is on disk."""
+    """The schema of a table on disk."""
     encoded = ENCODED[table]
     fields = []
     for column in TABLES[table]:
@@ -146,7 +144,7 @@ def disk_schema(table: str, metadata: Mapping[str, str]) -> pa.Schema:
 
 
 def segment_metadata(run_id: str, node_id: int, process: int, started_ns: int, version: str) -> dict[str, str]:
-    """What stands in the schema of each segment. `started_ns` is the wall clock at the start of the process; `version` that of Klamm."""
+    """The metadata in the schema of each segment. `started_ns` is the wall clock at the start of the process, `version` that of Klamm."""
     return {
         "klamm.columns": str(VERSION), "run_id": run_id, "node_id": str(node_id), "process": str(process), "started_ns": str(started_ns),
         "klamm.version": version,
@@ -154,10 +152,10 @@ def segment_metadata(run_id: str, node_id: int, process: int, started_ns: int, v
 
 
 class OpenSegment:
-    """A segment that is being written. Whole batches are given to the kernel before `write` returns; nothing is fsynced."""
+    """A segment that is being written. `write` passes a complete batch to the kernel; nothing is fsynced."""
 
     def __init__(self, folder: Path, table: str, first_seq: int, schema: pa.Schema) -> None:
-        """Raises FileExistsError: the caller does not hold the lock of the folder, or counts wrongly."""
+        """Raises FileExistsError if the caller does not hold the lock of the folder or uses a wrong number."""
         self.path = folder / (segment_name(table, first_seq) + OPEN)
         self.path.touch(exist_ok=False)
         self._file = pa.OSFile(str(self.path), "wb")
@@ -168,11 +166,11 @@ class OpenSegment:
 
     @property
     def size(self) -> int:
-        """Bytes written."""
+        """Number of bytes written."""
         return self._whole
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append a batch. Raises OSError, for example when the disk is full."""
+        """Append a batch. Raises OSError, for example if the disk is full."""
         self._writer.write_batch(batch)
         self._buffer.flush()
         self._whole = self._file.tell()
@@ -186,9 +184,9 @@ class OpenSegment:
         return self._rename()
 
     def give_up(self) -> None:
-        """After `write` or `seal` failed: seal what is whole, without end mark."""
+        """Called if `write` or `seal` failed: keep the complete batches, without an end mark."""
         try:
-            self._buffer.close()  # and the file; writes again what could not be written, which is cut off then
+            self._buffer.close()  # also closes the file, and retries the failed write, whose bytes are then truncated
         except (OSError, pa.ArrowException):
             pass
         try:
@@ -196,11 +194,11 @@ class OpenSegment:
             os.truncate(self.path, self._whole)
             if self.rows:
                 self._rename()
-        except OSError:  # the disk is in no state to do even this; the next run that seals leftovers will
+        except OSError:  # not possible on this disk now; `seal_leftovers` will do it later
             pass
 
     def abandon(self) -> None:
-        """Close the file and leave it as it is, as a process that is killed does."""
+        """Close the file without sealing it, as if the process had been killed."""
         self._buffer.flush()
         self._file.close()
 

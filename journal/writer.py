@@ -1,13 +1,13 @@
-"""A broker's journal: gives rows their numbers, and has a thread write them.
+"""The journal of a broker: numbers the rows, and passes them to a thread that writes them.
 
     writer = JournalWriter(lake, "20261122T211500Z-a1b2", 1)       # raises JournalRefused
     tap = writer.connection(info)                                   # tap.received(data), tap.sent(data), tap.closed("peer")
     seq = writer.event("controller_elected", controller_epoch=3)
     writer.close()
 
-A writer that starts in a run in which this broker has written before seals what is left, counts one process more, and goes on with `seq`.
-Two writers cannot write the same broker in the same run: the folder is locked. All methods but `open` and `close` are for one thread,
-that of the event loop.
+If this broker has written in the same run before, the writer seals the old segments, increases `process` by one, and continues `seq`. The
+folder is locked, so two writers cannot write for the same broker in the same run. All methods except the constructor and `close` must be
+called in one thread, that of the event loop.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from klamm.machine.folder_lock import lock_file
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 
 _MUCH = 1 << 20
-"""A frame of this size is counted at once."""
+"""A frame of this size is checked against the limit immediately."""
 
 LOCK_S = 1.0
-"""How long a writer waits for another writer that is about to leave, or for a reader that seals."""
+"""How long a writer waits for another writer that is ending, or for a reader that seals."""
 
 
 class JournalRefused(Exception):
-    """There can be no journal; the text says why, in one line."""
+    """The journal cannot be written. The message is one line with the reason."""
 
 
 class ConnectionInfo(Protocol):
-    """What the tap says of a connection (`server/net/tap.py`)."""
+    """The tap's information about a connection (`server/net/tap.py`)."""
 
     @property
     def id(self) -> str: ...
@@ -66,8 +66,9 @@ class JournalWriter:
         frames: str | int | None = None,
         public_configs: Set[str] = frozenset(),
     ) -> None:
-        """`folder` is the lake. `frames`: `full`, `headers`, a number of bytes of each frame, or None: all but records.
-        `public_configs` are the names of configs whose values may be written. Raises JournalRefused."""
+        """`folder` is the lake. `frames` is `full`, `headers`, a number of bytes of each frame, or None for everything except records.
+        `public_configs` are names of configs whose values may be written. Raises JournalRefused.
+        """
         if not run_id or "/" in run_id or run_id in (".", ".."):
             raise JournalRefused(f"{run_id!r} cannot be the name of a run: it names a folder")
         self.keeps = frames
@@ -102,7 +103,7 @@ class JournalWriter:
             raise JournalRefused(f"the journal cannot be written to {folder}: {error.strerror or error}") from error
         self.process = process + 1
         self.seq = last + 1
-        """Of the next row."""
+        """The number of the next row."""
         where = Where(run_id, node_id, self.process)
         started_ns = self._offset_ns() + self.now_ns()
         described = segment_metadata(run_id, node_id, self.process, started_ns, metadata.version("klamm"))
@@ -111,7 +112,7 @@ class JournalWriter:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the disk failed: nothing is written any more."""
+        """Whether the disk has failed, so that nothing is written any more."""
         return self._disk.failed
 
     def event(
@@ -130,8 +131,9 @@ class JournalWriter:
         input: object = None,
         output: object = None,
     ) -> int:
-        """Write an event; its `seq`. `input` and `output` are text that is JSON already, values that nobody changes, or functions that
-        return either; JSON is made of them in the thread that writes (`json_text.py`)."""
+        """Write an event and return its `seq`. `input` and `output` are JSON text, values that are not changed later, or functions that
+        return one of these. The writing thread converts them to JSON (`json_text.py`).
+        """
         seq = self.seq
         self.seq = seq + 1
         self.events.append((
@@ -143,7 +145,7 @@ class JournalWriter:
         return seq
 
     def connection(self, info: ConnectionInfo) -> ConnectionJournal:
-        """The journal of a new connection; its `conn_open` is written."""
+        """The journal of a new connection. Also writes its `conn_open`."""
         kind = info.kind
         principal = None if kind.is_ours else "User:ANONYMOUS"
         self._connection_number += 1
@@ -158,7 +160,7 @@ class JournalWriter:
         return made
 
     def request_seq(self, connection_id: str, correlation_id: int) -> int | None:
-        """The row of the latest request with this correlation id, on the connection with this id, that has no response yet."""
+        """The row of the latest request without a response on this connection that has this correlation id."""
         found = self._by_id.get(connection_id)
         return None if found is None else found.request_seq(correlation_id)
 
@@ -168,22 +170,22 @@ class JournalWriter:
         return None if found is None else found.last_response_seq
 
     def close(self) -> None:
-        """Write and seal everything. A second call does nothing. Nothing may be written afterwards."""
+        """Write and seal everything. A second call has no effect. Nothing may be written afterwards."""
         if self._lock >= 0:
             self._disk.close()
             os.close(self._lock)
             self._lock = -1
 
-    # --- what connections say
+    # --- called by connections
 
     def new_context(self, values: ContextValues) -> int:
-        """The number of a context."""
+        """Add a context and return its number."""
         self._context_number += 1
         self.contexts.append((self._context_number, values))
         return self._context_number
 
     def connection_closed(self, conn_id: int, by: str, reason: str | None) -> None:
-        """A connection is gone."""
+        """Called when a connection is closed."""
         name = self._names.pop(conn_id, None)
         if name is not None:
             connection_id, peer_id = name
@@ -193,9 +195,11 @@ class JournalWriter:
             self.event("conn_close", conn_id=conn_id, broker=peer_id, output={"by": by, "reason": reason})
 
     def wake(self, size: int = 0) -> None:
-        """Have what waits written now; end the journal when too much waits. `size`: of a frame that makes it worth it."""
+        """Let the thread write all waiting rows now, or end the journal if too many wait. `size` is the size of a large frame that is the
+        reason.
+        """
         self._disk.wake.set()
-        if self._disk.failed:  # the thread may hang in the disk
+        if self._disk.failed:  # the thread may be blocked by the disk
             self._waiting.clear()
             return
         rows = len(self.frames) + len(self.events)
@@ -209,15 +213,15 @@ class JournalWriter:
 
 
 def _lock(folder: Path, run_id: str, node_id: int) -> int:
-    """The descriptor that holds the lock of a folder. Raises JournalRefused."""
+    """A file descriptor with the lock of the folder. Raises JournalRefused."""
     lock = lock_file(folder / LOCK, LOCK_S)
     if lock is None:
-        raise JournalRefused(f"another broker {node_id} writes its journal of run {run_id} to {folder}")
+        raise JournalRefused(f"another broker {node_id} is writing its journal of run {run_id} to {folder}")
     return lock
 
 
 def _last_row(folder: Path) -> tuple[int, int]:
-    """The last process and the last `seq` in a folder; zeros where there is nothing."""
+    """The last process number and the last `seq` in a folder; zeros if it is empty."""
     process = last = 0
     for table in ("frames", "events"):
         found = sorted((s for s in map(segment_of, folder.iterdir()) if s is not None and s.table == table), key=lambda s: s.first_seq)

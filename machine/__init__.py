@@ -1,1 +1,1 @@
-"""What the machine has for everybody: Java runtimes and archives of their classes, the cache folder, locks, files that are replaced."""
+"""Helpers for the machine: Java runtimes, class archives, the cache folder, file locks, atomic replacement of files."""

@@ -1,9 +1,9 @@
-"""The loaded classes of a JVM, kept on disk so that the next JVM for the same work starts in a fraction of the time.
+"""Stores the loaded classes of a JVM on disk, so that the next JVM for the same work starts much faster.
 
-Java 25 and later keep an AOT cache, Java 13 and later a class-data archive. A file belongs to one Java build and to what the JVM is started
-with (jars, flags), all of which are in its name; a JVM ignores a file that does not fit it. It is made by a training run: a JVM that does
-the work and writes the file when it exits. The run writes under another name, which is then changed, so a reader sees the whole file or
-none. A lock keeps two builders apart, and a builder that dies leaves nothing but a file that the next one overwrites.
+Java 25 and later write an AOT cache, Java 13 and later a class-data archive. A file belongs to one Java build and to the jars and flags of
+the JVM; its name has a hash of these. A JVM ignores a file that does not match. The file is created by a training run: a JVM that does the
+work and writes the file when it exits. It writes to a temporary name, and the file is then renamed, so a reader never sees an incomplete
+file. A lock prevents two builders at the same time. A builder that dies only leaves a temporary file, which the next one overwrites.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from klamm.machine.java import Java
 
 CLASS_DATA_SINCE = 13
 AOT_SINCE = 25
-"""The Java version from which on an AOT cache takes the place of the class-data archive."""
+"""Since this Java version, an AOT cache is used instead of a class-data archive."""
 
 Train = Callable[[list[str]], None]
 
 
 class ClassArchive:
-    """The archive of one Java build for one kind of work. `kind` begins the file's name; `belongs_to` is all that it depends on."""
+    """The archive of one Java build for one type of work. `kind` is the prefix of the file name; `belongs_to` has everything else that it
+    depends on.
+    """
 
     def __init__(self, java: Java, kind: str, belongs_to: Sequence[str], folder: Path) -> None:
         digest = hashlib.sha256("\n".join((java.identity, *belongs_to)).encode())
@@ -36,7 +38,7 @@ class ClassArchive:
         self.file = folder / f"{kind}-{digest.hexdigest()[:20]}.{'aot' if self._ahead_of_time else 'jsa'}"
 
     def flags(self) -> list[str]:
-        """Flags that use the file; none while there is no file. Using it counts for `remove_unused`."""
+        """JVM flags to use the file; empty if there is no file. This also marks the file as used for `remove_unused`."""
         if not self.is_built():
             return []
         with suppress(OSError):
@@ -44,13 +46,15 @@ class ClassArchive:
         return [f"-XX:{'AOTCache' if self._ahead_of_time else 'SharedArchiveFile'}={self.file}"]
 
     def is_built(self) -> bool:
-        """Whether there is a file, also one that is damaged."""
+        """Whether the file exists. It may be damaged."""
         return self._supported and self.file.exists()
 
     def build(self, train: Train, *, again: bool = False) -> bool:
-        """Make the file; `again` also if it exists. False if it exists, or if the training run wrote none, or this Java keeps none.
+        """Create the file; with `again` even if it exists. False if it exists, if the training run wrote no file, or if this Java version
+        does not support it.
 
-        `train` runs a JVM with the flags given until it has exited. Raises OSError; if another process makes the file, BlockingIOError.
+        `train` runs a JVM with the given flags and returns when it has exited. Raises OSError; BlockingIOError if another process is
+        creating the file.
         """
         if not self._supported or (self.is_built() and not again):
             return False
@@ -68,7 +72,7 @@ class ClassArchive:
             return True
 
     def remove_unused(self, unused_s: float) -> None:
-        """Remove archives of the same kind, for other Java builds, jars or flags, that nobody has used for this long."""
+        """Remove archives of the same kind for other Java builds, jars or flags that were not used for this time."""
         for file in self.file.parent.glob(f"{self._kind}-*.*"):
             if file.stem != self.file.stem and time.time() - file.stat().st_mtime >= unused_s:
                 file.unlink(missing_ok=True)

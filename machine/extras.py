@@ -1,4 +1,4 @@
-"""The packages that Klamm's extras bring, as the metadata of the installed distribution lists them."""
+"""The packages of Klamm's extras, from the metadata of the installed distribution."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _OF_EXTRA = re.compile(r"""^(?P<requirement>[^;]+);.*\bextra\s*==\s*["'](?P<extr
 
 
 def requirements(extra: str) -> list[str]:
-    """What the extra needs beside Klamm itself, such as `pyarrow<27,>=18`; empty if Klamm is not installed or has no such extra."""
-    import importlib.metadata  # few need it, and it takes a while
+    """The requirements of an extra, such as `pyarrow<27,>=18`; empty if Klamm is not installed or does not have this extra."""
+    import importlib.metadata  # rarely needed, and the import takes time
 
     try:
         listed = importlib.metadata.requires(DISTRIBUTION) or []
@@ -21,9 +21,9 @@ def requirements(extra: str) -> list[str]:
 
 
 def install_command(extra: str) -> str:
-    """The command that installs what the extra needs, to be pasted into a shell.
+    """The shell command that installs the packages of an extra.
 
-    It names the packages, not `klamm[extra]`: no index has Klamm, and who installed its wheel has no checkout.
+    It names the packages, not `klamm[extra]`, because Klamm is not in a package index and the user may not have a checkout.
     """
     listed = requirements(extra)
     if not listed:

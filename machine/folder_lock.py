@@ -1,4 +1,4 @@
-"""A lock (flock) that one process holds of a folder, and that ends with the process."""
+"""A lock (flock) that a process holds on a folder. It is released when the process ends."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _LOOK_S = 0.02
 
 
 def lock_file(path: Path, patience_s: float) -> int | None:
-    """The descriptor that holds the lock of this file, which is made when it is missing; None when another one holds it for so long.
+    """A file descriptor with the lock on this file, which is created if it is missing. None if another process holds the lock for
+    `patience_s`.
 
-    A process that was killed a moment ago may still hold it. Raises OSError.
+    A process that was just killed may still hold it for a moment. Raises OSError.
     """
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     end = time.monotonic() + patience_s

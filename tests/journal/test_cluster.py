@@ -46,7 +46,7 @@ async def test_a_second_cluster_in_the_same_run_is_refused_in_one_line(zookeeper
     await cluster.start()
     try:
         second = LocalCluster(1, zookeeper=zookeeper + chroot + "/b", config=config)
-        with pytest.raises(StartFailed, match="another broker 1 writes its journal of run one"):
+        with pytest.raises(StartFailed, match="another broker 1 is writing its journal of run one"):
             await second.start()
     finally:
         await cluster.stop()

@@ -288,7 +288,7 @@ def test_a_process_begins_behind_the_table_that_was_written_last(tmp_path: Path)
 
 
 def test_two_brokers_cannot_write_the_same_journal(world: World) -> None:
-    with pytest.raises(JournalRefused, match="another broker 1 writes its journal of run r"):
+    with pytest.raises(JournalRefused, match="another broker 1 is writing its journal of run r"):
         JournalWriter(world.lake, "r", 1)
     JournalWriter(world.lake, "r", 2).close()
     JournalWriter(world.lake, "s", 1).close()
@@ -320,7 +320,7 @@ def test_a_full_disk_ends_the_journal_with_one_line_and_keeps_what_was_whole(
         connection.received(asked(corr))
     assert [row["correlation_id"] for row in world.frames()] == [1]
     assert len([record for record in caplog.records if record.name.startswith("klamm.")]) == 1
-    assert "ends: No space left on device. The broker goes on without it." in caplog.text
+    assert "has ended: No space left on device. The broker continues without it." in caplog.text
     assert not world.writer.frames
     assert reading.early_ends(world.lake / "journal" / "run=r" / "node=1") == {1: "No space left on device"}
     assert [segment.sealed for segment in reading.segments(world.lake)] == [True, True], "without their end marks"

@@ -108,7 +108,7 @@ def test_java_that_does_not_start_is_passed_over_with_a_warning(
     assert found.launcher == old / "bin" / "java"
     assert found.major == 8
     assert [record.getMessage() for record in caplog.records] == [
-        f"JAVA_HOME is {broken}, which has no Java that starts; another one is looked for"
+        f"JAVA_HOME is {broken}, which has no working Java; looking for another one"
     ]
 
 

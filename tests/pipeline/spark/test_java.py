@@ -49,7 +49,7 @@ def test_without_java_one_line_says_what_there_is_and_what_to_do(tmp_path: Path)
         "no Java for Spark (JAVA_HOME has Java 8, PATH has Java 11): install Java 17 or 21 (JAVA_HOME or PATH names it), "
         f"or `{install_command('pipeline')}`, which brings one"
     )
-    with pytest.raises(NoJava, match=r"^no Java for Spark \(JAVA_HOME has no Java that starts\): "):
+    with pytest.raises(NoJava, match=r"^no Java for Spark \(JAVA_HOME has no working Java\): "):
         java_for_spark(environ(tmp_path, JAVA_HOME=tmp_path))
     with pytest.raises(NoJava, match=r"^no Java for Spark: "):
         java_for_spark(environ(tmp_path))
