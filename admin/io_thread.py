@@ -117,7 +117,7 @@ class _Running:
         return started
 
     def stop(self) -> None:
-        """Tell the thread to end. No effect if it has ended."""
+        """End the thread. No effect if it has ended."""
         self._stopping = True
         self.net.wakeup()
 
