@@ -19,7 +19,7 @@ from collections.abc import Callable
 from klamm.broker.metadata_view import MetadataView
 from klamm.controller.metadata_log.log import MetadataLog
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StateWrite, StoredTopic, WriteOutcome, intern_ints
-from klamm.protocol.nouns import Endpoint
+from klamm.protocol.nouns import Endpoint, TopicPartition
 
 BROKERS, PER_TOPIC = 12, 100
 ENOUGH = 1 << 30
@@ -36,7 +36,7 @@ class Bench:
             StoredTopic(i.to_bytes(16, "big"), {p: assignments[(i + p) % BROKERS] for p in range(PER_TOPIC)})
             for i in range(1, len(self.names) + 1)
         ]
-        self.keys = [(name, p) for name in self.names for p in range(PER_TOPIC)]
+        self.keys = [TopicPartition(name, p) for name in self.names for p in range(PER_TOPIC)]
         shared = [LeaderAndIsr(r[0], 5, r, 0, 9, 1) for r in replicas]
         self.states: list[LeaderAndIsr | None] = []
         for i, (name, p) in enumerate(self.keys):

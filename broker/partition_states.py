@@ -33,7 +33,7 @@ from klamm.broker.replica_effects import (
 from klamm.broker.replica_requests import each_once, refuse_leader_and_isr, stopped_partitions
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_UUID
+from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_UUID, TopicPartition
 
 # plain numbers: these are compared and stored once for each of ten thousand partitions
 _NONE = int(ErrorCode.NONE)
@@ -69,7 +69,7 @@ class PartitionStates:
         self._topics = topics
         self.log_dir_failed = False
         """Whether a log directory has failed; then a log that is not new is not created again in another directory."""
-        self.logs_found: Mapping[tuple[str, int], bytes] = {}
+        self.logs_found: Mapping[TopicPartition, bytes] = {}
         """(topic, partition) → topic id of the logs that existed at the start of this broker, in working directories."""
         self.recover: Callable[[HostedPartition], object] | None = None
         """Called when this broker leads a partition that it must recover first (KIP-704). None: a leader serves at once."""
@@ -194,7 +194,7 @@ class PartitionStates:
             return _STALE_CONTROLLER_EPOCH
         if self._broker_id not in state.replicas:
             return _UNKNOWN_TOPIC_OR_PARTITION
-        name = topic, state.partition_index
+        name = TopicPartition(topic, state.partition_index)
         found_id = self.logs_found.get(name, ZERO_UUID)
         if found_id != topic_id and ZERO_UUID not in (found_id, topic_id):
             return _INCONSISTENT_TOPIC_ID

@@ -33,7 +33,7 @@ from klamm.broker.replica_requests import refuse_leader_and_isr
 from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.nouns import NO_EPOCH, ZERO_UUID
+from klamm.protocol.nouns import NO_EPOCH, ZERO_UUID, TopicPartition
 
 log = logging.getLogger("klamm.broker.replica_manager")
 
@@ -84,7 +84,7 @@ class ReplicaManager:
     def leader_count(self) -> int:
         return sum(replica.role is _LEADER for _, _, replica in self)
 
-    def fail_log_dir(self, partitions: Iterable[tuple[str, int]]) -> list[Effect]:
+    def fail_log_dir(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
         """A log directory failed: its partitions are offline until the process ends, and their logs are not created again elsewhere."""
         self.states.log_dir_failed = True
         offline: dict[str, list[int]] = {}
@@ -140,7 +140,7 @@ class ReplicaManager:
 
     # the effects of a request
 
-    def apply(self, effects: Sequence[Effect]) -> Coroutine[Any, Any, set[tuple[str, int]]] | None:
+    def apply(self, effects: Sequence[Effect]) -> Coroutine[Any, Any, set[TopicPartition]] | None:
         """Act on the effects of a request: logs, fetchers, waiting requests.
 
         Returns a coroutine if logs must be created on disk first. It returns the partitions whose logs cannot be created; they are then
@@ -171,7 +171,7 @@ class ReplicaManager:
         made = [effect for effect in effects if isinstance(effect, BecameLeader | BecameFollower | LeaderUnavailable)]
         return self._make_logs(made) if made else None
 
-    async def _make_logs(self, effects: Sequence[BecameLeader | BecameFollower | LeaderUnavailable]) -> set[tuple[str, int]]:
+    async def _make_logs(self, effects: Sequence[BecameLeader | BecameFollower | LeaderUnavailable]) -> set[TopicPartition]:
         missing = [
             (replica, state.is_new)
             for effect in effects
@@ -192,7 +192,7 @@ class ReplicaManager:
                 raise result
         if failed:
             self.apply([WentOffline(topic, indexes) for topic, indexes in failed.items()])
-        return {(topic, index) for topic, indexes in failed.items() for index in indexes}
+        return {TopicPartition(topic, index) for topic, indexes in failed.items() for index in indexes}
 
     # for requests of clients and followers
 

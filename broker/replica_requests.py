@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from klamm.broker.replica_effects import PartitionState
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.nouns import NO_EPOCH, ZERO_UUID
+from klamm.protocol.nouns import NO_EPOCH, ZERO_UUID, TopicPartition
 
 
 def stopped_partitions(request: messages.StopReplicaRequest, version: int) -> list[tuple[str, int, int, bool]]:
@@ -81,7 +81,7 @@ def _flat_or_by_topic(request: messages.LeaderAndIsrRequest) -> list[tuple[str, 
 
 
 def with_storage_errors(
-    request: messages.LeaderAndIsrRequest, version: int, response: messages.LeaderAndIsrResponse, failed: Collection[tuple[str, int]]
+    request: messages.LeaderAndIsrRequest, version: int, response: messages.LeaderAndIsrResponse, failed: Collection[TopicPartition]
 ) -> messages.LeaderAndIsrResponse:
     """The response to a LeaderAndIsr with KAFKA_STORAGE_ERROR for the partitions whose logs could not be created."""
     code = int(ErrorCode.KAFKA_STORAGE_ERROR)

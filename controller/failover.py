@@ -15,6 +15,7 @@ from klamm.controller.term import Term
 from klamm.controller.topics import deletion
 from klamm.controller.topics import new_topics as topics
 from klamm.controller.values import BrokerRegistration
+from klamm.protocol.nouns import TopicPartition
 
 log = logging.getLogger("klamm.controller")
 
@@ -72,5 +73,5 @@ async def _registrations(term: Term) -> Collection[BrokerRegistration]:
 async def load(term: Term, names: list[str]) -> None:
     """Some topics with the leadership of their partitions. While ZooKeeper reads for one group, another one is decoded."""
     partitions = await topics.take_in(term, names)
-    term.cluster.states_changed(partitions, await term.store.read_states([(p.topic.name, p.index) for p in partitions]))
+    term.cluster.states_changed(partitions, await term.store.read_states([TopicPartition(p.topic.name, p.index) for p in partitions]))
     term.written.update(partitions)

@@ -110,7 +110,7 @@ class TopicStore(Protocol):
 class PartitionStateStore(Protocol):
     """`/brokers/topics/<topic>/partitions/<partition>/state` (layout 3.5)."""
 
-    async def read_states(self, partitions: Sequence[tuple[str, int]]) -> list[LeaderAndIsr | None]:
+    async def read_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
         """States in the requested order; None where the znode is missing, or unreadable and logged."""
 
     async def write_states(self, writes: Sequence[StateWrite]) -> list[WriteOutcome]:

@@ -68,7 +68,7 @@ class Disks:
     ) -> None:
         """When a directory fails, take its replicas offline and announce it. `on_last_failed` gets the reason in one line."""
 
-        def failed(path: str, partitions: Iterable[tuple[str, int]]) -> None:
+        def failed(path: str, partitions: Iterable[TopicPartition]) -> None:
             here = [TopicPartition(*key) for key in partitions if replicas.get(*key) is not None]
             effects = replicas.fail_log_dir(here)
             log.warning("broker %d: log directory %s is offline, with %d replicas", broker_id, path, len(here))

@@ -15,9 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from klamm.broker.log.log import Log
-from klamm.protocol.nouns import ZERO_UUID
-
-TopicPartition = tuple[str, int]
+from klamm.protocol.nouns import ZERO_UUID, TopicPartition
 
 
 class _Offsets(NamedTuple):
@@ -42,30 +40,30 @@ class MemoryDirectory:
 
     def take(self, topic: str, partition: int) -> Log | None:
         """Remove the log that the broker left and return it; None if there is none."""
-        return self._logs.pop((topic, partition), None)
+        return self._logs.pop(TopicPartition(topic, partition), None)
 
     def checkpoint(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
         """Store the offsets of all logs: (topic, partition, log start offset, high watermark)."""
         for topic, partition, log_start_offset, high_watermark in offsets:
-            self._checkpoints[topic, partition] = _Offsets(log_start_offset, high_watermark)
+            self._checkpoints[TopicPartition(topic, partition)] = _Offsets(log_start_offset, high_watermark)
 
     def host(self, topic: str, partition: int, topic_id: bytes) -> None:
         """Note that the broker has a replica of this partition, with or without records. A zero topic id does not replace a known one."""
         if topic_id != ZERO_UUID:
-            self.found[topic, partition] = topic_id
+            self.found[TopicPartition(topic, partition)] = topic_id
         else:
-            self.found.setdefault((topic, partition), topic_id)
+            self.found.setdefault(TopicPartition(topic, partition), topic_id)
 
     def keep(self, log: Log) -> None:
         """Keep a log of a broker that has ended, with the offsets of the last checkpoint. The broker must not use it any more."""
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         offsets = self._checkpoints.get(key, _Offsets())
         self._logs[key] = log.handed_over(offsets.log_start_offset, offsets.high_watermark)
         self.host(*key, log.topic_id)
 
     def delete(self, topic: str, partition: int) -> None:
         """Forget a partition and its log."""
-        key = topic, partition
+        key = TopicPartition(topic, partition)
         self.found.pop(key, None)
         self._checkpoints.pop(key, None)
         left = self._logs.pop(key, None)

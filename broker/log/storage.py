@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple, Protocol
 
+from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.value_class import dataclass
 
 
@@ -298,7 +299,7 @@ class Directories(Protocol):
     async def start(self, read_rules: ReadLoadRules | None = None) -> None:
         """Load all logs in the directories. Without `read_rules` the default rules are used. Raises what `read_rules` raises (ApiError)."""
 
-    def with_records(self) -> Mapping[tuple[str, int], bytes]:
+    def with_records(self) -> Mapping[TopicPartition, bytes]:
         """(topic, partition) → topic id, zero if it has none, of the loaded logs that have, or had, records."""
 
     async def open(self, topic: str, partition: int, topic_id: bytes, is_new: bool) -> tuple[Storage, LoadedLog]:

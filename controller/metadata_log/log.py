@@ -31,6 +31,7 @@ from klamm.controller.values import (
     WriteOutcome,
 )
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+from klamm.protocol.nouns import TopicPartition
 
 _OK = WriteOutcome.OK
 T = TypeVar("T")
@@ -164,7 +165,7 @@ class MetadataLog:
             entries += self._configs.stored(ConfigEntity("topics", name), {})
         self._append(entries)
 
-    def states_read(self, partitions: Sequence[tuple[str, int]], states: Sequence[LeaderAndIsr | None]) -> None:
+    def states_read(self, partitions: Sequence[TopicPartition], states: Sequence[LeaderAndIsr | None]) -> None:
         """States of partitions, None where there is no state znode, or an unreadable one."""
         if self.has_begun:
             self._append(self._topics.states_read(partitions, states))

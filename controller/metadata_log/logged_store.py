@@ -107,7 +107,7 @@ class LoggedStore:
 
     # --- states ---
 
-    async def read_states(self, partitions: Sequence[tuple[str, int]]) -> list[LeaderAndIsr | None]:
+    async def read_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
         states = await self._store.read_states(partitions)
         self._log.states_read(partitions, states)
         return states

@@ -15,7 +15,7 @@ from klamm.controller.values import Assignment, LeaderAndIsr, StateWrite, Stored
 from klamm.protocol import messages
 from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.metadata_records import encode_value
-from klamm.protocol.nouns import next_epoch
+from klamm.protocol.nouns import TopicPartition, next_epoch
 
 _OK = WriteOutcome.OK
 _LAST_VERSION = 2**31 - 1
@@ -119,7 +119,7 @@ class LoggedTopics:
             entries.append((index, topic.topic_id, rest))
         return entries
 
-    def states_loaded(self, partitions: Sequence[tuple[str, int]], states: Sequence[LeaderAndIsr | None]) -> None:
+    def states_loaded(self, partitions: Sequence[TopicPartition], states: Sequence[LeaderAndIsr | None]) -> None:
         """States of partitions before the log begins."""
         name, known = None, None
         for (topic, index), state in zip(partitions, states, strict=True):
@@ -132,7 +132,7 @@ class LoggedTopics:
                 else:
                     known.pop(index, None)
 
-    def states_read(self, partitions: Sequence[tuple[str, int]], states: Sequence[LeaderAndIsr | None]) -> list[Entry]:
+    def states_read(self, partitions: Sequence[TopicPartition], states: Sequence[LeaderAndIsr | None]) -> list[Entry]:
         """The states of partitions are these: those that are not as expected are logged whole."""
         entries: list[Entry] = []
         for (name, index), state in zip(partitions, states, strict=True):

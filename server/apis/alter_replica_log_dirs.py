@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.pace import Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
@@ -22,11 +23,11 @@ async def handle(ctx: Context, request: messages.AlterReplicaLogDirsRequest) -> 
     if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     pace = Pace()
-    wanted: dict[tuple[str, int], str] = {}
+    wanted: dict[TopicPartition, str] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             await pace(1 + len(topic.partitions))
-            wanted.update(((topic.name, index), directory.path) for index in topic.partitions)
+            wanted.update((TopicPartition(topic.name, index), directory.path) for index in topic.partitions)
     online = await _directories(ctx)
     topics: dict[str, list[Response.AlterReplicaLogDirPartitionResult]] = {}
     for (name, index), path in wanted.items():

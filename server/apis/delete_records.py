@@ -20,6 +20,7 @@ from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.pace import Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
@@ -32,13 +33,13 @@ Response = messages.DeleteRecordsResponse
 
 async def handle(ctx: Context, request: messages.DeleteRecordsRequest) -> Response:
     pace = Pace()
-    offsets: dict[tuple[str, int], tuple[int, bool]] = {}
+    offsets: dict[TopicPartition, tuple[int, bool]] = {}
     for topic in request.topics:
         await pace()
         allowed = ctx.authorize(Operation.DELETE, ResourceType.TOPIC, topic.name)
         for entry in topic.partitions:
             await pace()
-            offsets[topic.name, entry.partition_index] = entry.offset, allowed
+            offsets[TopicPartition(topic.name, entry.partition_index)] = entry.offset, allowed
     parts = {key: _Part(*key) for key in offsets}
     for key, (offset, allowed) in offsets.items():
         await pace()

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import NO_EPOCH
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
-NO_ID = NO_EPOCH = -1
+NO_ID = -1
 
 
 async def handle(ctx: Context, request: messages.InitProducerIdRequest) -> messages.InitProducerIdResponse:

@@ -12,6 +12,7 @@ from klamm.broker.replica_effects import log_effects
 from klamm.broker.replica_requests import refuse_leader_and_isr, with_storage_errors
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
@@ -29,7 +30,7 @@ def handle(
 
 
 async def _when_made(
-    logs_made: Awaitable[Collection[tuple[str, int]]],
+    logs_made: Awaitable[Collection[TopicPartition]],
     request: messages.LeaderAndIsrRequest,
     version: int,
     response: messages.LeaderAndIsrResponse,

@@ -20,7 +20,7 @@ from klamm.broker.log.timestamps import offset_for_timestamp, offset_of_max_time
 from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.nouns import NO_EPOCH
+from klamm.protocol.nouns import NO_EPOCH, TopicPartition
 from klamm.protocol.pace import Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
@@ -77,13 +77,13 @@ def refuse(
     return messages.ListOffsetsResponse(topics=topics)
 
 
-def _repeated(request: messages.ListOffsetsRequest) -> frozenset[tuple[str, int]]:
+def _repeated(request: messages.ListOffsetsRequest) -> frozenset[TopicPartition]:
     """The partitions that a request names more than once."""
-    seen: set[tuple[str, int]] = set()
-    twice: set[tuple[str, int]] = set()
+    seen: set[TopicPartition] = set()
+    twice: set[TopicPartition] = set()
     for topic in request.topics:
         for wanted in topic.partitions:
-            key = topic.name, wanted.partition_index
+            key = TopicPartition(topic.name, wanted.partition_index)
             (twice if key in seen else seen).add(key)
     return frozenset(twice)
 

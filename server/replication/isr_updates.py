@@ -17,7 +17,7 @@ from klamm.broker.leadership import IsrProposal
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.nouns import ZERO_UUID
+from klamm.protocol.nouns import ZERO_UUID, TopicPartition
 from klamm.server.background import BackgroundTasks
 from klamm.server.identity import BrokerIdentity
 from klamm.server.net.controller_requests import ControllerRequests, ControllerUnreachable
@@ -44,12 +44,12 @@ class IsrUpdates:
         self._requests = requests
         self._background = background
         self._timeout_s = timeout_s
-        self._unsent: dict[tuple[str, int], IsrProposal] = {}
+        self._unsent: dict[TopicPartition, IsrProposal] = {}
         self._is_sending = False
 
     def submit(self, proposal: IsrProposal) -> None:
         """Request a change. It replaces an older proposal for the partition, whose result is ignored."""
-        self._unsent[proposal.partition.topic, proposal.partition.index] = proposal
+        self._unsent[TopicPartition(proposal.partition.topic, proposal.partition.index)] = proposal
         if not self._is_sending:
             self._is_sending = True
             self._background.start(self._send_all())
@@ -98,7 +98,7 @@ class IsrUpdates:
             self._leaders.isr_altered(proposal, row.leader_epoch, row.partition_epoch, tuple(row.isr), row.leader_recovery_state)
         elif self._leaders.isr_refused(proposal, ErrorCode(row.error_code)):
             return False
-        key = proposal.partition.topic, proposal.partition.index
+        key = TopicPartition(proposal.partition.topic, proposal.partition.index)
         if self._unsent.get(key) is proposal:
             del self._unsent[key]
         return True

@@ -24,6 +24,7 @@ from klamm.broker.replica_effects import WentOffline
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replica_requests import with_storage_errors
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.validation import Origin
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.tests.broker.log.batches import batch
@@ -122,7 +123,7 @@ def test_codes_of_partitions_that_are_not_led_here(rig: Rig) -> None:
         with pytest.raises(ApiError) as refused:
             rig.replicas.leader(topic, 0)
         assert refused.value.code is expected
-    rig.replicas.apply(rig.replicas.fail_log_dir([("t", 0)]))
+    rig.replicas.apply(rig.replicas.fail_log_dir([TopicPartition("t", 0)]))
     with pytest.raises(ApiError) as refused:
         rig.replicas.replica("t", 0)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -141,7 +142,7 @@ def test_follower_that_has_no_replica_is_refused(rig: Rig, epoch: int, code: Err
 
 def test_offline_partition_is_a_storage_error_whatever_epoch_the_client_knows(rig: Rig) -> None:
     rig.lead(3)
-    rig.replicas.apply(rig.replicas.fail_log_dir([("t", 0)]))
+    rig.replicas.apply(rig.replicas.fail_log_dir([TopicPartition("t", 0)]))
     for epoch in (-1, 2, 3, 4):
         with pytest.raises(ApiError) as refused:
             rig.replicas.leader("t", 0, epoch)
@@ -526,7 +527,7 @@ async def test_log_of_a_partition_that_is_gone_when_it_was_opened_is_not_served(
     if what == "deleted":
         replicas.apply(replicas.handle_stop_replica(stop((0, -2, True)), 4, EPOCH).effects)
     else:
-        replicas.apply(replicas.fail_log_dir([("t", 0)]))
+        replicas.apply(replicas.fail_log_dir([TopicPartition("t", 0)]))
     logs.gate.set()
     with pytest.raises(ApiError) as refused:
         await opening
@@ -556,9 +557,9 @@ async def test_log_that_cannot_be_made_for_another_reason_takes_no_partition_off
 async def test_directory_that_fails_takes_the_logs_of_its_partitions_along_and_tells_of_each_once(rig: Rig) -> None:
     replica = rig.lead()
     await rig.append(replica)
-    assert rig.replicas.fail_log_dir([("t", 0)]) == [WentOffline("t", [0])]
+    assert rig.replicas.fail_log_dir([TopicPartition("t", 0)]) == [WentOffline("t", [0])]
     assert replica.log is None
-    assert rig.replicas.fail_log_dir([("t", 0)]) == []
+    assert rig.replicas.fail_log_dir([TopicPartition("t", 0)]) == []
 
 
 # memory

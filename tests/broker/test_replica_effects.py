@@ -20,7 +20,7 @@ from klamm.broker.replica_effects import (
     log_effects,
 )
 from klamm.broker.replica_manager import ReplicaManager
-from klamm.protocol.nouns import ZERO_UUID
+from klamm.protocol.nouns import ZERO_UUID, TopicPartition
 from klamm.tests.broker.replica_requests import EPOCH, LISR, A, hosting, lisr, state, stop
 from klamm.tests.broker.update_metadata import broker, update
 
@@ -101,8 +101,8 @@ def test_stopped_and_deleted_replicas() -> None:
 def test_offline_replicas_are_said_once_and_have_no_effects() -> None:
     replicas = hosting()
     effects_of(replicas, state(1), state(1, index=1))
-    assert replicas.fail_log_dir([("t", 1), ("u", 0)]) == [WentOffline("t", [1]), WentOffline("u", [0])]
-    assert replicas.fail_log_dir([("t", 1), ("t", 0)]) == [WentOffline("t", [0])]
+    assert replicas.fail_log_dir([TopicPartition("t", 1), TopicPartition("u", 0)]) == [WentOffline("t", [1]), WentOffline("u", [0])]
+    assert replicas.fail_log_dir([TopicPartition("t", 1), TopicPartition("t", 0)]) == [WentOffline("t", [0])]
     assert effects_of(replicas, state(2), state(2, index=1)) == []
     assert replicas.handle_stop_replica(stop((0, -2, True)), 4, EPOCH).effects == []
 

@@ -14,7 +14,7 @@ from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replica_requests import refuse_leader_and_isr, refuse_stop_replica
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.nouns import ZERO_UUID
+from klamm.protocol.nouns import ZERO_UUID, TopicPartition
 from klamm.tests.broker.replica_requests import EPOCH, LISR, ME, OK, STOP, A, B, hosting, lisr, state, stop, tell
 from klamm.tests.broker.update_metadata import update
 
@@ -223,7 +223,7 @@ def test_stopping(leader_epoch: int, code: ErrorCode, delete: bool) -> None:
 def test_offline_partitions() -> None:
     hosted = hosting()
     tell(hosted, state(1), state(1, index=1))
-    hosted.fail_log_dir([("t", 0), ("new", 0)])
+    hosted.fail_log_dir([TopicPartition("t", 0), TopicPartition("new", 0)])
     storage = ErrorCode.KAFKA_STORAGE_ERROR
     assert tell(hosted, state(2), state(2, index=1)) == [storage, OK]
     assert stopped(hosted, (0, -2, True), (1, -2, True)) == [storage, OK]
@@ -245,7 +245,7 @@ def test_no_old_log_is_made_anew_while_a_log_dir_is_offline() -> None:
 )
 def test_a_log_that_was_there_at_the_start_is_that_of_its_topic_id(found: bytes, told: bytes, code: ErrorCode) -> None:
     hosted = hosting()
-    hosted.states.logs_found = {("t", 0): found}
+    hosted.states.logs_found = {TopicPartition("t", 0): found}
     assert tell(hosted, state(1), topic_id=told) == [code]
     assert (hosted.get("t", 0) is not None) == (code is OK)
 
@@ -264,7 +264,7 @@ def test_a_state_with_an_older_partition_epoch_changes_nothing(leader: int, part
 def test_an_old_log_in_another_log_dir_is_used() -> None:
     hosted = hosting()
     hosted.fail_log_dir([])
-    hosted.states.logs_found = {("t", 1): ZERO_UUID}
+    hosted.states.logs_found = {TopicPartition("t", 1): ZERO_UUID}
     assert tell(hosted, state(1, is_new=False), state(1, index=1, is_new=False)) == [ErrorCode.KAFKA_STORAGE_ERROR, OK]
 
 

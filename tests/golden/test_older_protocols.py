@@ -14,7 +14,7 @@ import pytest
 
 from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.protocol import json_form, messages
-from klamm.protocol.nouns import ZERO_UUID
+from klamm.protocol.nouns import ZERO_UUID, TopicPartition
 from klamm.server.requests.handlers import HANDLERS as DISPATCHED
 from klamm.tests.broker.story_broker import HANDLERS, answer, new_broker, sorted_lists
 from klamm.tests.golden.recording.older_protocols import PROTOCOLS
@@ -143,9 +143,9 @@ def test_answers_are_the_real_brokers(protocol: str, broker_id: int) -> None:
             continue
         if "life" in line:
             services = new_broker({"broker_id": broker_id, **line})
-            services.replicas.states.logs_found = dict.fromkeys(map(tuple, line["logs"]), ZERO_UUID)
+            services.replicas.states.logs_found = {TopicPartition(*key): ZERO_UUID for key in line["logs"]}
         if "failed" in line:
-            services.replicas.fail_log_dir((topic, partition) for topic, partition in line["failed"])
+            services.replicas.fail_log_dir(TopicPartition(topic, partition) for topic, partition in line["failed"])
         if line.get("api_key") in HANDLERS:
             api, header, body = answer(services, bytes.fromhex(line["request"]))
             if line["response"] is None:

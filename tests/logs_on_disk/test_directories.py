@@ -34,7 +34,7 @@ from klamm.broker.log.storage import (
 )
 from klamm.machine.replaced_file import temporary_path
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.nouns import ZERO_UUID
+from klamm.protocol.nouns import ZERO_UUID, TopicPartition
 from klamm.tests.harness.waits import eventually
 from klamm.tests.logs_on_disk.batches import batch
 from klamm.tests.logs_on_disk.filled_directories import EVERYTHING, ID, Make, filled, make, opened
@@ -543,7 +543,7 @@ async def test_new_logs_go_to_the_directory_with_the_fewest(make: Make, tmp_path
 
 async def test_directory_that_cannot_be_written_is_offline_and_its_logs_fail(make: Make, tmp_path: Path) -> None:
     directories = make("a", "b")
-    failed: list[tuple[str, list[tuple[str, int]]]] = []
+    failed: list[tuple[str, list[TopicPartition]]] = []
     directories.on_failed = lambda path, partitions: failed.append((path, partitions))
     await directories.start()
     storages = {partition: await opened(directories, "t", partition) for partition in range(4)}

@@ -10,6 +10,7 @@ from klamm.broker.log.log import Log
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
+from klamm.protocol.nouns import TopicPartition
 from klamm.server.apis import produce
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Authorizer
@@ -45,7 +46,7 @@ class Logged:
             request = lead(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=[state])
             handled = self.services.replicas.handle_leader_and_isr(request, 7, 1)
             self.services.replicas.apply(handled.effects)
-        self.services.replicas.fail_log_dir([("t", 3)])
+        self.services.replicas.fail_log_dir([TopicPartition("t", 3)])
 
     def partition(self, index: int, topic: str = "t") -> HostedPartition:
         found = self.services.replicas.get(topic, index)

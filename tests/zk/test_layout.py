@@ -202,7 +202,7 @@ def test_a_state_with_a_number_that_is_no_int32_counts_as_missing(field: str) ->
 
 
 def test_a_state_that_cannot_be_read_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    assert topic_layout.decode_state(b'{"leader":1.5}', 0, ("t", 3)) is None
+    assert topic_layout.decode_state(b'{"leader":1.5}', 0, TopicPartition("t", 3)) is None
     assert "Ignoring the state of t-3: it cannot be read" in caplog.text
 
 

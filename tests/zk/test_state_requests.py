@@ -7,6 +7,7 @@ import random
 import pytest
 
 from klamm.controller.values import LeaderAndIsr, StateWrite
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.zk.labs import RealLab
 from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS, spans
 from klamm.zk.layout import paths
@@ -60,7 +61,7 @@ async def test_states_of_all_kinds_are_read_in_one_go(real: RealLab) -> None:
     await session.multi([ops.set_data(paths.state_path(*key), written[key] or b"x", 0) for key in raised])
     for key in raised:
         written[key] = written[key] or b"x"
-    asked = [(topic, index) for topic in ("t", "unknown", "another-topic") for index in range(155)]
+    asked = [TopicPartition(topic, index) for topic in ("t", "unknown", "another-topic") for index in range(155)]
     rng.shuffle(asked)
     expected = [decode_state(written.get(key), int(key in raised)) for key in asked]
     assert sum(state is not None for state in expected) > 50
@@ -70,5 +71,5 @@ async def test_states_of_all_kinds_are_read_in_one_go(real: RealLab) -> None:
 
 
 def test_another_error_than_a_missing_node_is_the_answer() -> None:
-    refused = ReadStates("", [("t", 0)]).deserialize(_begin(ERROR, 0, -102, -102), 0)
+    refused = ReadStates("", [TopicPartition("t", 0)]).deserialize(_begin(ERROR, 0, -102, -102), 0)
     assert isinstance(refused, ZkError) and refused.code == -102

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote
 
+from klamm.protocol.nouns import TopicPartition
+
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
@@ -78,11 +80,11 @@ def state_path(topic: str, partition: int) -> str:
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
 
-def partition_of(path: str) -> tuple[str, int] | None:
+def partition_of(path: str) -> TopicPartition | None:
     """(topic, partition) from the path of a state; None for any other path."""
     match path.split("/"):
         case ["", "brokers", "topics", topic, "partitions", partition, "state"] if partition.isdecimal():
-            return topic, int(partition)
+            return TopicPartition(topic, int(partition))
     return None
 
 

@@ -12,12 +12,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 from klamm.controller.values import RECOVERED, RECOVERING, Assignment, LeaderAndIsr, StoredTopic, intern_ints
-from klamm.protocol.nouns import Ints
+from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.zk.layout.json_values import INT32, decode_uuid, encode_uuid, int32, int_tuple, ints_text, parse_int, parse_json
 from klamm.zk.layout.key_order import partition_order, scala_order
 
 log = logging.getLogger("klamm.zk.layout.znodes")
 
+_UNNAMED = TopicPartition("a topic", -1)
 # Maximum size of each of the two caches of partition states. A full cache is emptied.
 _REMEMBERED = 65_536
 
@@ -159,7 +160,7 @@ def encode_state(state: LeaderAndIsr) -> bytes:
     return data
 
 
-def decode_state(data: bytes | None, version: int, of: tuple[str, int] = ("a topic", -1)) -> LeaderAndIsr | None:
+def decode_state(data: bytes | None, version: int, of: TopicPartition = _UNNAMED) -> LeaderAndIsr | None:
     """The state of a partition whose znode has this `version`. None if it cannot be read, which is logged."""
     if data is None:
         return None

@@ -12,6 +12,7 @@ from functools import lru_cache
 from struct import Struct
 
 from klamm.controller.values import LeaderAndIsr, StateWrite
+from klamm.protocol.nouns import TopicPartition
 from klamm.zk.layout import paths
 from klamm.zk.layout.topics import decode_state, encode_state, remembered_states
 from klamm.zk.session.requests import (
@@ -86,7 +87,7 @@ class ReadStates:
 
     type = None
 
-    def __init__(self, prefix: str, partitions: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, prefix: str, partitions: Sequence[TopicPartition]) -> None:
         self._prefix = prefix
         self._partitions = partitions
 

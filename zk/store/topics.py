@@ -46,7 +46,7 @@ class ZkPartitionStates(ZkArea):
         super().__init__(session, fence, on_event)
         self._states = StateWriter(session, fence)
 
-    async def read_states(self, partitions: Sequence[tuple[str, int]]) -> list[LeaderAndIsr | None]:
+    async def read_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
         chroot = self._session.chroot
         count = min(BATCH_OPERATIONS, max(1, BATCH_BYTES // (len(chroot.encode()) + _STATE_PATH_BYTES)))
         requests = [ReadStates(chroot, partitions[i : i + count]) for i in range(0, len(partitions), count)]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from klamm.protocol.nouns import TopicPartition
+
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
@@ -15,7 +17,6 @@ LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 _VERSION = 0
 
-TopicPartition = tuple[str, int]
 
 
 class CorruptCheckpoint(ValueError):
@@ -34,7 +35,7 @@ def read_offsets(data: bytes) -> dict[TopicPartition, int]:
         parts = line.split()
         if len(parts) != 3:
             raise CorruptCheckpoint(f"a line is not of the form 'topic partition offset': {line!r}")
-        offsets[parts[0], _number(parts[1])] = _number(parts[2])
+        offsets[TopicPartition(parts[0], _number(parts[1]))] = _number(parts[2])
     return offsets
 
 

@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from typing import NamedTuple
 
 from klamm.broker.log.files import names
-from klamm.broker.log.files.directory import DuplicateLogs, LogDirectory, TopicPartition
+from klamm.broker.log.files.directory import DuplicateLogs, LogDirectory
 from klamm.broker.log.files.directory_storage import DirectoryStorage
 from klamm.broker.log.files.log_files import sync_folder
 from klamm.broker.log.files.moving import copy_segments, finish_copy, forget_move, remove_copy
@@ -22,6 +22,7 @@ from klamm.broker.log.storage import DirectorySpace, LoadedLog, ReadLoadRules, S
 from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 
 log = logging.getLogger("klamm.broker.log.files.directory")
 
@@ -189,7 +190,7 @@ class LogDirectories:
 
     async def open(self, topic: str, partition: int, topic_id: bytes, is_new: bool) -> tuple[Storage, LoadedLog]:
         """See `Directories.open`."""
-        deleting = self._deleting.get((topic, partition))
+        deleting = self._deleting.get(TopicPartition(topic, partition))
         if deleting is not None:
             await asyncio.wait({deleting})
         directory = self._home(topic, partition)
@@ -199,7 +200,7 @@ class LogDirectories:
             directory = min(self._online(), key=lambda candidate: len(candidate.topic_ids), default=None)
         if directory is None:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online")
-        directory.topic_ids.setdefault((topic, partition), topic_id)
+        directory.topic_ids.setdefault(TopicPartition(topic, partition), topic_id)
         try:
             return await directory.open(topic, partition, topic_id)
         except OSError as error:
@@ -207,7 +208,7 @@ class LogDirectories:
 
     def move(self, topic: str, partition: int, path: str) -> None:
         """Move a log to another of the directories, in the background; a move that is under way ends. To where it is: nothing else."""
-        key = topic, partition
+        key = TopicPartition(topic, partition)
         moving = self._moving.pop(key, None)
         if moving is not None:
             moving.task.cancel()
@@ -222,7 +223,7 @@ class LogDirectories:
 
     def target_of(self, topic: str, partition: int) -> str | None:
         """The directory that a log moves to at present."""
-        moving = self._moving.get((topic, partition))
+        moving = self._moving.get(TopicPartition(topic, partition))
         return None if moving is None else moving.path
 
     def _moved(self, key: TopicPartition, done: asyncio.Future[None]) -> None:
@@ -292,7 +293,7 @@ class LogDirectories:
 
     def delete(self, topic: str, partition: int) -> None:
         """See `Directories.delete`."""
-        key = topic, partition
+        key = TopicPartition(topic, partition)
         moving = self._moving.pop(key, None)
         if moving is not None:
             moving.task.cancel()
@@ -303,7 +304,7 @@ class LogDirectories:
         deleting.add_done_callback(lambda _: self._deleting.pop(key, None))
 
     async def _delete(self, topic: str, partition: int) -> None:
-        finishing = self._finishing.get((topic, partition))
+        finishing = self._finishing.get(TopicPartition(topic, partition))
         if finishing is not None:
             await asyncio.wait({finishing})
             await asyncio.sleep(0)  # the move takes note of its end
@@ -325,7 +326,7 @@ class LogDirectories:
         """See `Directories.cleaned`."""
         directory = self._home(topic, partition)
         if directory is not None:
-            directory.clean_offsets[topic, partition] = clean_offset
+            directory.clean_offsets[TopicPartition(topic, partition)] = clean_offset
 
     async def _checkpoint(self, rows: Sequence[tuple[str, int, int, int]]) -> None:
         await asyncio.gather(*(directory.checkpoint(rows) for directory in self._directories))

@@ -31,12 +31,11 @@ from klamm.broker.log.files.producer_replay import states_in_thread
 from klamm.broker.log.storage import Command, LoadedLog, LoadRules, ProducerEntry, ReadCommand, ReadLoadRules
 from klamm.machine.replaced_file import remove_temporaries, replace_file
 from klamm.protocol.clock import Clock
-from klamm.protocol.nouns import ZERO_UUID
+from klamm.protocol.nouns import ZERO_UUID, TopicPartition
 from klamm.protocol.records.batch import CorruptRecords
 
 log = logging.getLogger(__name__)
 
-TopicPartition = tuple[str, int]
 LOGS_OF_A_TURN = 32
 FILES_OF_A_LOG = 3
 """Files of an active segment that stay open between runs."""
@@ -313,9 +312,9 @@ class LogDirectory:
         if kind == names.DELETE_FOLDER or kind == names.FUTURE_FOLDER:
             self._unfinished.append(folder)
         elif not kind:
-            self.topic_ids[topic, partition] = _topic_id(folder)
+            self.topic_ids[TopicPartition(topic, partition)] = _topic_id(folder)
             with contextlib.suppress(FileNotFoundError):
-                self.moves[topic, partition] = marker_files.read_move(read_file(f"{folder}/{marker_files.MOVE}"))
+                self.moves[TopicPartition(topic, partition)] = marker_files.read_move(read_file(f"{folder}/{marker_files.MOVE}"))
 
     def _read_checkpoints(self) -> None:
         starts, points, watermarks = (
@@ -413,7 +412,7 @@ class LogDirectory:
 
     async def open(self, topic: str, partition: int, topic_id: bytes) -> tuple[DirectoryStorage, LoadedLog]:
         """The storage of a log that is here or is made here, and what is on disk of it. Raises OSError."""
-        key = topic, partition
+        key = TopicPartition(topic, partition)
         loaded = self.loaded.pop(key, None)
         if loaded is None:
             loaded = await self.submit(self._open_in_thread, key, topic_id)
@@ -467,7 +466,7 @@ class LogDirectory:
 
     def delete(self, topic: str, partition: int, unique: str) -> Awaitable[None]:
         """Rename the folder of a log, after what a thread does in it now; it is removed later. The result can be ignored."""
-        key = topic, partition
+        key = TopicPartition(topic, partition)
         storage = self.storages.pop(key, None)
         if storage is not None:
             self._open.pop(storage, None)
@@ -516,8 +515,8 @@ class LogDirectory:
         """Where open logs start, and their high watermarks."""
         for topic, partition, log_start_offset, high_watermark in offsets:
             if (topic, partition) in self.storages:
-                point = self._checkpoints.get((topic, partition), Checkpoints()).recovery_point
-                self._checkpoints[topic, partition] = Checkpoints(log_start_offset, point, high_watermark)
+                point = self._checkpoints.get(TopicPartition(topic, partition), Checkpoints()).recovery_point
+                self._checkpoints[TopicPartition(topic, partition)] = Checkpoints(log_start_offset, point, high_watermark)
 
     def _checkpoints_to_write(self) -> Mapping[TopicPartition, Checkpoints]:
         """What is to be written: of open logs with their recovery points of this moment, of the others as it was read."""

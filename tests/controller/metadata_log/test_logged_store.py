@@ -172,7 +172,7 @@ class Run:
         named = [write.topic for write in writes]
         await self.logged.read_topics(named)
         await self.logged.topic_configs(named)
-        await self.logged.read_states([(write.topic, p) for write in writes for p in write.assignments])
+        await self.logged.read_states([TopicPartition(write.topic, p) for write in writes for p in write.assignments])
         await self.logged.write_topics(writes)
         view, world = plain_view(self.whole()), plain_world(self.world)
         for topic in {write.topic for write in writes}:

@@ -11,6 +11,7 @@ from klamm.controller.metadata_log.logged_configs import LoggedConfigs
 from klamm.controller.metadata_log.logged_topics import LoggedTopics
 from klamm.controller.values import Assignment, ConfigEntity, LeaderAndIsr, StateWrite, StoredTopic, WriteOutcome
 from klamm.protocol.metadata_records import decode_value
+from klamm.protocol.nouns import TopicPartition
 
 ID = bytes(range(16))
 STATE = LeaderAndIsr(1, 3, (1, 2))
@@ -52,11 +53,11 @@ def test_partitions_that_are_missing_in_a_znode_that_was_read_are_not_gone() -> 
 
 def test_a_state_that_is_read_is_logged_if_it_is_another_one_also_if_it_is_gone() -> None:
     logged = topics(1)
-    assert len(logged.states_read([("t", 0)], [STATE])) == 1
-    assert logged.states_read([("t", 0)], [STATE._replace()]) == []
-    assert len(logged.states_read([("t", 0)], [None])) == 1
-    assert logged.states_read([("t", 0)], [None]) == []
-    assert logged.states_read([("no", 0)], [STATE]) == []
+    assert len(logged.states_read([TopicPartition("t", 0)], [STATE])) == 1
+    assert logged.states_read([TopicPartition("t", 0)], [STATE._replace()]) == []
+    assert len(logged.states_read([TopicPartition("t", 0)], [None])) == 1
+    assert logged.states_read([TopicPartition("t", 0)], [None]) == []
+    assert logged.states_read([TopicPartition("no", 0)], [STATE]) == []
 
 
 def test_of_the_configs_of_an_entity_only_what_has_changed_is_logged() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.server.security.authorizer import Operation
 from klamm.tests.broker.log.batches import batch, record
 from klamm.tests.server.fetch.fetch_world import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, World, fetch, part
@@ -116,7 +117,7 @@ async def test_codes_of_partitions() -> None:
     world = World()
     world.host("t", 3, epoch=2)
     world.host("away", leader=2, replicas=(1, 2), isr=(2,))
-    world.replicas.fail_log_dir([("t", 2)])
+    world.replicas.fail_log_dir([TopicPartition("t", 2)])
     rows = await listed(world, wanted(0, epoch=1), wanted(1, epoch=3), wanted(2), wanted(7), wanted(0, epoch=2))
     assert [row.error_code for row in rows] == [42, 75, 56, 3, 42]
     assert [row.error_code for row in await listed(world, wanted(0, epoch=1))] == [74]
@@ -175,7 +176,7 @@ async def test_codes_of_epochs() -> None:
     world.host("t", 2, epoch=2)
     world.host("hidden")
     world.host("away", leader=2, replicas=(1, 2), isr=(2,))
-    world.replicas.fail_log_dir([("t", 1)])
+    world.replicas.fail_log_dir([TopicPartition("t", 1)])
     assert [code for code, _, _ in await ends(world, 2, current=1)] == [74]
     assert [code for code, _, _ in await ends(world, 2, current=3)] == [75]
     assert [code for code, _, _ in await ends(world, 2, index=1)] == [56]

@@ -11,6 +11,7 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import each_header
 from klamm.server.apis.fetch import params_of
 from klamm.server.fetch.delayed_fetch import READ_AHEAD_BYTES, ByteBudget
@@ -76,7 +77,7 @@ async def test_codes_of_partitions_that_cannot_be_read(version: int) -> None:
     world.host("follows", leader=2, replicas=(1, 2), isr=(2,))
     world.host("elsewhere", leader=2, replicas=(2,), isr=(2,))
     world.host("recovers", recovery=1)
-    world.replicas.fail_log_dir([("led", 2)])
+    world.replicas.fail_log_dir([TopicPartition("led", 2)])
     await world.append("led", batch(3))
     request = fetch(
         {

@@ -13,6 +13,7 @@ from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import computed_crc
 from klamm.server.apis import produce
 from klamm.server.requests.context import CloseConnection
@@ -292,7 +293,7 @@ async def test_records_whose_disk_fails_before_they_are_written_are_a_storage_er
     _, pending = logged.begin(asked_for(("t", 0, GOOD), acks=acks))
     task = asyncio.ensure_future(pending)
     await asyncio.sleep(0)
-    logged.services.replicas.apply(logged.services.replicas.fail_log_dir([("t", 0)]))
+    logged.services.replicas.apply(logged.services.replicas.fail_log_dir([TopicPartition("t", 0)]))
     (row,) = (await task).responses[0].partition_responses
     assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert replica.waiters == ()
