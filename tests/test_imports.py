@@ -70,6 +70,22 @@ def test_each_contract_of_one_knowing_package_names_all_others() -> None:
         assert set(contract["source_modules"]) == packages - {f"klamm.{word}" for word in words.split(" and ")}, contract["name"]
 
 
+def test_each_package_but_server_and_cli_has_a_list_of_the_packages_that_it_may_know() -> None:
+    """A name says what is allowed; everything else is forbidden. Of the controller a part may be allowed, module by module."""
+    packages = set(PACKAGES)
+    lists = {}
+    for contract in PROJECT["tool"]["importlinter"]["contracts"]:
+        package, _, allowed = contract["name"].partition(" knows ")
+        if package in packages:
+            named = packages.intersection(allowed.replace(",", "").split())
+            lists[package] = contract
+            whole = {module.removeprefix("klamm.").removesuffix(".*") for module in contract["forbidden_modules"]}
+            parts = {"controller"} if "ignore_imports" in contract else set()
+            assert contract["source_modules"] == [f"klamm.{package}"]
+            assert (whole - parts, whole & parts) == (packages - named - {package}, parts), contract["name"]
+    assert set(lists) == packages - {"server", "cli", "schemas"}
+
+
 def test_no_folder_of_the_root_may_be_imported_under_its_bare_name() -> None:
     banned = PROJECT["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
     assert set(banned) == {*PACKAGES, "benchmarks", "tests"}

@@ -1,10 +1,10 @@
 """Reassigning partitions: replicas are added, wait to be in sync, and others are removed (KIP-455, controller 11.3).
 
 A reassignment is state, not a suspended call: the topic znode says what is added and removed, and every event that can take a
-partition a step further calls one of the functions here. Where the target is not in sync its replicas are started (A,
-`_start_replicas`), and the partition waits for its leader to report them; once all are in the ISR it is completed (B, `_COMPLETION`):
-the leader moves to the target, the replicas that are to go are stopped and deleted, and the topic znode is written last, because it
-alone knows what the partition came from.
+partition a step further calls one of the functions here. The order of the steps is in `controller/procedures.py`. If the target is not
+in sync, its replicas are started (A, `WAITING`), and the partition waits for its leader to report them. Once all are in the ISR, it is
+completed (B, `COMPLETION`): the leader moves to the target, the replicas that are removed are stopped and deleted, and the topic znode
+is written last, because it alone knows what the partition came from.
 
 All partitions of one call take each step together: one commit, one write of each topic znode, one batch of requests. For each partition
 the sequence of writes and requests is the one that Apache Kafka makes for it alone. A test or a user can hold each partition between
@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from klamm.controller import phases
 from klamm.controller.cluster import Partition
 from klamm.controller.phases import ReassignmentPhase
+from klamm.controller.procedures import COMPLETION, REASSIGNMENT_PHASES, WAITING, ReassignmentStep
 from klamm.controller.reassignment import entries as reassignment_entries
 from klamm.controller.reassignment import steps as reassignment_steps
 from klamm.controller.reassignment import unassigned_replicas
@@ -174,7 +175,7 @@ async def on_phase_released(term: Term, phase: ReassignmentPhase) -> None:
     p = term.cluster.partition(TopicPartition(phase.topic, phase.partition))
     assignment = None if p is None else term.cluster.reassignments.was_released(p, phase)
     if p is not None and assignment is not None:
-        await _go_on_behind(term, {p: assignment}, type(phase))
+        await _go_on_after(term, {p: assignment}, type(phase))
         await remove_when_idle(term)
 
 
@@ -226,8 +227,8 @@ async def _step(term: Term, group: Group) -> Collection[Partition]:
     term.reassign_step += 1
     moved = [] if term.observer is None else [p for p, assignment in group.items() if assignment != _whole(term, p)]
     stored = await reassignment_steps.store_targets(term, group)
-    _show(term, [p for p in moved if p in stored], "U")
-    failed = await _branch(term, _going_on(term, stored, phases.ReassignmentTargetStored))
+    _show(term, [p for p in moved if p in stored], ReassignmentStep.STORE_TARGET)
+    failed = await _branch(term, _going_on(term, stored, REASSIGNMENT_PHASES[ReassignmentStep.STORE_TARGET]))
     return stored.keys() - failed
 
 
@@ -235,8 +236,8 @@ async def _branch(term: Term, group: Group) -> set[Partition]:
     """Complete those whose target is in sync, start the replicas of the others; those for which it failed."""
     complete = await _in_sync(term, {p: assignment for p, assignment in group.items() if looks_complete(p, assignment)})
     waiting = {p: assignment for p, assignment in group.items() if p not in complete}
-    await reassignment_steps.elect_missing_leaders(term, waiting)
-    return await _start_replicas(term, waiting) | await _complete(term, complete)
+    _, failed = await _take(term, waiting, WAITING)
+    return failed | await _complete(term, complete)
 
 
 def looks_complete(p: Partition, assignment: Assignment) -> bool:
@@ -256,56 +257,38 @@ async def _in_sync(term: Term, group: Group) -> Group:
     return complete
 
 
-async def _start_replicas(term: Term, group: Group) -> set[Partition]:
-    """A: the old and the new replicas learn of each other; those for which it failed."""
-    raised = await reassignment_steps.raise_epochs(term, group)
-    _show(term, raised, "A1")
-    going = _going_on(term, raised, phases.ReassignmentEpochRaised)
-    await reassignment_steps.start_new_replicas(term, going)
-    _show(term, going, "A2")
-    _going_on(term, going, phases.ReassignmentReplicasStarted)
-    return group.keys() - raised.keys()
+async def _take(term: Term, group: Group, steps: Iterable[ReassignmentStep], may_be_held: bool = True) -> tuple[Group, set[Partition]]:
+    """Take steps one after the other: (the partitions that took all of them, those for which one failed)."""
+    failed: set[Partition] = set()
+    for step in steps:
+        before = group
+        if not group:
+            break
+        group = await reassignment_steps.ACTIONS[step](term, group)
+        _show(term, group, step)
+        failed |= before.keys() - group.keys()
+        phase = REASSIGNMENT_PHASES.get(step)
+        if may_be_held and phase is not None:
+            group = _going_on(term, group, phase)
+    return group, failed
 
 
-_COMPLETION: tuple[tuple[Callable[[Term, Group], Awaitable[Group]], type[ReassignmentPhase]], ...] = (
-    (reassignment_steps.bring_online, phases.ReassignmentReplicasOnline),
-    (reassignment_steps.move_leaders, phases.ReassignmentLeaderMoved),
-    (reassignment_steps.stop_removed, phases.ReassignmentReplicasStopped),
-    (reassignment_steps.delete_removed, phases.ReassignmentReplicasDeleted),
-    (reassignment_steps.store_completed, phases.ReassignmentCompletionStored),
-    (reassignment_steps.forget, phases.ReassignmentForgotten),
-)
-"""B, steps 1 to 7, and the phase behind each."""
-_NAMES: Mapping[type[ReassignmentPhase], tuple[str, ...]] = {
-    phases.ReassignmentReplicasOnline: ("B1", "B2"),
-    phases.ReassignmentLeaderMoved: ("B3",),
-    phases.ReassignmentReplicasStopped: ("B4",),
-    phases.ReassignmentReplicasDeleted: ("B5",),
-    phases.ReassignmentCompletionStored: ("B6",),
-    phases.ReassignmentForgotten: ("B7",),
-}
-"""Of these steps, as controller 11.3 names them."""
-_BEHIND: Mapping[type[ReassignmentPhase], int] = {phase: at for at, (_, phase) in enumerate(_COMPLETION, start=1)}
-"""How many of these steps are behind a partition at a phase."""
+def _left_after(steps: Sequence[ReassignmentStep]) -> Mapping[type[ReassignmentPhase], Sequence[ReassignmentStep]]:
+    """By the phase after each of these steps, the steps that follow."""
+    return {REASSIGNMENT_PHASES[step]: steps[at:] for at, step in enumerate(steps, start=1) if step in REASSIGNMENT_PHASES}
+
+
+_WAITING_AFTER, _COMPLETION_AFTER = _left_after(WAITING), _left_after(COMPLETION)
 
 
 async def _complete(term: Term, group: Group) -> set[Partition]:
     """B: all steps of partitions whose target is in sync; those for which one failed."""
-    return await _complete_from(term, _going_on(term, group, phases.ReassignmentCaughtUp), 0)
+    return await _complete_by(term, _going_on(term, group, phases.ReassignmentCaughtUp), COMPLETION)
 
 
-async def _complete_from(term: Term, group: Group, done: int, may_be_held: bool = True) -> set[Partition]:
-    """Run the completion (B) from step `done` on."""
-    failed: set[Partition] = set()
-    for step, phase in _COMPLETION[done:]:
-        if not group:
-            return failed
-        before = group
-        group = await step(term, group)
-        _show(term, group, *_NAMES[phase])
-        failed |= before.keys() - group.keys()
-        if may_be_held:
-            group = _going_on(term, group, phase)
+async def _complete_by(term: Term, group: Group, steps: Sequence[ReassignmentStep], may_be_held: bool = True) -> set[Partition]:
+    """Take these steps, which are the rest of the completion, and then the last ones; the partitions for which a step failed."""
+    group, failed = await _take(term, group, steps, may_be_held)
     if group:
         await _last_steps(term, group)
     return failed
@@ -315,16 +298,22 @@ async def _last_steps(term: Term, group: Group) -> None:
     """B8, B9: everybody gets the last metadata, and a deletion that waited goes on."""
     with term.sender.batch() as batch:
         batch.update_metadata_everywhere(group)
-    _show(term, group, "B8")
+    _show_names(term, group, "B8")
     _log_completed(group)
     queued = {p.topic.name for p in group if p.topic.queued}
     if queued:
         await deletion.resume_for(term, queued)
-        _show(term, [p for p in group if p.topic.name in queued], "B9")
+        _show_names(term, [p for p in group if p.topic.name in queued], "B9")
 
 
-def _show(term: Term, partitions: Collection[Partition], *names: str) -> None:
-    """Report to the observer that these phases of controller 11.3 are done."""
+def _show(term: Term, partitions: Collection[Partition], step: ReassignmentStep) -> None:
+    """Report a step to the observer, if controller 11.3 has a name for it."""
+    if step.value:
+        _show_names(term, partitions, *step.value)
+
+
+def _show_names(term: Term, partitions: Collection[Partition], *names: str) -> None:
+    """Report to the observer that these steps of controller 11.3 are done."""
     if term.observer is not None and partitions:
         term.observer.reassigned([p.key for p in partitions], names, term.reassign_step)
 
@@ -339,24 +328,22 @@ def _log_completed(group: Group) -> None:
         log.info("%d partitions of %s are reassigned", count, topic)
 
 
-async def _go_on_behind(term: Term, group: Group, phase: type[ReassignmentPhase]) -> None:
-    """Go on behind a phase. What was looked at before partitions were held there is looked at again."""
+async def _go_on_after(term: Term, group: Group, phase: type[ReassignmentPhase]) -> None:
+    """Go on after a phase. What was looked at before partitions were held there is looked at again."""
     term.reassign_step += 1
-    done = _BEHIND.get(phase)
-    if done is not None:
-        await _complete_from(term, group, done)
+    steps = _COMPLETION_AFTER.get(phase)
+    if steps is not None:
+        await _complete_by(term, group, steps)
         return
     group = {p: assignment for p, assignment in group.items() if _may_go_on(term, p)}
-    if phase is phases.ReassignmentTargetStored:
-        await _branch(term, group)
-    elif phase is phases.ReassignmentEpochRaised:
-        await reassignment_steps.start_new_replicas(term, group)
-        _show(term, group, "A2")
-        await complete_ready(term, _going_on(term, group, phases.ReassignmentReplicasStarted))
-    elif phase is phases.ReassignmentReplicasStarted:
+    steps = _WAITING_AFTER.get(phase)
+    if steps is not None:
+        group, _ = await _take(term, group, steps)
         await complete_ready(term, group)
+    elif phase is phases.ReassignmentTargetStored:
+        await _branch(term, group)
     else:
-        await _complete_from(term, await _in_sync(term, group), 0)
+        await _complete_by(term, await _in_sync(term, group), COMPLETION)
 
 
 # --- held partitions ---
@@ -387,7 +374,7 @@ async def _finish_held(term: Term, partitions: Iterable[Partition]) -> None:
         return
     for p in partitions:
         held = reassignments.held.get(p)
-        if held is not None and type(held.phase) in _BEHIND:
+        if held is not None and type(held.phase) in _COMPLETION_AFTER:
             reassignments.was_dropped(p)
             term.reassign_step += 1
-            await _complete_from(term, {p: held.assignment}, _BEHIND[type(held.phase)], may_be_held=False)
+            await _complete_by(term, {p: held.assignment}, _COMPLETION_AFTER[type(held.phase)], may_be_held=False)

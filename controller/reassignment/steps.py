@@ -7,7 +7,7 @@ A partition for which a step failed is logged; it stays as it is until an event 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from klamm.controller.cluster import Partition, Topic
 from klamm.controller.decisions import elections
@@ -15,6 +15,7 @@ from klamm.controller.decisions.decision import Decision, Refusal, Refuse, Situa
 from klamm.controller.decisions.hash_order import in_hash_order
 from klamm.controller.partitions import partition_machine, replica_machine
 from klamm.controller.partitions.commit import commit_states
+from klamm.controller.procedures import ReassignmentStep
 from klamm.controller.reassignment import entries as reassignment_entries
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
@@ -91,7 +92,7 @@ async def raise_epochs(term: Term, group: Group) -> Group:
     return {p: group[p] for p in raised.committed}
 
 
-async def start_new_replicas(term: Term, group: Group) -> None:
+async def start_new_replicas(term: Term, group: Group) -> Group:
     """A2: the new replicas of each partition become NEW, one after the other."""
     rank = 0
     while True:
@@ -100,13 +101,13 @@ async def start_new_replicas(term: Term, group: Group) -> None:
             if rank < len(assignment.adding):
                 replicas.setdefault(assignment.adding[rank], []).append(p)
         if not replicas:
-            return
+            return group
         new = {b: [p for p in held if b not in p.replica_states] for b, held in replicas.items()}  # at a repeated step they are there
         await replica_machine.move(term, new, ReplicaState.NEW)
         rank += 1
 
 
-async def bring_online(term: Term, group: Group) -> Group:
+async def use_targets(term: Term, group: Group) -> Group:
     """B1, B2: the new replicas are online, and the target is what counts from now on; the topic znode says more until the end."""
     cluster = term.cluster
     await replica_machine.move(term, _by_broker({p: assignment.adding for p, assignment in group.items()}), ReplicaState.ONLINE)
@@ -204,7 +205,7 @@ async def stop_and_delete(term: Term, removed: Mapping[Partition, Ints]) -> None
     await _delete(term, removed)
 
 
-async def elect_missing_leaders(term: Term, group: Group) -> None:
+async def elect_missing_leaders(term: Term, group: Group) -> Group:
     """Before A: a partition whose leader was a replica that is not wanted any more gets another one, if one is in sync."""
     cluster = term.cluster
     leaderless: list[Partition] = []
@@ -215,6 +216,7 @@ async def elect_missing_leaders(term: Term, group: Group) -> None:
                 leaderless.append(p)
     if leaderless:
         await partition_machine.to_online(term, leaderless, elections.Offline())
+    return group
 
 
 async def _stop(term: Term, removed: Mapping[Partition, Ints]) -> None:
@@ -245,3 +247,17 @@ def _by_broker(replicas: Mapping[Partition, Ints]) -> dict[int, list[Partition]]
         for b in broker_ids:
             found.setdefault(b, []).append(p)
     return found
+
+
+ACTIONS: Mapping[ReassignmentStep, Callable[[Term, Group], Awaitable[Group]]] = {
+    ReassignmentStep.STORE_TARGET: store_targets,
+    ReassignmentStep.ELECT_LEADER: elect_missing_leaders,
+    ReassignmentStep.RAISE_EPOCH: raise_epochs,
+    ReassignmentStep.START_REPLICAS: start_new_replicas,
+    ReassignmentStep.USE_TARGET: use_targets,
+    ReassignmentStep.MOVE_LEADER: move_leaders,
+    ReassignmentStep.STOP_REMOVED: stop_removed,
+    ReassignmentStep.DELETE_REMOVED: delete_removed,
+    ReassignmentStep.STORE_COMPLETED: store_completed,
+    ReassignmentStep.FORGET: forget,
+}

@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyarrow import compute
 
 from klamm.controller.values import Assignment, LeaderAndIsr
-from klamm.pipeline.simulation.procedures import Procedures, Simulated
+from klamm.pipeline.simulation.procedures import Procedures
+from klamm.pipeline.simulation.simulated_partition import Simulated
 from klamm.pipeline.simulation.steps import Brokers, Step
 from klamm.protocol.nouns import NO_LEADER, Ints
 

@@ -1,23 +1,24 @@
 """What one partition goes through at each step of a simulation: the controller's decisions, in the controller's sequence.
 
 Every decision is made by the controller's own rule, a pure function of a `Situation` (`controller/decisions/decision.py`): nothing here
-chooses a leader or changes an ISR. What is here is which rules are asked, in which order, when brokers end and start (controller 4.2,
-4.3), at elections (10.1, 10.3), a controlled shutdown (10.4) and a reassignment (11.3). The store always accepts a write, and no other
-writer interferes.
+chooses a leader or changes an ISR. When brokers fail and start, at a controlled shutdown and at a reassignment, the order of the steps is
+the controller's own too (`controller/procedures.py`). What is here is which rule a step asks. The store always accepts a write, and no
+other writer interferes.
 
-Behind each step the partition settles: a leader that was elected uncleanly reports that it has recovered, and replicas that run join the
-ISR, one request for each in the order of the assignment, except for those that ran and were not in sync when the simulation began.
+After each step of the simulation the partition settles: a leader that was elected uncleanly reports that it has recovered, and replicas
+that run join the ISR, one request for each in the order of the assignment, except for those that ran and were not in sync when the
+simulation began.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
 from klamm.controller.cluster import Cluster, Partition, Topic
 from klamm.controller.decisions import elections
-from klamm.controller.decisions.decision import Decide, Decision, Refusal, Refuse, Situation, Write
+from klamm.controller.decisions.decision import Refusal, Refuse, Write
 from klamm.controller.decisions.elections import Strategy
 from klamm.controller.decisions.hash_order import in_hash_order
 from klamm.controller.partitions.alter_partition import AlterIsr
@@ -25,11 +26,23 @@ from klamm.controller.partitions.leader_elections import is_led_as_wanted
 from klamm.controller.partitions.leader_rebalance import Group, add_to_groups
 from klamm.controller.partitions.partition_machine import ElectLeader, InitialiseLeader
 from klamm.controller.partitions.replica_machine import LeaveIsr
+from klamm.controller.procedures import (
+    COMPLETION,
+    FAILURE,
+    SHUTDOWN,
+    STARTUP,
+    WAITING,
+    FailureStep,
+    ReassignmentStep,
+    ShutdownStep,
+    StartupStep,
+)
 from klamm.controller.reassignment.procedure import looks_complete
 from klamm.controller.reassignment.requests import check_target, reassigned
 from klamm.controller.reassignment.steps import RaiseLeaderEpoch
 from klamm.controller.states import PartitionState
-from klamm.controller.values import RECOVERED, RECOVERING, Assignment, Broker, Election, LeaderAndIsr, Proposal
+from klamm.controller.values import RECOVERED, RECOVERING, Assignment, Broker, Election, Proposal
+from klamm.pipeline.simulation.simulated_partition import CONTROLLER_EPOCH, Simulated
 from klamm.pipeline.simulation.steps import (
     Blacklist,
     Brokers,
@@ -45,73 +58,12 @@ from klamm.pipeline.simulation.steps import (
 )
 from klamm.protocol.nouns import NO_LEADER, Ints
 
-CONTROLLER_EPOCH = 2**31 - 1
-"""Of the simulated controller: later than that of each state."""
 _ALTER_PARTITION = 3
 """Version of the requests by which leaders change their ISR."""
 
-_NOBODY: frozenset[int] = frozenset()
 _INITIALISE = InitialiseLeader()
 _RAISE = RaiseLeaderEpoch()
 _ALTER_ISR = AlterIsr()
-
-
-class Simulated:
-    """One partition, or all that are alike. The fields in front are the whole input of the rules."""
-
-    __slots__ = ("assignment", "behind", "bytes_in", "bytes_out", "min_isr", "offline_dirs", "phase", "queued", "refused", "state",
-                 "targets", "unclean", "unclean_elections")
-
-    def __init__(
-        self, assignment: Assignment, state: LeaderAndIsr | None, *, offline_dirs: frozenset[int] = _NOBODY, unclean: bool | None = None,
-        min_isr: int | None = None, queued: bool = False, targets: tuple[Ints | None, ...] = (),
-    ) -> None:
-        self.assignment = assignment
-        self.state = state
-        self.offline_dirs = offline_dirs
-        """Brokers whose log directory with this partition is offline."""
-        self.unclean = unclean
-        """`unclean.leader.election.enable` of the topic, None where it has none."""
-        self.min_isr = min_isr
-        """`min.insync.replicas` of the topic, None where it has none."""
-        self.queued = queued
-        """Whether the topic is queued for deletion."""
-        self.targets = targets
-        """What the reassignment files of the simulation want of this partition."""
-        self.phase = PartitionState.NEW
-        self.behind = _NOBODY
-        """Replicas that run and do not join the ISR."""
-        self.unclean_elections = 0
-        self.refused = 0
-        """Reassignments that the controller refused."""
-        self.bytes_in: tuple[int, ...] = ()
-        """Brokers that copied the partition since this was last emptied, one entry for each copy."""
-        self.bytes_out: tuple[int, ...] = ()
-        """Brokers that it was copied from."""
-
-    def begin(self, brokers: Brokers) -> None:
-        """The partition is as a controller finds it (controller 6.3)."""
-        if self.state is not None:
-            online = self.online(brokers)
-            self.phase = PartitionState.ONLINE if self.state.leader in online else PartitionState.OFFLINE
-            isr = self.state.isr
-            if len(isr) < len(self.assignment.replicas):
-                self.behind = frozenset(r for r in self.assignment.replicas if r in online and r not in isr)
-
-    def online(self, brokers: Brokers) -> frozenset[int]:
-        """Brokers whose replica may lead or stay in sync."""
-        return brokers.alive - self.offline_dirs if self.offline_dirs else brokers.alive
-
-    def decide(self, rule: Decide, brokers: Brokers, proposal: Proposal | None = None) -> Decision:
-        """What a rule says of the partition; it takes hold."""
-        situation = Situation(
-            self.state, self.assignment, brokers.registered, brokers.shutting_down, self.offline_dirs, CONTROLLER_EPOCH, self.queued,
-            proposal,
-        )
-        decision = rule(situation)
-        if not isinstance(decision, Refuse):
-            self.state = decision.state
-        return decision
 
 
 class Procedures:
@@ -135,15 +87,15 @@ class Procedures:
         step, brokers = self.steps[number], self.before[number]
         match step:
             case Kill(ids):
-                if p.phase is PartitionState.ONLINE and _is_untouched(p, ids):
+                if p.phase is PartitionState.ONLINE and p.is_untouched(ids):
                     return False
                 self._failed(p, replace(brokers, registered=brokers.registered.difference(ids)), ids)
             case Return(ids):
-                if p.phase is PartitionState.ONLINE and _is_untouched(p, ids):
+                if p.phase is PartitionState.ONLINE and p.is_untouched(ids):
                     return False
                 self._started(p, replace(brokers, registered=brokers.registered.union(ids)), ids)
             case Shutdown(ids):
-                if p.phase is PartitionState.ONLINE and _is_untouched(p, ids):
+                if p.phase is PartitionState.ONLINE and p.is_untouched(ids):
                     return False
                 for b in ids:
                     self._shut_down(p, replace(brokers, shutting_down=frozenset((b,))), b)
@@ -207,34 +159,26 @@ class Procedures:
     # --- the procedures ---
 
     def _failed(self, p: Simulated, brokers: Brokers, dead: tuple[int, ...]) -> None:
-        """Controller 4.3: leaders are elected elsewhere, then the dead leave the ISRs."""
+        """Brokers failed (controller 4.3)."""
         p.behind = p.behind.difference(dead)
         p.offline_dirs = p.offline_dirs.difference(dead)
-        if p.state is not None and not p.queued and p.state.leader not in p.online(brokers):
-            p.phase = PartitionState.OFFLINE
-        self._trigger(p, brokers)
-        if p.queued or p.state is None:
-            return
-        for b in in_hash_order(dead):
-            if b in p.assignment.replicas:
-                p.decide(LeaveIsr(b), brokers)
+        for action in ON_FAILURE:
+            action(self, p, brokers, dead)
 
     def _started(self, p: Simulated, brokers: Brokers, started: tuple[int, ...]) -> None:
-        """Controller 4.2: what had no leader gets one, and reassignments that waited go on."""
+        """Brokers started (controller 4.2)."""
         p.offline_dirs = p.offline_dirs.difference(started)
-        self._trigger(p, brokers)
-        if p.assignment.is_reassigning and not p.queued and not set(started).isdisjoint(p.assignment.target):
-            self._branch(p, brokers)
+        for action in ON_STARTUP:
+            action(self, p, brokers, started)
 
     def _shut_down(self, p: Simulated, brokers: Brokers, broker_id: int) -> None:
-        """Controller 10.4, of a partition with more than one replica."""
+        """A broker asks whether it may stop (controller 10.4). It counts only for partitions with more than one replica."""
         replicas = p.assignment.replicas
         if broker_id not in replicas or len(replicas) < 2 or p.state is None or p.queued:
             return
-        if p.state.leader == broker_id:
-            self._to_online(p, brokers, elections.ControlledShutdown())
-        else:
-            p.decide(LeaveIsr(broker_id), brokers)
+        is_leader = p.state.leader == broker_id
+        for action in ON_SHUTDOWN:
+            action(self, p, brokers, broker_id, is_leader)
 
     def _trigger(self, p: Simulated, brokers: Brokers) -> None:
         """Controller 6.3: bring it online, unless it is."""
@@ -272,7 +216,7 @@ class Procedures:
         return True
 
     def _reassign(self, p: Simulated, brokers: Brokers, target: Ints) -> bool:
-        """Controller 11.1: check what is wanted, then U and what follows. Whether it began."""
+        """An administrator reassigns the partition (controller 11.1). Whether it began."""
         if p.queued or p.state is None or check_target(self._cluster(brokers), p.assignment, target) is not None:
             p.refused += 1
             return False
@@ -280,36 +224,15 @@ class Procedures:
         if wanted is None or not wanted.target:
             p.refused += 1
             return False
-        gone = tuple(r for r in p.assignment.replicas if r not in wanted.replicas)
-        p.assignment = wanted
-        for b in in_hash_order(gone):
-            p.decide(LeaveIsr(b), brokers)
+        REASSIGNMENT_ACTIONS[ReassignmentStep.STORE_TARGET](self, p, brokers, wanted)
         self._branch(p, brokers)
         return True
 
     def _branch(self, p: Simulated, brokers: Brokers) -> None:
-        """Controller 11.3: complete what is in sync, else start the replicas (A)."""
-        if looks_complete(self._as_partition(p), p.assignment):
-            self._complete(p, brokers)
-            return
-        state = p.state
-        if state is not None and state.leader == NO_LEADER:
-            online = p.online(brokers)
-            if any(member in online and member in p.assignment.replicas for member in state.isr):
-                self._to_online(p, brokers, elections.Offline())
-        p.decide(_RAISE, brokers)
-
-    def _complete(self, p: Simulated, brokers: Brokers) -> None:
-        """Controller 11.3, B: the leader moves into the target, the replicas that are to go leave."""
-        removing = p.assignment.removing
-        p.assignment = Assignment(p.assignment.target)
-        state = p.state
-        if state is not None and state.leader in p.assignment.replicas and state.leader in p.online(brokers):
-            p.decide(_RAISE, brokers)
-        else:
-            self._to_online(p, brokers, elections.Reassigned())
-        for b in in_hash_order(removing):
-            p.decide(LeaveIsr(b), brokers)
+        """Complete a reassignment whose target is in sync; else start the replicas (controller 11.3)."""
+        whole = p.assignment
+        for action in ON_COMPLETION if looks_complete(self._as_partition(p), whole) else ON_WAITING:
+            action(self, p, brokers, whole)
 
     def _settle(self, p: Simulated, brokers: Brokers) -> None:
         """Leaders report that they have recovered, and replicas join."""
@@ -333,7 +256,7 @@ class Procedures:
                 p.bytes_in += (joining,)
                 p.bytes_out += (state.leader,)
             if p.assignment.is_reassigning and looks_complete(self._as_partition(p), p.assignment):
-                self._complete(p, brokers)
+                self._branch(p, brokers)
 
     # --- what the rules take ---
 
@@ -362,10 +285,110 @@ class Procedures:
             cluster.offline_replicas_changed(b, (self._partition,))
         return cluster
 
+    # --- the steps of the procedures ---
 
-def _is_untouched(p: Simulated, broker_ids: tuple[int, ...]) -> bool:
-    """Whether none of these brokers has a replica, and nothing waits."""
-    if p.behind or p.offline_dirs or p.state is None:
-        return False
-    replicas, leader = p.assignment.replicas, p.state.leader
-    return not any(b in replicas or b == leader for b in broker_ids)
+    def mark_offline(self, p: Simulated, brokers: Brokers, dead: tuple[int, ...]) -> None:
+        if p.state is not None and not p.queued and p.state.leader not in p.online(brokers):
+            p.phase = PartitionState.OFFLINE
+
+    def elect_leader(self, p: Simulated, brokers: Brokers, changed: tuple[int, ...]) -> None:
+        self._trigger(p, brokers)
+
+    def shrink_isr(self, p: Simulated, brokers: Brokers, dead: tuple[int, ...]) -> None:
+        if p.queued or p.state is None:
+            return
+        for b in in_hash_order(dead):
+            if b in p.assignment.replicas:
+                p.decide(LeaveIsr(b), brokers)
+
+    def resume_reassignment(self, p: Simulated, brokers: Brokers, started: tuple[int, ...]) -> None:
+        if p.assignment.is_reassigning and not p.queued and not set(started).isdisjoint(p.assignment.target):
+            self._branch(p, brokers)
+
+    def relieve_leader(self, p: Simulated, brokers: Brokers, broker_id: int, is_leader: bool) -> None:
+        if is_leader:
+            self._to_online(p, brokers, elections.ControlledShutdown())
+
+    def relieve_follower(self, p: Simulated, brokers: Brokers, broker_id: int, is_leader: bool) -> None:
+        if not is_leader:
+            p.decide(LeaveIsr(broker_id), brokers)
+
+    def store_target(self, p: Simulated, brokers: Brokers, wanted: Assignment) -> None:
+        gone = tuple(r for r in p.assignment.replicas if r not in wanted.replicas)
+        p.assignment = wanted
+        for b in in_hash_order(gone):
+            p.decide(LeaveIsr(b), brokers)
+
+    def elect_missing_leader(self, p: Simulated, brokers: Brokers, whole: Assignment) -> None:
+        state = p.state
+        if state is not None and state.leader == NO_LEADER:
+            online = p.online(brokers)
+            if any(member in online and member in p.assignment.replicas for member in state.isr):
+                self._to_online(p, brokers, elections.Offline())
+
+    def raise_epoch(self, p: Simulated, brokers: Brokers, whole: Assignment) -> None:
+        p.decide(_RAISE, brokers)
+
+    def use_target(self, p: Simulated, brokers: Brokers, whole: Assignment) -> None:
+        p.assignment = Assignment(whole.target)
+
+    def move_leader(self, p: Simulated, brokers: Brokers, whole: Assignment) -> None:
+        state = p.state
+        if state is not None and state.leader in p.assignment.replicas and state.leader in p.online(brokers):
+            p.decide(_RAISE, brokers)
+        else:
+            self._to_online(p, brokers, elections.Reassigned())
+
+    def stop_removed(self, p: Simulated, brokers: Brokers, whole: Assignment) -> None:
+        for b in in_hash_order(whole.removing):
+            p.decide(LeaveIsr(b), brokers)
+
+
+def _nothing(*_: object) -> None:
+    """A step that changes neither the state nor the assignment of a partition."""
+
+
+OnBrokers = Callable[[Procedures, Simulated, Brokers, tuple[int, ...]], None]
+"""The tuple has the brokers that failed or started."""
+FAILURE_ACTIONS: Mapping[FailureStep, OnBrokers] = {
+    FailureStep.MARK_OFFLINE: Procedures.mark_offline,
+    FailureStep.ELECT_LEADERS: Procedures.elect_leader,
+    FailureStep.SHRINK_ISRS: Procedures.shrink_isr,
+    FailureStep.FAIL_DELETIONS: _nothing,
+    FailureStep.SEND_BROKERS: _nothing,
+}
+STARTUP_ACTIONS: Mapping[StartupStep, OnBrokers] = {
+    StartupStep.SEND_METADATA: _nothing,
+    StartupStep.START_REPLICAS: _nothing,
+    StartupStep.ELECT_LEADERS: Procedures.elect_leader,
+    StartupStep.RESUME_REASSIGNMENTS: Procedures.resume_reassignment,
+    StartupStep.RESUME_DELETIONS: _nothing,
+    StartupStep.WATCH_BROKERS: _nothing,
+}
+OnShutdown = Callable[[Procedures, Simulated, Brokers, int, bool], None]
+"""The broker that stops, and whether it led the partition before the first step."""
+SHUTDOWN_ACTIONS: Mapping[ShutdownStep, OnShutdown] = {
+    ShutdownStep.MOVE_LEADERS: Procedures.relieve_leader,
+    ShutdownStep.SHRINK_ISRS: Procedures.relieve_follower,
+}
+OnReassignment = Callable[[Procedures, Simulated, Brokers, Assignment], None]
+"""The assignment before the step, with the replicas that are added and removed; at STORE_TARGET the new one."""
+REASSIGNMENT_ACTIONS: Mapping[ReassignmentStep, OnReassignment] = {
+    ReassignmentStep.STORE_TARGET: Procedures.store_target,
+    ReassignmentStep.ELECT_LEADER: Procedures.elect_missing_leader,
+    ReassignmentStep.RAISE_EPOCH: Procedures.raise_epoch,
+    ReassignmentStep.START_REPLICAS: _nothing,
+    ReassignmentStep.USE_TARGET: Procedures.use_target,
+    ReassignmentStep.MOVE_LEADER: Procedures.move_leader,
+    ReassignmentStep.STOP_REMOVED: Procedures.stop_removed,
+    ReassignmentStep.DELETE_REMOVED: _nothing,
+    ReassignmentStep.STORE_COMPLETED: _nothing,
+    ReassignmentStep.FORGET: _nothing,
+}
+
+# What is done, in the order of the controller's tables.
+ON_FAILURE = [FAILURE_ACTIONS[step] for step in FAILURE]
+ON_STARTUP = [STARTUP_ACTIONS[step] for step in STARTUP]
+ON_SHUTDOWN = [SHUTDOWN_ACTIONS[step] for step in SHUTDOWN]
+ON_WAITING = [REASSIGNMENT_ACTIONS[step] for step in WAITING]
+ON_COMPLETION = [REASSIGNMENT_ACTIONS[step] for step in COMPLETION]

@@ -18,7 +18,7 @@ from klamm.pipeline.simulation import sources
 from klamm.pipeline.simulation.generated import Generated
 from klamm.pipeline.simulation.outcome import Outcome, outcome
 from klamm.pipeline.simulation.patterns import Counts, Pattern, Scenario, count_pattern
-from klamm.pipeline.simulation.procedures import Simulated
+from klamm.pipeline.simulation.simulated_partition import Simulated
 from klamm.pipeline.simulation.snapshot import BadSource, Snapshot
 from klamm.pipeline.simulation.steps import Blacklist, Elect, Kill, Reassign, Rebalance, Return, Shutdown, Step, Unclean
 from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_MOVEMENT, SIM_PARTITIONS, SIM_SUMMARY, write_outcome, write_rows

@@ -14,7 +14,8 @@ import pytest
 from klamm.admin import AsyncAdminClient, ConfigChange, ConfigResource, ResourceType
 from klamm.cli.pipeline.zookeeper import read_zookeeper
 from klamm.controller.values import Assignment, Election, LeaderAndIsr
-from klamm.pipeline.simulation.procedures import Procedures, Simulated
+from klamm.pipeline.simulation.procedures import Procedures
+from klamm.pipeline.simulation.simulated_partition import Simulated
 from klamm.pipeline.simulation.snapshot import Snapshot
 from klamm.pipeline.simulation.steps import Blacklist, Brokers, Elect, Kill, Reassign, Return, Shutdown, Step
 from klamm.protocol.nouns import Ints, TopicPartition

@@ -12,7 +12,8 @@ import pytest
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.pipeline.simulation.generated import Generated, orders
 from klamm.pipeline.simulation.patterns import Counts, Scenario, count_alike, count_pattern, patterns
-from klamm.pipeline.simulation.procedures import Procedures, Simulated
+from klamm.pipeline.simulation.procedures import Procedures
+from klamm.pipeline.simulation.simulated_partition import Simulated
 from klamm.pipeline.simulation.steps import Blacklist, Brokers, Elect, Kill, Rebalance, Return, Shutdown, Step, Unclean
 from klamm.protocol.nouns import Ints
 

@@ -7,13 +7,22 @@ Followers catch up as the simulation says: one joins the ISR with each request, 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
+from enum import Enum
+from typing import Any
 
 import pytest
 
+from klamm.controller import procedures as tables
+from klamm.controller.brokers import controlled_shutdown, startup_and_failure
 from klamm.controller.events import catalogue as events
+from klamm.controller.phases import EventPhase, Phase, ProcedurePhase
+from klamm.controller.reassignment import steps as reassignment_steps
+from klamm.controller.steering import Steering
 from klamm.controller.values import RECOVERING, Election, LeaderAndIsr
-from klamm.pipeline.simulation.procedures import Procedures, Simulated
+from klamm.pipeline.simulation import procedures as simulated_procedures
+from klamm.pipeline.simulation.procedures import Procedures
+from klamm.pipeline.simulation.simulated_partition import Simulated
 from klamm.pipeline.simulation.steps import (
     Blacklist,
     Brokers,
@@ -196,3 +205,102 @@ def over_ratio(procedures: Procedures, number: int, step: Rebalance, partitions:
             size[owner] = size.get(owner, 0) + 1
             imbalanced[owner] = imbalanced.get(owner, 0) + is_imbalanced
     return frozenset(b for b, n in imbalanced.items() if n / size[b] > step.percentage / 100)
+
+
+# --- the order of the steps ---
+
+ACTIONS = [
+    (tables.FailureStep, startup_and_failure.FAILURE_ACTIONS, simulated_procedures.FAILURE_ACTIONS),
+    (tables.StartupStep, startup_and_failure.STARTUP_ACTIONS, simulated_procedures.STARTUP_ACTIONS),
+    (tables.ShutdownStep, controlled_shutdown.SHUTDOWN_ACTIONS, simulated_procedures.SHUTDOWN_ACTIONS),
+    (tables.ReassignmentStep, reassignment_steps.ACTIONS, simulated_procedures.REASSIGNMENT_ACTIONS),
+]
+
+
+@pytest.mark.parametrize(("steps", "controller", "simulation"), ACTIONS)
+def test_controller_and_simulation_have_an_action_for_each_step(
+    steps: type[Enum], controller: Mapping[Any, Any], simulation: Mapping[Any, Any]
+) -> None:
+    assert set(controller) == set(simulation) == set(steps)
+
+
+PHASES: Mapping[Any, type[Phase]] = {
+    **tables.FAILURE_PHASES, **tables.STARTUP_PHASES, **tables.SHUTDOWN_PHASES, **tables.REASSIGNMENT_PHASES,
+}
+
+
+class Looker(Steering):
+    """Holds nothing and notes the phases of the tables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    @property
+    def holds(self) -> bool:
+        return True
+
+    def note(self, phase: Phase) -> None:
+        if type(phase) in PHASES.values():
+            self.seen.append(type(phase).__name__)
+
+    async def reach(self, phase: EventPhase) -> None:
+        self.note(phase)
+
+    def park(self, phase: ProcedurePhase, go_on: Callable[[], None]) -> None:
+        self.note(phase)
+
+
+def note_steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The phases of the tables that belong to the steps of the simulation, as they are taken."""
+    seen: list[str] = []
+
+    def noting(step: Enum, action: Callable[..., None]) -> Callable[..., None]:
+        def act(*arguments: Any) -> None:
+            action(*arguments)
+            if step in PHASES:
+                seen.append(PHASES[step].__name__)
+
+        return act
+
+    for name, order, actions in (
+        ("ON_FAILURE", tables.FAILURE, simulated_procedures.FAILURE_ACTIONS),
+        ("ON_STARTUP", tables.STARTUP, simulated_procedures.STARTUP_ACTIONS),
+        ("ON_SHUTDOWN", tables.SHUTDOWN, simulated_procedures.SHUTDOWN_ACTIONS),
+        ("ON_WAITING", tables.WAITING, simulated_procedures.REASSIGNMENT_ACTIONS),
+        ("ON_COMPLETION", tables.COMPLETION, simulated_procedures.REASSIGNMENT_ACTIONS),
+    ):
+        in_order: list[Callable[..., None]] = [actions[step] for step in order]  # type: ignore[index]
+        assert getattr(simulated_procedures, name) == in_order
+        monkeypatch.setattr(simulated_procedures, name, [noting(step, action) for step, action in zip(order, in_order, strict=True)])
+    first = tables.ReassignmentStep.STORE_TARGET
+    store = simulated_procedures.REASSIGNMENT_ACTIONS[first]
+    monkeypatch.setattr(simulated_procedures, "REASSIGNMENT_ACTIONS", {first: noting(first, store)})
+    return seen
+
+
+async def test_a_partition_goes_through_the_same_steps_in_the_controller_and_in_the_simulation(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All brokers of the story have a replica, so that each of its steps concerns the partition."""
+    looker = stage.steering = Looker()
+    stage.take_office()
+    await stage.open(1, 2, 3, 4)
+    await stage.create(TOPIC, (1, 2, 3))
+    seen = note_steps(monkeypatch)
+    key = TopicPartition(TOPIC, 0)
+    plans: list[dict[int, Ints]] = [{0: (4, 3, 2)}, {0: (1, 2)}]
+    steps: tuple[Step, ...] = (
+        Kill((1,)), Return((1,)), Shutdown((2,)), Return((2,)), Reassign(0), Kill((4, 3)), Return((3, 4)), Reassign(1),
+    )
+    first = Brokers(frozenset((1, 2, 3, 4)))
+    one = Simulated(stage.partition(*key).assignment, stage.world.states[key], targets=tuple(plan[0] for plan in plans))
+    one.begin(first)
+    cluster, procedures = Cluster(stage, {}), Procedures(first, steps)
+    for number, step in enumerate(steps):
+        looker.seen.clear()
+        seen.clear()
+        await cluster.step(step, plans)
+        procedures.apply(one, number)
+        assert seen == looker.seen, step
+        assert seen
