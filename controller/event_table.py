@@ -8,7 +8,6 @@ from typing import Protocol, TypeVar, assert_never
 
 from klamm.controller import config_events
 from klamm.controller.brokers import broker_changes, notifications
-from klamm.controller.cluster import Partition
 from klamm.controller.events import catalogue as events
 from klamm.controller.events.catalogue import ControllerEvent, Event
 from klamm.controller.events.causes import QueuedEvent
@@ -114,12 +113,11 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.AlterPartition():
             together += [queued.event for queued in waiting.take_same(events.AlterPartition)]
             requests = [e for e in together if isinstance(e, events.AlterPartition)]
-            settled: dict[Partition, None] = {}
-            responses = await alter_partition.alter_partitions(term, [(request.request, request.version) for request in requests], settled)
-            for request, altered in zip(requests, responses, strict=True):
-                _respond(request.future, altered)
-            if settled:
-                await reassignment.complete_ready(term, settled)
+            altered = await alter_partition.alter_partitions(term, [(request.request, request.version) for request in requests])
+            for request, answer in zip(requests, altered.responses, strict=True):
+                _respond(request.future, answer)
+            if altered.reassigned:
+                await reassignment.complete_ready(term, altered.reassigned)
         case events.AllocateProducerIds(broker_id, broker_epoch, block_future):
             _check_sender(term.cluster.brokers.get(broker_id), broker_epoch)
             _respond(block_future, await term.store.allocate_producer_ids(broker_id))

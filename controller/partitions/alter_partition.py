@@ -8,9 +8,9 @@ twice the last entry counts. The ISR changes, the leader epoch does not, and no 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.controller.cluster import Cluster, Partition, Topic
 from klamm.controller.decisions.decision import Decision, Keep, Refusal, Refuse, Situation, Write
@@ -24,6 +24,10 @@ from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.protocol.pace import Pace
 from klamm.protocol.value_class import dataclass
+
+if TYPE_CHECKING:
+    _TopicData = messages.AlterPartitionRequest.TopicData
+    _PartitionData = messages.AlterPartitionRequest.PartitionData
 
 log = logging.getLogger("klamm.controller")
 
@@ -103,7 +107,7 @@ class PendingResponse:
     def __init__(self, version: int, error: ErrorCode = ErrorCode.NONE) -> None:
         self.version = version
         self.error = error
-        self.topics: list[tuple[Any, list[Any]]] = []
+        self.topics: list[tuple[_TopicData, list[Any]]] = []
 
     def response(self) -> messages.AlterPartitionResponse:
         response = messages.AlterPartitionResponse
@@ -125,12 +129,20 @@ class _Verdict(NamedTuple):
     """For an observer."""
 
 
+class Altered(NamedTuple):
+    """What became of AlterPartition requests."""
+
+    responses: list[messages.AlterPartitionResponse]
+    reassigned: Collection[Partition]
+    """Partitions without an error that are being reassigned: their reassignment may be complete now."""
+
+
 class _Joined:
     """The proposals of some requests that are due, not yet committed."""
 
-    def __init__(self, term: Term, settled: dict[Partition, None]) -> None:
+    def __init__(self, term: Term) -> None:
         self.term = term
-        self.settled = settled
+        self.settled: dict[Partition, None] = {}
         self.reassigning = term.cluster.reassigning
         self.due: dict[Partition, Write] = {}
         self.slots: list[tuple[Partition, list[Any], int]] = []
@@ -175,7 +187,7 @@ class _Joined:
             if state is None:
                 rows[at] = row(partition_index=p.index, error_code=_error(commits.uncommitted[p]))
             else:
-                rows[at] = _row(row, p.index, state)
+                rows[at] = _row(p.index, state)
         if self.reassigning:
             self.settled.update(dict.fromkeys(p for p in committed if p in self.reassigning))
         lost = [(p, why.state) for p, why in commits.uncommitted.items() if why.state is not None]
@@ -192,19 +204,15 @@ def _error(why: Uncommitted) -> ErrorCode:
     return ErrorCode.INVALID_UPDATE_VERSION if why.outcome is WriteOutcome.BAD_VERSION else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _row(row: Any, index: int, state: LeaderAndIsr) -> Any:
+def _row(index: int, state: LeaderAndIsr) -> messages.AlterPartitionResponse.PartitionData:
+    row = messages.AlterPartitionResponse.PartitionData
     return row(index, _NONE, state.leader, state.leader_epoch, state.isr, state.recovery, state.partition_epoch)
 
 
-async def alter_partitions(
-    term: Term, requests: Sequence[tuple[messages.AlterPartitionRequest, int]], settled: dict[Partition, None] | None = None
-) -> list[messages.AlterPartitionResponse]:
-    """Handle (request, version) in order; the responses in the same order.
-
-    Into `settled` go the partitions that were answered without an error, as far as they are being reassigned.
-    """
+async def alter_partitions(term: Term, requests: Sequence[tuple[messages.AlterPartitionRequest, int]]) -> Altered:
+    """Handle (request, version) in order. The responses are in the same order."""
     cluster = term.cluster
-    joined = _Joined(term, {} if settled is None else settled)
+    joined = _Joined(term)
     pending: list[PendingResponse] = []
     pace = Pace()
     for request, version in requests:
@@ -218,7 +226,7 @@ async def alter_partitions(
             await _topic(term, joined, request.broker_id, version, topic, partitions, rows)
     if any(p.error is ErrorCode.NONE for p in pending):  # a request that is refused as a whole causes no UpdateMetadata
         await joined.flush()
-    return [p.response() for p in pending]
+    return Altered([p.response() for p in pending], joined.settled)
 
 
 def _top_level(cluster: Cluster, request: messages.AlterPartitionRequest, version: int) -> ErrorCode:
@@ -232,12 +240,14 @@ def _top_level(cluster: Cluster, request: messages.AlterPartitionRequest, versio
     return ErrorCode.NONE
 
 
-def _by_topic(cluster: Cluster, topics: Sequence[Any], version: int) -> Iterator[tuple[Topic | None, Any, Iterable[Any]]]:
+def _by_topic(
+    cluster: Cluster, topics: Sequence[_TopicData], version: int
+) -> Iterator[tuple[Topic | None, _TopicData, Iterable[_PartitionData]]]:
     """Each topic of a request once, with an element that names it and its partitions, of which the last entry of each counts.
 
     A topic without partitions is left out. A row with an unknown id is kept as it is.
     """
-    by_key: dict[Any, tuple[Topic | None, Any, dict[int, Any]]] = {}
+    by_key: dict[str | bytes, tuple[Topic | None, _TopicData, dict[int, _PartitionData]]] = {}
     for element in topics:
         topic = cluster.topics.get(element.topic_name) if version < 2 else cluster.topics_by_id.get(element.topic_id)
         if topic is None and version >= 2:
@@ -250,7 +260,8 @@ def _by_topic(cluster: Cluster, topics: Sequence[Any], version: int) -> Iterator
 
 
 async def _topic(
-    term: Term, joined: _Joined, leader: int, version: int, topic: Topic | None, partitions: Iterable[Any], rows: list[Any]
+    term: Term, joined: _Joined, leader: int, version: int, topic: Topic | None,
+    partitions: Iterable[_PartitionData], rows: list[Any],
 ) -> None:
     row = messages.AlterPartitionResponse.PartitionData
     with_epochs = version >= 3
@@ -275,7 +286,7 @@ async def _topic(
             rows.append(None)
             continue
         if isinstance(decision, Keep):
-            rows.append(_row(row, index, info))
+            rows.append(_row(index, info))
             if joined.reassigning and p in joined.reassigning:
                 joined.settled[p] = None
         else:

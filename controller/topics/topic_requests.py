@@ -14,10 +14,10 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any
 
 from klamm.controller.decisions.placement import Racks, growth_start, place_replicas
 from klamm.controller.values import Assignment, StoredTopic
+from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import ZERO_UUID, Ints
 from klamm.protocol.pace import Pace
@@ -144,7 +144,7 @@ def refuse_creations(names: Sequence[str], may_create: Callable[[str], bool]) ->
     return refusals
 
 
-def plan_topic(topic: Any, facts: CreationFacts, *, written: bool = True) -> TopicPlan:
+def plan_topic(topic: messages.CreateTopicsRequest.CreatableTopic, facts: CreationFacts, *, written: bool = True) -> TopicPlan:
     """What to write for one CreatableTopic. Raises ApiError, or TopicNamesNeeded.
 
     `written` is false when nothing will be written (validate only): then only the names show that a topic exists.
@@ -170,7 +170,7 @@ def plan_topic(topic: Any, facts: CreationFacts, *, written: bool = True) -> Top
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"A topic is created with at most {MAX_CREATED_PARTITIONS} partitions")
         if explicit:
             _check_assignments(assignments)
-        configs = {config.name: config.value for config in topic.configs}
+        configs = {config.name: config.value for config in topic.configs if config.value is not None}
         facts.check_configs(configs)
         if explicit:
             facts.check_policy(name, None, None, assignments, configs)
@@ -187,7 +187,7 @@ def plan_topic(topic: Any, facts: CreationFacts, *, written: bool = True) -> Top
     return TopicPlan(name, assignments, configs)
 
 
-def _place(topic: Any, count: int, facts: CreationFacts) -> Assignments:
+def _place(topic: messages.CreateTopicsRequest.CreatableTopic, count: int, facts: CreationFacts) -> Assignments:
     """Replicas of each partition; of a single one when there are so many that they will be refused."""
     partitions = 1 if count > MAX_CREATED_PARTITIONS else count
     factor = facts.default_replication_factor if topic.replication_factor == BROKER_DEFAULT else topic.replication_factor
@@ -250,7 +250,7 @@ def refuse_growths(
     return refusals
 
 
-def plan_growth(topic: Any, stored: StoredTopic | None, racks: Racks) -> GrowthPlan:
+def plan_growth(topic: messages.CreatePartitionsRequest.CreatePartitionsTopic, stored: StoredTopic | None, racks: Racks) -> GrowthPlan:
     """What to add for one CreatePartitionsTopic. `racks` are the registered brokers. Raises ApiError."""
     name = topic.name
     if stored is not None and any(assignment.is_reassigning for assignment in stored.assignments.values()):
@@ -264,7 +264,7 @@ def plan_growth(topic: Any, stored: StoredTopic | None, racks: Racks) -> GrowthP
         raise ApiError(ErrorCode.INVALID_PARTITIONS, same if topic.count == current else fewer)
     first = stored.assignments.get(0)
     if topic.assignments is not None:
-        added = _explicit_growth(topic, current, first, racks)
+        added = _explicit_growth(topic, [tuple(entry.broker_ids) for entry in topic.assignments], current, first, racks)
     elif first is None or not first.replicas:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"partition 0 of {name} has no replicas to follow")
     elif topic.count > MAX_PARTITIONS:
@@ -275,8 +275,9 @@ def plan_growth(topic: Any, stored: StoredTopic | None, racks: Racks) -> GrowthP
     return GrowthPlan(name, stored, added)
 
 
-def _explicit_growth(topic: Any, current: int, first: Assignment | None, racks: Racks) -> Assignments:
-    lists = [tuple(entry.broker_ids) for entry in topic.assignments]
+def _explicit_growth(
+    topic: messages.CreatePartitionsRequest.CreatePartitionsTopic, lists: list[Ints], current: int, first: Assignment | None, racks: Racks
+) -> Assignments:
     unknown = list(dict.fromkeys(broker for replicas in lists for broker in replicas if broker not in racks))
     if unknown:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
