@@ -1,8 +1,8 @@
-"""Configs that the controller decides by, as they are in ZooKeeper: `preferred_leader_blacklist` of `brokers/<default>` (KIP-491).
+"""The config that the controller reads from ZooKeeper itself: `preferred_leader_blacklist` of `brokers/<default>` (KIP-491).
 
-A notification says which entity to read; it never says what is there. The controller reads the znode itself, at fail-over and again at
-each notification, so that a notification which comes late cannot set back what a later one has set. Notifications that wait together are
-one read. A list that changes moves no leader: the next election goes by it (R491-6).
+A notification only says which entity changed. The controller reads the znode at fail-over and after each notification, so that a late
+notification cannot restore an old value. Notifications that are on the queue together cause one read. A change of the list moves no
+leader: the next election uses it (R491-6).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ log = logging.getLogger("klamm.controller")
 
 
 async def load(term: Term) -> None:
-    """The list at fail-over, before anybody is elected (R491-5). Where its znode cannot be read the list is empty."""
+    """Read the list at fail-over, before any election (R491-5). It is empty if the znode cannot be read."""
     if term.options.kip491_enable:
         await on_configs_changed(term, (DEFAULT_BROKER,))
 
 
 async def on_configs_changed(term: Term, entities: Sequence[ConfigEntity]) -> None:
-    """Configs of these entities may have changed: read them, and take from them what the controller decides by."""
+    """Read the configs of these entities, which may have changed, and remember the list if it is among them."""
     for entity, stored in zip(entities, await term.store.read_configs(entities), strict=True):
         if entity == DEFAULT_BROKER and term.options.kip491_enable:
             _take_blacklist(term, stored)
@@ -38,9 +38,9 @@ def _take_blacklist(term: Term, stored: StoredConfig | None) -> None:
         return
     try:
         listed = listed_brokers(stored.properties)
-    except ConfigError as error:  # as every stored value that is not valid
+    except ConfigError as error:  # all stored values that are invalid are ignored
         log.warning("configs of %s: a stored config is ignored: %s", DEFAULT_BROKER, error)
         listed = frozenset()
     if listed != cluster.listed:
-        log.info("brokers that lead only where no other can: %s", sorted(listed) or "none")
+        log.info("preferred_leader_blacklist: %s", sorted(listed) or "none")
         cluster.blacklist_changed(listed)

@@ -1,4 +1,4 @@
-"""Fail-over: load the cluster from ZooKeeper, send it to the brokers, and continue unfinished procedures (controller 3.2)."""
+"""Fail-over: the new controller loads the cluster from ZooKeeper, sends it to the brokers and continues procedures (controller 3.2)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOPICS_AT_A_TIME = 50
 
 
 async def fail_over(term: Term) -> None:
-    """All steps, each complete before the next."""
+    """Take all steps of a fail-over, one after the other."""
     cluster, store = term.cluster, term.store
     epoch, me = cluster.epoch, term.broker_id
     await store.setup_feature()
@@ -66,12 +66,12 @@ async def fail_over(term: Term) -> None:
 
 
 async def _registrations(term: Term) -> Collection[BrokerRegistration]:
-    """Brokers that registered with a controller; without the feature what is stored of them is ignored (RREG-19)."""
+    """Brokers that registered with the controller. They are ignored if `registerbroker.enable` is false (RREG-19)."""
     return (await term.store.registrations()).values() if term.options.registerbroker_enable else ()
 
 
 async def load(term: Term, names: list[str]) -> None:
-    """Some topics with the leadership of their partitions. While ZooKeeper reads for one group, another one is decoded."""
+    """Load topics and the states of their partitions. Several calls may run at once: one decodes while others wait for ZooKeeper."""
     partitions = await topics.take_in(term, names)
     term.cluster.states_changed(partitions, await term.store.read_states([TopicPartition(p.topic.name, p.index) for p in partitions]))
     term.written.update(partitions)

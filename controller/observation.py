@@ -1,8 +1,8 @@
-"""Who looks on at a controller: each event that it takes, what it decides, what it sends, and how far its procedures are.
+"""An observer of a controller sees each event that it processes, each decision, each batch of requests and each step of a procedure.
 
-Nobody does unless one is given: then `Controller`, its queue, its sender and its terms call these methods, in the controller's task and in
-the order in which things happen. An observer must be quick, must not raise and changes nothing; what it gets is immutable. Changes of the
-cluster come as values (`changes.py`), those of ZooKeeper from the wrapper of the store.
+By default there is none. If there is one, `Controller`, its queue, its sender and its terms call the methods here, in the controller's
+task and in the order in which things happen. An observer must return quickly, must not raise and must not change anything. Its arguments
+are immutable. It does not see writes to ZooKeeper: those can be seen by a wrapper of the store.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from klamm.controller.throttles.steps import Step
 from klamm.protocol.nouns import TopicPartition
 
 Requests = tuple[tuple[int, int, tuple[int, ...]], ...]
-"""Requests of one batch, in their order: API key, version, the brokers that get it."""
+"""The requests of a batch, in the order in which they are sent: API key, version, ids of the brokers that get the request."""
 
 
 class Observer(Protocol):
-    """Gets everything that one controller does."""
+    """Is told everything that a controller does."""
 
     def event_queued(self, sequence: int) -> None:
-        """An event is on the queue."""
+        """An event was put on the queue."""
 
     def event_taken(self, queued: QueuedEvent, with_others: bool) -> None:
-        """An event is processed from now on; `with_others`: together with the one that was taken before it. What follows is done for it."""
+        """An event was taken from the queue. `with_others`: it is processed together with the event taken before it."""
 
     def response_read(self, broker_id: int) -> int | None:
-        """A broker's response was read just now, and an event comes of it; its number, where responses have one."""
+        """A broker's response was read and becomes an event. Returns the response's number, if responses have numbers."""
 
     def event_failed(self, error: BaseException) -> None:
-        """The processing of the event ends with this error; `event_ended` follows."""
+        """The event failed with this error. `event_ended` follows."""
 
     def event_ended(self) -> None:
         """The event is processed."""
 
     def changed(self, change: Change) -> None:
-        """The cluster changed: a `Subscriber`."""
+        """The remembered cluster changed. This method can be a `Subscriber` of the cluster."""
 
     def decided(self, rule: Decide, situation: Situation, partitions: tuple[TopicPartition, ...], decision: Decision) -> None:
-        """A rule decided about partitions that are in one situation."""
+        """A rule made this decision for all these partitions, which are in the same situation."""
 
     def sending(self, requests: Requests) -> int | None:
-        """Requests are about to be sent; the number of this batch, where batches have one."""
+        """A batch of requests is about to be sent. Returns the number of the batch, if batches have numbers."""
 
     def reassigned(self, partitions: Sequence[TopicPartition], phases: Iterable[str], step: int) -> None:
-        """Phases of controller 11.3 (`U`, `A1`, … `B9`) are done for partitions; `step` counts the steps of a term."""
+        """Steps of a reassignment (`U`, `A1`, … `B9` of controller 11.3) are done for these partitions. `step` counts within a term."""
 
     def throttle_step(self, request: int, event: ThrottleRequest, number: int, step: Step) -> None:
-        """A step of a request that sets throttles is done; `number` is that of R179-6 or R179-14."""
+        """A step of a request that sets throttles is done. `number` is the number of the step in R179-6 or R179-14."""
 
     def phase_held(self, phase: Phase) -> None:
-        """Somebody holds the controller, or a procedure, at a phase."""
+        """The controller, or a procedure, is held at a phase."""
 
     def phase_released(self, phase: Phase) -> None:
-        """What was held goes on."""
+        """The controller, or the procedure, goes on after it was held."""

@@ -1,6 +1,6 @@
-"""The configs that the controller decides by. The broker makes them from its own configs.
+"""The configs that the controller uses. The broker makes them from its own configs.
 
-They do not change while an event is handled: other ones come with an event of their own, OptionsChanged.
+They do not change while an event is processed: an OptionsChanged event replaces them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class ControllerOptions:
     kip179_enable: bool = True
     kip491_enable: bool = True
     registerbroker_enable: bool = False
-    """Whether brokers may register with the controller; needs topic ids."""
+    """Whether brokers may register with the controller. This needs topic ids."""
     broker_session_timeout_ms: int = 9000
     broker_heartbeat_interval_ms: int = 2000
     metadata_log_bytes: int = 64 << 20
-    """About the memory that the metadata log may take. There is one where brokers may register with the controller."""
+    """Approximate limit of the memory of the metadata log, which exists only if brokers may register with the controller."""
     alter_partition_supported: bool = True
-    """Whether leaders change ISRs through the controller; older ones write them to ZooKeeper themselves."""
+    """Whether leaders change ISRs with AlterPartition. With an older inter-broker protocol they write them to ZooKeeper."""
 
     @property
     def channel_listener(self) -> str:
-        """The listener the controller dials brokers at."""
+        """Name of the listener at which the controller connects to brokers."""
         return self.inter_broker_listener if self.control_plane_listener is None else self.control_plane_listener

@@ -1,16 +1,16 @@
-"""Holding controllers at phases: for tests, and for programs that steer a cluster in their own process.
+"""Holds controllers at phases, for tests and for programs that steer a cluster in their own process.
 
     hold = steering.hold(DeletionPropagated, where={"topic": "t"})
-    await hold.reached()     # until a controller has come to this phase of this topic
+    await hold.reached()     # wait until a controller reaches this phase for this topic
     ...                      # look around, stop brokers, create topics
-    hold.step()              # it goes on; the next one that comes to such a phase is held again
-    hold.release()           # whatever is held goes on, and nothing is held any more
+    hold.step()              # let it go on; the next controller that reaches such a phase is held again
+    hold.release()           # let everything go on and end the hold
 
-`where` is made of values, so that it can come from another process: a table from fields of the phase to what they must be. The phase by its
-name is in `klamm.controller.phases.PHASES`.
+`where` is a dict from fields of the phase to their values, and not a function, so that it can come from another process.
+`klamm.controller.phases.PHASES` has all phases by their names.
 
-One Steering serves all controllers of a cluster; a phase that several holds want is held by the one that was made first. A controller
-that ends, or whose term ends, is held no more. What the two kinds of phases mean for the rest of the controller says `phases.py`.
+One Steering serves all controllers of a cluster. If several holds match a phase, the oldest one holds it. A controller is no longer held
+when it ends or its term ends. `phases.py` explains the two kinds of phases.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ P = TypeVar("P", bound=Phase)
 
 
 class Where:
-    """Which phases of some kinds are meant, by the values of their fields.
+    """A filter on phases, by the values of their fields.
 
-    A field must equal its value. If the value is a list or a set, it must equal one of them. A field that is itself a collection, such as
-    `partitions`, must hold the value, or one of them.
+    A field must equal its value or, if the value is a list or a set, one of its elements. A field that is itself a collection, such as
+    `partitions`, must contain the value, or one of them.
     """
 
     def __init__(self, kinds: tuple[type[Any], ...], values: Mapping[str, object]) -> None:
@@ -42,7 +42,7 @@ class Where:
         self._wanted = [(name, tuple(value) if isinstance(value, (list, Set)) else (value,)) for name, value in values.items()]
 
     def holds(self, phase: object) -> bool:
-        """Whether this phase is meant."""
+        """Whether the filter matches a phase."""
         return all(self._is_one(getattr(phase, name), wanted) for name, wanted in self._wanted)
 
     @staticmethod
@@ -62,7 +62,7 @@ class HeldPhase(Generic[P]):
         self._fail = fail
 
     def step(self) -> None:
-        """Let it go on."""
+        """Let the controller go on."""
         self.drop()
         self._go_on()
 
@@ -74,12 +74,12 @@ class HeldPhase(Generic[P]):
         self._fail(error)
 
     def drop(self) -> None:
-        """What is held has ended: there is nothing to go on."""
+        """The controller or procedure that was held has ended, so that nothing can go on."""
         self._hold.dropped(self)
 
 
 class Hold(Generic[P]):
-    """Phases of some kinds are held until somebody lets them go on: all of them, or those that `where` means."""
+    """Holds phases of some kinds, all of them or those that match `where`, until `step`, `fail` or `release` is called."""
 
     def __init__(self, steering: Steering, kinds: tuple[type[P], ...], where: Where) -> None:
         self._steering = steering
@@ -94,26 +94,26 @@ class Hold(Generic[P]):
         return [held.phase for held in self._held]
 
     async def reached(self, count: int = 1) -> P:
-        """Wait until `count` are held. Returns the first of them."""
+        """Wait until `count` phases are held. Returns the first one."""
         while len(self._held) < count:
             self._arrival.clear()
             await self._arrival.wait()
         return self._held[0].phase
 
     def step(self) -> P:
-        """Let the first one go on; which it was. Raises IndexError when none is held."""
+        """Let the first one go on. Returns its phase. Raises IndexError if none is held."""
         first = self._held[0]
         first.step()
         return first.phase
 
     def fail(self, error: BaseException) -> P:
-        """Let the event of the first one fail; which it was. Raises IndexError when none is held, ValueError at a phase between events."""
+        """Let the event of the first one fail. Returns its phase. Raises IndexError if none is held, ValueError between events."""
         first = self._held[0]
         first.fail(error)
         return first.phase
 
     def release(self) -> None:
-        """Hold nothing any more; what is held goes on."""
+        """End this hold; everything that it holds goes on."""
         self._steering.ended(self)
         while self._held:
             self.step()
@@ -123,46 +123,46 @@ class Hold(Generic[P]):
         return isinstance(phase, self._kinds) and self._where.holds(phase)
 
     def keep(self, phase: P, go_on: Callable[[], None], fail: Callable[[BaseException], None] | None) -> HeldPhase[P]:
-        """Hold a controller that came to a phase."""
+        """Hold a controller that reached a phase."""
         held = HeldPhase(self, phase, go_on, fail)
         self._held.append(held)
         self._arrival.set()
         return held
 
     def dropped(self, held: HeldPhase[P]) -> None:
-        """This one is held no more."""
+        """This phase is no longer held."""
         if held in self._held:
             self._held.remove(held)
 
 
 class Steering:
-    """Who steers makes holds, controllers come to phases."""
+    """Its user makes holds; controllers call `reach` and `park` at their phases."""
 
     def __init__(self) -> None:
         self._holds: list[Hold[Any]] = []
 
     def hold(self, *kinds: type[P], where: Mapping[str, object] | None = None) -> Hold[P]:
-        """From now on phases of these kinds are held, those whose fields have the values of `where` (see `Where`).
+        """Hold phases of these kinds from now on, if their fields match `where` (see `Where`).
 
-        Raises ValueError if a kind lacks one of these fields.
+        Raises ValueError if a kind lacks one of the fields.
         """
         hold = Hold(self, kinds, Where(kinds, where or {}))
         self._holds.append(hold)
         return hold
 
     def release(self) -> None:
-        """End all holds; what is held goes on."""
+        """End all holds; everything that is held goes on."""
         for hold in list(self._holds):
             hold.release()
 
     def ended(self, hold: Hold[Any]) -> None:
-        """This hold holds nothing any more."""
+        """A hold has ended."""
         if hold in self._holds:
             self._holds.remove(hold)
 
     @property
     def holds(self) -> bool:
-        """Whether anything may be held: where nothing is, no phase need be made."""
+        """Whether there is any hold. Without one, no phase needs to be made."""
         return bool(self._holds)
 
     def wants(self, phase: Phase) -> bool:
@@ -170,7 +170,7 @@ class Steering:
         return self._wanted(phase) is not None
 
     async def reach(self, phase: EventPhase) -> None:
-        """A controller comes to a phase inside an event; returns when it may go on."""
+        """A controller reached a phase inside an event. Returns when it may go on."""
         hold = self._wanted(phase)
         if hold is None:
             return
@@ -182,7 +182,7 @@ class Steering:
             held.drop()
 
     def park(self, phase: ProcedurePhase, go_on: Callable[[], None]) -> HeldPhase[Any] | None:
-        """A procedure comes to a phase between events; None where it may go on at once, else `go_on` is called when it may."""
+        """A procedure reached a phase between events. Returns None if it may go on at once; else `go_on` is called when it may."""
         hold = self._wanted(phase)
         return None if hold is None else hold.keep(phase, go_on, None)
 

@@ -1,7 +1,7 @@
-"""What put an event on the controller's queue, and the number it got there.
+"""Why an event is on the controller's queue, and its sequence number.
 
-A chain can be followed from a frame to its origin: what is written and sent belongs to the event that is being processed
-(`Controller.current`, `Term.event`, `RequestSender.event`), and the response to a request sent then is the cause of a later event.
+With these, each frame can be traced back to its origin. Whatever is written or sent belongs to the event that is being processed
+(`Controller.current`, `Term.event`, `RequestSender.event`). The response to a request is the cause of a later event.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from klamm.protocol.value_class import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WatchFired:
-    """A watch of the store saw a change; the event says which znode."""
+    """A ZooKeeper watch fired. The event says for which znode."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """A timer of the controller came due."""
+    """A timer of the controller fired."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A client or a broker sent a request. `connection` is empty where the request did not come over one.
+    """A client or a broker sent a request. `connection` is empty if it came over no connection.
 
-    Connection and correlation id are those that a tap of frames shows.
+    Connection and correlation id are the ones that a tap (`server/net/tap.py`) sees.
     """
 
     api: str
@@ -38,12 +38,12 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived:
-    """A broker responded to a request that was sent when event number `sent_by` was processed."""
+    """A broker responded to a request that was sent for event number `sent_by`."""
 
     broker_id: int
     sent_by: int
     frame: int | None = None
-    """What an observer calls the response."""
+    """The observer's number of the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class ConfigChanged:
 
 @dataclass(frozen=True, slots=True)
 class ReleasedFromPhase:
-    """Somebody let go on what he had held at a phase; the event says which."""
+    """A procedure that was held at a phase was released. The event says which phase."""
 
 
 Cause = WatchFired | TimerFired | RequestReceived | ResponseReceived | BrokerStarted | SessionChanged | ConfigChanged | ReleasedFromPhase
@@ -72,7 +72,7 @@ WATCH_FIRED = WatchFired()
 
 
 class QueuedEvent(NamedTuple):
-    """An event with its place in the order of all events of one controller, from 1, and its cause."""
+    """An event with its cause and its sequence number, which counts from 1 for each controller."""
 
     sequence: int
     event: Event

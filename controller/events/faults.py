@@ -1,8 +1,9 @@
-"""What an error does to the event that was being processed: the table of faults. The loop goes on after each of them.
+"""What happens if the processing of an event raises an error. The controller's loop goes on in each case.
 
-A lost controller epoch looks whether `/controller` still names this broker and resigns if not; a lost session ends the event, the Expire
-event follows; what ZooKeeper refuses ends the event with one line in the log; anything else is a fault of ours: logged with its trace.
-The last two get the response UNKNOWN_SERVER_ERROR.
+* Another controller was elected: check whether `/controller` still names this broker, and resign if it does not.
+* The ZooKeeper session was lost: the event ends, and the Expire event follows.
+* ZooKeeper refused a write: one line in the log. Requests get UNKNOWN_SERVER_ERROR.
+* Any other error is a bug of Klamm: it is logged with its stack trace. Requests get UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ log = logging.getLogger("klamm.controller")
 
 
 async def contain(broker_id: int, together: Sequence[Event], work: Awaitable[None], *, lost_epoch: Callable[[], Awaitable[None]]) -> None:
-    """Await the work on some events, the first of which began it. Every error ends here, and is the response to all requests among them.
+    """Await the processing of events that are processed together. Never raises, except CancelledError.
 
-    `lost_epoch` is awaited when another controller was elected.
+    An error becomes the response to each request among the events. `lost_epoch` is awaited if another controller was elected.
     """
     event = together[0]
     name = type(event).__name__

@@ -1,4 +1,4 @@
-"""The queue of one controller's events. Each gets the next sequence number; events that are cleared are preempted."""
+"""The event queue of a controller. Each event gets the next sequence number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from klamm.controller.observation import Observer
 
 
 class EventQueue:
-    """Events that wait, the oldest first."""
+    """Events that are not processed yet, oldest first."""
 
     def __init__(self) -> None:
         self._waiting: deque[QueuedEvent] = deque()
@@ -31,14 +31,14 @@ class EventQueue:
             self.observer.event_queued(self._last_sequence)
 
     async def get(self) -> QueuedEvent:
-        """The oldest event, as soon as there is one."""
+        """Remove and return the oldest event. Waits until there is one."""
         while not self._waiting:
             self._not_empty.clear()
             await self._not_empty.wait()
         return self._waiting.popleft()
 
     def take_same(self, kind: type[Event]) -> list[QueuedEvent]:
-        """The events of one kind at the head of the queue."""
+        """Remove and return all events of this kind from the head of the queue."""
         taken: list[QueuedEvent] = []
         while self._waiting and isinstance(self._waiting[0].event, kind):
             taken.append(self._waiting.popleft())
@@ -48,11 +48,11 @@ class EventQueue:
         return taken
 
     def drop(self, kind: type[Event]) -> None:
-        """Remove the events of a kind that nobody waits for."""
+        """Remove all events of this kind without preempting them."""
         self._waiting = deque(queued for queued in self._waiting if not isinstance(queued.event, kind))
 
     def clear(self) -> None:
-        """Preempt all events. Options are no work to be preempted: the last ones stay."""
+        """Preempt all events and remove them, except the newest OptionsChanged: its options still have to be applied."""
         preempted, self._waiting = self._waiting, deque()
         self._waiting.extend([queued for queued in preempted if isinstance(queued.event, events.OptionsChanged)][-1:])
         for queued in preempted:

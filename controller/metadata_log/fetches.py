@@ -1,16 +1,17 @@
 """MetadataFetch: a broker that registered with the controller shows that it is there, and reads the metadata log (controller 25.1).
 
-A fetch is no event: it looks at what the controller knows, restarts the broker's session, and is answered with records or waits for some.
-It becomes an event where something has to change: a fenced broker that has read everything (BrokerCaughtUp), a broker that wants to stop
-(BrokerShutdownWanted).
+A fetch is not an event. This is the only part of the controller that runs outside of the controller's task: in the task of the request.
+That is safe because it only reads the cluster and the log, and changes only the session of the broker that fetches. What changes the
+cluster becomes an event: a fenced broker has read the whole log (BrokerCaughtUp), or a broker wants to stop (BrokerShutdownWanted).
 
-Who fetches with id -1 and epoch -1 is an observer: it reads the log and is no broker. A broker with the id of another one is kept out by
-the broker epoch.
+A fetch with broker id -1 and broker epoch -1 is from an observer, which reads the log and is not a broker. The broker epoch keeps out a
+broker that uses the id of another one.
 
-Fetches that wait are answered together when records are appended, the first time at once. While records come in quick succession the next
-time is the later the more fetches wait, so that answering leaves most of the time to the controller.
-A broker may fetch now and then without having read anything new; beyond that its fetches on this connection are answered late, and say so
-(ThrottleTimeMs). Nobody else waits for that.
+Fetches that wait for records get their responses together, soon after records are appended. If records are appended in quick succession,
+there is a pause between two rounds of responses, longer if more fetches wait, so that most of the time is left to the controller.
+
+A broker may fetch without having read anything new, but not too often: then the responses on this connection are delayed, and say so
+(ThrottleTimeMs). Other connections are not delayed.
 """
 
 from __future__ import annotations
@@ -30,25 +31,25 @@ from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 
 NOBODY = -2
-"""In place of a broker id: the connection does not belong to the broker that the request names."""
+"""Stands for a broker id if the connection does not belong to the broker that the request names."""
 
 OBSERVER_ID = -1
-"""The broker id of readers of the log that are no brokers; their broker epoch is -1 too."""
+"""Broker id and broker epoch of readers of the log that are not brokers."""
 
 NO_CONTROLLER_EPOCH = -1
 UNKNOWN = -1
 
 MOST_BYTES = 2 << 20
-"""Records of one answer: nothing else runs while they are encoded. A client that takes more gets them with its next fetch."""
+"""Maximum size of the records in a response, because nothing else runs while they are encoded. The next fetch gets the rest."""
 
 WAKE_S_PER_FETCH = 0.001
-"""Seconds for each waiting fetch before they are answered again."""
+"""Pause between two rounds of responses, in seconds for each fetch that waits."""
 
 FETCHES_AT_ONCE, FETCHES_PER_S = 100, 20
-"""A broker may fetch this often on a connection without having read anything new; so much of it comes back."""
+"""Fetches without news that a broker may send on a connection without delay; and how many more it may send after each second."""
 
 SHUTDOWN_COST = 10
-"""As many fetches counts one that asks for the shutdown: the controller looks at all partitions of the broker."""
+"""A fetch with WantShutDown counts as this many fetches, because the controller looks at all partitions of the broker."""
 
 
 class MetadataFetch(NamedTuple):
@@ -64,11 +65,11 @@ class MetadataFetch(NamedTuple):
 
 
 class MetadataFetched(NamedTuple):
-    """A MetadataFetch response; what is not known is -1."""
+    """A MetadataFetch response. Unknown values are -1."""
 
     error: ErrorCode
     may_go: bool = False
-    """Whether the broker, which wants to stop, may do so now (the result code)."""
+    """The result code: whether a broker that wants to stop may do so now."""
     state: int = UNKNOWN
     controller_epoch: int = UNKNOWN
     start_offset: int = UNKNOWN
@@ -81,7 +82,7 @@ NOT_CONTROLLER = MetadataFetched(ErrorCode.NOT_CONTROLLER)
 
 
 class _Pace:
-    """What a broker may fetch on a connection without news: `left` fetches at the time `at`. It has fetched from `offset`, or less."""
+    """How many fetches without news a broker may send on a connection: `left` at the time `at`. It has fetched up to `offset`."""
 
     __slots__ = ("at", "left", "offset")
 
@@ -91,14 +92,14 @@ class _Pace:
         self.offset = -1
 
     def delay(self, now: float, cost: int) -> float:
-        """Seconds until a fetch that costs so much may be answered."""
+        """Seconds to delay the response to a fetch that counts as `cost` fetches."""
         self.left = min(self.left + (now - self.at) * FETCHES_PER_S, FETCHES_AT_ONCE) - cost
         self.at = now
         return max(-self.left / FETCHES_PER_S, 0.0)
 
 
 class MetadataFetches:
-    """The fetches of one term."""
+    """The fetches of a controller's term."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class MetadataFetches:
         interval_s: float,
         put: Callable[[Event, Cause], None],
     ) -> None:
-        """`interval_s` is the interval of heartbeats, the longest that a fetch waits; `put` puts an event on the controller's queue."""
+        """`interval_s`: heartbeat interval, which is also the longest that a fetch waits. `put` puts an event on the controller's queue."""
         self._cluster = cluster
         self._log = log
         self._sessions = sessions
@@ -121,13 +122,13 @@ class MetadataFetches:
         self._caught_up: set[tuple[int, int]] = set()
         self._shutdowns: dict[tuple[int, int], asyncio.Future[bool]] = {}
         self._waiting: dict[asyncio.Future[None], int] = {}
-        """Fetches that wait, and for which offset."""
+        """Offset that each waiting fetch waits for."""
         self._is_listening = False
         self._answered_at = float("-inf")
         self._is_over = False
 
     async def fetch(self, fetch: MetadataFetch, connection: Connection, cause: Cause) -> MetadataFetched:
-        """The answer to a fetch, as soon as there is one. The cases are in the order of the table."""
+        """Wait for the response to a fetch. The cases are in the order of the table in controller 25.1."""
         error = self._sender_error(fetch)
         is_broker = not _is_observer(fetch)
         is_heard = error is None
@@ -149,7 +150,7 @@ class MetadataFetches:
                 return self._answer(fetch, refusal.code, throttle_s)
         elif error is None and _offset(fetch) == self._log.high_watermark:
             await self._wait(_offset(fetch), min(fetch.max_wait_ms / 1000, self._interval_s) - throttle_s)
-        if is_heard:  # much may have happened meanwhile
+        if is_heard:  # the cluster may have changed while the fetch waited
             error = self._sender_error(fetch)
             if error is ErrorCode.BROKER_ID_NOT_REGISTERED and self._has_stopped(fetch):
                 error, may_go = None, True
@@ -158,11 +159,11 @@ class MetadataFetches:
         return self._answer(fetch, error, throttle_s, may_go)
 
     def caught_up_handled(self, brokers: Iterable[tuple[int, int]]) -> None:
-        """The events about these brokers (id, epoch) were processed: their next fetches may put other ones."""
+        """BrokerCaughtUp events of these brokers (id, epoch) were processed: their next fetches may cause new ones."""
         self._caught_up.difference_update(brokers)
 
     def close(self) -> None:
-        """The term is over: what waits learns that another controller has to be asked."""
+        """The term is over: all waiting fetches get NOT_CONTROLLER."""
         self._is_over = True
         for future in self._waiting:
             _finish(future)
@@ -170,7 +171,7 @@ class MetadataFetches:
     # --- the table of 25.1
 
     def _sender_error(self, fetch: MetadataFetch) -> ErrorCode | None:
-        """What is wrong with who fetches: this is no heartbeat."""
+        """The error if the sender may not fetch. Such a fetch is not a heartbeat."""
         if self._is_over or not self._log.has_begun or fetch.controller_epoch > self._cluster.epoch:
             return ErrorCode.NOT_CONTROLLER
         if _is_observer(fetch):
@@ -181,7 +182,7 @@ class MetadataFetches:
         return ErrorCode.STALE_BROKER_EPOCH if fetch.broker_epoch != registration.epoch else None
 
     def _place_error(self, fetch: MetadataFetch) -> ErrorCode | None:
-        """What is wrong with where it fetches: a heartbeat all the same."""
+        """The error if the epoch or the offset is wrong. Such a fetch is a heartbeat nevertheless."""
         if fetch.controller_epoch not in (NO_CONTROLLER_EPOCH, self._cluster.epoch):
             return ErrorCode.FENCED_LEADER_EPOCH
         if not self._log.start_offset <= _offset(fetch) <= self._log.high_watermark:
@@ -189,7 +190,7 @@ class MetadataFetches:
         return None
 
     def _answer(self, fetch: MetadataFetch, error: ErrorCode | None, throttle_s: float, may_go: bool = False) -> MetadataFetched:
-        """The answer as things are now."""
+        """Make the response from the current state."""
         throttle_ms = round(throttle_s * 1000)
         if self._is_over or not self._log.has_begun:
             return NOT_CONTROLLER._replace(throttle_ms=throttle_ms)
@@ -201,7 +202,7 @@ class MetadataFetches:
         )
 
     def _is_caught_up(self, fetch: MetadataFetch) -> bool:
-        """Whether a fetch without an error shows that a fenced broker has read everything, and no event says so yet (RREG-7)."""
+        """Whether this fetch shows that a fenced broker has read the whole log, and no event reports that yet (RREG-7)."""
         if fetch.controller_epoch == NO_CONTROLLER_EPOCH or fetch.wants_shutdown or fetch.offset != self._log.high_watermark:
             return False
         registration = self._cluster.registrations[fetch.broker_id]
@@ -212,7 +213,10 @@ class MetadataFetches:
     # --- brokers that stop
 
     async def _shut_down(self, fetch: MetadataFetch, cause: Cause) -> bool:
-        """The controller moves leaders away from a broker; whether it may go. Fetches at the same time share one try. Raises ApiError."""
+        """Ask the controller to move leaders away from a broker. Returns whether the broker may stop. Raises ApiError.
+
+        Fetches that arrive before the result share it.
+        """
         key = fetch.broker_id, fetch.broker_epoch
         future = self._shutdowns.get(key)
         if future is None:
@@ -222,7 +226,7 @@ class MetadataFetches:
         return await asyncio.shield(future)
 
     def _shutdown_answered(self, key: tuple[int, int], answer: asyncio.Future[bool]) -> None:
-        """A later fetch is another try. Where nobody waits any more, nobody but this looks at an error."""
+        """Forget the attempt, so that a later fetch makes a new one. Retrieves the error, because maybe nobody waits for it any more."""
         del self._shutdowns[key]
         if not answer.cancelled():
             answer.exception()
@@ -235,7 +239,7 @@ class MetadataFetches:
     # --- pace
 
     def _throttle(self, fetch: MetadataFetch, connection: Connection, *, is_heard: bool, has_place: bool) -> float:
-        """Seconds by which the answer to a fetch is late. Fetches that are not of the broker that they name share one pace."""
+        """Seconds to delay the response to a fetch. Fetches with a wrong broker id or epoch share one limit for each connection."""
         key = connection, fetch.broker_id if is_heard else NOBODY
         pace = self._paces.get(key)
         now = self._clock.monotonic()
@@ -254,7 +258,7 @@ class MetadataFetches:
     # --- waiting
 
     async def _wait(self, offset: int, seconds: float) -> None:
-        """Wait for the record with this offset, at most so long."""
+        """Wait for the record with this offset, at most this many seconds."""
         if seconds <= 0 or self._is_over:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -273,7 +277,7 @@ class MetadataFetches:
             self._log.on_append(self._appended)
 
     def _appended(self) -> None:
-        """Records were appended: answer who waits, not too soon after the last time."""
+        """Records were appended: respond to the waiting fetches, but not too soon after the last time."""
         left_s = self._answered_at + len(self._waiting) * WAKE_S_PER_FETCH - self._clock.monotonic()
         if left_s > 0:
             self._clock.call_later(left_s, self._answer_waiting)
@@ -296,7 +300,7 @@ def _is_observer(fetch: MetadataFetch) -> bool:
 
 
 def _offset(fetch: MetadataFetch) -> int:
-    """Where a fetch reads: a broker that knows no controller epoch begins at 0."""
+    """The offset at which a fetch reads. A broker that knows no controller epoch begins at 0."""
     return 0 if fetch.controller_epoch == NO_CONTROLLER_EPOCH else fetch.offset
 
 
