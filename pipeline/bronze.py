@@ -1,9 +1,9 @@
-"""Sealed segments of the journal become bronze: one Parquet file each, the rows as they are and the segment's name.
+"""Converts sealed segments of the journal to bronze: one Parquet file per segment, with its rows unchanged and the name of the segment.
 
-A file gets its name when it is whole, so a run that was killed leaves at most a file with another name. The manifest names it; then a file
-in `bronze/commits` lists what became valid together: these commits, never the Parquet files themselves, are what the stream to silver
-reads, and the lake's account of rows. A segment with a torn end gives its whole batches. Little work is done here, while the JVM starts;
-much work is done by Spark's workers, with the same function.
+A file is written under a temporary name, so a run that was killed leaves no half-written table. When the file is complete, the manifest
+names it. Then a file in `bronze/commits` lists the segments that became valid together. The stream to silver reads these commits and never
+looks for Parquet files; the rows of the lake are counted from them too. Of a segment with a torn end, all complete batches are converted.
+A small journal is converted in this process while the JVM starts, a large one by Spark's workers, with the same function.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from klamm.pipeline.lake.row_groups import RowGroups
 COMMITS = "bronze/commits"
 COMMIT_COLUMNS = "table string, run string, batch string, path string, rows bigint"
 LOCAL_BYTES = 256 << 20
-"""Segments of more bytes than these are converted by Spark's workers."""
+"""Above this number of bytes, segments are converted by Spark's workers."""
 COMMIT_ROWS = 4_000_000
-"""About how many rows one commit, hence one micro-batch, has."""
+"""Approximate number of rows of a commit, and so of a micro-batch."""
 
 
 KILLED = "no end mark"
-"""What the reader says of a segment whose writer was killed between two batches: nothing that is there is lost."""
+"""The reader's reason for a segment whose writer was killed between two batches: no row of it is lost."""
 
 
 class Converted(NamedTuple):
-    """A segment that is bronze. `torn` says why it ended before its end mark; None where it is whole."""
+    """A segment that was converted. `torn` says why it ends without its end mark; None if it is complete."""
 
     table: str
     run: str
@@ -45,7 +45,7 @@ class Converted(NamedTuple):
 
     @property
     def lost(self) -> str | None:
-        """Why rows at its end are lost; None where none is."""
+        """Why rows at its end are lost; None if none are."""
         return None if self.torn == KILLED else self.torn
 
     @property
@@ -55,12 +55,12 @@ class Converted(NamedTuple):
 
 
 def batch_name(segment: Segment) -> str:
-    """What a segment is called in manifests and commits, beside its run."""
+    """The name of a segment in manifests and commits, beside that of its run."""
     return f"node={segment.node}/{segment.name}"
 
 
 def pending(lake: Path, done: set[tuple[str, str]]) -> list[Segment]:
-    """Segments that are not bronze yet: sealed ones, and those that a dead writer left open where they cannot be renamed."""
+    """Segments to convert: sealed ones, and those that a dead writer left open in a folder where they cannot be renamed."""
     return [
         segment
         for segment in segments(lake)
@@ -69,7 +69,7 @@ def pending(lake: Path, done: set[tuple[str, str]]) -> list[Segment]:
 
 
 def foreign_files(lake: Path) -> list[Path]:
-    """Files in the folders of brokers that are no part of a journal."""
+    """Files in the folders of brokers that do not belong to a journal."""
     known = {segment.path for segment in segments(lake)}
     return sorted(
         path
@@ -81,7 +81,7 @@ def foreign_files(lake: Path) -> list[Path]:
 def convert(lake: Path, segment: Segment) -> Converted:
     """Write a segment's rows as a Parquet file, zstd. The same segment gives the same file.
 
-    Raises PipelineFailed when rows get lost, or are of another run or broker than their folder says.
+    Raises PipelineFailed if rows get lost, or if a row belongs to another run or broker than its folder.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -105,7 +105,7 @@ def convert(lake: Path, segment: Segment) -> Converted:
 
 
 def _same_journal(segment: Segment, batch: Any) -> None:
-    """Raises PipelineFailed for rows that are not of the run and the broker that their folder names."""
+    """Raise PipelineFailed if a row belongs to another run or broker than its folder."""
     import pyarrow.compute as pc
 
     for name, own in (("run_id", segment.run), ("node_id", segment.node)):
@@ -115,7 +115,7 @@ def _same_journal(segment: Segment, batch: Any) -> None:
 
 
 def convert_here(lake: Path, found: Sequence[Segment], step: Callable[[int], None]) -> list[Converted]:
-    """Convert segments in this process; `step` gets how many more are done."""
+    """Convert segments in this process; `step` is called with the number of segments that were converted since its last call."""
     result = []
     for segment in found:
         result.append(convert(lake, segment))
@@ -140,7 +140,7 @@ def convert_by_workers(spark: Any, lake: Path, found: Sequence[Segment]) -> list
 
 
 class Commits:
-    """What became valid in bronze, in order. `rows` is the account that silver is checked against."""
+    """The commits of bronze, in order. `rows` is the number of rows that silver must have."""
 
     def __init__(self, lake: Path) -> None:
         self._lake = lake

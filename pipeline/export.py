@@ -1,6 +1,6 @@
-"""Writes rows of a journal to files, frames decoded: lines of JSON, or Parquet. Memory is bounded by a part of the rows.
+"""Writes rows of a journal to files, frames decoded: lines of JSON, or Parquet. Only a part of the rows is in memory at a time.
 
-A file is written under a temporary name and gets its own when it is whole.
+A file is written under a temporary name, and renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from klamm.pipeline.decode.row_text import body_json, decoded, json_line
 
 PART_ROWS = 8_192
 PART_BYTES = 32 << 20
-"""Of rows that are written together."""
+"""Rows and bytes that are written at once."""
 
 
 def export_jsonl(rows: Iterable[Row], path: Path) -> int:
@@ -34,9 +34,9 @@ def export_jsonl(rows: Iterable[Row], path: Path) -> int:
 
 
 def export_parquet(rows: Iterable[Row], folder: Path) -> int:
-    """Write `frames.parquet` and `events.parquet`, each where it has rows, to a folder; returns the number of rows.
+    """Write `frames.parquet` and `events.parquet` to a folder, each only if it has rows; returns the number of rows.
 
-    The columns are those of the journal; frames have also `body`, JSON, and `error`, why they cannot be decoded.
+    The columns are those of the journal. Frames also have `body` (JSON) and `error` (why the frame cannot be decoded).
     """
     folder.mkdir(parents=True, exist_ok=True)
     files = {table: _ParquetFile(folder / f"{table}.parquet", table) for table in ("frames", "events")}
@@ -88,10 +88,10 @@ class _ParquetFile:
             self._writer = None
             self._temporary.replace(self._path)
         else:
-            self._path.unlink(missing_ok=True)  # of an export before this one
+            self._path.unlink(missing_ok=True)  # an earlier export may have left one
 
     def give_up(self) -> None:
-        """Nothing, after `end`."""
+        """Remove the unfinished file. Does nothing after `end`."""
         if self._writer is not None:
             with suppress(OSError):
                 self._writer.close()

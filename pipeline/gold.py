@@ -1,7 +1,7 @@
-"""Silver to gold: tables of a run that people look at. Each is one SQL statement over the views of `tables.views`.
+"""Silver to gold: the tables that people look at. Each is one SQL statement over the views of `tables.views`.
 
-Gold is computed again for a whole run whenever the run has new rows; the folder of the run is overwritten. The tables that judge are the
-rules' (`rules/runner.py`) and are made at the same time, from the same views.
+Whenever a run has new rows, its gold is computed again as a whole, and the folder of the run is overwritten. The tables of verdicts are
+made at the same time, from the same views (`rules/runner.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BATCH = "gold"
 """The batch of all parts: a run has one of each table."""
 
 SMALL = 1_000_000
-"""With up to this number of rows in silver each table becomes one file."""
+"""Up to this number of rows in silver, each table is one file."""
 
 _API = f"element_at(map({', '.join(f'{key}, {api.name!r}' for key, api in APIS.items())}), CAST(api_key AS INT))"
 """The name of an API; null for a key that no API has."""
@@ -122,7 +122,7 @@ INPUTS: dict[Table, tuple[str, ...]] = {
     REASSIGN_SPANS: (REASSIGN.name, EVENT_TABLE.name),
     CLIENT_SCORECARD: (HEADERS,),
 }
-"""The views that the queries read. A table has no rows where the first of them has none."""
+"""The views that the queries read. If the first view has no rows, the table has none."""
 
 
 def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
@@ -143,7 +143,7 @@ def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
 
 
 def _build(spark: Any, lake: Path, table: Table, runs: Sequence[str], total: int) -> list[Entry]:
-    """Write one table from `total` rows of silver. A run that had rows and has none any more gets an entry without rows."""
+    """Write one table from `total` rows of silver. A run that had rows before and has none now gets an entry without rows."""
     entries = []
     if total > 0:
         rows = _cast(spark.sql(QUERIES[table]), table)

@@ -1,7 +1,8 @@
 """`klamm pipeline run` and `watch`: from the journal of a lake to its tables.
 
-Living writers are asked to seal what they have, and segments that dead ones left are sealed. Then sealed segments become bronze, while the
-JVM starts, and the stream does the rest (`pipeline/stream.py`). Watching repeats the first part each second while the stream runs on.
+Brokers that run are asked to seal their segments; segments that dead brokers left are sealed here. Then sealed segments are converted to
+bronze while the JVM starts, and the stream does the rest (`pipeline/stream.py`). `watch` repeats the first part each second while the
+stream continues.
 """
 
 from __future__ import annotations
@@ -25,30 +26,30 @@ from klamm.pipeline.rules.runner import Judgement
 SEAL_WAIT_S = 5.0
 
 class Progress(Protocol):
-    """Where long work says how far it is."""
+    """Shows the progress of long work."""
 
     def begin(self, what: str, total: int | None) -> None:
-        """A new piece of work, with its number of steps where that is known."""
+        """Begin a piece of work, with its number of steps if it is known."""
 
     def step(self, steps: int) -> None:
         """`steps` more steps are done."""
 
 
 class RunOutcome(NamedTuple):
-    """What a run did. `rows` are those of the whole lake, by table; `notes` are lines for people."""
+    """The result of a run. `rows` are the rows of the whole lake, by table; `notes` are lines for people."""
 
     rows: dict[str, int]
     segments: int
     runs: tuple[str, ...]
     notes: tuple[str, ...]
     judgement: Judgement | None = None
-    """What the rules say of the runs that have new rows."""
+    """The verdicts on the runs that have new rows."""
 
 
 def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: bool = True, variant: bool = True) -> RunOutcome:
     """Bring all tables of a lake up to date. `session` opens Spark; without `variant` new bodies are JSON.
 
-    Raises PipelineFailed, also when rows got lost.
+    Raises PipelineFailed, also if rows got lost.
     """
     with written(folder) as lake, spark_failures():
         late = ask_to_seal(lake, SEAL_WAIT_S)
@@ -63,7 +64,7 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
             return RunOutcome(nothing, 0, (), (*notes, "no segment: nobody journaled here yet"))
         spark, converted = _bronze_while_spark_starts(lake, found, session, progress)
         torn = [one for one in converted if one.lost is not None]
-        notes += [f"{one.run}/{one.batch}: its end is torn behind {one.rows} rows: {one.lost}" for one in torn]
+        notes += [f"{one.run}/{one.batch}: its end is torn after {one.rows} rows: {one.lost}" for one in torn]
         commits.add(converted)
         runs = sorted(commits.runs) if is_rebuilt else sorted({one.run for one in converted})
         progress.begin("silver", None)
@@ -103,7 +104,7 @@ def watch(
 def _bronze_while_spark_starts(
     lake: Path, found: Sequence[Segment], session: Callable[[], Any], progress: Progress
 ) -> tuple[Any, list[Converted]]:
-    """A session, and the segments as bronze. Few bytes are converted here, while the JVM starts."""
+    """Open a session and convert segments to bronze. A small journal is converted in this process, while the JVM starts."""
     progress.begin("bronze", len(found))
     if sum(segment.path.stat().st_size for segment in found) > LOCAL_BYTES:
         spark = session()
@@ -115,7 +116,7 @@ def _bronze_while_spark_starts(
 
 
 def _gold(spark: Any, lake: Path, runs: Sequence[str], progress: Progress) -> Judgement | None:
-    """Make gold of the runs that have new rows, and of those that have none yet."""
+    """Make gold for the runs that have new rows, and for those without gold."""
     there = {entry.run for entry in manifest.entries(lake, "gold/api_matrix")}
     every = {entry.run for table in ("messages", "events") for entry in manifest.entries(lake, f"silver/{table}")}
     chosen = sorted({*runs, *(every - there)})
@@ -135,7 +136,7 @@ def _want_seals(lake: Path) -> None:
 
 
 def _left_out(lake: Path) -> list[str]:
-    """A line about files that are no segments, and one about segments without a whole row."""
+    """One line about files that are not segments, and one about segments without a complete row."""
     foreign, empty = foreign_files(lake), sorted((lake / "journal").glob("run=*/node=*/*.torn"))
-    notes = [f"{len(foreign)} files of the journal are no segments and were left out, the first is {foreign[0]}"] if foreign else []
+    notes = [f"{len(foreign)} files of the journal are not segments and were left out, the first is {foreign[0]}"] if foreign else []
     return notes + ([f"{len(empty)} segments are torn before their first whole batch, the first is {empty[0]}"] if empty else [])

@@ -1,10 +1,10 @@
-"""Bronze to silver: decodes a batch of frames once and writes all tables that come of it.
+"""Bronze to silver: decodes a batch of frames once and writes all tables that it fills.
 
-A batch is what one micro-batch of the stream brings, of one run or of many. Each table gets a folder `run=<id>/batch=<id>`, which is
-replaced when the same batch comes again, and then one line in its manifest; so a batch that was interrupted is simply written again.
+A batch is one micro-batch of the stream, with rows of one or more runs. Each table gets a folder `run=<id>/batch=<id>`, and then a line in
+its manifest. A batch that was interrupted comes again, and its folders are replaced.
 There is one job for frames and one for events, because planning and starting a job takes longer than the rows of a small table: Spark
-writes the messages, and the workers that decode write everything else (`silver_files.py`). Rows in are rows out: the frames of bronze are
-counted against the rows of the files of messages and quarantine, and a difference is an error.
+writes the messages, and the workers that decode write everything else (`silver_files.py`). No row may get lost: the files of messages and
+quarantine must have as many rows together as bronze has frames.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from klamm.pipeline.silver_files import DECODABLE, FROM_EVENTS, FROM_FRAMES, WRI
 from klamm.pipeline.spark.settings import FEW
 
 SORTED_BY = ("api_key", "dir")
-"""Many messages are sorted by these columns: most frames are of few APIs, and most rules ask for the bodies of the rest."""
+"""If there are many messages, they are sorted by these columns: most frames belong to few APIs, and most rules read the others."""
 
 Counts = Mapping[str, int]
 """Run → rows."""
 
 
 class RowsLostError(PipelineFailed):
-    """Rows of bronze are not in silver, or there are more than there were."""
+    """Silver has fewer rows than bronze, or more."""
 
 
 def build_silver(
@@ -45,10 +45,11 @@ def build_silver(
     variant: bool = True,
     expected: tuple[Counts, Counts] | None = None,
 ) -> list[Entry]:
-    """Write one batch of bronze rows to all tables of silver; the entries that the manifests got.
+    """Write one batch of bronze rows to all tables of silver; returns the new entries of the manifests.
 
     `frames` and `events` are DataFrames with the columns of bronze; either may be None. Without `variant` bodies are JSON in the column
-    `body_json`. `expected` has how many rows of each run the two have, where that is known; else they are counted. Raises RowsLostError.
+    `body_json`. `expected` is the number of rows of each run in the two, if the caller knows it; otherwise they are counted. Raises
+    RowsLostError.
     """
     batch = str(batch_id)
     work: list[Callable[[], list[Entry]]] = []
@@ -90,7 +91,7 @@ def _counted(rows: Any) -> dict[str, int]:
 
 
 def _adopted(lake: Path, tables: tuple[Table, ...], whole: tuple[Table, ...], batch: str, expected: Counts) -> list[Entry]:
-    """Put the parts into their places when the tables `whole` together have as many rows as came in."""
+    """Move the parts to their places, if the tables `whole` together have all rows that came in."""
     for run, rows in expected.items():
         found = sum(manifest.rows_on_disk(parts.stage(lake, table, batch) / parts.folder_of_run(run)) for table in whole)
         if found != rows:

@@ -1,8 +1,8 @@
-"""Writes the tables of silver beside `messages`, in Spark's workers, while they decode frames or pass on events.
+"""Writes all tables of silver except `messages`, in Spark's workers, while they decode frames or pass on events.
 
-A job of Spark costs more than the few rows that most of these tables get of a batch, so they have none: the task that decodes frames writes
-their flat rows to Parquet itself, a file for each table and run, named by the number of the task. A task that is done again writes the same
-files again. A file has another name until it is whole.
+Most of these tables get few rows from a batch, fewer than a job of Spark is worth. So the task that decodes frames writes them to Parquet
+itself: one file per table and run, named after the number of the task. A task that is repeated writes the same files again. A file has a
+temporary name until it is complete.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from klamm.pipeline.lake.tables import (
 )
 
 FLAT = {"states": PARTITION_STATE, "brokers": BROKER_STATE, "codes": API_ERRORS}
-"""List of a decoded row → the table that gets its structures."""
+"""Column of a decoded row with a list → the table that gets a row for each element."""
 
 FROM_FRAMES = (QUARANTINE, *FLAT.values())
 FROM_EVENTS = (EVENT_TABLE, DECISIONS, REASSIGN)
@@ -43,10 +43,10 @@ REASSIGN_KINDS = ("reassign_phase", "assignment", "throttle_step", "throttle_set
 
 _DECODABLE = (*HEADER, *SIZES, *(column for column in OWN if column.name in ("body_json", "left", "err", "error_code", "errors")))
 DECODABLE = ddl(_DECODABLE)
-"""Spark's schema of what `decode_and_write` hands on: `messages` with the body as JSON."""
+"""Spark's schema of what `decode_and_write` returns: `messages` with the body as JSON."""
 
 WRITTEN = "rows bigint"
-"""Spark's schema of what `write_events` hands on."""
+"""Spark's schema of what `write_events` returns."""
 
 _INT32 = 1 << 31
 _INT64 = 1 << 63
@@ -61,7 +61,7 @@ class Files:
         self._files: dict[tuple[Table, str], RowGroups] = {}
 
     def add(self, table: Table, rows: Any) -> None:
-        """Rows of a table, of any runs; at least one."""
+        """Add rows of a table, of any runs; at least one row."""
         run_ids = rows.column("run_id")
         runs = pc.unique(run_ids).to_pylist()
         for run in runs:
@@ -72,13 +72,13 @@ class Files:
             file.add(rows if len(runs) == 1 else rows.filter(pc.equal(run_ids, run)))
 
     def close(self) -> None:
-        """Write what waits; the files are whole."""
+        """Write the remaining rows and complete the files."""
         for file in self._files.values():
             file.close()
 
 
 def decode_and_write(lake: str, batch: str, batches: Iterator[Any]) -> Iterator[Any]:
-    """Decode frames; hand on those that are messages, write the rows of all other tables. For `DataFrame.mapInArrow`."""
+    """Decode frames, yield those that are messages, and write the rows of all other tables. For `DataFrame.mapInArrow`."""
     files = Files(lake, batch, _task())
     for rows in decode_batches(batches):
         for name, table in FLAT.items():
@@ -94,7 +94,7 @@ def decode_and_write(lake: str, batch: str, batches: Iterator[Any]) -> Iterator[
 
 
 def _flat(rows: Any, name: str, table: Table) -> Any:
-    """A row for each structure in a list, with the columns of its frame; None where there is no structure."""
+    """A row for each element of a list, with the columns of its frame; None if there are no elements."""
     lists = rows.column(name)
     structs = lists.flatten()
     if not len(structs):
@@ -114,7 +114,7 @@ def _flat(rows: Any, name: str, table: Table) -> Any:
 
 
 def write_events(lake: str, batch: str, batches: Iterator[Any]) -> Iterator[Any]:
-    """Write events and the tables that come of them; hand on how many. For `DataFrame.mapInArrow`, of the columns of EVENTS."""
+    """Write events and the tables made from them, and yield their number. For `DataFrame.mapInArrow` over the columns of EVENTS."""
     files = Files(lake, batch, _task())
     for rows in batches:
         if not rows.num_rows:
@@ -132,7 +132,7 @@ def write_events(lake: str, batch: str, batches: Iterator[Any]) -> Iterator[Any]
 
 
 def _derived(events: Any, table: Table, derive: Any) -> Any:
-    """Rows of a table with columns of events, and columns that `derive` makes of input and output."""
+    """Rows of a table with the columns of events, and with columns that `derive` makes from input and output."""
     made = [derive(*texts) for texts in zip(events.column("input").to_pylist(), events.column("output").to_pylist(), strict=True)]
     arrays = [
         pa.array([row[column.name] for row in made], ARROW_TYPES[column.type])
@@ -160,7 +160,7 @@ def _reassign(_: str | None, output: str | None) -> dict[str, Any]:
 
 
 def _object(text: str | None) -> dict[str, Any]:
-    """A JSON object; an empty one where the text is none."""
+    """The JSON object in a text; an empty one if the text is not a JSON object."""
     try:
         found = orjson.loads(text) if text is not None else None
     except orjson.JSONDecodeError:

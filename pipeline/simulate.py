@@ -1,9 +1,9 @@
 """What-if questions about leaders, at the scale of millions of partitions, answered with the controller's own rules.
 
-Partitions that are alike are one pattern (`simulation/patterns.py`). Spark groups the partitions; each pattern goes once through all steps
-(`simulation/procedures.py`), with its number of partitions as weight; the sums of what each step changes come back. A pass of the
-automatic rebalance depends on all partitions of a broker: where there is one, the ratios are counted first, by one more pass over the
-patterns.
+Partitions with the same replicas and state are one pattern (`simulation/patterns.py`). Spark groups the partitions. Each pattern goes once
+through all steps (`simulation/procedures.py`), weighted with its number of partitions, and Spark adds up what each step changes. The
+automatic rebalance depends on all partitions of a broker, so a simulation with a rebalance first counts the ratios in a separate pass over
+the patterns.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ class Partitions(NamedTuple):
     """The partitions of a simulation, as Spark has them."""
 
     patterns: Any
-    """A DataFrame: columns of `KEY`, `weight` (partitions) and `bytes` (of all of them; may be missing), or what `expand` makes this of."""
+    """A DataFrame: columns of `KEY`, `weight` (partitions) and `bytes` (of all of them; may be missing), or the input of `expand`."""
     rows: Any
     """A DataFrame: topic, partition, the same columns of `KEY`, and leader_epoch and partition_epoch where they are known."""
     racks: dict[int, str | None]
-    """Of all brokers of the cluster, those that do not run included."""
+    """The racks of all brokers of the cluster, including those that do not run."""
     expand: Callable[[Batches], Iterator[pa.RecordBatch]] | None = None
-    """Makes patterns of rows that say less, in the worker that goes on with them."""
+    """Makes patterns from shorter rows, in the worker that simulates them."""
     ungrouped: Any = None
-    """In place of `patterns`, where `expand` groups them itself, and the same patterns may come to several workers."""
+    """Used instead of `patterns` if `expand` groups them itself and several workers may get the same pattern."""
 
     def map(self, function: Callable[[Batches], Iterator[pa.RecordBatch]], ddl: str) -> Any:
-        """A DataFrame of what workers make of the patterns."""
+        """A DataFrame with the results of a function that workers call with the patterns."""
         expand = self.expand
         return self.patterns.mapInArrow(function if expand is None else lambda batches: function(expand(batches)), ddl)
 
 
 def group(rows: Any) -> Any:
-    """Patterns of rows, which have columns of `KEY` and perhaps `bytes`."""
+    """The patterns of rows that have columns of `KEY` and perhaps `bytes`."""
     names = [name for name in KEY if name in rows.columns]
     sizes = ["CAST(sum(bytes) AS BIGINT) AS bytes"] if "bytes" in rows.columns else []
     grouped = rows.groupBy(*names)
@@ -67,7 +67,7 @@ def simulate(partitions: Partitions, scenario: Scenario, throttle: int | None = 
 
 
 def over_ratio(partitions: Partitions, scenario: Scenario) -> dict[int, frozenset[int]]:
-    """For each Rebalance step the brokers that get leaders back: more of theirs than the percentage are led elsewhere."""
+    """For each Rebalance step, the brokers that get leaders back, because others lead more than the percentage of their partitions."""
     rebalanced: dict[int, frozenset[int]] = {}
     for number, step in enumerate(scenario.steps):
         if isinstance(step, Rebalance):
@@ -79,7 +79,7 @@ def over_ratio(partitions: Partitions, scenario: Scenario) -> dict[int, frozense
 
 
 def finished_rows(partitions: Partitions, scenario: Scenario) -> Any:
-    """A row for each partition: topic, partition, what it was, and what it is behind the last step."""
+    """A row for each partition: topic, partition, its state before the first step and after the last one."""
     rebalanced = over_ratio(partitions, scenario)
     names = [name for name in KEY if name in partitions.rows.columns]
     key = ", ".join(f"{name} {KEY[name]}" for name in names)
@@ -103,12 +103,12 @@ def finished_rows(partitions: Partitions, scenario: Scenario) -> Any:
 
 
 def _risen(epoch: str, by: str) -> str:
-    """An epoch that has risen, an int32 that wraps around as Kafka's do."""
+    """SQL: an epoch that has risen, an int32 that overflows as in Kafka."""
     return f"CAST((CAST({epoch} AS BIGINT) + {by} + 2147483648) % 4294967296 - 2147483648 AS INT)"
 
 
 def _sums(counted: Any) -> dict[tuple[int, str, int], tuple[int, int]]:
-    """Rows of workers, added up."""
+    """The sums over the rows of all workers."""
     counts: defaultdict[tuple[int, str, int], list[int]] = defaultdict(lambda: [0, 0])
     table = counted.toArrow()
     for step, metric, broker, partitions, size in zip(*(column.to_pylist() for column in table.columns), strict=True):

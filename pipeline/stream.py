@@ -1,9 +1,9 @@
-"""From bronze to silver and gold, by one stream that runs to the end of what there is, or goes on.
+"""From bronze to silver, by one stream that runs up to the last commit of bronze, or continues with later ones.
 
-The stream reads the commits of bronze; a micro-batch is the segments of a few commits. Spark writes down which commits a batch has before
-it works, so a batch that was killed is done again with the same number and the same rows, and its files and lines of the manifests take
-the place of what was left: each row counts once. The stream's state belongs to the lake under its path; when the lake was moved or the
-state is gone, silver and gold are rebuilt from bronze.
+The stream reads the commits of bronze; a micro-batch has the segments of a few commits. Spark stores which commits a batch has before it
+begins. So a batch that was killed is repeated with the same number and the same rows, and its files and its lines in the manifests replace
+what was left: each row counts once. The state of the stream is valid for one path of the lake. If the lake was moved or the state is
+missing, silver and gold are built again from bronze.
 
 After each run the rows are counted: frames of bronze = messages + quarantine, events of bronze = events of silver.
 """
@@ -36,7 +36,7 @@ DERIVED = ("silver", "gold")
 
 
 def prepare(lake: Path) -> bool:
-    """Make the stream's state fit the lake; True when silver and gold are to be rebuilt."""
+    """Check the state of the stream. Returns True if silver and gold have to be built again; then they have been removed."""
     place = lake / PLACE
     try:
         same = json.loads(place.read_text())["path"] == str(lake)
@@ -52,7 +52,7 @@ def prepare(lake: Path) -> bool:
 
 
 def remove_remains(lake: Path) -> None:
-    """Delete what a killed run left in silver, so that programs which read whole folders find valid files only."""
+    """Delete what a killed run left in silver, so that programs that read whole folders find only valid files."""
     shutil.rmtree(lake / STAGED, ignore_errors=True)
     for table in SILVER:
         manifest.sweep(lake, table.path)
@@ -94,14 +94,14 @@ def _rows_by_run(listed: Sequence[Any], table: str) -> dict[str, int]:
 
 
 def _read(spark: Any, lake: Path, columns: Sequence[Column], paths: list[str]) -> Any:
-    """The rows of these files; None for no file."""
+    """The rows of these files; None without files."""
     if not paths:
         return None
     return spark.read.schema(ddl(columns)).parquet(*(str(lake / path) for path in paths))
 
 
 def account(lake: Path, commits: Commits) -> dict[str, int]:
-    """Rows by table, silver's as counted by its manifests. Raises PipelineFailed where bronze's are not all there."""
+    """The rows of each table of silver, from its manifests. Raises PipelineFailed if rows of bronze are missing there."""
     silver = {name: manifest.rows(lake, f"silver/{name}") for name in ("messages", "quarantine", "events")}
     frames, events = commits.rows["frames"], commits.rows["events"]
     if frames != silver["messages"] + silver["quarantine"]:

@@ -1,4 +1,4 @@
-"""`klamm pipeline check`: judges the runs of a lake by the conformance rules, and shows what breaks them with the frames that prove it."""
+"""`klamm pipeline check`: judges the runs of a lake by the conformance rules, and shows each violation with the frames that prove it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Decodes batches of journaled frames inside Spark: one row in, one row out, with all that other tables need of it.
+"""Decodes batches of journaled frames in Spark's workers: one row in, one row out, with everything that the tables of silver need.
 
-A row that comes out has the frame's header, its body as JSON or the reason why there is none, and lists with the partition states, the
-brokers and the error codes that it holds. So one pass over the data serves all tables of silver, each of which takes its columns. It runs
-in Spark's Python workers; nothing here needs Spark.
+A decoded row has the frame's header, its body as JSON or the reason why it has none, and lists of the partition states, brokers and error
+codes in it. So one pass over the frames fills all tables of silver. Nothing here needs Spark itself.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.primitives import skip_tags
 
 MAX_BODY = 12_000_000
-"""Bytes of JSON that a body may have; Spark's variants end at 16 MiB. A longer one is left out, and `err` says so."""
+"""Limit of a body's JSON in bytes, below the 16 MiB of Spark's variants. A longer body is left out, and `err` says so."""
 BATCH_BYTES = 32_000_000
-"""About as many bytes of frames are decoded at a time, so that no batch of results exceeds what Arrow and the worker can hold."""
+"""Approximate bytes of frames that are decoded at a time, so that their results fit into an Arrow batch and the worker's memory."""
 
 ARROW_TYPES = {
     "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), "bool": pa.bool_(), "string": pa.string(),
@@ -57,7 +56,7 @@ LISTS = {
     "brokers": _of(BROKER_STATE, BROKER_FIELDS),
     "codes": _of(API_ERRORS, ERROR_FIELDS),
 }
-"""Columns of decoded rows that are lists of structures."""
+"""Columns of decoded rows that are lists."""
 
 OWN = (
     *SIZES,
@@ -90,7 +89,7 @@ def decode_batches(batches: Iterator[Any]) -> Iterator[Any]:
     """Decode record batches with the columns `INPUT` to record batches of the schema `DECODED`. For `DataFrame.mapInArrow`."""
     for batch in batches:
         for part in _parts(batch):
-            gc.disable()  # the objects of a part have no cycles, and the collector would look through them again and again
+            gc.disable()  # the objects have no cycles, and the garbage collector would look through them again and again
             try:
                 rows = decode_batch(part)
             finally:
@@ -173,7 +172,7 @@ def _way(direction: int, key: int | None, version: int | None) -> _Way:
 def _counter(key: int, version: int) -> ErrorCounter:
     how = plan(False, key, version)
     if not isinstance(how, Plan):
-        how = plan(False, key, 0)  # an ApiVersions response to a version that does not exist
+        how = plan(False, key, 0)  # the response to an ApiVersions request of an unknown version
     return _no_errors if not isinstance(how, Plan) or how.count_errors is None else how.count_errors
 
 

@@ -1,7 +1,7 @@
 """Flat rows from decoded messages: partition states, brokers, error codes.
 
-A row is a tuple; values are taken from the objects that `json_codec` makes. Fields that a version lacks are None, and so is what a frame
-that was cut does not have any more.
+A row is a tuple with values from the objects that `json_codec` makes. Fields that the version lacks are None, and so are those that are
+missing because the frame was cut.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _metadata_states(body: Body) -> list[Row]:
 
 
 def _stopped(head: Row, body: Body) -> list[Row]:
-    """Rows of StopReplica: what is deleted is said for each partition since version 3, for all of them before."""
+    """Rows of StopReplica. Since version 3 each partition says whether it is deleted, before that the request says it for all."""
     every = body.get("deletePartitions")
     found: list[tuple[Any, Any, Any, Any]] = []
     for topic in body.get("topicStates") or ():

@@ -1,11 +1,10 @@
-"""Decodes one journaled frame: what it says as an object, or why it cannot be decoded.
+"""Decodes one journaled frame to an object, or says why it cannot be decoded.
 
-The key and the version of a frame are in its row, those of a response too, so rows are decoded one by one in any order. The decoders
-know the versions that the server offers, drafts included. `decode_frame` never raises, whatever the bytes are: it says why, and the frame
-goes to quarantine.
+API key and version of a frame, also of a response, are in its row, so rows can be decoded one by one in any order. The decoders know the
+versions that the server offers, including drafts. `decode_frame` never raises: it returns the reason, and the frame goes to quarantine.
 
-Two kinds of frames decode although they are not whole messages: one of which the journal kept the first bytes (`Flag.CUT`), whose object
-has what is there, and a request with surplus bytes, which Kafka ignores (librdkafka sends such Metadata requests).
+Two kinds of frames are decoded although they are not complete messages: those of which the journal kept only the first bytes (`Flag.CUT`),
+and requests with surplus bytes, which Kafka ignores (librdkafka sends such Metadata requests).
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ MEANINGS = {
 }
 
 Decoded = tuple[Body | None, int | None, Reason | None, str | None]
-"""The object, the bytes behind it; or the reason and a detail. Of a frame whose header alone was kept all are None."""
+"""The object and the number of bytes after it, or a reason and a detail. All are None if only the frame's header was kept."""
 
 
 class Plan(NamedTuple):

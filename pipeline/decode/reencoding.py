@@ -1,4 +1,4 @@
-"""Whether what brokers sent is what a codec makes of it: a sample is decoded, encoded again, and compared byte by byte (rule W-09).
+"""Checks the encoding of frames: a sample is decoded, encoded again, and compared byte by byte (rule W-09).
 
 The sample is chosen by the number of the row alone, so it is the same however often and wherever a journal is decoded: the first rows of
 each broker, so that small journals are compared whole, and of the later ones some by a hash. A smaller sample goes through the codec of
@@ -21,13 +21,13 @@ from klamm.protocol.primitives import read_uvarint, write_uvarint
 from klamm.protocol.schema import Field, Schema, Struct
 
 FIRST = 2048
-"""Of each broker the rows up to this number are compared."""
+"""All rows of a broker up to this number are compared."""
 EVERY = 64
-"""Of the later ones about one in this number."""
+"""About one in this number of later rows is compared."""
 SECOND_EVERY = 512
 """About one in this number goes through kafka-python's codec too."""
 LONGEST = 1 << 20
-"""Bytes of a frame that is compared."""
+"""Limit of a frame's bytes to be compared."""
 
 _MIX = 0x9E3779B1
 """Odd, of 32 bits: requests and responses alternate, so the lowest bits of a number choose badly."""
@@ -97,7 +97,7 @@ def _explained(name: str, version: int, frame: bytes, start: int, given: bytes, 
 def _second(name: str, version: int, given: bytes) -> str | None:
     try:
         again = second_opinion.encoded_again(name, version, given)
-    except Exception as error:  # noqa: BLE001 it raises what it happens to raise
+    except Exception as error:  # noqa: BLE001 it may raise anything
         return f"{name} {version} is not understood by kafka-python: {type(error).__name__}: {error}"
     if again == given or _explained(name, version, given, 0, given, again) is None:
         return None

@@ -14,9 +14,9 @@ from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode
 
 SHOWN = 300
-"""Characters of a body that a line has."""
+"""Characters of a body that a line shows."""
 HEX_SHOWN = 64
-"""Bytes that a line has of a frame that cannot be decoded."""
+"""Bytes that a line shows of a frame that cannot be decoded."""
 
 _WAYS = {
     Direction.REQUEST_IN: "request in  ",
@@ -77,7 +77,7 @@ def event_line(columns: Columns, shown: int | None = SHOWN) -> str:
 
 
 def decoded(table: str, columns: Columns) -> Columns:
-    """A row with what its frame says: `body`, and `error` where it cannot be decoded. The bytes are base64."""
+    """A row with its decoded frame: `body`, or `error` if it cannot be decoded. The bytes are base64."""
     row: Columns = {"table": table, **columns}
     if table == "frames":
         frame = columns["frame"] or b""
@@ -95,7 +95,7 @@ def json_line(row: Columns) -> str:
 
 
 def body_json(columns: Columns) -> tuple[str | None, str | None]:
-    """The JSON of what a frame says, or why it cannot be decoded."""
+    """The body of a frame as JSON, or why it cannot be decoded."""
     row = decoded("frames", columns)
     return None if row["body"] is None else _json(row["body"]), row["error"]
 

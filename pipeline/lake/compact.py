@@ -1,8 +1,8 @@
-"""Compaction: the many small parts of a table become one part for each run, sorted by broker, connection and row.
+"""Compaction: merges the many small parts of a table into one part per run, sorted by broker, connection and row.
 
-The new part is written whole under a name that no batch has; then one line of the manifest puts it in the place of the old ones, which are
-deleted last. A compaction that was killed leaves files that no line names, or old parts that no line names any more: the next one removes
-both. Bronze is never rewritten. With `purge` it is deleted where all its rows are in silver; the journal itself is never touched.
+The new part is written under a name that no batch has. Then one line of the manifest replaces the old parts by it, and the old files are
+deleted. A compaction that was killed leaves files that no line names; the next one removes them. Bronze is never rewritten. `purge` deletes
+it if all its rows are in silver. The journal itself is never changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROWS_A_FILE = 4_000_000
 
 
 class Compacted(NamedTuple):
-    """What became of one run of one table."""
+    """The compaction of one run of one table."""
 
     table: str
     run: str
@@ -34,7 +34,10 @@ class Compacted(NamedTuple):
 
 
 def compact(spark: Any, lake: Path) -> list[Compacted]:
-    """Compact silver. The caller holds the lake (`lake.written`). Raises PipelineFailed when rows got lost; then nothing was replaced."""
+    """Compact silver. The caller holds the lock of the lake (`folder.written`).
+
+    Raises PipelineFailed, and replaces nothing, if rows get lost.
+    """
     done = []
     for table in SILVER:
         manifest.sweep(lake, table.path)
@@ -50,7 +53,7 @@ def compact(spark: Any, lake: Path) -> list[Compacted]:
 
 
 def purge(lake: Path) -> int:
-    """Delete the Parquet files of bronze, whose rows are all in silver; returns how many. Raises PipelineFailed when they are not."""
+    """Delete the Parquet files of bronze; returns their number. Raises PipelineFailed if not all their rows are in silver."""
     account(lake, Commits(lake))
     removed = 0
     for name in ("frames", "events"):

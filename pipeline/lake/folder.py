@@ -1,4 +1,4 @@
-"""A lake: the folder that brokers journal to, beside whose `journal` the tables grow. One process at a time writes tables."""
+"""A lake: a folder with the `journal` of brokers and the tables made from it. One process at a time writes tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHECKPOINTS = "_checkpoints"
 LAYERS = ("bronze", "silver", "gold")
 
 SPARKS_OWN = ("py4j", "pyspark", "grpc")
-"""Packages with the exceptions of Spark."""
+"""Packages whose exceptions come from Spark."""
 
 
 class PipelineFailed(Exception):
@@ -20,20 +20,20 @@ class PipelineFailed(Exception):
 
 
 def existing(lake: Path) -> Path:
-    """The lake's absolute path. Raises PipelineFailed where there is no such folder, or nothing in it is a lake's."""
+    """The lake's absolute path. Raises PipelineFailed if there is no such folder, or if it is not a lake."""
     if lake.exists() and not lake.is_dir():
         raise PipelineFailed(f"{lake}: not a folder")
     if not lake.is_dir():
         raise PipelineFailed(f"{lake}: no such folder; brokers write a journal there with `klamm serve --journal {lake}`")
     path = lake.resolve()
     if not any((path / name).is_dir() for name in ("journal", *LAYERS)):
-        raise PipelineFailed(f"{lake}: no lake, it has no folder `journal`")
+        raise PipelineFailed(f"{lake}: not a lake, because it has no folder `journal`")
     return path
 
 
 @contextmanager
 def written(lake: Path) -> Iterator[Path]:
-    """The absolute path of a lake that only this process writes tables in meanwhile. Raises PipelineFailed."""
+    """The absolute path of a lake in which no other process writes tables meanwhile. Raises PipelineFailed."""
     path = existing(lake)
     try:
         (path / CHECKPOINTS).mkdir(exist_ok=True)
@@ -54,7 +54,7 @@ def written(lake: Path) -> Iterator[Path]:
 
 @contextmanager
 def spark_failures() -> Iterator[None]:
-    """What Spark raises meanwhile, classic or over Connect, becomes PipelineFailed with its reason: a full disk, a failed batch."""
+    """Exceptions of Spark, with or without Connect, become PipelineFailed with their reason, such as a full disk."""
     try:
         yield
     except Exception as problem:
@@ -64,7 +64,7 @@ def spark_failures() -> Iterator[None]:
 
 
 def _reason(problem: Exception) -> str:
-    """The line of a failure of Spark that says most: the last one that names an error, else its first one."""
+    """The most telling line of Spark's text: the last line that names an error, otherwise the first line."""
     lines = [line.strip().removeprefix("Caused by: ").removeprefix(": ") for line in str(problem).splitlines() if line.strip()]
     ours = [line for line in lines if line.split(": ")[0].endswith(("Failed", "Error", "Exception")) and ": " in line]
     return (ours or lines or [type(problem).__name__])[-1 if ours else 0]

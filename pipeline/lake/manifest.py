@@ -1,8 +1,9 @@
 """The manifests of the lake: which folders and files are parts of a table.
 
-Each table has a file `_manifest.jsonl`, one JSON object a line, written after the files that it names. A folder without a line is what a
-killed run left; a second line for the same run and batch replaces the first, so a batch that is written again counts once. A line may also
-drop other batches: compaction puts one part in the place of many in one line. A torn last line is ignored: its batch is written again.
+Each table has a file `_manifest.jsonl` with one JSON object per line. A line is written after the files that it names, so a folder without
+a line was left by a killed run. A later line for the same run and batch replaces the earlier one, so a batch that is repeated counts once.
+A line may also drop other batches: compaction replaces many parts by one in a single line. A torn last line is ignored, because its batch
+will be repeated.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ def append(lake: Path, entries: Sequence[Entry]) -> None:
 
 
 def replace(lake: Path, entry: Entry, dropped: Iterable[Entry]) -> None:
-    """Put one part in the place of others of its table, all at once. The files of the others stay until `sweep`."""
+    """Replace parts of a table by one part, in one step. The files of the replaced parts stay until `sweep`."""
     _append(lake, entry.table, [entry._asdict() | {"drop": [[gone.run, gone.batch] for gone in dropped]}])
 
 
 def drop(lake: Path, table: str, dropped: Iterable[Entry]) -> None:
-    """Take parts out of their table. Their files stay until `sweep`."""
+    """Remove parts from their table. Their files stay until `sweep`."""
     _append(lake, table, [{"drop": [[gone.run, gone.batch] for gone in dropped]}])
 
 
 def entries(lake: Path, table: str, runs: Collection[str] | None = None) -> list[Entry]:
-    """The parts of a table, in the order of their last writing; only of these runs, where some are given."""
+    """The parts of a table, of all runs or of these, in the order in which they were last written."""
     path = lake / table / NAME
     latest: dict[tuple[str, str], Entry] = {}
     for line in path.read_bytes().splitlines() if path.exists() else ():
@@ -69,7 +70,7 @@ def entries(lake: Path, table: str, runs: Collection[str] | None = None) -> list
 
 
 def files(lake: Path, table: str, runs: Collection[str] | None = None) -> list[Path]:
-    """The Parquet files of a table that are valid: what any reader of Parquet may read."""
+    """The valid Parquet files of a table, for any reader of Parquet."""
     return [file for entry in entries(lake, table, runs) for file in _files(lake / entry.path)]
 
 
@@ -113,14 +114,14 @@ def sweep(lake: Path, table: str) -> list[Path]:
 
 
 def rewrite(lake: Path, table: str) -> None:
-    """Rewrite the manifest, with a line for each part that is valid. Only while nobody writes the table."""
+    """Rewrite the manifest, with one line per valid part. Only while nobody writes the table."""
     path = lake / table / NAME
     with replacing(path) as temporary:
         temporary.write_text("".join(_line(entry._asdict()) for entry in entries(lake, table)), encoding="utf-8")
 
 
 def _files(part: Path) -> list[Path]:
-    """A file, or the Parquet files of a folder but for those that Spark's readers leave out: names with `_` or `.` in front."""
+    """A file, or the Parquet files of a folder. Names that begin with `_` or `.` are left out, as Spark's readers do."""
     if part.is_file():
         return [part]
     return sorted(file for file in part.rglob("*.parquet") if all(name[0] not in "_." for name in file.relative_to(part).parts))
@@ -131,7 +132,7 @@ def _line(change: dict[str, Any]) -> str:
 
 
 def _append(lake: Path, table: str, changes: Sequence[dict[str, Any]]) -> None:
-    """One write at the end, by one process at a time; a torn line there is ended first."""
+    """Append a line in one write, by one process at a time. If the last line is torn, it is ended first."""
     (lake / table).mkdir(parents=True, exist_ok=True)
     with (lake / table / NAME).open("a+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)

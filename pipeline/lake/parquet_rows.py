@@ -1,4 +1,4 @@
-"""Rows of a lake's tables read as plain Parquet, without Spark, and without `pyarrow.dataset`, which loads pandas: half a second."""
+"""Reads rows of a lake's tables as plain Parquet, without Spark."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pyarrow import parquet
 
 
 def columns(files: Iterable[Path], names: Sequence[str]) -> pa.Table:
-    """These columns of all rows; without a file they are empty."""
+    """These columns of all rows; without files a table without rows."""
     read = [parquet.ParquetFile(file).read(list(names)) for file in files]
     return pa.concat_tables(read, promote_options="default") if read else pa.table({name: pa.array([], pa.null()) for name in names})
 
 
 def rows_where(files: Iterable[Path], wanted: Mapping[str, Collection[Any]], names: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """The rows that have one of the wanted values in each of these columns, or these columns of them.
+    """The rows that have one of the wanted values in each of these columns; with `names` only these columns.
 
-    Parts of files whose statistics say that they have none are not read.
+    Row groups without such values are not read, if their statistics say so.
     """
     found: list[dict[str, Any]] = []
     for path in files:

@@ -1,7 +1,7 @@
 """Writes record batches, however small, to a Parquet file in row groups of a good size.
 
-A reader pays for each row group, whatever it holds: one for each batch of a journal (a tenth of a second of frames) makes a million frames
-ten times as dear to read. The file has another name until it is whole, so that a killed run leaves nothing that looks like a table.
+Reading a row group has a fixed cost. With one row group per batch of a journal (a tenth of a second of frames), reading a million frames
+takes ten times as long. The file has a temporary name until it is complete, so that a killed run leaves nothing that looks like a table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BYTES = 64 << 20
 
 
 class RowGroups:
-    """The row groups of one file. `close` gives the file its name; without a row there is no file."""
+    """The row groups of one file. `close` completes and names the file; without rows there is no file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -26,10 +26,10 @@ class RowGroups:
         self._rows = self._bytes = 0
         self._writer: Any = None
         self.rows = 0
-        """That were added."""
+        """Number of rows that were added."""
 
     def add(self, batch: Any) -> None:
-        """A record batch; all have one schema."""
+        """Add a record batch; all batches have the same schema."""
         if not batch.num_rows:
             return
         self._waiting.append(batch)
@@ -40,7 +40,7 @@ class RowGroups:
             self._write()
 
     def close(self) -> None:
-        """Write what waits, and end the file."""
+        """Write the remaining rows and complete the file."""
         if self._waiting:
             self._write()
         if self._writer is not None:

@@ -1,7 +1,7 @@
-"""Parts of tables: the folder `run=…/batch=…` that one batch writes, and how it takes its place.
+"""Parts of tables: the folder `run=…/batch=…` that one batch writes.
 
-What a batch writes grows in a folder of its own and is moved when it is whole, so a part has all its files or those of its last writing.
-How many rows a part has is read from its files, which costs no job of Spark.
+A batch writes to a staging folder, which is moved to its place when it is complete. So a part has all files of its last complete writing.
+The rows of a part are counted from the metadata of its files, without a job of Spark.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from klamm.pipeline.lake.manifest import Entry, rows_on_disk
 from klamm.pipeline.lake.tables import Table
 
 STAGED = f"{CHECKPOINTS}/staged"
-"""Where parts grow."""
+"""The staging folder."""
 
 AT_ONCE = 4
-"""Tables that are written at the same time."""
+"""Number of tables that are written at the same time."""
 
 SORTED_PAGE_ROWS = 1000
-"""Rows of a page where rows are sorted."""
+"""Rows of a Parquet page in a sorted file."""
 
 _ESCAPED = frozenset('"#%\'*/:=?\\{[]^\x7f') | frozenset(map(chr, range(1, 32)))
 """What Spark escapes in the name of a partition's folder."""
 
 
 def at_once(parts: Sequence[Callable[[], list[Entry]]]) -> list[Entry]:
-    """Write parts of tables at the same time; the entries of all, in order. The first error is raised when all have ended."""
+    """Write parts of tables at the same time; returns all entries, in order. The first error is raised when all have ended."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return [entry for entries in pool.map(lambda part: part(), parts) for entry in entries]
 
@@ -50,20 +50,20 @@ def _escaped(name: str) -> str:
 
 
 def stage(lake: Path, table: Table, batch: str) -> Path:
-    """Where the folders of runs of this batch grow."""
+    """The staging folder of a batch, with a folder for each run."""
     return lake / STAGED / f"{table.layer}-{table.name}-{_escaped(batch)}"
 
 
 def clear(lake: Path, tables: Iterable[Table], batch: str) -> None:
-    """Remove what a killed run left where these parts are to grow."""
+    """Empty the staging folders of these tables: a killed run may have left files there."""
     for table in tables:
         shutil.rmtree(stage(lake, table, batch), ignore_errors=True)
 
 
 def write(lake: Path, table: Table, rows: Any, batch: str, runs: Sequence[str], sorted_by: Sequence[str] = ()) -> None:
-    """Write rows of Spark, which are of these runs only, where the parts grow.
+    """Write rows of a DataFrame, all of these runs, to the staging folder.
 
-    In each file they are `sorted_by` these columns, in small pages: who asks for some values skips the pages of all others.
+    With `sorted_by` the rows of each file are sorted, in small pages, so that readers of a few values skip most pages.
     """
     from pyspark.sql import functions as F
 
@@ -82,7 +82,7 @@ def write(lake: Path, table: Table, rows: Any, batch: str, runs: Sequence[str], 
 
 
 def write_here(lake: Path, table: Table, rows: Any, batch: str) -> None:
-    """Write few rows of Spark where the parts grow, from this process: Spark's own writing costs more than they do."""
+    """Write few rows of a DataFrame to the staging folder from this process, which is cheaper than a job of Spark."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -94,7 +94,7 @@ def write_here(lake: Path, table: Table, rows: Any, batch: str) -> None:
 
 
 def adopt(lake: Path, table: Table, batch: str, runs: Iterable[str]) -> list[Entry]:
-    """Move the parts of these runs to their places, instead of those from before; the entries of those that have rows."""
+    """Move the parts of these runs to their places, where they replace earlier ones; returns the entries of those with rows."""
     folder = stage(lake, table, batch)
     entries = []
     for run in sorted(runs):

@@ -1,8 +1,8 @@
-"""The tables of silver and gold as data, and the views under which everybody reads them.
+"""The tables of silver and gold as data, and the views by which they are read.
 
-A table is a name, its columns and a sentence. Types are named as Arrow names them, and `variant` as Spark does; `ddl` makes Spark's own
-schema of them. `docs/pipeline_tables.md` shows these tables. Tables are read through their manifests, because a folder that a
-killed run left half written is not part of a table.
+A table has a name, columns, and a sentence that says what a row is. Types have Arrow's names, except for Spark's `variant`; `ddl` makes a
+schema of Spark from them. `docs/pipeline_tables.md` shows these tables. Tables are read through their manifests, because a folder that a
+killed run left is not part of a table.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _some(names: str) -> tuple[Column, ...]:
 
 
 HEADER = tuple(column for column in FRAMES if column.name != "frame")
-"""What the journal knows of a frame without decoding it."""
+"""Columns that the journal fills without decoding a frame."""
 
 SIZES = (
     Column("frame_bytes", "int32", False, "how many bytes of the frame the journal has, the length of four bytes included"),
@@ -71,7 +71,7 @@ _PLACE = (
     Column("request_seq", "int64", True, "of a response that of its request; null for a request"),
     *_some("cause_seq flags"),
 )
-"""The columns with which rows that come from one frame begin."""
+"""The first columns of all rows that are made from a frame."""
 
 MESSAGES = Table("silver", "messages", (
     *HEADER,
@@ -283,7 +283,7 @@ def views(spark: Any, lake: Path, runs: Collection[str] | None = None, names: Co
 
 
 def read(spark: Any, lake: Path, table: Table, runs: Collection[str] | None = None) -> Any:
-    """The rows of a table that its manifest names, as a DataFrame with exactly its columns."""
+    """The rows of a table, from the files that its manifest names, as a DataFrame with exactly its columns."""
     paths = [str(lake / entry.path) for entry in manifest.entries(lake, table.path, runs) if entry.rows > 0]
     if not paths:
         nulls = ", ".join(f"CAST(NULL AS {SPARK_TYPES[column.type]}) AS {column.name}" for column in table.columns)

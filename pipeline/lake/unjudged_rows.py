@@ -1,9 +1,9 @@
-"""Which rows of journals no rule can judge: they are missing in the tables of silver, or are there as bytes only, in quarantine.
+"""Finds the rows of journals that no rule can judge: rows that silver lacks, and frames in quarantine.
 
-Rows are missing where their numbers have gaps, where a journal ended early, and where the end of a segment is torn.
+Rows are missing if their numbers have gaps, if a journal ended early, or if the end of a segment is torn.
 
-The frames and events of a broker in a run have the numbers 1, 2, 3, … together. So a count, the least and the greatest number of each
-broker prove that none is missing, and only where they do not are the numbers sorted.
+Frames and events of a broker share one sequence of numbers in a run: 1, 2, 3, … So if the count of rows equals the greatest number, none is
+missing. Only otherwise the numbers are sorted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE
 
 SHOWN = 20
-"""Gaps of one broker that are named; the rest is one more line."""
+"""Number of gaps of one broker that are named; one more line has the number of others."""
 
 
 class Missing(NamedTuple):
@@ -30,7 +30,7 @@ class Missing(NamedTuple):
     first: int
     """The first `seq`."""
     last: int | None
-    """The last one; None where all later rows of a process are missing."""
+    """The last `seq`; None if all later rows of a process are missing."""
     why: str | None = None
 
     @property
@@ -55,7 +55,7 @@ class Torn(NamedTuple):
 
 
 def torn_segments(lake: Path, runs: Collection[str]) -> list[Torn]:
-    """The segments of these runs that lost rows at their end, or all rows."""
+    """The segments of these runs that lost their last rows, or all rows."""
     ends = [Torn(run, batch, why) for (run, batch), why in Commits(lake).torn.items()]
     whole = [
         Torn(path.parent.parent.name.removeprefix("run="), f"{path.parent.name}/{path.name}", "it has no whole batch")
@@ -65,13 +65,13 @@ def torn_segments(lake: Path, runs: Collection[str]) -> list[Torn]:
 
 
 def quarantined_rows(lake: Path, runs: Collection[str]) -> dict[str, int]:
-    """Run → its frames in quarantine, where there are any."""
+    """Run → number of its frames in quarantine, for runs that have any."""
     counts = manifest.rows_by_run(lake, QUARANTINE.path)
     return {run: counts[run] for run in sorted(runs) if counts[run] > 0}
 
 
 def missing_rows(lake: Path, runs: Collection[str]) -> list[Missing]:
-    """What is missing in silver of these runs, broker by broker."""
+    """The rows of these runs that silver lacks, by broker."""
     found: list[Missing] = []
     for run in sorted(runs):
         numbers = _numbers(lake, run)
@@ -88,7 +88,7 @@ def missing_rows(lake: Path, runs: Collection[str]) -> list[Missing]:
 
 
 def notes(missing: Iterable[Missing]) -> list[str]:
-    """A line for each gap; of many gaps of one broker the first ones and how many there are."""
+    """A line for each gap; if a broker has many, the first ones and the number of others."""
     lines: list[str] = []
     counts: dict[tuple[str, int], int] = {}
     for one in missing:
@@ -100,7 +100,7 @@ def notes(missing: Iterable[Missing]) -> list[str]:
 
 
 def _numbers(lake: Path, run: str) -> Any:
-    """Broker, process and number of each row of a run; None where there is no row."""
+    """Broker, process and `seq` of each row of a run; None if it has no rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,7 +1,7 @@
 """The pictures of the report: rows in, a specification of Vega-Lite out. Altair makes the specifications, the page draws them.
 
-No picture has a background or a colour of its own for text and axes: the page gives it those of its light or dark look. A picture without
-rows is None, and the page says what is missing.
+Pictures set no colours for background, text and axes: the page sets them for its light or dark theme. A picture without rows is None, and
+the page says what is missing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ THROTTLE = ["throttled", "not throttled"]
 
 
 def leadership(facts: Facts) -> Spec | None:
-    """Who led which partition when; bands behind it are the terms of controllers."""
+    """Which broker led which partition when; bands in the background are the terms of controllers."""
     if not facts.leaders:
         return None
     bars = alt.Chart(_data(facts.leaders)).mark_bar(height=ROW - 5, cornerRadius=2).encode(
@@ -228,7 +228,7 @@ def _data(rows: list[Row]) -> Any:
 
 
 def _lines(rows: list[Row]) -> alt.Y:
-    """A line for each partition; partition 10 is behind partition 9."""
+    """A line for each partition; partition 10 comes after partition 9."""
     names = {row["topic_partition"]: None for row in rows}
     order = sorted(names, key=lambda name: (name.rpartition("-")[0], int(name.rpartition("-")[2])))
     return alt.Y("topic_partition:N", title=None, sort=order, axis=alt.Axis(labelLimit=260))
@@ -256,7 +256,7 @@ def _by_broker(leaders: Any) -> alt.Scale:
 
 
 def _terms(facts: Facts) -> alt.Chart:
-    """The terms of controllers as bands; each second one is darker."""
+    """The terms of controllers as bands; every second one is darker."""
     rows = [
         row | {"shade": number % 2, "label": f"controller {row['broker']}, epoch {row['controller_epoch']}"}
         for number, row in enumerate(facts.controllers)

@@ -1,4 +1,4 @@
-"""The rows that prove a violation: each frame decoded, as bytes and as a tree; and the story of one incident, row after row."""
+"""The rows that prove a violation, each frame as bytes and decoded; and the course of one incident, row by row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN_BYTES = 384
 SHOWN_TEXT = 12_000
 ARROWS = 40
 SEARCHED = 4000
-"""An incident is looked for among this number of last controller events."""
+"""Number of latest controller events among which an incident is looked for."""
 
 CONTROLLER = ("controller_event", "controller_elected", "broker_down", "batch", "decision", "zk_write", "reassign_phase")
 
@@ -62,7 +62,7 @@ class Rows:
         return plain.rows_where(self._files[table.name], wanted) if all(wanted.values()) else []
 
     def at(self, places: Collection[Place]) -> dict[Place, Row]:
-        """The rows at these places, frames and events; places that nobody wrote are left out."""
+        """The rows at these places, frames and events; places without a row are left out."""
         rows: dict[Place, Row] = {}
         for node_id in {place.node_id for place in places}:
             seqs = [place.seq for place in places if place.node_id == node_id]
@@ -107,7 +107,7 @@ def _evidence(place: Place, row: Row) -> Evidence:
 
 
 def title(row: Row) -> str:
-    """A frame in some words: its API and version, and which way it went."""
+    """A frame in a few words: its API, version and direction."""
     kind = "request" if row["dir"] in (Direction.REQUEST_IN, Direction.REQUEST_OUT) else "response"
     if row["api_key"] is None:
         return f"bytes that are no {kind}" if kind == "request" else "response to no known request"
@@ -215,7 +215,7 @@ def _arrow(row: Row) -> Row:
 
 
 def _merged(arrows: Iterable[Row]) -> Iterable[Row]:
-    """Arrows of the same kind one after the other are one, with their number."""
+    """Merge neighbouring arrows of the same kind into one, with their number."""
     last: Row | None = None
     for arrow in arrows:
         if last is not None and arrow["kind"] in ("ZooKeeper", "controller") and _same(last, arrow):

@@ -1,7 +1,7 @@
-"""What the report says of a run, read from the tables of the lake.
+"""The facts that the report shows about a run, read from the tables of the lake.
 
-The tables of gold are small and were made by Spark; here they are read as plain Parquet, through their manifests, and without Java. A
-picture gets at most some thousand marks: the busiest partitions are shown, time is cut into buckets, and whatever was left out is counted.
+Spark made the tables of gold, which are small. Here they are read as plain Parquet, through their manifests, without Java. A picture has at
+most a few thousand marks: only the busiest partitions are shown, time is cut into buckets, and the page says how much was left out.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value_class import dataclass
 
 PARTITIONS = 40
-"""How many partitions have a line in a timeline."""
+"""Number of partitions in a timeline."""
 CLIENTS = 40
 BUCKETS = 80
-"""Time is cut into this many parts."""
+"""Number of time buckets."""
 VIOLATIONS = 5
-"""How many violations of a rule are shown with their evidence."""
+"""Number of violations of a rule that are shown with their evidence."""
 MARKS = 2000
 COPY = "copy"
 """The phase of a reassignment in which new replicas copy."""
@@ -57,7 +57,7 @@ class NothingToReport(Exception):
 
 
 class RuleResult(NamedTuple):
-    """What a run says of a rule."""
+    """The result of a rule for a run."""
 
     rule: str
     checked: int
@@ -175,7 +175,7 @@ def _ms(ns: int) -> float:
 
 
 def _limits(times: pa.ChunkedArray) -> tuple[int, int]:
-    """First and last time; clocks that jumped are no concern of this function."""
+    """First and last time; jumps of clocks are not corrected."""
     limits = pc.min_max(times).as_py()
     return limits["min"], max(limits["max"], limits["min"] + 1)
 
@@ -367,7 +367,7 @@ def _versions(events: pa.Table) -> list[str]:
     for row in events.filter(pc.equal(events["kind"], "broker_started")).to_pylist() if events.num_rows else []:
         try:
             versions.add(str(json.loads(row["output"])["version"]))
-        except (TypeError, ValueError, KeyError):  # of a journal that somebody else wrote
+        except (TypeError, ValueError, KeyError):  # another program may have written the journal
             continue
     return sorted(versions)
 

@@ -1,7 +1,8 @@
-"""The page: one HTML file that needs nothing else. Vega draws its pictures in the browser, in the look that the system or the reader wants.
+"""The page: one HTML file that needs no other file. Vega draws its pictures in the browser, in the light or dark theme of the system or the
+reader.
 
-Text of the journal (names of topics and clients, frames) is anybody's: it is escaped in HTML, and in the JSON of the pictures `<` is
-written as a number, so that nothing of it can end a script.
+Text from the journal (names of topics and clients, frames) may come from an attacker. It is escaped in HTML, and in the JSON of pictures
+`<` is written as a number, so that it cannot end a script.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What `klamm pipeline check` does: says what the rules say of runs of a lake, and finds the rows that prove it.
+"""`klamm pipeline check`: the verdicts of the rules on runs of a lake, and the rows that prove them.
 
-`klamm pipeline run` has judged what it made tables of; then the verdicts are read back and no JVM starts. Else they are judged here.
+Usually `klamm pipeline run` has judged the runs already. Then the stored verdicts are read, and no JVM starts. Otherwise runs are judged
+here.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from klamm.pipeline.rules.runner import Judgement, Stat, Verdict
 from klamm.pipeline.rules.verdict_tables import read_judgement, write_judgement
 
 EVIDENCE_KEPT = 100
-"""Violations of one rule in one run whose evidence is read."""
+"""Number of violations of one rule in one run whose evidence is read."""
 
 
 @dataclass
 class Checked:
-    """What the rules said of some runs."""
+    """The verdicts on some runs."""
 
     runs: list[str]
     rules: dict[str, Rule]
@@ -34,7 +35,7 @@ class Checked:
     notes: list[str] = field(default_factory=list)
     """For people, one line each."""
     missing: list[Missing] = field(default_factory=list)
-    """Rows that the runs lack: what they would have proved is not judged."""
+    """Rows that are missing in the runs, and were not judged."""
     torn: list[Torn] = field(default_factory=list)
     """Segments whose end is lost."""
     quarantined: dict[str, int] = field(default_factory=dict)
@@ -68,19 +69,19 @@ class Checked:
         return [rule for rule in self.rules if rule not in exercised]
 
     def violations(self, severity: str | None = None) -> int:
-        """How many there are, of one severity or of all."""
+        """The number of violations, of one severity or of all."""
         return self.judgement.violations(severity)
 
 
 def judged_runs(lake: Path) -> list[str]:
-    """The runs that silver has."""
+    """All runs in silver."""
     return sorted({entry.run for table in SILVER for entry in manifest.entries(lake, table.path)})
 
 
 def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = (), chosen: Sequence[str] = ()) -> Checked:
-    """What all rules or some say of the runs of a lake, or of some. Raises PipelineFailed for runs and rules that are not there.
+    """The verdicts of all rules, or the chosen ones, on all runs of a lake, or these. Raises PipelineFailed for an unknown run or rule.
 
-    A session is opened only where a run is not judged yet: when it has new rows, or Klamm is another one than the one that judged it.
+    A session is opened only if a run has to be judged: if it has new rows, or if it was judged by other code than this Klamm's.
     """
     lake = existing(lake)
     present = judged_runs(lake)

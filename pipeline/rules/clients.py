@@ -1,7 +1,7 @@
-"""Rules `X`: what clients should do, as their requests show it. They warn: Klamm is not to blame.
+"""Rules `X`: what clients should do, as their requests show it. A violation is a warning: Klamm did nothing wrong.
 
-A client is the same client id from the same host. Brokers are no clients: they look in their own metadata cache. Requests of a client to
-several brokers are put in order by the brokers' clocks.
+Requests with the same client id from the same host come from one client. Brokers do not count as clients: they look in their own metadata
+cache. Requests of a client to several brokers are ordered by the brokers' clocks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GRACE_NS = 20_000_000
 """A request that arrives so soon after an answer was on its way before the client had read it."""
 
 REFRESH_NS = 10_000_000_000
-"""How long a client may go on without a Metadata request after an error that calls for one."""
+"""How long a client may wait with a Metadata request after an error that requires one."""
 
 THROTTLES_FROM = {
     0: 6, 1: 8, 2: 3, 3: 6, 8: 4, 9: 4, 10: 2, 11: 3, 12: 2, 13: 2, 14: 2, 15: 2, 16: 2, 19: 3, 20: 2, 21: 1, 22: 1, 24: 1, 25: 1, 26: 1,
@@ -36,7 +36,7 @@ FROM traffic WHERE dir = 0 AND api_key IS NOT NULL
 GROUP BY ALL
 HAVING NOT bool_or(api_key IN ({CLUSTER_KEYS})) AND NOT coalesce(client_id RLIKE '^broker-[0-9]+-', false)""",
 )
-"""Those that sent requests and are no brokers."""
+"""Clients that sent requests, without brokers."""
 
 DISCOVERIES = View(
     "discoveries",
@@ -44,7 +44,7 @@ DISCOVERIES = View(
     """
 SELECT run_id, client_id, host, ts_ns FROM traffic WHERE dir = 0 AND api_key IN (3, 60)""",
 )
-"""When clients asked for metadata, at whatever broker."""
+"""When clients asked for metadata, on any broker."""
 
 _STUBBORN = f"""
 WITH refused AS (
@@ -116,7 +116,7 @@ WHERE e.dir = 1 AND e.api_key IN (0, 1, 2) AND e.error_code IN (3, 5, 6, 74)""",
     needs=(errors_of(3, 5, 6, 74),),
     is_kept=True,
 )
-"""Errors that ask a client for new metadata, and behind which the client went on for long enough."""
+"""Errors that ask a client for new metadata, and after which the client sent requests for long enough."""
 
 _STALE = f"""
 WITH counted AS (

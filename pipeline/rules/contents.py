@@ -1,4 +1,4 @@
-"""What a lake holds, looked up in the files of its tables: a rule that had nothing to look at is not planned for it."""
+"""What a lake contains, according to the files of its tables. A rule without anything to look at is not planned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule D-01: every journaled decision is what the controller's pure function says of its journaled input.
+"""Rule D-01: every journaled decision is what the controller's pure function returns for its journaled input.
 
 The function is the controller's own, run in Spark's workers; what it returns is compared with what was journaled as JSON values.
 """
@@ -19,14 +19,14 @@ _SCHEMA = "run_id string, node_id int, conn_id bigint, seq bigint, detail string
 
 
 def difference(given: str | None, decided: str | None) -> str | None:
-    """What is wrong with a journaled decision, in one line; None where deciding again gives the same."""
+    """What is wrong with a journaled decision, in one line; None if deciding again gives the same result."""
     from klamm.controller.decision_json import replay
 
     if given is None:
         return "the decision has no input"
     try:
         again = replay(given)
-    except Exception as problem:  # noqa: BLE001 - any journal may be read, also a damaged one
+    except Exception as problem:  # noqa: BLE001 - the journal may be damaged
         return f"cannot be decided again: {type(problem).__name__}: {problem}"
     try:
         agrees = decided is not None and json.loads(again) == json.loads(decided)

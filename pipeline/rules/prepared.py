@@ -1,14 +1,14 @@
-"""The order of a judgement's work: views before what reads them, several pieces at once, and nothing that has no rows to look at.
+"""Plans the work of a judgement: views before the queries that read them, several queries at once, and no query without rows.
 
-A judgement is some fifty queries. Each names the views that it reads, so they form a graph, and whatever has its inputs is worked on by
-the next free thread. There are two layouts of the prepared views:
+A judgement has about fifty queries. Each names the views that it reads, so they form a graph, and the next free thread takes a query whose
+views are ready. Prepared views have two layouts:
 
-* `Spread` is for many rows: a view that rules' windows go over is spread and sorted as they want it.
-* `Gathered` is for few: Spark then spends its time on planning and on starting tasks, hardly any on rows. Each view, also of silver, is
-  computed into one partition that Spark knows to be the only one. So no query shuffles, and each is one stage with one task. A view that
-  only one query reads stays a part of it, unless it is to be kept.
+* `Spread` is for many rows. A view is partitioned and sorted for the window functions of the rules that read it.
+* `Gathered` is for few rows, when Spark spends most time on planning and on starting tasks. Each view, also of silver, is computed into a
+  single partition. So no query shuffles, and each is one stage with one task. A view with only one reader is computed within that query,
+  unless it is marked to be kept.
 
-A view that is to be kept and turns out to be empty is known to be so, and what only looks at its rows is left out.
+If a view that is kept turns out to be empty, queries that only look at its rows are left out.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Layout(Protocol):
     """How prepared views are kept while rules read them."""
 
     keeps_silver: bool
-    """The views of silver are prepared too."""
+    """Whether the views of silver are prepared too."""
 
     def keep(self, rows: DataFrame, view: View | None, readers: int) -> DataFrame:
-        """What so many queries read in place of `rows`, of a prepared view or of silver."""
+        """What queries read instead of `rows`. `readers` is the number of queries that read this view."""
 
 
 class Spread:
@@ -41,15 +41,15 @@ class Spread:
     keeps_silver = False
 
     def __init__(self, spark: SparkSession) -> None:
-        # With a number Spark keeps the partitions, and knows of the rows how they are spread and sorted.
+        # With an explicit number Spark keeps these partitions, and knows how rows are partitioned and sorted.
         self._parts = int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
 
     def keep(self, rows: DataFrame, view: View | None, readers: int) -> DataFrame:
-        """Computed, spread and sorted where windows go over it."""
+        """Computed now; partitioned and sorted if the view asks for it."""
         if view is not None and view.cluster_by:
             rows = rows.repartition(self._parts, *view.cluster_by).sortWithinPartitions(*view.cluster_by, *view.order_by)
-        # Cut off from its plan: a plan that is cached is planned again inside each query that reads it. And to put rows into the columns of
-        # Spark's cache takes three times as long as to compute them.
+        # A checkpoint has no plan, while a cached plan is planned again within each query that reads it. And filling Spark's cache takes
+        # three times as long as computing the rows.
         return rows.localCheckpoint()
 
 
@@ -59,7 +59,7 @@ class Gathered:
     keeps_silver = True
 
     def keep(self, rows: DataFrame, view: View | None, readers: int) -> DataFrame:
-        """Computed into one partition by its first reader, unless there is only one; what is to be kept at once."""
+        """One partition, computed by its first reader. With one reader it is part of that query, unless it is kept."""
         rows = rows.coalesce(1)
         if readers == 1 and not _is_kept(view):
             return rows
@@ -71,10 +71,10 @@ def _is_kept(view: View | None) -> bool:
 
 
 def prepare(spark: SparkSession, name: str, view: View | None, layout: Layout, empty: set[str], readers: int) -> None:
-    """Register what is read under `name`: a prepared view, or without one a view of silver. `empty` gets the name if it has no row."""
+    """Register the view `name`: a prepared view, or a view of silver if `view` is None. A view without rows is added to `empty`."""
     rows = spark.table(name) if view is None else spark.sql(view.sql)
     if name in empty:
-        rows = rows.limit(0)  # which Spark folds into what reads it
+        rows = rows.limit(0)  # Spark simplifies the queries that read it
     else:
         rows = layout.keep(rows, view, readers)
         if _is_kept(view) and rows.isEmpty():
@@ -83,7 +83,7 @@ def prepare(spark: SparkSession, name: str, view: View | None, layout: Layout, e
 
 
 def needed(known: Mapping[str, View], wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Each view among `wanted`, and all that they read, with what it reads itself."""
+    """The wanted views and all views that they read, directly or not, each with the views that it reads directly."""
     found: dict[str, tuple[str, ...]] = {}
     left = list(wanted)
     while left:

@@ -1,13 +1,13 @@
-"""What a conformance rule is: a statement, and SQL that says of each thing it looked at whether the statement holds.
+"""A conformance rule: a statement, and a query that checks it.
 
-A rule is one query. Each of its rows is one thing that the rule looked at; `detail` is null where the statement holds, else it says in one
-line what is wrong. So one scan counts what was checked and what was violated, and the two cannot contradict each other. A rule that has no
+Each row of the query is one thing that the rule looked at. `detail` is null if the statement holds, otherwise it says in one line what is
+wrong. So one scan counts what was checked and what was violated, and the two cannot contradict each other. A rule that has no
 row in a run is *not exercised* in that run; it did not pass.
 
 A query reads the views of silver (`pipeline/lake/tables.py`), which hold the rows of the runs that are judged, and prepared views:
 queries that several rules share, computed once per judgement.
 
-What is exempt from a rule is left out by the query, or is a row without detail if it proves that the rule was looked at.
+Exceptions to a rule are left out by the query, or they are rows without detail if they show that the rule was exercised.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class View:
     """The views that it reads: of silver, or prepared ones. What it reads is prepared before it."""
     sql: str
     cluster_by: tuple[str, ...] = ()
-    """Its rows are brought together by these columns, so that windows partitioned by them need no further shuffle."""
+    """Its rows are partitioned by these columns, so that windows partitioned by them need no shuffle."""
     order_by: tuple[str, ...] = ()
     """Within a cluster its rows are sorted by `cluster_by`, then these columns, so that such windows need no sort."""
     needs: tuple[Need, ...] = ()
-    """Where none of these holds the view has no row. They save the work of finding that out."""
+    """If none of these holds, the view has no rows, and is not computed."""
     is_kept: bool = False
-    """It is computed before what reads it, even if that is one rule: that one reads it several times, or has little to do without rows."""
+    """It is computed before its readers, even if only one rule reads it: that rule reads it several times, or is cheap if it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class Rule:
     judged: str = ""
     """The query: `JUDGED_COLUMNS`, one row for each thing looked at."""
     function: Callable[[SparkSession], DataFrame] | None = None
-    """In place of `judged`, for a rule that SQL alone cannot say."""
+    """Used instead of `judged`, for a rule that cannot be expressed in SQL alone."""
     about: str = ""
-    """One of the inputs: where it has no row, the rule has nothing to look at."""
+    """One of the inputs: if it has no rows, the rule has nothing to look at."""
     needs: tuple[Need, ...] = ()
-    """Where none of these holds the rule has nothing to look at. They save the work of finding that out."""
+    """If none of these holds, the rule has nothing to look at, and its query does not run."""

@@ -1,6 +1,7 @@
-"""Rule W-07, which SQL alone cannot say: whether a response that does not decode would, had it the other version of its header.
+"""Rule W-07: would a response that does not decode be decodable with the other version of its header? SQL alone cannot tell.
 
-A response header of version 1 is one byte longer than version 0. What decodes has the right one; the few that do not are tried again.
+A response header of version 1 is one byte longer than version 0. A response that decodes has the right header. The few others are tried
+again.
 """
 
 from __future__ import annotations

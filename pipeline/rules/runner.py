@@ -1,10 +1,10 @@
-"""Judges runs by the rules. All rules see the views of silver, which hold the rows of the runs to judge and nothing else.
+"""Judges runs by the rules. The rules read views of silver, which have only the rows of these runs.
 
-Gold's other tables are made meanwhile, of the same views: they are more work of the same graph.
+The other tables of gold are made at the same time from the same views.
 
-The views that rules share are prepared once (`prepared.py`), and rules that read the same views are one job. A job counts for each rule
-and run how many things were checked and violated. Only for rules that were violated a second query names the violations, the first
-`KEPT` of each rule and run.
+Views that rules share are prepared once (`prepared.py`), and rules that read the same views are one job. A job counts for each rule and run
+how many things were checked and how many violated the rule. If there are violations, a second query names the first `KEPT` of each rule and
+run.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KEPT = 1000
-"""Violations of one rule in one run that are named; the rest is counted."""
+"""Number of violations of one rule in one run that are named; all are counted."""
 
 JOBS_AT_ONCE = 3
-"""Some wait for Python's workers, so one more than there are cores on a small machine."""
+"""One more than a small machine has cores, because some jobs wait for Python's workers."""
 
 FAMILIES = ("traffic", "shared", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "clients")
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""
@@ -49,7 +49,7 @@ class Verdict(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """What became of one rule in one run. `checked` 0: the rule was not exercised."""
+    """The counts of one rule in one run. If `checked` is 0, the rule was not exercised."""
 
     run_id: str
     rule: str
@@ -58,18 +58,18 @@ class Stat(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """Other work on the views that rules read: it is called when these are there."""
+    """Other work that reads the same views; it is called when they are ready."""
 
     inputs: Collection[str]
     work: Callable[[], None]
 
 
 class Judgement(NamedTuple):
-    """Of some runs by some rules."""
+    """The verdicts of some rules on some runs."""
 
     stats: list[Stat]
     verdicts: list[Verdict]
-    """At most `KEPT` of each rule and run."""
+    """At most `KEPT` per rule and run."""
 
     def violations(self, severity: str | None = None) -> int:
         """How many there are, of one severity or of all."""
@@ -77,7 +77,7 @@ class Judgement(NamedTuple):
         return sum(stat.violated for stat in self.stats if severity in (None, known[stat.rule].severity))
 
     def by(self, chosen: Collection[str]) -> Judgement:
-        """What these rules said."""
+        """The verdicts of these rules."""
         return Judgement([one for one in self.stats if one.rule in chosen], [one for one in self.verdicts if one.rule in chosen])
 
 
@@ -92,7 +92,7 @@ def views() -> dict[str, View]:
 
 
 def read_by(judging: Iterable[Rule]) -> set[str]:
-    """The names of all views that these rules read, at first hand or not."""
+    """The names of all views that these rules read, directly or not."""
     return set(needed(views(), {name for rule in judging for name in rule.inputs}))
 
 
@@ -122,7 +122,7 @@ def judge(
 ) -> Judgement:
     """Judge what the session's views hold (`pipeline.tables.views`), which are the rows of `runs`, by all rules or the chosen ones.
 
-    With `contents` what has nothing to look at is left out. With `few` rows the work is done in one partition.
+    With `contents`, rules without anything to look at are left out. With `few`, the work is done in one partition.
     """
     judging = list(rules().values() if chosen is None else chosen)
     known = views()
@@ -155,7 +155,7 @@ def _without_rows(known: Mapping[str, View], contents: Contents) -> set[str]:
 
 
 def _jobs(judging: Sequence[Rule]) -> list[list[Rule]]:
-    """The rules, those that read the same views together; first those that wait for Python's workers."""
+    """The rules, grouped by the views that they read; those that wait for Python's workers come first."""
     jobs: dict[tuple[str, ...], list[Rule]] = {}
     for rule in sorted(judging, key=lambda rule: rule.function is None):
         key = (rule.id,) if rule.function is not None else tuple(sorted(rule.inputs))

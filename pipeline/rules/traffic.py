@@ -8,7 +8,7 @@ CONNECTION = ("conn_id", "run_id", "node_id", "process")
 """What names a connection: its number counts in one process. The number is first, because Spark sorts by eight bytes before all else."""
 
 CLUSTER_KEYS = "4, 5, 6, 7, 27, 52, 53, 54, 56, 62, 63, 67, 75"
-"""APIs that brokers send to each other: who sends one of them is no client."""
+"""APIs that brokers send to each other: a peer that sends one of them is not a client."""
 
 TRAFFIC = View(
     "traffic",

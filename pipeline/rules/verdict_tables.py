@@ -1,7 +1,7 @@
-"""The gold tables of verdicts: what the rules said, one part for each run, replaced when all rules judge the run again.
+"""The gold tables of verdicts: one part per run, replaced when all rules judge the run again.
 
-Each file carries a stamp of what was judged and of what judged it. While the stamp fits, the judgement is read back in place of judging
-again: it is complete, but for the violations behind the first `KEPT` of a rule, which are counted only.
+Each file has a stamp of the rows that were judged and of the code that judged them. While the stamp is valid, verdicts are read from the
+file instead of judging again. Violations after the first `KEPT` of a rule are counted but not stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from klamm.pipeline.rules.runner import Judgement, Stat, Verdict
 from klamm.pipeline.spark.cluster import code_digest
 
 BATCH = "rules"
-"""The batch of all parts: a run is judged as a whole."""
+"""The batch of all parts, because a run is judged as a whole."""
 
 FILE = "part-0.parquet"
 STAMP = b"klamm.judged"
@@ -40,7 +40,7 @@ def write_judgement(lake: Path, judgement: Judgement, runs: Sequence[str]) -> li
 
 
 def read_judgement(lake: Path, runs: Sequence[str]) -> Judgement | None:
-    """What all rules said of these runs, if they would say the same now: no row was added since, and no code of Klamm differs."""
+    """The stored verdicts on these runs, if they are still valid: no rows were added, and Klamm's code is the same."""
     stamps = _stamps(lake, runs)
     stats, verdicts = (_read(lake, table, stamps) for table in (RULE_STATS, VERDICTS))
     if stats is None or verdicts is None:

@@ -1,7 +1,7 @@
 """Rules `W`: frames and their order on connections, as docs/spec/wire.md has them. What fails in bodies of answers is in `answers.py`.
 
-A journal may begin or end anywhere: what is open at its end is no violation, nor is what the rows of a gap would have settled. Frames of
-which only the header was kept are judged by their headers.
+A journal may begin or end anywhere. What is still open at its end is not a violation, nor is anything that missing rows might explain.
+Frames of which only the header was kept are judged by their headers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LIMIT = 104_857_600
 """Bytes of a request, without the length: `socket.request.max.bytes`."""
 
 PATIENCE_NS = 30_000_000_000
-"""A request that is open so long before its process ended was forgotten, and a bad one so long not closed was not closed."""
+"""Minimum age (ns) of an open request, at process end, to count as unanswered, or of a bad connection to count as not closed."""
 
 LONG_PATIENCE_NS = 330_000_000_000
 """The same of APIs that wait for others: a group's members wait for a rebalance, at most five minutes by default."""
@@ -160,7 +160,7 @@ WHERE dir = 0 AND reason IN ({MALFORMED}) AND flags & 10 = 0 AND NOT (api_key <=
 UNION ALL SELECT * FROM offered""",
     is_kept=True,
 )
-"""Requests that the broker must not answer, and in words why."""
+"""Requests that must get no response, and the reason in words."""
 
 _CLOSED = f"""
 WITH answered AS (

@@ -1,7 +1,7 @@
-"""Spark on other machines, or on several processes of this one: what is sent there, and how its servers start.
+"""Spark on other machines, or in several processes of this one: the code that is sent to workers, and the commands of Spark's servers.
 
-Workers import Klamm from a zip of its modules that goes with each session; what Klamm needs beside itself, native parts included, has to be
-installed on them, and the lake has to be there under the same path. A wheel does not do: Spark ignores it.
+Workers import Klamm from a zip of its modules, which each session sends them. The packages that Klamm depends on must be installed on the
+workers, and the lake must have the same path there. A wheel cannot replace the zip, because Spark ignores wheels.
 
     python -m klamm.pipeline.spark.cluster master HOST PORT              a master of Spark's own cluster manager
     python -m klamm.pipeline.spark.cluster worker spark://HOST:PORT …    a worker of it, with Spark's own options
@@ -31,7 +31,7 @@ _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 def code_zip() -> Path:
-    """A zip of all modules and data of Klamm as they are installed here; its name says what is in it."""
+    """A zip of Klamm's modules and data as they are installed here. Its folder is named after a digest of its content."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, path in _code():
@@ -44,7 +44,7 @@ def code_zip() -> Path:
 
 
 def code_digest() -> str:
-    """It differs where any module of Klamm does."""
+    """A digest that changes with any module of Klamm."""
     digest = hashlib.sha256()
     for name, path in _code():
         digest.update(f"{name}\n".encode() + path.read_bytes())
@@ -52,7 +52,7 @@ def code_digest() -> str:
 
 
 def _code() -> Iterator[tuple[str, Path]]:
-    """The modules and data of Klamm that work needs: their names and files."""
+    """Names and files of the modules and data that workers need."""
     root = _folder("klamm")
     for folder, folders, names in os.walk(root):
         within = Path(folder).relative_to(root).parts
@@ -75,7 +75,7 @@ def _folder(package: str) -> Path:
 
 
 def environment(java: Java, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """`environ` with what processes of Spark need beside it: this Java, this Spark, this Python for the workers."""
+    """The environment of a process of Spark: `environ` with this Java, this Spark and this Python."""
     facts = {"java_home": str(java_home(java)), "spark_home": str(spark_home()), "python": sys.executable}
     return {**environ, **chosen(Kind.VARIABLE, {When.PROCESSES}, facts)}
 

@@ -1,8 +1,8 @@
-"""The JVM of this process's Spark sessions: it is started here, so that it can be ended at any time.
+"""Starts the JVM of this process's Spark sessions, so that it can be ended at any time.
 
-PySpark can start it too. But when PySpark is interrupted while it waits for the JVM, it removes the folder into which the JVM is about to
-write its port; the thread of the JVM that would see the end of this process ends with that error, and the JVM stays for ever. A JVM that is
-started here gets its folder until the end of this process, and ends by the end of its standard input, also when this process is killed.
+PySpark can start it too. But if PySpark is interrupted while it waits for the JVM, it removes the folder to which the JVM is about to write
+its port. That error ends the thread of the JVM that watches for the end of this process, and the JVM runs for ever. A JVM that is started
+here keeps its folder until this process ends. It ends when its standard input is closed, also if this process is killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from klamm.pipeline.spark.cluster import submit_command
 
 LOOK_S = 0.02
 TERM_S = 0.5
-"""How long a JVM may take to end in order, which removes Spark's temporary folders; then it is killed."""
+"""How long a JVM may take to end in order, with its temporary folders removed, before it is killed."""
 
 
 class JvmEnded(Exception):
@@ -47,7 +47,7 @@ folders: list[str] = []
 
 
 def missing_privates() -> str:
-    """What a start of our own needs of PySpark's inside and does not find there; empty if all is as in the version that we know."""
+    """The first internal of PySpark that `start_jvm` relies on and that this PySpark lacks; empty if it has all of them."""
     from pyspark import SparkContext, java_gateway
 
     if not hasattr(SparkContext, "_gateway"):
@@ -67,7 +67,7 @@ def has_jvm() -> bool:
 
 
 def start_jvm(settings: Mapping[str, str], environ: Mapping[str, str], output: int) -> Gateway:
-    """Start the JVM; it writes to the descriptor `output`. Raises JvmEnded. An exception of a signal ends the JVM."""
+    """Start the JVM, which prints to the descriptor `output`. Raises JvmEnded. If a signal raises an exception meanwhile, the JVM ends."""
     from pyspark.serializers import UTF8Deserializer, read_int
 
     folder = tempfile.mkdtemp(prefix="klamm-jvm-")

@@ -143,7 +143,7 @@ def own_settings(master: str) -> dict[str, str]:
 
 @cache
 def _socket_folder() -> str:
-    """A folder that only this user can look into; it goes with this process."""
+    """A folder that only this user can look into. It is removed when the process ends."""
     folder = tempfile.mkdtemp(prefix="klamm-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folders.append(folder)
@@ -166,14 +166,14 @@ def _connected(builder: Any, remote: str, settings: Mapping[str, str]) -> Any:
 
 
 def _reach(remote: str) -> None:
-    """Raise OSError where nobody listens: PySpark itself tries again for minutes."""
+    """Raise OSError if nobody listens there: PySpark itself would try again for minutes."""
     address = urlsplit(remote)
     if address.scheme == "sc" and address.hostname:
         socket.create_connection((address.hostname, DEFAULT_PORT if address.port is None else address.port), REACH_S).close()
 
 
 def _reach_master(master: str) -> None:
-    """Raise OSError where none of the masters of a `spark://` URL listens: Spark itself tries again for a minute, and does not say why."""
+    """Raise OSError if no master of a `spark://` URL listens: Spark itself would try for a minute and give no reason."""
     if not master.startswith("spark://"):
         return
     addresses = [urlsplit(f"//{address}") for address in master.removeprefix("spark://").split(",")]
@@ -198,7 +198,7 @@ def _log_settings() -> Path:
 
 @contextlib.contextmanager
 def _signal_handlers_kept() -> Iterator[None]:
-    """PySpark replaces the handler of SIGINT by one that asks the JVM first. The handler that was set before is set again."""
+    """Restore the handler of SIGINT afterwards: PySpark replaces it by one that asks the JVM first."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -223,7 +223,7 @@ def _changed(variables: MutableMapping[str, str], ours: Mapping[str, str]) -> It
 
 
 def _reason(problem: BaseException, printed: str) -> str:
-    """The line that says most: what the JVM printed last as an error, else the first line of the exception."""
+    """The most telling line: the last error that the JVM printed, otherwise the first line of the exception."""
     if isinstance(problem, OSError):
         return problem.strerror or str(problem)
     stripped = (line.strip() for line in printed.splitlines())

@@ -1,6 +1,6 @@
 """Makes the archive of loaded classes (`machine/class_archive.py`).
 
-It is made by a JVM that brings the tables of a small lake up to date, judges it, and writes at its exit what it had loaded.
+A JVM processes and judges a small lake, and writes the classes that it has loaded when it exits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def warm(work: Callable[[Any], None], variables: MutableMapping[str, str]) -> Pa
 
 
 def _train(work: Callable[[Any], None], flags: list[str], variables: MutableMapping[str, str]) -> None:
-    """Work with a JVM that has these flags, until it has exited."""
+    """Start a JVM with these flags, call `work`, and wait until the JVM has exited."""
     from pyspark import SparkContext
 
     session = open_session("local[2]", options=(*flags, "-Xlog:disable"), variables=variables)

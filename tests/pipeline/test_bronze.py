@@ -201,7 +201,7 @@ def test_bytes_that_are_no_segment_become_no_rows_and_a_reason(tmp_path: Path) -
 def test_a_folder_that_is_no_lake_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(PipelineFailed, match=r"no-such: no such folder; "):
         existing(tmp_path / "no-such")
-    with pytest.raises(PipelineFailed, match=r"no lake, it has no folder `journal`"):
+    with pytest.raises(PipelineFailed, match=r"not a lake, because it has no folder `journal`"):
         existing(tmp_path)
 
 
