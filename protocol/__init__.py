@@ -1,1 +1,1 @@
-"""Messages of the protocol and their codec, and the nouns that all packages share; no sockets, no state."""
+"""The messages of the protocol and their codec, and the types that all packages share. It has no sockets and no state."""

@@ -1,9 +1,9 @@
-"""The APIs of a ZooKeeper-mode broker of 3.9, and which header version goes with which message.
+"""The APIs of a ZooKeeper-mode broker of 3.9, and the header versions of their messages.
 
-One line per API: key, name, lowest and highest version, first flexible version (None: never) and whether it is a cluster action
-(between brokers). Flexible versions use request header 2 and response header 1, the others 1 and 0. Two exceptions: an ApiVersions
-response has header 0 in every version, so that a client can read it before it knows the broker; and a ControlledShutdown request of
-version 0 has header 0, which has no client id. Drafts are APIs of Klamm, supported only when their feature is on.
+There is one line for each API: key, name, lowest and highest version, first flexible version (None: never), and whether it is a cluster
+action (between brokers). Flexible versions use request header 2 and response header 1, the others 1 and 0. There are two exceptions. An
+ApiVersions response has header 0 in every version, so that a client can read it before it knows the broker. A ControlledShutdown request
+of version 0 has header 0, without a client id. Drafts are APIs from draft KIPs, which are only supported if their feature is on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class ApiKey(IntEnum):
-    """Numbers of the APIs, as the header of a request has them."""
+    """API keys, as in the header of a request."""
 
     PRODUCE = 0
     FETCH = 1
@@ -101,13 +101,13 @@ class Api(NamedTuple):
         return self.flexible_from is not None and version >= self.flexible_from
 
     def request_header_version(self, version: int) -> int:
-        """0: no client id; 1: with client id; 2: and tagged fields."""
+        """0: without client id; 1: with client id; 2: with client id and tagged fields."""
         if self.key is ApiKey.CONTROLLED_SHUTDOWN and version == 0:
             return 0
         return 2 if self.is_flexible(version) else 1
 
     def response_header_version(self, version: int) -> int:
-        """0: the correlation id alone; 1: and tagged fields."""
+        """0: only the correlation id; 1: correlation id and tagged fields."""
         return 1 if self.is_flexible(version) and self.key is not ApiKey.API_VERSIONS else 0
 
 

@@ -1,7 +1,7 @@
-"""Time as everybody in the project takes it: wall time, monotonic time, timers, waits.
+"""Clocks: wall time, monotonic time, timers, waits.
 
-Whatever reads the time or waits is given a `Clock`. `SYSTEM_CLOCK` is the plain one; a test has another one that moves when it says so
-(`server/local/driven_clock.py`). Waiting for something that happens, and yielding to the event loop, need no clock.
+All code that reads the time or waits for some time gets a `Clock`. `SYSTEM_CLOCK` is the real one; tests can use a clock that they move
+themselves (`server/local/driven_clock.py`). Waiting for an event, and yielding to the event loop, do not need a clock.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import Any, Protocol
 
 
 class Timer(Protocol):
-    """A call that will be made."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Do not make it. Does nothing after it was made."""
+        """Cancel the call. Does nothing if it was made already."""
 
 
 class Clock(Protocol):
-    """Where time comes from. All methods but the two that read it need a running event loop."""
+    """The interface of clocks. All methods except `now_ms` and `monotonic` need a running event loop."""
 
     def now_ms(self) -> int:
         """Wall time in milliseconds since 1970."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment; it never goes back."""
+        """Seconds since some fixed time; it never goes back."""
 
     def call_later(self, seconds: float, callback: Callable[..., object], *arguments: Any) -> Timer:
-        """Call `callback(*arguments)` on the loop after `seconds`."""
+        """Call `callback(*arguments)` on the event loop after `seconds`."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait for `seconds`."""
 
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
-        """`async with` it: what takes longer than `seconds` is cancelled, and TimeoutError is raised."""
+        """For `async with`: if the body takes longer than `seconds`, it is cancelled and TimeoutError is raised."""
 
 
 class SystemClock:

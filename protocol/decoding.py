@@ -26,8 +26,8 @@ CODES = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", 
 WIDTHS = {code: Packer(f">{code}").size for code in CODES.values()} | {"B": 1}
 RUN_FROM = 4
 MAX_ELEMENTS = 2_000_000
-"""Limit of the elements in all arrays of a message, without short lists of int32. A frame of 100 MB can have fifty million elements, which
-would be gigabytes of objects.
+"""Maximum number of elements in all arrays of a message; short lists of int32 do not count. A frame of 100 MB can have fifty million
+elements, which would be gigabytes of objects.
 """
 
 
@@ -94,7 +94,7 @@ class DecoderSource:
         self.pending.append((code, target))
 
     def flush(self) -> None:
-        """Write the read of all pending values; afterwards `pos` is behind them."""
+        """Write the code that reads all pending values; afterwards `pos` is after them."""
         if not self.pending:
             return
         codes = "".join(code for code, _ in self.pending)

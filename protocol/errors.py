@@ -1,9 +1,9 @@
 """Kafka's error codes, and the exceptions of this package.
 
-`ErrorCode` is the wire's int16 with its name; `retriable` and `refreshes_metadata` say how the Java client treats it.
-A handler raises an `ApiError` where one error code, with or without a text, is the whole result.
-`LocalProtocolError` means that Klamm misused the codec. `RemoteProtocolError` means that the peer sent something that a broker must not
-accept; the owner of the connection closes it. Any other exception of this package is a bug.
+`ErrorCode` is an int16 of the protocol with its name; `retriable` and `refreshes_metadata` are the behaviour of the Java client.
+A handler raises an `ApiError` if one error code, with or without a text, is the whole result.
+`LocalProtocolError` means that Klamm misused the codec. `RemoteProtocolError` means that the peer sent bytes that a broker must not
+accept; the owner of the connection closes it. Any other exception from this package is a bug.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """A code of the protocol, named as Kafka names it."""
+    """An error code of the protocol, with Kafka's name."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -165,7 +165,7 @@ _REFRESHES_METADATA = frozenset((
 
 
 class ApiError(Exception):
-    """A result that is an error: its code, and a text for people; None where the code is enough."""
+    """A result that is an error: its code, and a text for the user, None if there is none."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code.name if message is None else f"{code.name}: {message}")
@@ -182,4 +182,4 @@ class RemoteProtocolError(Exception):
 
 
 class RegistrationRefused(Exception):
-    """A broker cannot register, because another one has its id or address, or the controller refuses it; the text is one line."""
+    """A broker cannot register, because another one has its id or address, or the controller refuses it. The text is one line."""

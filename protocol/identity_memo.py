@@ -1,7 +1,7 @@
-"""Results kept for objects that are known by their identity.
+"""A cache of results that is keyed by the identity of objects.
 
-Thousands of partitions share one state, one assignment, one map of replica states. What follows from such objects is worked out once
-for all partitions that have the very same ones; comparing the objects by content would cost more than the work that it saves.
+Thousands of partitions can share one state, one assignment, one map of replica states. A result that follows from such objects is computed
+once for all partitions with the same objects. Comparing the objects by content would cost more than the work that it saves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class IdentityMemo(dict[Hashable, T]):
-    """A dict whose keys are made of `id(...)` of objects; the objects are kept alive, so that nothing else gets their ids.
+    """A dict whose keys contain the `id(...)` of objects. The objects are kept alive, so that no other object gets their ids.
 
     Look up with `get`, as in any dict, and add with `keep`.
     """
@@ -25,12 +25,12 @@ class IdentityMemo(dict[Hashable, T]):
         self._kept: list[tuple[object, ...]] = []
 
     def keep(self, key: Hashable, value: T, *objects: object) -> T:
-        """Remember a value; `objects` are those whose ids the key is made of. Returns the value."""
+        """Store a value and return it; `objects` are the objects whose ids are in the key."""
         self._kept.append(objects)
         self[key] = value
         return value
 
     def clear(self) -> None:
-        """Forget everything, and let the objects go."""
+        """Remove all values, and release the objects."""
         super().clear()
         self._kept.clear()

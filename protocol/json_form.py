@@ -1,7 +1,7 @@
-"""Messages as the JSON that Kafka's own converters read and write.
+"""Converts messages to and from the JSON of Kafka's own converters.
 
-Field names are Kafka's with a small first letter; a uuid is base64url without padding, bytes and records are base64. A field that the
-version lacks is left out, and so is a tagged field with its default value. It is slow: for tests and debugging.
+Field names are Kafka's with a small first letter; a uuid is base64url without padding, bytes and records are base64. Fields that the
+version does not have are left out, and so are tagged fields with their default value. It is slow: use it for tests and debugging.
 """
 
 from __future__ import annotations

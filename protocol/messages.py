@@ -3,10 +3,10 @@
 `messages.CreateTopicsRequest(...)` makes a message; its structures are attributes of its class. Classes and codecs come from the JSON
 definitions when they are first used (see `compiler`), so importing this module costs little. A class has the fields of all versions,
 each with its default, named as in Kafka but with underscores: one before every capital, then all small (`topicId` is `topic_id`,
-`isKRaftController` is `is_k_raft_controller`). Values: strings are `str`; a uuid is 16 bytes, zero where there is none; bytes and
-records are `bytes`; arrays are lists, those of numbers tuples; structures are their class; null is None. Records that were decoded are a
+`isKRaftController` is `is_k_raft_controller`). Values: strings are `str`; a uuid is 16 bytes, zero if there is none; bytes and
+records are `bytes`; arrays are lists, those of numbers tuples; structures are their class; null is None. Decoded records are a
 read-only view of the payload: they are not copied, and the payload stays in memory as long as the view. A caller
-that keeps a part of them for long makes `bytes` of it.
+that keeps a part of them for a long time should copy it to `bytes`.
 
     body, end = decode("CreateTopicsRequest", 7, payload, offset)      # RemoteProtocolError: the peer is bad
     data = encode(body, 7)                                             # LocalProtocolError: we are
@@ -37,7 +37,7 @@ _ranges = {api.name: schema.Versions(api.min_version, api.max_version) for api i
 
 
 def message_type(name: str) -> MessageType:
-    """Schema, classes and codecs of a message. Raises LocalProtocolError when there is no such message."""
+    """The schema, classes and codecs of a message. Raises LocalProtocolError if the message does not exist."""
     found = _types.get(name)
     if found is None:
         api_name = name.removesuffix("Request").removesuffix("Response")
@@ -160,7 +160,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: bytes
 
 
 def join_response(api_key: int, version: int, correlation_id: int, body: list[bytes]) -> bytes:
-    """A whole response frame of a body in pieces, which are copied this once."""
+    """A whole response frame for a body in pieces, which are copied only here."""
     size = sum(map(len, body))
     if APIS[api_key].response_header_version(version) == 0:
         head = _FRAME_AND_CORRELATION.pack(4 + size, correlation_id)

@@ -1,10 +1,10 @@
-"""The records of the metadata log and their batches, both ways (RegisterBroker, controller 25.1).
+"""Encodes and decodes the records of the metadata log and their batches (RegisterBroker, controller 25.1).
 
-A record value is a frame version (1), the type and the version of a metadata record, each an UNSIGNED_VARINT, and the record's body in
-flexible encoding. The types are Apache Kafka's metadata records of 3.9.1. Records stand in ordinary batches of magic 2: not compressed,
-without producer, with null keys, and with the controller epoch as leader epoch.
+A record value is a frame version (1), the type and the version of a metadata record, each an UNSIGNED_VARINT, and the body of the record in
+flexible encoding. The types are Apache Kafka's metadata records of 3.9.1. Records are in normal batches of magic 2: not compressed, without
+producer, with null keys, and with the controller epoch as leader epoch.
 
-A reader takes each version of these records that Apache Kafka knows; `RECORDS` says which one is written.
+A reader accepts every version of these records that Apache Kafka knows; `RECORDS` has the version that is written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MetadataRecord: TypeAlias = (
 
 
 class RecordKind(NamedTuple):
-    """A type of record: its number, and the version that is written."""
+    """A record type: its number, and the version that is written."""
 
     type: int
     version: int
@@ -61,14 +61,14 @@ RECORDS = {
 _NAMES = {kind.type: name for name, kind in RECORDS.items()}
 
 TOPIC_CONFIG, BROKER_CONFIG = 2, 4
-"""Resource types of a ConfigRecord. The name of a broker's is its id, empty for the default of all brokers."""
+"""Resource types of a ConfigRecord. The name of a broker resource is the broker id, empty for the default of all brokers."""
 
 LEADER_UNCHANGED, RECOVERY_UNCHANGED = -2, -1
 """Values of a PartitionChangeRecord that leave leader or recovery mark as they are."""
 
 
 def prefix(name: str) -> bytes:
-    """What the value of a record with this name begins with, in the version that is written."""
+    """The first bytes of the value of a record with this name, in the version that is written."""
     kind = RECORDS[name]
     return write_uvarint(FRAME_VERSION) + write_uvarint(kind.type) + write_uvarint(kind.version)
 
@@ -77,7 +77,7 @@ _PREFIXES = {name: prefix(name) for name in RECORDS}
 
 
 def encode_value(record: MetadataRecord) -> bytes:
-    """The value of a record. Raises LocalProtocolError, struct.error or ValueError where it cannot be written."""
+    """Encode the value of a record. Raises LocalProtocolError, struct.error or ValueError if it cannot be encoded."""
     name = type(record).__name__
     start = _PREFIXES.get(name)
     if start is None:
@@ -89,7 +89,7 @@ _decoders: dict[tuple[int, int], Callable[[bytes, int], tuple[Any, int]]] = {}
 
 
 def decode_value(value: bytes) -> tuple[MetadataRecord, int]:
-    """The record that is the value of a record of the log, and its version. Raises RemoteProtocolError for what is none."""
+    """Decode the value of a record; returns the metadata record and its version. Raises RemoteProtocolError."""
     return _decode(value, 0, len(value))
 
 
@@ -125,12 +125,12 @@ def _decoder(kind: int, version: int) -> Callable[[bytes, int], tuple[Any, int]]
 
 
 def encode_records(records: Sequence[MetadataRecord], base_offset: int, controller_epoch: int, timestamp_ms: int) -> bytes:
-    """One batch with these records, of which there is at least one."""
+    """One batch with these records, at least one."""
     return encode_values([encode_value(record) for record in records], base_offset, controller_epoch, timestamp_ms)
 
 
 def encode_values(values: Sequence[bytes], base_offset: int, controller_epoch: int, timestamp_ms: int) -> bytes:
-    """One batch with records of these values, of which there is at least one."""
+    """One batch with records of these values, at least one."""
     parts: list[bytes] = []
     for delta, value in enumerate(values):
         offset, size = write_varint(delta), write_varint(len(value))
@@ -147,14 +147,14 @@ def batch(body: bytes, count: int, base_offset: int, controller_epoch: int, time
 
 
 def decode_records(payload: Buffer) -> Iterator[tuple[int, MetadataRecord]]:
-    """Offset and record of everything in whole batches of the metadata log. Raises RemoteProtocolError, also for a wrong CRC."""
+    """(offset, record) for each record in whole batches of the metadata log. Raises RemoteProtocolError, also for a wrong CRC."""
     data = payload if isinstance(payload, bytes) else bytes(payload)
     for header, position in decode_batches(data):
         yield from records_of(data, header, position)
 
 
 def decode_batches(data: bytes) -> list[tuple[BatchHeader, int]]:
-    """Headers and positions of whole batches, each with the right CRC, and nothing after the last one. Raises RemoteProtocolError."""
+    """(header, position) of each batch. Raises RemoteProtocolError for a wrong CRC, or for other bytes than whole batches."""
     batches, end = [], 0
     try:
         for position, header in each_header(data):
@@ -170,13 +170,13 @@ def decode_batches(data: bytes) -> list[tuple[BatchHeader, int]]:
 
 
 def records_of(data: bytes, header: BatchHeader, position: int) -> Iterator[tuple[int, MetadataRecord]]:
-    """Offset and record of each record of one batch, whose header is at `position`. Raises RemoteProtocolError."""
+    """(offset, record) for each record of one batch, whose header is at `position`. Raises RemoteProtocolError."""
     for offset, (start, end) in enumerate(value_places(data, header, position), header.base_offset):
         yield offset, _decode(data, start, end)[0]
 
 
 def value_places(data: bytes, header: BatchHeader, position: int) -> list[tuple[int, int]]:
-    """Where the values of the records of one batch begin and end; its header is at `position`. Raises RemoteProtocolError."""
+    """(start, end) of the value of each record in one batch; its header is at `position`. Raises RemoteProtocolError."""
     if header.attributes:
         raise RemoteProtocolError(f"a batch of the metadata log has the attributes {header.attributes}")
     if header.record_count != header.last_offset_delta + 1:
@@ -188,7 +188,7 @@ def value_places(data: bytes, header: BatchHeader, position: int) -> list[tuple[
 
 
 def _value_places(data: bytes, at: int, end: int, count: int) -> list[tuple[int, int]]:
-    """Lengths and offsets of one or two bytes, which nearly all are, are read here."""
+    """(start, end) of each value. Lengths and offsets of one or two bytes, the usual case, are read inline."""
     places = []
     for index in range(count):
         size = data[at]
@@ -219,12 +219,12 @@ def _value_places(data: bytes, at: int, end: int, count: int) -> list[tuple[int,
         places.append((at, stop - 1))
         at = stop
     if at != end:
-        raise BadRecord("there is something behind the last record")
+        raise BadRecord("there are bytes after the last record")
     return places
 
 
 def decode_place(data: bytes, start: int, end: int) -> MetadataRecord:
-    """The record whose value is there. Raises RemoteProtocolError."""
+    """Decode the record whose value is between these positions. Raises RemoteProtocolError."""
     return _decode(data, start, end)[0]
 
 

@@ -1,8 +1,8 @@
-"""The nouns that controller, broker, ZooKeeper layer and server share, with the protocol's special numbers.
+"""Types that controller, broker, ZooKeeper layer and server share, and the special numbers of the protocol.
 
-Epochs are int32 and rise by one: the controller epoch with each controller, the leader epoch of a partition with each leader or ISR
-change. A partition epoch is the version of the partition's state znode, a broker epoch the czxid of the broker's znode (int64).
-A topic id is a uuid of 16 bytes.
+Epochs are int32 and increase by one: the controller epoch with each controller election, the leader epoch of a partition with each leader
+or ISR change. A partition epoch is the version of the partition's state znode, a broker epoch the czxid of the broker's znode (int64). A
+topic id is a uuid of 16 bytes.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _LAST_EPOCH = 2**31 - 1
 
 
 def next_epoch(epoch: int) -> int:
-    """The controller or leader epoch after this one: an int32 that wraps around, as Kafka's do."""
+    """The controller or leader epoch after this one: an int32 that wraps around, as in Kafka."""
     return epoch + 1 if epoch != _LAST_EPOCH else -_LAST_EPOCH - 1
 
 
 class TopicPartition(NamedTuple):
-    """A partition's name."""
+    """The name of a partition."""
 
     topic: str
     partition: int
@@ -42,7 +42,7 @@ class TopicPartition(NamedTuple):
 
 
 class SecurityProtocol(IntEnum):
-    """How a listener is secured. The wire has the number, configs and znodes have the name."""
+    """The security protocol of a listener. Messages have the number, configs and znodes have the name."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -51,7 +51,7 @@ class SecurityProtocol(IntEnum):
 
 
 class Endpoint(NamedTuple):
-    """Where a broker listens. `security_protocol` is a `SecurityProtocol`, or a number of a later one that came over the wire."""
+    """Address of a broker's listener. `security_protocol` is a `SecurityProtocol`, or the number of an unknown one from a message."""
 
     listener: str
     host: str

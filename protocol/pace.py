@@ -5,7 +5,7 @@
         await pace(len(topic.partitions))
         ...
 
-Work is counted, not timed: what is done is the same on a busy machine, and a test can count the turns of the loop. Short work
+Work is counted, not timed, so that it is the same on a busy machine, and a test can count the turns of the event loop. Short work
 is never interrupted.
 """
 
@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 
 SLICE = 1000
-"""Entries looked at between two turns of the loop: a few milliseconds of work."""
+"""Number of entries between two turns of the event loop: a few milliseconds of work."""
 
 
 class Pace:
-    """Counts entries, and lets the loop go round after each slice of them."""
+    """Counts entries, and lets the event loop run after each slice of them."""
 
     __slots__ = ("_left",)
 
@@ -26,7 +26,7 @@ class Pace:
         self._left = SLICE
 
     async def __call__(self, entries: int = 1) -> None:
-        """`entries` entries come next."""
+        """Count the next `entries` entries; perhaps let the event loop run before."""
         self._left -= entries
         if self._left < 0:
             self._left = SLICE

@@ -30,7 +30,7 @@ class TooLong(RemoteProtocolError):
 
 
 def read_base_128(buf: Buffer, pos: int, most: int = 5) -> tuple[int, int]:
-    """The bits of a variable-length number, the low ones first, and the position behind it.
+    """The bits of a variable-length number, the low ones first, and the position after it.
 
     Raises TooLong if it has more than `most` bytes, IndexError at the end of the data.
     """
@@ -46,7 +46,7 @@ def read_base_128(buf: Buffer, pos: int, most: int = 5) -> tuple[int, int]:
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """A variable-length number and the position behind it. As in Kafka five bytes at most, and the upper half of 32 bits is negative."""
+    """A variable-length number and the position after it. As in Kafka five bytes at most, and the upper half of 32 bits is negative."""
     value, pos = read_base_128(buf, pos)
     value &= 0xFFFFFFFF
     return (value if value < 0x80000000 else value - 0x100000000), pos
@@ -89,7 +89,7 @@ def skip_tags(buf: bytes, pos: int) -> int:
 
 
 def skip_tag(buf: bytes, pos: int) -> int:
-    """The position behind one tagged field, given that of its size."""
+    """The position after one tagged field; `pos` is the position of its size."""
     size, pos = read_uvarint(buf, pos)
     pos += size
     if size < 0 or pos > len(buf):
@@ -115,7 +115,7 @@ def read_fixed(code: str, width: int) -> Callable[[bytes, int, int], tuple[Any, 
 
 
 def write_fixed(code: str, values: Sequence[Any]) -> bytes:
-    """Numbers in a row."""
+    """The bytes of these numbers, without a count."""
     return pack(f">{len(values)}{code}", *values)
 
 

@@ -46,7 +46,7 @@ class Versions(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One field. `type` is that of an element where the field is an array; `struct` is set where that is a structure.
+    """One field. For an array `type` is the type of its elements; `struct` is set if that is a structure.
 
     `never_compact` is true of the client id in the request header, whose length has two bytes in every version.
     """
@@ -116,17 +116,17 @@ def folders() -> tuple[str, ...]:
 
 
 def find(name: str) -> str | None:
-    """The file that defines a message; None where there is none."""
+    """The path of the file that defines a message; None if there is none."""
     return next((path for path in (os.path.join(folder, f"{name}.json") for folder in folders()) if _data(path) is not None), None)
 
 
 def definition(name: str) -> str | None:
-    """The text of the file that defines a message; None where there is none."""
+    """The text of the file that defines a message; None if there is none."""
     return next((text for folder in folders() if (text := _data(os.path.join(folder, f"{name}.json"))) is not None), None)
 
 
 def _data(path: str) -> str | None:
-    """The text of a file, also where it is in a zip that this package is imported from, as Spark's workers do."""
+    """The text of a file, also if this package is imported from a zip, as in Spark's workers."""
     for read in (_read_file, klamm.schemas.__loader__.get_data):  # type: ignore[union-attr]
         try:
             return str(read(path), "utf-8")

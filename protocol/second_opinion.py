@@ -1,7 +1,8 @@
-"""What another codec, kafka-python's, makes of the bytes of a message. It is slow and imports much, so it judges samples only.
+"""Decodes and encodes messages with another codec, kafka-python's, to check our own. It is slow and imports much, so it only checks
+samples.
 
-Its classes are made here from our definitions, as its own are, and from its own files where we have none. Making one enters it into a
-registry that kafka-python's client reads; the registry is put back as it was.
+Its classes are made here from our definitions, or from its own files if we do not have one. Making a class registers it in a registry that
+kafka-python's client uses; the registry is restored afterwards.
 """
 
 from __future__ import annotations
@@ -38,5 +39,5 @@ def other_class(name: str) -> Any:
 
 
 def encoded_again(name: str, version: int, body: bytes) -> bytes:
-    """The body of a message, decoded and encoded by kafka-python. It raises whatever it raises on bytes that it does not understand."""
+    """The body of a message, decoded and encoded again by kafka-python. Raises what kafka-python raises for bytes that it cannot decode."""
     return bytes(other_class(name).decode(body, version=version).encode())

@@ -40,7 +40,7 @@ class UniformRuns:
         self.shapes: dict[tuple[int, ...], Make] = {}
 
     def read(self, buf: bytes, pos: int, n: int) -> tuple[list[Any] | None, int]:
-        """The n structures at `pos` and the position behind them; None and `pos` where they are not of one shape."""
+        """The n structures at `pos` and the position after them; None and `pos` if they do not have the same shape."""
         at = pos
         columns = []
         counts = []

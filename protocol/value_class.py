@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool, slots: bool) -> Callable[[type], type]:
-        """As `dataclasses.dataclass(frozen=True, slots=True)`; other kinds of dataclasses take that one.
+        """Like `dataclasses.dataclass(frozen=True, slots=True)`; use that one for other kinds of dataclasses.
 
-        Instances are equal, hashed, shown, copied and pickled as those of the standard library. `dataclasses.replace`, `fields`,
-        `asdict` and class patterns of `match` know them. Two differences: `__init__` has no annotations when the program runs, and
+        Instances are compared, hashed, printed, copied and pickled as with the standard library. `dataclasses.replace`, `fields`,
+        `asdict` and class patterns of `match` work. There are two differences: `__init__` has no annotations at run time, and
         classes that are derived without the decorator are frozen too.
         """
         if not (frozen and slots):
@@ -53,7 +53,7 @@ def _is_plain(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> bool:
 
 
 def _with_slots(cls: type, names: list[str]) -> type:
-    """The class once more, with slots for its own fields: a class that is there cannot get slots."""
+    """Create the class again, with slots for its own fields, because an existing class cannot get slots."""
     inherited = {name for base in cls.__mro__[1:-1] for name in base.__dict__.get("__slots__", ())}
     namespace = {name: value for name, value in cls.__dict__.items() if name not in names and name not in ("__dict__", "__weakref__")}
     namespace["__slots__"] = tuple(name for name in names if name not in inherited)
@@ -87,7 +87,7 @@ def _init(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> Callable[...
 
 
 def _methods(fields: tuple[dataclasses.Field[Any], ...]) -> dict[str, Any]:
-    """Equality, hash and text over those fields that take part, and what keeps instances as they are."""
+    """The methods for equality, hash and repr over the fields that take part, and those that refuse changes."""
     compared = _getter([field.name for field in fields if field.compare])
     shown = [field.name for field in fields if field.repr]
 

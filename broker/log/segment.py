@@ -42,7 +42,7 @@ class Segment:
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
         self.start = 0
-        """Position of the first batch that is there at all: more than 0 when memory was needed."""
+        """Position of the first batch that exists: more than 0 if batches were dropped to free memory."""
         self.size = 0
         self.is_pinned = False
         """Whether its chunks must stay in memory: its file is not written yet."""

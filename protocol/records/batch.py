@@ -1,8 +1,8 @@
-"""The header of a record batch of magic 2, read from bytes that stay as they are.
+"""Reads the header of a record batch of magic 2.
 
-A batch is 61 bytes of header and then its records, which may be compressed as one block. The first 21 bytes (base offset, length, leader
-epoch, magic and CRC) are not covered by the CRC, so a leader sets offset and epoch without touching the rest. A log holds batches one after
-the other as they were received; this file finds their limits and reads their headers, and nothing in it looks at a record.
+A batch is a header of 61 bytes and then its records, which may be compressed as one block. The CRC does not cover the first 21 bytes (base
+offset, length, leader epoch, magic and CRC), so a leader can set offset and epoch without changing the rest. A log contains batches one
+after the other as they were received. This file finds their limits and reads their headers, but not their records.
 
 Source: specification of the wire protocol, section 6.
 """
@@ -49,7 +49,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Codec(IntEnum):
-    """How the records of a batch are compressed: the lowest three bits of its attributes."""
+    """The compression codec of a batch: the lowest three bits of its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -81,7 +81,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch in bytes."""
         return self[1] + LOG_OVERHEAD
 
     @property
@@ -94,7 +94,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """Raise ValueError for a number that is no codec: `validation` refuses it, so that no log holds one."""
+        """The codec. Raises ValueError for an unknown number; `validation` refuses these, so a log does not contain them."""
         return Codec(self[5] & CODEC_MASK)
 
     @property
@@ -108,41 +108,41 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether its records are markers of transactions, which consumers never see."""
+        """Whether its records are transaction markers, which consumers never see."""
         return bool(self[5] & CONTROL)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on the cleaner may remove the tombstones of this batch; None before it has set one."""
+        """Time from which on the cleaner may remove the tombstones of this batch; None if it has not set one yet."""
         return self[7] if self[5] & DELETE_HORIZON else None
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; it wraps around after 2**31 - 1. -1 without sequence."""
+        """Sequence number of the last record, which wraps around after 2**31 - 1; -1 without sequence numbers."""
         return NO_SEQUENCE if self[11] < 0 else add_to_sequence(self[11], self[6])
 
 
 def add_to_sequence(sequence: int, increment: int) -> int:
-    """A sequence number some records later: after 2**31 - 1 comes 0."""
+    """The sequence number `increment` records later; 0 comes after 2**31 - 1."""
     return (sequence + increment) & LAST_SEQUENCE
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`. Nothing is checked but that there are 61 bytes: IndexError otherwise."""
+    """The header at `position`. It is not checked. Raises IndexError if there are fewer than 61 bytes."""
     if len(data) - position < HEADER_SIZE:
         raise IndexError(f"{len(data) - position} bytes at {position} are less than the header of a batch")
     return BatchHeader._make(_HEADER.unpack_from(data, position))
 
 
 def write_header(header: BatchHeader) -> bytes:
-    """The 61 bytes of a header as they are in front of the records."""
+    """The 61 bytes of a header."""
     return _HEADER.pack(*header)
 
 
 def batch_size(data: Buffer, position: int) -> int | None:
-    """Bytes of the batch (of any magic) at `position`, whether or not they are all there; None when too few are left to say.
+    """Size of the batch (of any magic) at `position`, which may be incomplete; None if there are too few bytes to read it.
 
-    Raises CorruptRecords for a length or a magic that no batch has.
+    Raises CorruptRecords for an invalid length or magic.
     """
     left = len(data) - position
     if left < LOG_OVERHEAD:
@@ -159,9 +159,9 @@ def batch_size(data: Buffer, position: int) -> int | None:
 
 
 def each_header(data: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Positions and headers of the whole batches of magic 2 from `position` on; a last one that is cut off is left out.
+    """(position, header) of each whole batch of magic 2 from `position` on; an incomplete last one is left out.
 
-    Raises CorruptRecords where the length or the magic is that of no such batch. CRCs are not looked at.
+    Raises CorruptRecords for an invalid length or another magic. CRCs are not checked.
     """
     end = len(data)
     unpack = _HEADER.unpack_from
@@ -197,7 +197,7 @@ def computed_crc(data: Buffer, position: int, size: int) -> int:
 
 
 def check_crcs(data: Buffer) -> None:
-    """Check all whole batches in `data`. Raises CorruptRecords for the first wrong CRC, as a follower refuses what its leader sent."""
+    """Check the CRCs of all whole batches in `data`, like a follower. Raises CorruptRecords for the first wrong one."""
     for position, header in each_header(data):
         computed = computed_crc(data, position, header.size)
         if computed != header.crc:
@@ -205,7 +205,7 @@ def check_crcs(data: Buffer) -> None:
 
 
 def with_leader_fields(data: Buffer, header: BatchHeader, base_offset: int, leader_epoch: int, position: int = 0) -> bytes:
-    """A copy of the batch with the base offset and leader epoch that a leader gives it; its CRC stays right."""
+    """A copy of the batch with this base offset and leader epoch; its CRC does not change."""
     with memoryview(data) as view:
         return b"".join((
             pack_leader_fields(base_offset, header.batch_length, leader_epoch),

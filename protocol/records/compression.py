@@ -56,7 +56,7 @@ _LITTLE = Struct("<I")
 
 
 class BadCompression(Exception):
-    """The bytes are not what this codec writes. Apache Kafka gives UNKNOWN_SERVER_ERROR to records like that."""
+    """The bytes are not valid for this codec. Apache Kafka responds with UNKNOWN_SERVER_ERROR."""
 
 
 class TooLarge(Exception):
@@ -64,7 +64,7 @@ class TooLarge(Exception):
 
 
 def compress(codec: Codec, data: bytes, level: int | None = None) -> bytes:
-    """`data` as one block of records of a batch; `level` None is the default of the codec."""
+    """Compress the records of a batch as one block. `level` None is the default of the codec."""
     match codec:
         case Codec.NONE:
             return data
@@ -80,9 +80,9 @@ def compress(codec: Codec, data: bytes, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: bytes | memoryview, limit: int = LIMIT, *, magic: int = 2) -> bytes:
-    """What was compressed. `magic` is that of the batch: frames of lz4 in magic 0 have a checksum that is computed otherwise.
+    """Decompress the records of a batch. `magic` is that of the batch, because lz4 frames in magic 0 have another checksum.
 
-    Raises BadCompression, and TooLarge beyond `limit` bytes.
+    Raises BadCompression; TooLarge for more than `limit` bytes.
     """
     try:
         match codec:
@@ -101,7 +101,7 @@ def decompress(codec: Codec, data: bytes | memoryview, limit: int = LIMIT, *, ma
 
 
 def bound(codec: Codec, data: bytes | memoryview) -> int:
-    """How many bytes `decompress` can return at most, from sizes in the data; 0 for bytes that are not of this codec."""
+    """The maximum number of bytes that `decompress` can return, from sizes in the data; 0 for bytes that are not valid for the codec."""
     data = bytes(data)
     try:
         match codec:
@@ -120,16 +120,16 @@ def bound(codec: Codec, data: bytes | memoryview) -> int:
 
 
 def _gzip_bound(data: bytes | memoryview) -> int:
-    """The size in the trailer, which is believed as far as deflate can reach it, or what passes without one."""
+    """The size in the trailer, limited by what deflate can produce, but at least GZIP_UNDECLARED."""
     declared = int.from_bytes(data[-4:], "little")
     most = len(data) * GZIP_RATIO
     return max(min(declared, most), min(GZIP_UNDECLARED, most))
 
 
 def _gunzip(data: bytes | memoryview, limit: int) -> bytes:
-    """One or more members; whatever follows the last one is ignored, as by Java's GZIPInputStream.
+    """Decompress one or more members. Bytes after the last one are ignored, as by Java's GZIPInputStream.
 
-    More bytes than `_gzip_bound` are an error, as a false trailer is; several members that are larger together are refused too.
+    More bytes than `_gzip_bound` are an error, like a wrong trailer; several members that are larger together are refused too.
     """
     parts = []
     most = _gzip_bound(data)
@@ -142,7 +142,7 @@ def _gunzip(data: bytes | memoryview, limit: int) -> bytes:
         if len(part) > left:
             raise TooLarge(f"more than {limit} bytes")
         if not member.eof:
-            raise BadCompression("gzip: the data end too early")
+            raise BadCompression("gzip: the data ends too early")
         parts.append(part)
         left -= len(part)
         data = member.unused_data
@@ -203,7 +203,7 @@ def _lz4(data: bytes, level: int | None) -> bytes:
 
 
 def _lz4_header(data: bytes, magic: int) -> tuple[int, int]:
-    """Where the blocks begin, and how large one may be."""
+    """(position of the first block, maximum size of a block)."""
     if len(data) < 7:
         raise BadCompression("lz4: the frame ends too early")
     if data[:4] != _LZ4_MAGIC:
@@ -244,7 +244,7 @@ def _lz4_bound(data: bytes) -> int:
 
 
 def _unlz4(data: bytes, limit: int, magic: int) -> bytes:
-    """One frame; whatever follows it is ignored."""
+    """Decompress one frame. Bytes after it are ignored."""
     position, largest = _lz4_header(data, magic)
     parts: list[bytes] = []
     left = limit
@@ -262,7 +262,7 @@ def _unlz4(data: bytes, limit: int, magic: int) -> bytes:
 
 
 def _zstd_bound(data: bytes) -> int:
-    """Declared sizes of all frames, or what their blocks can hold at most."""
+    """The sum of the declared sizes of all frames; for a frame without one, the maximum of its blocks."""
     total = position = 0
     while position < len(data):
         (magic,) = _LITTLE.unpack_from(data, position) if len(data) - position >= 4 else (0,)
@@ -277,7 +277,7 @@ def _zstd_bound(data: bytes) -> int:
 
 
 def _zstd_frame(data: bytes, position: int) -> tuple[int, int]:
-    """The bound of one frame whose descriptor is at `position`, and where the frame ends."""
+    """(bound, end) of one frame, whose descriptor is at `position`."""
     descriptor = data[position]
     is_single = descriptor & 0x20
     size_field = 1 if is_single and not descriptor >> 6 else _ZSTD_SIZE_FIELDS[descriptor >> 6]
@@ -314,7 +314,7 @@ def _unzstd(data: bytes, limit: int) -> bytes:
 
 
 def xxh32_of_few(data: bytes) -> int:
-    """The xxHash32 of less than 16 bytes, with seed 0: lz4 has it of its frame descriptor."""
+    """The xxHash32 of less than 16 bytes, with seed 0, as lz4 uses it for its frame descriptor."""
     total = 0x165667B1 + len(data)
     position = 0
     while position + 4 <= len(data):

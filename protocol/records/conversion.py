@@ -1,8 +1,8 @@
-"""Batches of a log as messages of magic 0 or 1, for the Fetch requests 0 to 3 of clients before 0.11.
+"""Converts batches of a log to messages of magic 0 or 1, for Fetch versions 0 to 3 of clients before 0.11.
 
-Control batches, headers and producer ids have no place in these formats and are left out. Compressed batches stay compressed, in one
-wrapper each; zstd does not exist for such clients. Apache Kafka converts while it sends, and never sends more than the batches had, or
-than the first of them has when it is converted; neither does `down_convert`, but it ends with a whole message.
+These formats do not have control batches, headers and producer ids; they are left out. Compressed batches stay compressed, in one wrapper
+each; such clients do not know zstd. Apache Kafka converts while it sends. It never sends more bytes than the batches had, or than the first
+converted batch has. `down_convert` has the same limit, but ends with a whole message.
 
 Source: `RecordsUtil.downConvert` and `LazyDownConversionRecords` of Apache Kafka 3.9.1.
 """
@@ -16,17 +16,17 @@ from klamm.protocol.records.record import read_records
 
 
 def magic_of_fetch(version: int) -> int:
-    """The newest magic that a client understands which sends Fetch in this version."""
+    """The newest magic that a client with this version of Fetch supports."""
     if version <= 1:
         return 0
     return 1 if version <= 3 else 2
 
 
 def down_convert(data: bytes, magic: int, first_offset: int = 0) -> bytes:
-    """The batches in `data` as messages of magic 0 or 1. Of batches that are not compressed, records before `first_offset` are left out.
+    """Convert the batches in `data` to messages of magic 0 or 1. In uncompressed batches, records before `first_offset` are left out.
 
-    It takes as long as decompressing and writing all of it: run it off the loop when `data` are many bytes. Raises
-    ApiError(UNSUPPORTED_COMPRESSION_TYPE) when the first batch is compressed by zstd, and the exceptions of `read_records`.
+    It decompresses and writes all records: run it in a thread if `data` is large. Raises ApiError(UNSUPPORTED_COMPRESSION_TYPE) if the
+    first batch is compressed with zstd, and the exceptions of `read_records`.
     """
     parts: list[bytes] = []
     size = 0
@@ -48,7 +48,7 @@ def down_convert(data: bytes, magic: int, first_offset: int = 0) -> bytes:
 
 
 def _whole_messages(data: bytes, most: int) -> bytes:
-    """The first messages, as many as fit into this number of bytes."""
+    """The first whole messages that fit into `most` bytes."""
     end = 0
     for _, end_of_message, _ in each_batch(data):
         if end_of_message > most:

@@ -2,7 +2,7 @@
 
 Each message has offset, size, CRC-32, magic, attributes, in magic 1 a timestamp, then key and value. Compressed messages are the value of
 an outer message, the wrapper, which has the offset of the last of them; in magic 1 the offsets inside count from the first one.
-A log holds none of them: a leader converts them when it appends (`validation`), and back for old consumers (`conversion`).
+A log does not contain them: a leader converts them when it appends (`validation`), and back for old consumers (`conversion`).
 
 Source: `LegacyRecord` and `AbstractLegacyRecordBatch` of Apache Kafka 3.9.1.
 """
@@ -39,7 +39,7 @@ class LegacyMessage(NamedTuple):
     value: bytes | None
     crc_is_right: bool
     size: int
-    """Bytes with offset and size field."""
+    """Size in bytes, including the offset and size fields."""
 
     @property
     def codec_number(self) -> int:
@@ -51,7 +51,7 @@ class LegacyMessage(NamedTuple):
 
 
 class BadMessage(Exception):
-    """Key or value of a message are longer than the message. Apache Kafka gives UNKNOWN_SERVER_ERROR."""
+    """The key or value of a message is longer than the message. Apache Kafka responds with UNKNOWN_SERVER_ERROR."""
 
 
 def read_message(data: bytes, position: int, end: int) -> LegacyMessage:
@@ -147,9 +147,9 @@ def encode_message(magic: int, record: Record, attributes: int = 0, timestamp: i
 
 
 def encode_messages(magic: int, records: Sequence[Record], codec: Codec, append_time_ms: int | None = None) -> bytes:
-    """Records of one batch as messages: one after the other, or in a compressed wrapper with the offset of the last and their highest time.
+    """The records of one batch as messages: one after the other, or in a compressed wrapper with the last offset and the largest timestamp.
 
-    `append_time_ms`: the log append time that they all have. Raises `compression` errors never; zstd does not exist in these formats.
+    `append_time_ms`: the log append time of all records. The codec must not be zstd, which these formats do not have.
     """
     attributes = LOG_APPEND_TIME if append_time_ms is not None and magic == 1 else 0
     if codec is Codec.NONE:

@@ -1,6 +1,6 @@
-"""Checked records at another offset: what a thread prepared while others appended is moved to the present end of the log.
+"""Moves checked records to another offset: a thread has prepared them while others appended, so the log end has moved.
 
-Base offset and leader epoch of a batch are not covered by its CRC, so only these fields change.
+The CRC of a batch does not cover its base offset and leader epoch, so only these fields change.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Single records: reading those of a batch, and making batches of them.
 
-A batch is stored as bytes and hardly ever taken apart: this file is for coordinators, which read and write their own records, for the
-cleaner, for conversion between formats, and for finding which record of a refused batch is at fault. Keys of headers are bytes, as on the
-wire.
+Batches are stored as bytes and are rarely decoded. This file is for coordinators, which read and write their own records, for the cleaner,
+for conversion between formats, and to find the invalid record of a refused batch. Keys of headers are bytes, as in the protocol.
 
 Source: specification of the wire protocol, section 6; `DefaultRecord` and `MemoryRecordsBuilder` of Apache Kafka 3.9.1.
 """
@@ -52,7 +51,7 @@ class Record(NamedTuple):
 
 
 class ControlType(IntEnum):
-    """What the key of a control record says."""
+    """The type in the key of a control record."""
 
     ABORT = 0
     COMMIT = 1
@@ -121,7 +120,7 @@ def _read_bytes(body: bytes, position: int) -> tuple[bytes | None, int]:
 
 
 def wrapped(number: int) -> int:
-    """A sum as Java's 64 bits have it."""
+    """A sum that wraps around like a Java long."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -220,7 +219,7 @@ def control_batch(
 
 
 def read_control(record: Record) -> tuple[ControlType, int]:
-    """Type and coordinator epoch of a record in a control batch; UNKNOWN and -1 for one that is no marker. Raises BadRecord."""
+    """Type and coordinator epoch of a record in a control batch; UNKNOWN and -1 if it is not a marker. Raises BadRecord."""
     try:
         version, kind = _CONTROL_KEY.unpack_from(record.key if record.key is not None else b"")
         if version < 0:

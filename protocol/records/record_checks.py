@@ -1,7 +1,7 @@
-"""Which records of a batch a topic does not take, and the error that names them.
+"""Finds the records of a batch that a topic does not accept, and makes the error that names them.
 
-These functions look at records one by one. `validation` calls them only when what all records of a batch have in common shows that some
-are at fault, and for messages of magic 0 and 1.
+These functions check records one by one. `validation` only calls them if the check of the whole batch shows that some records are invalid,
+and for messages of magic 0 and 1.
 
 Source: `LogValidator.validateRecord` and `processRecordErrors` of Apache Kafka 3.9.1.
 """
@@ -18,11 +18,11 @@ from klamm.protocol.records.record import Record, wrapped
 from klamm.protocol.records.rules import AppendRules, Refused
 
 SHOWN = 3
-"""How many record errors the text for the whole batch names."""
+"""Maximum number of record errors in the text for the whole batch."""
 
 
 class RecordError(NamedTuple):
-    """What is wrong with one record, and its number in the batch."""
+    """The error of one record, and the index of the record in the batch."""
 
     code: ErrorCode
     batch_index: int
@@ -37,7 +37,7 @@ def record_errors(
     topic_partition: object,
     kind: str,
 ) -> list[RecordError]:
-    """The errors of all records. `is_append_time`: what the batch says of itself. `kind`: the class that Kafka's text names."""
+    """The errors of all records. `is_append_time`: whether the batch has log append time. `kind`: the class name in Kafka's text."""
     errors = []
     for index, record in enumerate(records):
         if rules.is_compacted and record.key is None:

@@ -1,4 +1,4 @@
-"""What a topic takes, what becomes of records that it takes, and the error when it does not: the values around `validation.assign`."""
+"""The arguments, the result and the error of `validation.assign`: the rules of a topic, the records to store, and why they are refused."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from klamm.protocol.value_class import dataclass
 LONGEST = 2**63 - 1
 
 class Origin(Enum):
-    """Who appends: a client by Produce, or a coordinator of this broker, whose batches need fewer checks."""
+    """Where records come from: a client (Produce), or a coordinator of this broker, whose batches need fewer checks."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
 
 
 class Refused(Exception):
-    """The records are not appended.
+    """The records are refused.
 
-    `message` is the text of the response, None where Kafka gives none; `record_errors` are (index in the batch, text) of single records.
-    `names_log_start`: whether the response of Apache Kafka has the log start offset beside this error, and not -1.
+    `message` is the text in the response, None if Kafka does not send one; `record_errors` are (index in the batch, text) of single
+    records.
+    `names_log_start`: whether Apache Kafka's response contains the log start offset with this error, instead of -1.
     """
 
     def __init__(
@@ -46,15 +47,15 @@ class AppendRules:
     """The configs of a topic that say what may be appended and in which form."""
 
     compression: Codec | None = None
-    """`compression.type`; None is `producer`: as the producer has it."""
+    """`compression.type`; None is `producer`: keep the codec of the producer."""
     level: int | None = None
-    """`compression.gzip.level`, `.lz4.level` or `.zstd.level` of that codec; None is the codec's default."""
+    """`compression.<codec>.level` of that codec; None is the default of the codec."""
     max_message_bytes: int = 1048588
     log_append_time: bool = False
     timestamp_before_max_ms: int = LONGEST
     timestamp_after_max_ms: int = LONGEST
     is_compacted: bool = False
-    """Whether `cleanup.policy` has `compact`: each record needs a key."""
+    """Whether `cleanup.policy` contains `compact`; then each record needs a key."""
 
 
 class Assigned(NamedTuple):
@@ -73,10 +74,10 @@ NOTHING = Assigned(b"", [], -1, -1, -1)
 
 
 def invalid(reason: str) -> Refused:
-    """INVALID_RECORD for the whole batch, without texts in the response."""
+    """INVALID_RECORD for the whole batch, without a text in the response."""
     return Refused(ErrorCode.INVALID_RECORD, reason, names_log_start=True)
 
 
 def failed(reason: str) -> Refused:
-    """UNKNOWN_SERVER_ERROR, where Apache Kafka fails with an exception that has no code."""
+    """UNKNOWN_SERVER_ERROR, because Apache Kafka fails with an exception that has no code."""
     return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, reason, names_log_start=True)

@@ -1,9 +1,9 @@
-"""Checks the layout of the records of a batch without making an object of any, as a leader does before it appends them.
+"""Checks the layout of the records in a batch before a leader appends them, without making an object for each record.
 
-A record is read field by field only when it differs from its predecessor. Producers mostly send runs of records whose lengths are all the
-same, so once a record is known, the columns of bytes that hold lengths are compared for all that follow it at the same distance: a run of a
-thousand records costs about ten slices with a stride. Offset deltas are compared with tables, timestamps need one or two bytes here.
-`scan` finds what a leader has to know: highest and lowest timestamp, whether offsets are consecutive, and whether all have a key.
+A record is read field by field only if it differs from the one before. Producers mostly send runs of records with equal lengths. So after
+one record was read, the columns of bytes with lengths are compared for all records after it: a run of a thousand records costs about ten
+slices with a stride. In such runs offset deltas are compared with tables, and timestamp deltas have one or two bytes. `scan` finds what a
+leader needs: the highest and lowest timestamp, whether offsets are consecutive, and whether all records have a key.
 
 Source: `DefaultRecord.readFrom` and `readPartiallyFrom` of Apache Kafka 3.9.1; specification of the wire protocol, section 6.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from klamm.protocol.primitives import TooLong, read_base_128
 
 SHORTEST_RUN = 6
-"""Records that are read one by one before columns are compared, and the fewest that pay."""
+"""Number of records that are read one by one before columns are compared, and shortest run for which that is faster."""
 
 _PERIOD = 8192
 _LOW = bytes([(2 * index & 0x7F) | 0x80 for index in range(_PERIOD)])
@@ -28,11 +28,11 @@ _CONTINUED = bytes(range(128, 256))
 
 
 class BadRecord(Exception):
-    """The bytes are not the records that the header of the batch announces."""
+    """The bytes are not the records that the batch header describes."""
 
 
 class Scan(NamedTuple):
-    """What all records of a batch have in common. Timestamps are relative to the base timestamp."""
+    """The result for all records of a batch. Timestamps are relative to the base timestamp."""
 
     max_delta: int
     min_delta: int
@@ -42,9 +42,9 @@ class Scan(NamedTuple):
 
 
 def read_zigzag(data: bytes | bytearray | memoryview, position: int, most: int = 5) -> tuple[int, int]:
-    """A number as it is written, twice its value or, when odd, below zero, and the position behind it. `most` is 10 for a VARLONG.
+    """A number in zigzag form (twice its value; odd if it is negative), and the position after it. `most` is 10 for a VARLONG.
 
-    Raises IndexError at the end of the data, BadRecord when it has more than `most` bytes.
+    Raises IndexError at the end of the data, BadRecord if it has more than `most` bytes.
     """
     try:
         number, position = read_base_128(data, position, most)
@@ -54,13 +54,13 @@ def read_zigzag(data: bytes | bytearray | memoryview, position: int, most: int =
 
 
 def read_varint(data: bytes | bytearray | memoryview, position: int, most: int = 5) -> tuple[int, int]:
-    """The value of the number at `position`, and the position behind it; errors as `read_zigzag`."""
+    """The value of the number at `position`, and the position after it. Raises the errors of `read_zigzag`."""
     number, position = read_zigzag(data, position, most)
     return (number >> 1) ^ -(number & 1), position
 
 
 def scan(data: bytes, position: int, end: int, count: int, *, sized: bool = True) -> Scan:
-    """As `scan_fields`, with names for what it returns."""
+    """Like `scan_fields`, but returns a `Scan`."""
     return Scan._make(scan_fields(data, position, end, count, sized))
 
 
@@ -172,7 +172,7 @@ def scan_fields(data: bytes, position: int, end: int, count: int, sized: bool) -
 
 
 def _skip_headers(data: bytes, position: int, end: int) -> int:
-    """The position behind the headers, whose count is at `position`."""
+    """The position after the headers, whose count is at `position`."""
     count, position = read_varint(data, position)
     if count < 0 or count > end - position:
         raise BadRecord(f"Found invalid number of record headers {count}")
@@ -188,9 +188,9 @@ def _skip_headers(data: bytes, position: int, end: int) -> int:
 
 
 def _run(data: bytes, begin: int, length: int, most: int, index: int, layout: tuple[int, int, int, int]) -> tuple[int, int, int]:
-    """How many of the `most` records behind the one at `begin` are laid out as it is, with their highest and lowest timestamp delta.
+    """How many of the `most` records after the one at `begin` have the same layout, with their highest and lowest timestamp delta.
 
-    `index` is the number of the first of them, `layout` the places of timestamp, offset, key and value in a record of `length` bytes.
+    `index` is the index of the first of them, `layout` the positions of timestamp, offset, key and value in a record of `length` bytes.
     """
     stamps, offsets, key_at, _ = layout
     offset_width = key_at - offsets
@@ -232,7 +232,7 @@ def _run(data: bytes, begin: int, length: int, most: int, index: int, layout: tu
 
 
 def _constant_places(data: bytes, begin: int, length: int, layout: tuple[int, int, int, int]) -> list[int]:
-    """Where a record has lengths and counts: all but its attributes, timestamp, offset, key and value."""
+    """The positions of lengths and counts in a record: all bytes except attributes, timestamp, offset, key and value."""
     stamps, _, key_at, value_at = layout
     places = [length - 1, *range(stamps - 1)]
     for place in (key_at, value_at):
@@ -259,7 +259,7 @@ def _offsets_are(data: bytes, start: int, stop: int, length: int, index: int, mo
 
 
 def _extreme(low: bytes, high: bytes, pick: Callable[[Iterable[int]], int]) -> int:
-    """The highest or lowest of the numbers whose two bytes are in two columns."""
+    """The highest or lowest number, as `pick` says; the two bytes of the numbers are in two columns."""
     top = pick(high)
     at = high.index(top)
     length = high.count(top)

@@ -1,6 +1,6 @@
-"""Messages of magic 0 and 1 become one batch of magic 2 when a leader appends them.
+"""Converts messages of magic 0 and 1 to one batch of magic 2 when a leader appends them.
 
-Several messages that are not compressed, or one wrapper, are one batch afterwards. It is compressed as they were, or as the topic has it.
+Several uncompressed messages, or one wrapper, become one batch. It has the compression of the messages, or that of the topic.
 
 Source: `LogValidator.convertAndAssignOffsetsNonCompressed` and `validateMessagesAndAssignOffsetsCompressed` of Apache Kafka 3.9.1.
 """
@@ -27,7 +27,7 @@ def upgrade(
     now_ms: int,
     topic_partition: object,
 ) -> Assigned:
-    """The batch to store. `batches` are start, end and magic of each message in `data`, which were checked; the first is of magic 0 or 1.
+    """Make the batch to store. `batches` are (start, end, magic) of the checked messages in `data`; the first has magic 0 or 1.
 
     Raises Refused, and the exceptions of `legacy.inner_messages`.
     """

@@ -1,7 +1,7 @@
-"""Recognises a LeaderAndIsr response without errors from its bytes, without an object per row.
+"""Recognizes a LeaderAndIsr response without errors by its bytes, without an object for each row.
 
-The response has a row for every partition of the request, and almost every row says "no error". The rows of a topic have one length, so
-their error codes are two columns of bytes; a slice with a stride counts the zeros of each. Any other form goes to the decoder.
+The response has a row for every partition of the request, and almost every row has no error. All rows of a topic have the same length, so
+their error codes are two columns of bytes; a slice with a stride counts the zeros in each column. Any other form goes to the decoder.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.primitives import read_uvarint
 
 FIRST_BY_TOPIC = 5
-"""From this version on rows are grouped by topic id."""
+"""First version with rows grouped by topic id."""
 
 _ROW = 7
 """Bytes of a row: partition index, error code, no tags."""

@@ -1,1 +1,1 @@
-"""Log directories: the formats of their files, how logs are loaded from them, written to them and moved between them."""
+"""Log directories: the formats of their files; loading, writing and moving of logs."""

@@ -1,7 +1,8 @@
 """Checkpoint files: a version, a count, and a line for each entry.
 
-`leader-epoch-checkpoint` is in the folder of a log; its lines are `epoch start-offset`. The others are in a log directory and have lines
-`topic partition offset`. They are written to a temporary file that is flushed and renamed, so that a reader finds the old or the new one.
+`leader-epoch-checkpoint` is in the folder of a log; its lines are `epoch start-offset`. The others are in a log directory; their lines are
+`topic partition offset`. They are written to a temporary file that is flushed and renamed, so a reader finds either the old or the new
+file.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ _VERSION = 0
 
 
 class CorruptCheckpoint(ValueError):
-    """The text is not that of a checkpoint."""
+    """The file is not a valid checkpoint."""
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The file of offsets of a log directory."""
+    """Encode the offsets of a log directory."""
     return _encode(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
 
 
 def read_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """Offsets by topic and partition. Raises CorruptCheckpoint. Of a partition listed twice the last line counts."""
+    """Partition → offset. If a partition is listed twice, the last line counts. Raises CorruptCheckpoint."""
     offsets = {}
     for line in _lines(data):
         parts = line.split()
@@ -40,7 +41,7 @@ def read_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def encode_leader_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
-    """The file of (leader epoch, start offset) pairs of a log."""
+    """Encode the (leader epoch, start offset) pairs of a log."""
     return _encode(f"{epoch} {offset}" for epoch, offset in epochs)
 
 

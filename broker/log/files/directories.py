@@ -1,7 +1,7 @@
-"""All log directories of one broker: which one has a log, which one gets a new log, what is left when one fails.
+"""All log directories of one broker: the directory of each log, the directory for a new log, and failures.
 
-A new log goes to the directory with the fewest logs, as in Apache Kafka. When the last directory fails, the broker cannot go on: its owner
-learns that by `on_failed` and `is_any_online`.
+A new log goes to the directory with the fewest logs, as in Apache Kafka. When the last directory fails, the broker must end; its owner
+gets `on_failed` and checks `is_any_online`.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from klamm.protocol.nouns import TopicPartition
 log = logging.getLogger("klamm.broker.log.files.directory")
 
 LITTLE = 1 << 20
-"""Bytes that may be left to copy while a moving log is held, and the largest piece of a throttled move, as with Apache Kafka."""
+"""Maximum bytes that are copied while the writer of a moving log is held, and largest piece of a throttled move, as in Apache Kafka."""
 SMALLEST = 64 << 10
-"""A piece of a move that is throttled to a low rate."""
+"""Piece (bytes) of a move that is throttled to a low rate."""
 PIECES_IN_A_SECOND = 4
 UNTHROTTLED = 64 << 20
-"""A piece of a move that is not throttled."""
+"""Piece (bytes) of a move that is not throttled."""
 
 
 class Move(NamedTuple):
-    """A log on its way to the directory `path`."""
+    """The move of a log to the directory `path`."""
 
     path: str
     task: asyncio.Future[None]
 
 
 class LogDirectories:
-    """Implements `Directories`. `on_failed(path, partitions)` is called once for a directory that fails, with the logs that were in it."""
+    """Implements `Directories`. `on_failed(path, partitions)` is called once for a failed directory, with the logs in it."""
 
     def __init__(
         self,
@@ -55,11 +55,12 @@ class LogDirectories:
         most_files: int = 600,
         quota: ReplicationQuota | None = None,
     ) -> None:
-        """`executor_of` makes the threads of a directory; `unique` gives 32 hex digits for names of folders to delete; `most_files` of each
-        directory stay open between writes; `quota` throttles moves."""
+        """`executor_of` makes the threads of a directory. `unique` returns 32 hex digits for the names of folders to delete. Each directory
+        keeps at most `most_files` open between writes. `quota` throttles moves.
+        """
         self.on_failed: Callable[[str, list[TopicPartition]], None] = lambda path, partitions: None
         self.found: dict[TopicPartition, bytes] = {}
-        """The logs that were there at the start, in directories that are well, with their topic ids; zero where it is not known."""
+        """Partition → topic id (zero if unknown) of the logs that existed at the start, in online directories."""
         self._unique = unique
         self._quota = ReplicationQuota(1, 1, clock, of_all=True) if quota is None else quota
         self._directories = [
@@ -75,9 +76,9 @@ class LogDirectories:
     # --- start and end
 
     async def start(self, read_rules: ReadLoadRules | None = None) -> None:
-        """Load all logs. A directory that cannot be used is offline then; see `is_any_online`.
+        """Load all logs. A directory that cannot be used goes offline; see `is_any_online`.
 
-        Raises DirectoryInUse, DuplicateLogs; then no log was touched. And what `read_rules` raises.
+        Raises DirectoryInUse and DuplicateLogs, before any log is changed, and what `read_rules` raises.
         """
         await self._each(LogDirectory.prepare)
         await self._settle_duplicates()
@@ -86,14 +87,14 @@ class LogDirectories:
             self.found |= directory.topic_ids
 
     async def _each(self, work: Callable[[LogDirectory], Awaitable[None]]) -> None:
-        """Do this with all directories that are online, at once. One that fails goes offline; other exceptions are raised."""
+        """Call `work` for all online directories at the same time. A directory that fails goes offline; other exceptions are raised."""
         results = await asyncio.gather(*(work(directory) for directory in self._online()), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, OSError):
                 raise result
 
     async def _settle_duplicates(self) -> None:
-        """Of a log with two folders delete the old one if a crash at the end of a move has left it. Raises DuplicateLogs for all others."""
+        """If a crash at the end of a move has left two folders of a log, delete the old one. Raises DuplicateLogs for other duplicates."""
         homes: dict[TopicPartition, list[LogDirectory]] = {}
         for directory in self._online():
             for key in directory.topic_ids:
@@ -115,29 +116,29 @@ class LogDirectories:
                 new.take_checkpoints(old, key)
                 await old.delete(*key, self._unique())
         for key, found in homes.items():
-            # a directory that is offline may have the old folder still: the new one stays known as that
+            # an offline directory may still have the old folder, so the mark of the new one stays
             for directory in found:
                 move = directory.moves.get(key)
                 if move is not None and key in directory.topic_ids and not (move[1] and self.has_failed):
                     await directory.submit(forget_move, f"{directory.path}/{names.log_folder(*key)}")
 
     def with_records(self) -> Mapping[TopicPartition, bytes]:
-        """The logs that have had records and are not opened yet, with their topic ids. Opening one of them needs no disk."""
+        """Partition → topic id of the loaded logs with records that are not opened yet. Opening one of them does not need the disk."""
         return {key: directory.topic_ids[key] for directory in self._online() for key in directory.loaded}
 
     async def close(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
-        """Stop in order: what is queued is executed, checkpoints are written (see `checkpoint`), and directories are marked as complete."""
+        """Clean shutdown: execute queued commands, write the checkpoints (see `checkpoint`), and mark the directories as complete."""
         rows = list(offsets)
         await self._end_moves()
         await asyncio.gather(*(directory.close(rows) for directory in self._directories))
 
     async def abandon(self) -> None:
-        """End as a killed process does. Returns when no thread works in any directory."""
+        """End like a killed process. Returns when no thread works in any directory."""
         await self._end_moves()
         await asyncio.gather(*(directory.abandon() for directory in self._directories))
 
     async def _end_moves(self) -> None:
-        """Cancel moves; one that is nearly finished is waited for."""
+        """Cancel moves, but wait for a move that is nearly finished."""
         for moving in self._moving.values():
             moving.task.cancel()
         tasks = set(self._tasks)
@@ -166,7 +167,7 @@ class LogDirectories:
         return [directory.path for directory in self._directories if directory.is_offline]
 
     def path_of(self, topic: str, partition: int) -> str | None:
-        """The directory that has a log, None when there is none."""
+        """The path of the directory that has a log, None if there is none."""
         directory = self._home(topic, partition)
         return None if directory is None else directory.path
 
@@ -207,7 +208,7 @@ class LogDirectories:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def move(self, topic: str, partition: int, path: str) -> None:
-        """Move a log to another of the directories, in the background; a move that is under way ends. To where it is: nothing else."""
+        """Move a log to another directory, in the background, and cancel a move in progress. If it is already there, only cancel."""
         key = TopicPartition(topic, partition)
         moving = self._moving.pop(key, None)
         if moving is not None:
@@ -222,7 +223,7 @@ class LogDirectories:
         task.add_done_callback(lambda done: self._moved(key, done))
 
     def target_of(self, topic: str, partition: int) -> str | None:
-        """The directory that a log moves to at present."""
+        """The path of the directory to which a log is being moved, None if it is not."""
         moving = self._moving.get(TopicPartition(topic, partition))
         return None if moving is None else moving.path
 
@@ -256,7 +257,7 @@ class LogDirectories:
                     return
                 if storage is not None and storage.changes != changes:
                     await target.submit(remove_copy, copy)
-                self._moving.pop(key, None)  # from here on nothing cancels it
+                self._moving.pop(key, None)  # from now on the move cannot be cancelled
                 self._finishing[key] = finishing = target.submit(finish_copy, folder, copy, final, unique)
                 await finishing
                 is_done = True
@@ -275,9 +276,9 @@ class LogDirectories:
         log.info("%s-%d has moved from %s to %s", *key, source.path, target.path)
 
     async def _copy(self, storage: DirectoryStorage | None, target: LogDirectory, folder: str, copy: str) -> bool:
-        """Copy segments as fast as the quota allows, until little is left, or until the log changes otherwise than by growing.
+        """Copy segments as fast as the quota allows, until little is left, or until the log changes in another way than by growing.
 
-        Whether what is left can be copied in one go.
+        Returns whether the rest is small enough to be copied at once.
         """
         changes = 0 if storage is None else storage.changes
         while storage is None or storage.changes == changes:
@@ -307,7 +308,7 @@ class LogDirectories:
         finishing = self._finishing.get(TopicPartition(topic, partition))
         if finishing is not None:
             await asyncio.wait({finishing})
-            await asyncio.sleep(0)  # the move takes note of its end
+            await asyncio.sleep(0)  # let the cancelled move end
         directory = self._home(topic, partition)
         if directory is not None:
             await directory.delete(topic, partition, self._unique())
@@ -332,12 +333,12 @@ class LogDirectories:
         await asyncio.gather(*(directory.checkpoint(rows) for directory in self._directories))
 
     def topic_ids(self) -> Mapping[TopicPartition, bytes]:
-        """The topic ids of all logs in directories that are well."""
+        """Partition → topic id of all logs in online directories."""
         return {key: topic_id for directory in self._online() for key, topic_id in directory.topic_ids.items()}
 
 
 def _sides_of_move(key: TopicPartition, found: Sequence[LogDirectory]) -> tuple[LogDirectory, LogDirectory] | None:
-    """(where the old folder of a log is, where the new one is), if these two are what one move has left."""
+    """(directory with the old folder, directory with the new folder) of a log, if both are from one move; otherwise None."""
     moves = [directory.moves.get(key) for directory in found]
     if len(found) != 2 or moves[0] is None or moves[1] is None or moves[0][0] != moves[1][0] or moves[0][1] == moves[1][1]:
         return None
@@ -349,7 +350,7 @@ async def _space(directory: LogDirectory) -> DirectorySpace:
         try:
             usage = await directory.submit(shutil.disk_usage, directory.path)
         except OSError as error:
-            log.warning("log directory %s: its free space cannot be read: %s", directory.path, error)
+            log.warning("log directory %s: cannot read its free space: %s", directory.path, error)
         else:
             return DirectorySpace(directory.path, False, usage.total, usage.free)
     return DirectorySpace(directory.path, True, -1, -1)

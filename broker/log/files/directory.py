@@ -1,11 +1,11 @@
-"""One log directory: what is found in it at the start, the threads that work in it, its checkpoints, its failure and its end.
+"""One log directory: its logs at the start, its threads, its checkpoints, its failure and its end.
 
-At the start the directory is locked as Apache Kafka locks it, `.kafka_cleanshutdown` is read and removed, and every log is loaded by the
-directory's threads. A log without records is not kept in memory: it is opened when it is used. Logs that get commands in one pass of the
-loop are executed in one turn to a thread, as long as the commands are quick.
+At the start the directory is locked like in Apache Kafka, `.kafka_cleanshutdown` is read and removed, and the threads of the directory load
+every log. A log without records is not kept in memory; it is opened when it is used. Quick commands for several logs, queued in one pass of
+the event loop, are executed by one call of a thread.
 
-An OSError of any work takes the directory offline, once: all its logs are failed, and the owner of the directories learns it. After that no
-work is given to a thread. Nothing here reads the time or waits on the loop for a disk.
+An OSError of any work takes the directory offline, once: all its logs fail, and the owner of the directories is called. After that no work
+is given to a thread. The event loop never waits for a disk here.
 
 Source: `LogManager` of Apache Kafka 3.9.1.
 """
@@ -38,17 +38,17 @@ log = logging.getLogger(__name__)
 
 LOGS_OF_A_TURN = 32
 FILES_OF_A_LOG = 3
-"""Files of an active segment that stay open between runs."""
+"""Number of files of an active segment that stay open between runs."""
 LOADED_IN_A_TURN = 16
 MOST_NAMED = 5
-"""Logs in one line for people."""
+"""Maximum number of logs that a log line names."""
 WITHOUT_CHECKPOINT = {
     files_of.LOG_START_OFFSET_CHECKPOINT: "records that were deleted by DeleteRecords come back",
     files_of.RECOVERY_POINT_CHECKPOINT: "after an unclean end logs are read from their start, and cut at the first damage",
     files_of.REPLICATION_OFFSET_CHECKPOINT: "high watermarks begin at the start of the logs",
     files_of.CLEANER_OFFSET_CHECKPOINT: "compacted logs are compacted from their start again",
 }
-"""What it means that a checkpoint file is not there."""
+"""Checkpoint file → the consequence if it is missing, for the log."""
 REPLACED = (
     files_of.RECOVERY_POINT_CHECKPOINT, files_of.LOG_START_OFFSET_CHECKPOINT, files_of.REPLICATION_OFFSET_CHECKPOINT,
     files_of.CLEANER_OFFSET_CHECKPOINT, marker_files.META_PROPERTIES,
@@ -58,19 +58,19 @@ T = TypeVar("T")
 
 
 class DirectoryFailed(OSError):
-    """The directory went offline before."""
+    """The directory is offline already."""
 
 
 class DirectoryInUse(Exception):
-    """Another process has locked the directory; the text is one line for people."""
+    """Another process has locked the directory. The text is one line for the user."""
 
 
 class DuplicateLogs(Exception):
-    """A log is in several directories; the text is one line for people."""
+    """A log is in several directories. The text is one line for the user."""
 
 
 class LogDirectory:
-    """One of `log.dirs`. Methods are called on the loop; those that end in `_in_thread` run in a thread."""
+    """One of `log.dirs`. Methods are called on the event loop; those with a name ending in `_in_thread` run in a thread."""
 
     def __init__(
         self,
@@ -81,18 +81,18 @@ class LogDirectory:
         delete_delay_ms: int,
         most_files: int,
     ) -> None:
-        """`most_files` stay open between runs, of the logs that were written last."""
+        """At most `most_files` stay open between runs, those of the most recently written logs."""
         self.path = os.path.abspath(path)
         self.is_offline = False
         self.is_closed = False
         self.is_loaded = False
-        """Whether all logs were loaded: otherwise the directory cannot be closed in order."""
+        """Whether all logs were loaded; otherwise a clean shutdown is not possible."""
         self.was_clean = False
-        """Whether the broker before stopped in order."""
+        """Whether the last shutdown was clean."""
         self.topic_ids: dict[TopicPartition, bytes] = {}
-        """The logs that are here, with the topic id of `partition.metadata`, zero without."""
+        """The logs in this directory → topic id from `partition.metadata`, zero without that file."""
         self.moves: dict[TopicPartition, tuple[str, bool]] = {}
-        """The logs that a crash may have left at the end of a move: the id of the move, and whether they are its new side."""
+        """Logs with a `klamm.move` file from a crash at the end of a move → (id of the move, whether this is the new folder)."""
         self.loaded: dict[TopicPartition, LoadedLog] = {}
         """Logs with records that were loaded at the start and are not opened yet."""
         self.storages: dict[TopicPartition, DirectoryStorage] = {}
@@ -104,28 +104,29 @@ class LogDirectory:
         self._checkpoints: dict[TopicPartition, Checkpoints] = {}
         self._rules: Mapping[str, LoadRules] = {}
         self.clean_offsets: dict[TopicPartition, int] = {}
-        """Up to where logs were compacted, of those that were."""
+        """Compacted log → offset up to which it was compacted."""
         self._pending: list[DirectoryStorage] = []
         self._open: dict[DirectoryStorage, None] = {}
-        """Logs whose files may be open, the longest unused first."""
+        """Logs whose files may be open, the least recently used first."""
         self._busy = 0
         self._idle: list[asyncio.Future[None]] = []
         self._lock = -1
         self._unfinished: list[str] = []
         """Folders found at the start whose deletion, or whose move to here, was not finished."""
         self._missing: list[str] = []
-        """Checkpoint files that were not there at the start."""
+        """Checkpoint files that were missing at the start."""
         self._watermarked: list[TopicPartition] = []
-        """The logs that had a high watermark when it was written last."""
+        """The logs in the last written checkpoint of high watermarks."""
         self._writing_checkpoints = asyncio.Lock()
         self._checkpoints_wanted = 0
         self._checkpoints_begun = 0
-        """How many of the wanted ones the latest write that began takes in."""
+        """Number of requested checkpoints that the latest started write includes."""
 
     # --- work in threads
 
     def submit(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-        """Run `work` in a thread of this directory. An OSError fails the directory, and is raised."""
+        """Run `work` in a thread of this directory; returns a future for its result. An OSError takes the directory offline and is raised.
+        """
         loop = asyncio.get_running_loop()
         result: asyncio.Future[T] = loop.create_future()
         if self.is_offline or self.is_closed:
@@ -162,14 +163,14 @@ class LogDirectory:
                     waiting.set_result(None)
 
     async def until_idle(self) -> None:
-        """Wait until no thread works here."""
+        """Wait until no thread works in this directory."""
         while self._busy:
             waiting = asyncio.get_running_loop().create_future()
             self._idle.append(waiting)
             await waiting
 
     def schedule(self, storage: DirectoryStorage) -> None:
-        """Execute what is queued for a log, together with what other logs get in this pass of the loop."""
+        """Execute the queued commands of a log, together with those of other logs from this pass of the event loop."""
         if not self._pending:
             asyncio.get_running_loop().call_soon(self._start_runs)
         self._pending.append(storage)
@@ -188,13 +189,13 @@ class LogDirectory:
         self._close_unused()
 
     def _close_unused(self) -> None:
-        """Close files of logs that were not written for the longest time, when too many are open."""
+        """If too many files are open, close those of the least recently written logs."""
         if len(self._open) <= self._most_open:
             return
         unused = [storage for storage in self._open if not storage.is_running][: len(self._open) - self._most_open]
         for storage in unused:
             del self._open[storage]
-            storage.is_running = True  # nothing else is done with its files meanwhile
+            storage.is_running = True  # so that nothing else uses its files
         if unused:
             closed = self.submit(_close_all, [storage.files for storage in unused])
             closed.add_done_callback(lambda done: self._runs_finished([(storage, []) for storage in unused], done))
@@ -232,14 +233,14 @@ class LogDirectory:
         return self.submit(states_in_thread, storage.files, segments, offset)
 
     def flush_later(self, storage: DirectoryStorage, segments: Sequence[int], offset: int) -> None:
-        """Force segments and what else is before `offset` to disk, beside the log's other commands."""
+        """Force segments, and everything else before `offset`, to disk, at the same time as other commands of the log."""
         result = self.submit(_flush_in_thread, storage.files, segments, offset)
         result.add_done_callback(
             lambda done: storage.closed_segments_flushed(offset, not done.cancelled() and done.exception() is None and done.result())
         )
 
     def remove_later(self, files: LogFiles, segments: Sequence[int], delay_ms: int) -> None:
-        """Remove the renamed files of segments after a while."""
+        """Remove the renamed files of segments after `delay_ms`."""
         self._clock.call_later(delay_ms / 1000, self._quietly, files.remove_retired, segments)
 
     def _quietly(self, work: Callable[..., object], *arguments: Any) -> None:
@@ -260,11 +261,11 @@ class LogDirectory:
     # --- start and end
 
     async def prepare(self) -> None:
-        """Lock the directory and look what is in it; nothing is changed. Raises OSError with the directory offline, DirectoryInUse."""
+        """Lock the directory and list its logs, without changing anything. Raises OSError after going offline, DirectoryInUse."""
         await self.submit(self._prepare_in_thread)
 
     async def load(self, read_rules: ReadLoadRules | None = None) -> None:
-        """Load the logs. Raises OSError with the directory offline, and what `read_rules` raises."""
+        """Load the logs. Raises OSError after going offline, and what `read_rules` raises."""
         await self.submit(self._begin_in_thread)
         folders = list(self.topic_ids)
         if read_rules is not None and folders:
@@ -306,7 +307,7 @@ class LogDirectory:
             topic, partition, kind = names.parse_folder(name)
         except names.NotALog as error:
             if not name.startswith("."):
-                log.warning("log directory %s: %s is left alone: %s", self.path, name, error)
+                log.warning("log directory %s: ignoring %s: %s", self.path, name, error)
             return
         folder = f"{self.path}/{name}"
         if kind == names.DELETE_FOLDER or kind == names.FUTURE_FOLDER:
@@ -329,7 +330,7 @@ class LogDirectory:
             self._checkpoints[key] = Checkpoints(starts.get(key, 0), points.get(key, 0), watermarks.get(key, 0))
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
-        """The offsets of a checkpoint file, {} without one. Raises OSError when it cannot be read."""
+        """The offsets of a checkpoint file, {} if there is none. Raises OSError if it cannot be read."""
         try:
             return files_of.read_offsets(read_file(f"{self.path}/{name}"))
         except FileNotFoundError:
@@ -370,7 +371,7 @@ class LogDirectory:
         return loaded
 
     async def close(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
-        """Stop in order: wait for what is queued, write the checkpoints and say that the logs are complete."""
+        """Clean shutdown: wait for queued commands, write the checkpoints and mark the logs as complete."""
         if self.is_offline or self.is_closed:
             return
         await asyncio.gather(*(storage.drain() for storage in self.storages.values()))
@@ -382,11 +383,11 @@ class LogDirectory:
                     await self.submit(self._write_checkpoints_in_thread, self._checkpoints_to_write(), dict(self.clean_offsets))
                     await self.submit(self._end_in_thread)
                 except OSError as error:
-                    log.error("log directory %s cannot be closed in order: %s", self.path, error)
+                    log.error("log directory %s: cannot shut down cleanly: %s", self.path, error)
             self.is_closed = True
 
     async def abandon(self) -> None:
-        """End as a killed process does: what is queued is dropped; returns when no thread works here any more."""
+        """End like a killed process: queued commands are dropped. Returns when no thread works here any more."""
         self.is_closed = True
         for storage in self.storages.values():
             storage.queue.clear()
@@ -411,7 +412,7 @@ class LogDirectory:
     # --- logs
 
     async def open(self, topic: str, partition: int, topic_id: bytes) -> tuple[DirectoryStorage, LoadedLog]:
-        """The storage of a log that is here or is made here, and what is on disk of it. Raises OSError."""
+        """Open a log in this directory; creates it if there is none. Returns its storage and its state on disk. Raises OSError."""
         key = TopicPartition(topic, partition)
         loaded = self.loaded.pop(key, None)
         if loaded is None:
@@ -439,7 +440,7 @@ class LogDirectory:
         replace_file(path, marker_files.encode_partition_metadata(topic_id), flush=False)
 
     def take_checkpoints(self, source: LogDirectory, key: TopicPartition) -> None:
-        """A crash has ended the move of a log to here, perhaps before its checkpoints came here too."""
+        """Adopt the checkpoints of a log whose move to here was ended by a crash, perhaps before its checkpoints were moved."""
         theirs, ours = source._checkpoints.get(key), self._checkpoints.get(key)
         if theirs is not None:
             self._checkpoints[key] = theirs if ours is None else Checkpoints(
@@ -451,7 +452,7 @@ class LogDirectory:
             self.clean_offsets.setdefault(key, source.clean_offsets[key])
 
     def take_over(self, source: LogDirectory, key: TopicPartition) -> None:
-        """A log has moved here from another directory; its storage is held."""
+        """Adopt a log that has moved here from another directory. Its storage is held."""
         self.topic_ids[key] = source.topic_ids.pop(key)
         if key in source._checkpoints:
             self._checkpoints[key] = source._checkpoints.pop(key)
@@ -465,7 +466,7 @@ class LogDirectory:
             storage.files = LogFiles(f"{self.path}/{names.log_folder(*key)}", storage.files.base_offset)
 
     def delete(self, topic: str, partition: int, unique: str) -> Awaitable[None]:
-        """Rename the folder of a log, after what a thread does in it now; it is removed later. The result can be ignored."""
+        """Rename the folder of a log, after the present work of a thread in it, and remove it later. The result can be ignored."""
         key = TopicPartition(topic, partition)
         storage = self.storages.pop(key, None)
         if storage is not None:
@@ -483,7 +484,7 @@ class LogDirectory:
         await self.retire(storage.files if storage is not None else None, topic, partition, unique)
 
     async def retire(self, files: LogFiles | None, topic: str, partition: int, unique: str) -> bool:
-        """Rename the folder of a log that nobody uses any more, and remove it later; false if that failed."""
+        """Rename the folder of an unused log, and remove it later; returns False if that failed."""
         renamed = f"{self.path}/{names.delete_folder(topic, partition, unique)}"
         try:
             await self.submit(_rename_folder, files, f"{self.path}/{names.log_folder(topic, partition)}", renamed)
@@ -496,9 +497,9 @@ class LogDirectory:
     # --- checkpoints
 
     async def checkpoint(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
-        """Write the checkpoints; see `Directories.checkpoint`. An error fails the directory.
+        """Write the checkpoints; see `Directories.checkpoint`. An error takes the directory offline.
 
-        One write at a time, and one for all calls that came while another was under way.
+        There is one write at a time, and one write for all calls that come during another one.
         """
         self._note_offsets(offsets)
         self._checkpoints_wanted = wanted = self._checkpoints_wanted + 1
@@ -509,17 +510,17 @@ class LogDirectory:
             try:
                 await self.submit(self._write_checkpoints_in_thread, self._checkpoints_to_write(), dict(self.clean_offsets))
             except OSError as error:
-                log.error("log directory %s: checkpoints cannot be written: %s", self.path, error)
+                log.error("log directory %s: cannot write checkpoints: %s", self.path, error)
 
     def _note_offsets(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
-        """Where open logs start, and their high watermarks."""
+        """Store the start offsets and high watermarks of open logs."""
         for topic, partition, log_start_offset, high_watermark in offsets:
             if (topic, partition) in self.storages:
                 point = self._checkpoints.get(TopicPartition(topic, partition), Checkpoints()).recovery_point
                 self._checkpoints[TopicPartition(topic, partition)] = Checkpoints(log_start_offset, point, high_watermark)
 
     def _checkpoints_to_write(self) -> Mapping[TopicPartition, Checkpoints]:
-        """What is to be written: of open logs with their recovery points of this moment, of the others as it was read."""
+        """The checkpoints to write: present recovery points for open logs, the values from the start for the others."""
         for key, storage in self.storages.items():
             noted = self._checkpoints.get(key, Checkpoints())
             if noted.recovery_point != storage.recovery_point:
@@ -540,7 +541,7 @@ class LogDirectory:
 
 
 def _topic_id(folder: str) -> bytes:
-    """The topic id of a log, zero when it has none. Raises OSError when its file cannot be read."""
+    """The topic id of a log, zero if it has none. Raises OSError if its file cannot be read."""
     path = f"{folder}/{marker_files.PARTITION_METADATA}"
     try:
         return marker_files.read_partition_metadata(read_file(path))
@@ -554,7 +555,7 @@ def _topic_id(folder: str) -> bytes:
 
 
 def _flush_in_thread(files: LogFiles, segments: Sequence[int], offset: int) -> bool:
-    """False when the log is gone."""
+    """Force to disk; returns False if the log was deleted."""
     try:
         files.flush(segments, offset)
     except FileNotFoundError:

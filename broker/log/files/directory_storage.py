@@ -1,8 +1,8 @@
-"""The storage of one log in a log directory: a queue of commands on the loop, executed by one thread at a time (ADR 8).
+"""The storage of one log in a log directory: a queue of commands on the event loop, executed by one thread at a time (ADR 8).
 
-What was queued while a run was in a thread goes together in the next one. The directory starts the runs, of several logs in one turn to a
-thread where they only append; see `LogDirectory`. A failed command fails the whole directory: the queue is dropped, and everyone who waits
-is woken.
+Commands that are queued during a run form the next run. The directory starts the runs; if they only append, it passes those of several logs
+to one call of a thread (see `LogDirectory`). A failed command takes the whole directory offline: the queue is dropped, and all waiting
+callers are woken.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ T = TypeVar("T")
 UNCHANGED = 2**63 - 1
 
 QUICK = (Append, WriteEpochs)
-"""Commands of a few microseconds: runs of these share a turn with those of other logs."""
+"""Commands that take a few microseconds; runs of these share a call of a thread with those of other logs."""
 CUTS = (Truncate, StartAt)
 MOVES_BATCHES = (*CUTS, Replace)
-"""Commands after which a position in a segment's file may mean another batch: no read goes on beside them."""
+"""Commands after which another batch may be at a position in a segment's file; no read happens at the same time."""
 
 
 REPLACED_MS = 60_000
-"""How long the renamed files of cleaned segments stay."""
+"""Time until the renamed files of cleaned segments are removed."""
 
 
 class Home(Protocol):
-    """What a storage needs of its directory (`LogDirectory`)."""
+    """What a storage needs from its directory (`LogDirectory`)."""
 
     path: str
     is_offline: bool
     is_closed: bool
 
     def schedule(self, storage: DirectoryStorage) -> None:
-        """Execute what is queued for a log soon."""
+        """Execute the queued commands of a log soon."""
 
     def read(self, storage: DirectoryStorage, command: ReadCommand) -> Awaitable[bytes]:
         """Read from a log."""
 
     def read_producers(self, storage: DirectoryStorage, offset: int, segments: Sequence[int]) -> Awaitable[list[ProducerEntry]]:
-        """Read the states of a log's producers at an offset."""
+        """Read the producer states of a log at an offset."""
 
     def flush_later(self, storage: DirectoryStorage, segments: Sequence[int], offset: int) -> None:
-        """Force segments and what else is before `offset` to disk; `closed_segments_flushed` is called in the end."""
+        """Force segments, and everything else before `offset`, to disk, then call `closed_segments_flushed`."""
 
     def remove_later(self, files: LogFiles, segments: Sequence[int], delay_ms: int) -> None:
-        """Remove the renamed files of segments after a while."""
+        """Remove the renamed files of segments after `delay_ms`."""
 
 
 class DirectoryStorage:
-    """Implements `Storage`. `recovery_point`: everything before it is forced to disk. It is never beyond the end of the log."""
+    """Implements `Storage`. Everything before `recovery_point` is forced to disk. It is never above the end of the log."""
 
     __slots__ = (
         "_drained", "_flush_end", "_in_thread", "_is_flushing", "_is_held", "_is_stopped", "_listener", "_moved", "_moving", "_reads",
@@ -90,14 +90,14 @@ class DirectoryStorage:
         self._in_thread = False
         self._stopping: list[asyncio.Future[None]] = []
         self.changes = 0
-        """How many commands were executed that move batches."""
+        """Number of executed commands that move batches."""
         self._moving = 0
-        """Commands queued or executed now that move batches."""
+        """Number of commands that move batches and are queued or being executed."""
         self._moved: list[asyncio.Future[None]] = []
         self._is_flushing = False
-        """Whether closed segments are forced to disk now, beside the commands: one turn at a time for each log."""
+        """Whether closed segments are being forced to disk, at the same time as other commands; at most one flush for each log."""
         self._flush_end = 0
-        """Where the recovery point may be after it: a truncation meanwhile lowers it."""
+        """Maximum recovery point after the flush; a truncation in the meantime lowers it."""
         self._to_flush: Roll | None = None
 
     @property
@@ -126,7 +126,7 @@ class DirectoryStorage:
         return await self._beside_writes(lambda: self.home.read_producers(self, offset, segments))
 
     async def _beside_writes(self, read: Callable[[], Awaitable[T]]) -> T:
-        """Read when no command that moves batches is queued or executed; none is executed meanwhile."""
+        """Read while no command that moves batches is queued or being executed; such commands wait for the end of the read."""
         while self._moving or self._is_stopped:
             moved = asyncio.get_running_loop().create_future()
             self._moved.append(moved)
@@ -150,16 +150,16 @@ class DirectoryStorage:
 
     @property
     def is_quick(self) -> bool:
-        """Whether everything that is queued takes a few microseconds."""
+        """Whether all queued commands are quick."""
         return all(isinstance(command, QUICK) for command in self.queue)
 
     def has_to_wait(self) -> bool:
-        """Whether reads are under way that the next run would disturb. The last of them schedules the run again."""
+        """Whether there are reads in progress that the next run would disturb. The last of them schedules the run again."""
         self._is_held = self._is_stopped or bool(self._reads and self._moving)
         return self._is_held
 
     async def hold(self) -> None:
-        """Execute and read nothing until `release`; returns when nothing is under way. Commands are queued meanwhile."""
+        """Stop executing and reading until `release`; returns when nothing is in progress. Commands are queued in the meantime."""
         self._is_stopped = True
         while (self._in_thread or self._reads) and not self.home.is_offline and not self.home.is_closed:
             stopping = asyncio.get_running_loop().create_future()
@@ -167,7 +167,7 @@ class DirectoryStorage:
             await stopping
 
     def release(self) -> None:
-        """Go on after `hold`, perhaps in another directory."""
+        """Continue after `hold`, perhaps in another directory."""
         self._is_stopped = self._is_held = False
         if self.queue:
             self.home.schedule(self)
@@ -175,14 +175,14 @@ class DirectoryStorage:
             self.wake()
 
     def take(self) -> list[Command]:
-        """What the next run executes."""
+        """Take the commands of the next run from the queue."""
         self._in_thread = True
         run = list(self.queue)
         self.queue.clear()
         return run
 
     def finished(self, run: list[Command], outcome: Outcome) -> None:
-        """A run came back from its thread."""
+        """Process the outcome of a run."""
         self._in_thread = False
         _release(self._stopping)
         for command in run:
@@ -201,7 +201,7 @@ class DirectoryStorage:
         if outcome.rolled is not None and outcome.rolled.base_offset <= end:
             self._to_flush = outcome.rolled
             self._flush_closed_segments()
-        is_cut = end != UNCHANGED  # what was written will go again
+        is_cut = end != UNCHANGED  # written records will be truncated
         if outcome.written != NOTHING and self._listener is not None and not is_cut:
             self._listener.written(outcome.written)
         if self.queue:
@@ -210,14 +210,14 @@ class DirectoryStorage:
             self.wake()
 
     def _log_ends_at(self, offset: int) -> None:
-        """The log will be cut there."""
+        """The log will be truncated to this offset."""
         self.recovery_point = min(self.recovery_point, offset)
         self._flush_end = min(self._flush_end, offset)
         if self._to_flush is not None and self._to_flush.base_offset > offset:
             self._to_flush = None
 
     def _flush_closed_segments(self) -> None:
-        """Force closed segments to disk, those of all rolls since the last time in one turn."""
+        """Force closed segments to disk, together those of all rolls since the last time."""
         roll = self._to_flush
         if roll is None or self._is_flushing:
             return
@@ -228,7 +228,7 @@ class DirectoryStorage:
         self.home.flush_later(self, segments, roll.base_offset)
 
     def closed_segments_flushed(self, offset: int, is_done: bool) -> None:
-        """From the directory: that was done, or it failed."""
+        """Called by the directory after the flush of closed segments, or after its failure."""
         self._is_flushing = False
         if is_done:
             self.flushed(min(offset, self._flush_end))
@@ -241,7 +241,7 @@ class DirectoryStorage:
             self._listener.flushed(offset)
 
     def failed(self, error: OSError) -> None:
-        """The directory failed."""
+        """Called by the directory when it has failed."""
         self.queue.clear()
         self._is_stopped = False
         self.wake()
@@ -250,7 +250,7 @@ class DirectoryStorage:
             self._listener.failed(error)
 
     def wake(self) -> None:
-        """Nothing is queued or executed any more: let go who waits for that."""
+        """Wake callers that wait until nothing is queued or being executed."""
         self.is_running = False
         self._moving = 0
         if not self._is_stopped:
@@ -259,7 +259,7 @@ class DirectoryStorage:
 
 
 def _end_after(command: Command) -> int:
-    """Where the log ends after a command that cuts it, UNCHANGED after others."""
+    """The log end offset after a command that truncates the log; UNCHANGED for other commands."""
     match command:
         case Truncate(next_offset):
             return next_offset
@@ -276,7 +276,7 @@ def _release(waiting: list[asyncio.Future[None]]) -> None:
 
 
 def execute_all(runs: list[tuple[LogFiles, list[Command]]]) -> list[Outcome | OSError]:
-    """In a thread: execute runs of several logs. After a failure nothing more is executed."""
+    """Execute runs of several logs, in a thread. After a failure nothing more is executed."""
     outcomes: list[Outcome | OSError] = []
     for files, run in runs:
         try:
@@ -288,7 +288,7 @@ def execute_all(runs: list[tuple[LogFiles, list[Command]]]) -> list[Outcome | OS
 
 
 def read_in_thread(files: LogFiles, command: ReadCommand) -> bytes:
-    """In a thread: see `Storage.read`."""
+    """Read batches, in a thread; see `Storage.read`."""
     try:
         return read_batches(files.path(command.segment, names.LOG_SUFFIX), command)
     except FileNotFoundError as gone:

@@ -5,8 +5,8 @@
 * `.timeindex`: (largest timestamp so far, relative offset of its record), eight and four bytes; timestamps increase.
 * `.txnindex`: one entry of 34 bytes for each aborted transaction, in the order of their ends.
 
-Apache Kafka gives the first two files of the active segment their full size, filled with zeros, and cuts them when it closes the segment or
-itself. `read_*` stop at the zeros. An index that contradicts itself is a CorruptIndex; it is rebuilt from the segment.
+Apache Kafka creates the first two files of the active segment with their full size, filled with zeros, and truncates them when it closes
+the segment or shuts down. `read_*` stop at the zeros. An inconsistent index raises CorruptIndex; it is rebuilt from the segment.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ABORTED_VERSION = 0
 
 
 class CorruptIndex(ValueError):
-    """The bytes cannot be those of an index of this segment."""
+    """The bytes are not a valid index of this segment."""
 
 
 def encode_offset_index(entries: Iterable[tuple[int, int]], base_offset: int) -> bytes:

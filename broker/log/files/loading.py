@@ -1,13 +1,12 @@
-"""Loads a log from its folder when a broker starts, and recovers it when the broker before did not stop in order. Runs in a thread.
+"""Loads a log from its folder when a broker starts, and recovers it if the last shutdown was not clean. Runs in a thread.
 
-After a stop in order everything is taken as it is; only the end of the active segment is read, behind its last index entry. After any other
-end, batches from the recovery point on are read with their CRC: the first one that is wrong or cut is the end of the log, its bytes are cut
-and later segments go. Indexes of these segments, leader epochs and states of producers are built again from the batches. An index that is
-missing or contradicts itself is built again in any case, and so are leader epochs whose file cannot be read. Before, what an unfinished
-change of segments left is completed or undone: `.deleted` and `.cleaned` files go, a `.swap` file takes its place if it is whole; otherwise
-it gets another name.
+First an unfinished replacement of segments is completed or undone: `.deleted` and `.cleaned` files are removed; a complete `.swap` file
+becomes the segment, an incomplete one is renamed. After a clean shutdown all files are used as they are; only the end of the active segment
+is read, after its last index entry. Otherwise batches from the recovery point on are read and their CRCs checked. The log is truncated
+before the first invalid or incomplete batch, and later segments are removed. Indexes of these segments, leader epochs and producer states
+are rebuilt from the batches. A missing or inconsistent index is always rebuilt, and so are leader epochs whose file cannot be read.
 
-What is found damaged and passed over has a line in the log, with the file and the consequence. Files that no log has are left alone.
+Every damage that is repaired or ignored is logged, with the file and the consequence. Files that do not belong to a log are not touched.
 
 Source: `LogLoader`, `LogSegment.recover` and `ProducerStateManager` of Apache Kafka 3.9.1.
 """
@@ -39,13 +38,13 @@ from klamm.protocol.records.batch import BatchHeader, CorruptRecords, computed_c
 log = logging.getLogger(__name__)
 
 TAIL_BYTES = 128 << 10
-"""How much of the end of a log is read for batches of producers."""
+"""Bytes at the end of a log that are read for earlier batches of producers."""
 UNREADABLE = ".unreadable"
-"""Added to the name of a file that cannot be used and is kept."""
+"""Suffix that is added to the name of an unusable file, which is kept."""
 
 
 class Checkpoints(NamedTuple):
-    """What the checkpoint files of the directory say of one log, 0 where they say nothing."""
+    """The offsets of one log in the checkpoint files of the directory; 0 if there is none."""
 
     log_start_offset: int = 0
     recovery_point: int = 0
@@ -53,7 +52,7 @@ class Checkpoints(NamedTuple):
 
 
 def load_log(folder: str, checkpoints: Checkpoints, is_clean: bool, rules: LoadRules = LoadRules()) -> LoadedLog:
-    """The log in `folder`, its files put in order. `is_clean`: the broker before stopped in order. Raises OSError, CorruptRecords."""
+    """Load the log in `folder`, and repair its files. `is_clean`: the last shutdown was clean. Raises OSError, CorruptRecords."""
     return _Loading(folder, checkpoints, is_clean, rules).load()
 
 
@@ -67,9 +66,9 @@ class _Loading:
         self.segments: list[LoadedSegment] = []
         self.epochs: list[EpochEntry] = []
         self.are_epochs_lost = False
-        """Whether no leader epoch is on disk."""
+        """Whether there are no leader epochs on disk."""
         self.is_changed = False
-        """Whether segments were found that were not as a stop in order leaves them."""
+        """Whether there were segments that a clean shutdown would not leave."""
 
     def load(self) -> LoadedLog:
         finish_swaps(self.folder)
@@ -136,7 +135,7 @@ class _Loading:
         return LoadedSegment(base_offset, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def _load_segment(self, base_offset: int) -> LoadedSegment:
-        """A segment by its indexes, or by its batches when they are wrong."""
+        """Load a segment from its indexes, or from its batches if the indexes are invalid."""
         segment = self._empty(base_offset)
         try:
             self._take_indexes(segment)
@@ -169,7 +168,7 @@ class _Loading:
             segment.rolling_timestamp = header.max_timestamp
 
     def _next_offset(self, start: int) -> int:
-        """The offset behind the last batch, from the last index entry of the active segment on."""
+        """The offset after the last batch, which is searched from the last index entry of the active segment on."""
         if not self.segments:
             return start
         active = self.segments[-1]
@@ -201,7 +200,7 @@ class _Loading:
     # --- recovery
 
     def _recover_from(self, recovery_point: int) -> None:
-        """Read all batches of the segments that may not be on disk as a whole; the first wrong one is the end of the log."""
+        """Read all batches of segments that may be incomplete on disk; the log ends before the first invalid one."""
         holding = [s for s in self.segments if s.base_offset <= recovery_point]
         first = holding[-1].base_offset if holding else recovery_point
         for position, segment in enumerate(self.segments):
@@ -216,7 +215,7 @@ class _Loading:
                 return
 
     def _rebuild(self, segment: LoadedSegment) -> int:
-        """Rebuild the indexes of a segment from its batches. Returns the number of bytes that were cut from its end."""
+        """Rebuild the indexes of a segment from its batches. Returns the number of bytes truncated from its end."""
         path = self.files.path(segment.base_offset, names.LOG_SUFFIX)
         states = ProducerStates(states_at(self.files, self._bases(), segment.base_offset))
         offsets: list[tuple[int, int]] = []
@@ -290,14 +289,14 @@ class _Loading:
         try:
             epochs = [EpochEntry(*entry) for entry in read_leader_epochs(read_file(path))]
         except FileNotFoundError:
-            pass  # what this means is seen at the batches
+            pass  # the batches show whether that is an error
         except CorruptCheckpoint as error:
             log.warning("%s: %s cannot be read: %s", self.folder, LEADER_EPOCH_CHECKPOINT, error)
         self.are_epochs_lost = not epochs
         return epochs
 
     def _build_epochs(self) -> None:
-        """Take the leader epochs from the batches. A log whose first batch has none, as in old formats, has none."""
+        """Read the leader epochs from the batches. If the first batch has no epoch, as in old formats, the log has no epochs."""
         first = next((header for segment in self.segments if (header := self._first_header(segment)) is not None), None)
         if first is None or first.leader_epoch < 0:
             return
@@ -317,7 +316,7 @@ class _Loading:
         return first_header(self.files.path(segment.base_offset, names.LOG_SUFFIX))
 
     def _put_epochs_in_order(self, start: int, next_offset: int) -> None:
-        """No epoch begins at the end of the log or later, and none before its start; the file says so."""
+        """Truncate the epochs at both ends to the log: none begins at the log end or later, or before the log start. Writes the file."""
         before = self.epochs
         kept = [entry for entry in before if entry.start_offset < next_offset]
         older = [entry for entry in kept if entry.start_offset <= start]
@@ -334,10 +333,10 @@ class _Loading:
         return [segment.base_offset for segment in self.segments]
 
     def _with_earlier_batches(self, entries: list[ProducerEntry]) -> list[ProducerEntry]:
-        """States of a snapshot with more batches of each producer, as far as they stand at the end of the log.
+        """The states of a snapshot, with earlier batches of each producer that are at the end of the log.
 
-        A snapshot has the last batch only. A producer with several requests on the way repeats all of them after a restart, and would be
-        refused for the earlier ones; Apache Kafka refuses it.
+        A snapshot only has the last batch. A producer with several requests in flight repeats them all after a restart. Without the earlier
+        batches the first ones would be refused, as in Apache Kafka.
         """
         if not any(entry.batches for entry in entries):
             return entries
@@ -364,7 +363,7 @@ class _Loading:
         return more
 
     def _producers(self, start: int, next_offset: int) -> list[ProducerEntry]:
-        """States at the end of the log. Snapshots beyond it, or of segments that are not there, are removed."""
+        """The producer states at the log end. Snapshots above it, or of missing segments, are removed."""
         bases = {segment.base_offset for segment in self.segments}
         offsets = snapshot_offsets(self.folder)
         latest = max((offset for offset in offsets if offset <= next_offset), default=-1)
@@ -383,9 +382,9 @@ class _Loading:
 
 
 def finish_swaps(folder: str) -> None:
-    """Complete or undo what a change of segments left when the process ended in it.
+    """Complete or undo a replacement of segments that the end of the process has interrupted.
 
-    Raises CorruptRecords if a `.swap` file cannot be read and what it replaces is renamed already: then nothing is touched.
+    Raises CorruptRecords, without a change, if a `.swap` file cannot be read and the replaced segments are renamed already.
     """
     listed = os.listdir(folder)
     cleaned = [names.base_offset_of(name) for name in listed if name.endswith(names.CLEANED_SUFFIX)]
@@ -398,7 +397,7 @@ def finish_swaps(folder: str) -> None:
         elif name.endswith(names.SWAP_SUFFIX):
             base_offset = names.base_offset_of(name)
             if base_offset is None or (from_cleaned is not None and base_offset >= from_cleaned):
-                unfinished.append(name)  # a split or a cleaning that was not whole
+                unfinished.append(name)  # an incomplete split or cleaning
             else:
                 swaps.setdefault(base_offset, []).append(name)
     whole: dict[int, int] = {}
@@ -426,7 +425,7 @@ def finish_swaps(folder: str) -> None:
 
 
 def _last_offset(path: str, base_offset: int) -> int:
-    """The last offset of a cleaned segment, its base offset if it has no batch. Raises CorruptRecords unless all of the file is batches."""
+    """The last offset of a cleaned segment, its base offset if it has no batch. Raises CorruptRecords if the file has other bytes."""
     last_offset, end = base_offset - 1, 0
     for batch in each_batch(path):
         header = batch.header

@@ -1,8 +1,8 @@
-"""The files of one log, for its one writer: commands become system calls. Everything here runs in a thread of the log's directory.
+"""The files of one log, for its only writer: it executes commands by system calls. Everything runs in a thread of the log's directory.
 
-Appends that stand one after the other in a run are one write of the segment, and one of each index that gets entries. Files of the active
-segment stay open between runs until the directory closes them. Nothing is forced to disk but by `flush`. An OSError goes to the
-caller, which executes nothing after it; what was half written is cut at the next start (`broker/log/files/loading.py`).
+Consecutive appends of a run are one write to the segment, and one write to each index that gets entries. Files of the active segment stay
+open between runs until the directory closes them. Only `flush` forces data to disk. An OSError goes to the caller, which then executes
+nothing more; incomplete writes are truncated at the next start (`broker/log/files/loading.py`).
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from klamm.broker.log.storage import (
 from klamm.machine.replaced_file import force, replace_file
 
 MAX_BUFFERS = 512
-"""Of one writev; Linux allows 1024."""
+"""Maximum number of buffers in one writev; Linux allows 1024."""
 NOTHING = -1
 
 
 class Outcome(NamedTuple):
-    """What a run did: the log end offset that is written, up to where it was forced to disk, and whether a segment was closed."""
+    """The outcome of a run: the written log end offset, the offset up to which it was forced to disk, and the last roll."""
 
     written: int
     flushed: int
     rolled: Roll | None
-    """The last roll: what is before its segment is to be flushed."""
+    """The last roll of the run; segments before it must be flushed."""
 
 
 class LogFiles:
-    """The folder of one log. `base_offset` is that of the active segment, `size` its bytes."""
+    """The folder of one log. `base_offset` and `size` (bytes) are those of the active segment."""
 
     def __init__(self, folder: str, base_offset: int) -> None:
         self.folder = folder
@@ -60,11 +60,11 @@ class LogFiles:
         return self._log >= 0
 
     def path(self, base_offset: int, suffix: str) -> str:
-        """Of a file of a segment."""
+        """The path of a file of a segment."""
         return f"{self.folder}/{base_offset:020d}{suffix}"
 
     def execute(self, commands: Sequence[Command]) -> Outcome:
-        """Run commands in their order. Raises OSError."""
+        """Execute commands in order. Raises OSError."""
         written = flushed = NOTHING
         rolled: Roll | None = None
         position = 0
@@ -118,7 +118,7 @@ class LogFiles:
         self._log = self._index = self._time_index = -1
 
     def create_segment(self, base_offset: int) -> None:
-        """Make the empty files of a segment, which is the active one then. What is there already under these names goes."""
+        """Create the empty files of a segment, which becomes the active one. Existing files with these names are replaced."""
         self.close()
         self.base_offset = base_offset
         for suffix in (names.LOG_SUFFIX, names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX):
@@ -127,7 +127,7 @@ class LogFiles:
     def flush(self, segments: Iterable[int], offset: int) -> None:
         """Force these segments, the snapshot of `offset` and the checkpoint of epochs to disk, then the folder.
 
-        Needs none of the open files: it can run beside appends. Files that were deleted meanwhile are left out.
+        It does not use the open files, so it can run at the same time as appends. Files that were deleted in the meantime are skipped.
         """
         paths = [self.path(base_offset, suffix) for base_offset in segments for suffix in (*names.SEGMENT_SUFFIXES, names.SNAPSHOT_SUFFIX)]
         for path in (*paths, self.path(offset, names.SNAPSHOT_SUFFIX), f"{self.folder}/{LEADER_EPOCH_CHECKPOINT}"):
@@ -190,7 +190,7 @@ class LogFiles:
         self.create_segment(offset)
 
     def _retire(self, segments: Iterable[int]) -> None:
-        """Give the files of segments their new names. The directory removes them later: see `remove_retired`."""
+        """Rename the files of segments. The directory removes them later; see `remove_retired`."""
         for base_offset in segments:
             for suffix in (*names.SEGMENT_SUFFIXES, names.SNAPSHOT_SUFFIX):
                 path = self.path(base_offset, suffix)
@@ -206,7 +206,9 @@ class LogFiles:
                 remove(self.path(base_offset, suffix) + names.DELETED_SUFFIX)
 
     def _replace(self, command: Replace) -> None:
-        """As Apache Kafka does it, so that a start after any of these steps knows what is whole: `.cleaned`, then `.swap`, then in use."""
+        """Replace segments in the steps of Apache Kafka: `.cleaned`, then `.swap`, then in use. A start after any step finds complete
+        files.
+        """
         base = command.base_offset
         files = {
             names.LOG_SUFFIX: command.data,
@@ -255,7 +257,7 @@ class LogFiles:
 
 
 def snapshot_entries(producers: Iterable[ProducerEntry]) -> Iterable[SnapshotEntry]:
-    """States of producers as a snapshot has them: the last batch only."""
+    """The entries of a snapshot for these producer states: only the last batch of each."""
     for entry in producers:
         last = entry.batches[-1] if entry.batches else None
         yield SnapshotEntry(
@@ -271,7 +273,7 @@ def snapshot_entries(producers: Iterable[ProducerEntry]) -> Iterable[SnapshotEnt
 
 
 def cut_indexes(files: LogFiles, segment: int, next_offset: int, size: int) -> None:
-    """Take out of the indexes of a segment what is at `next_offset` and later."""
+    """Remove the entries at `next_offset` and later from the indexes of a segment."""
     path = files.path(segment, names.INDEX_SUFFIX)
     relative = next_offset - segment
     kept = takewhile(lambda e: e[0] < relative and e[1] < size, indexes.OFFSET_ENTRY.iter_unpack(read_file(path)))
@@ -289,7 +291,7 @@ def cut_indexes(files: LogFiles, segment: int, next_offset: int, size: int) -> N
 
 
 def write_at(descriptor: int, buffers: Sequence[bytes], position: int) -> None:
-    """Write all of it, however often the system stops short."""
+    """Write all buffers, also if the system writes only a part at a time."""
     left = sum(map(len, buffers))
     written = os.pwritev(descriptor, buffers, position)
     if written == left:
@@ -300,7 +302,7 @@ def write_at(descriptor: int, buffers: Sequence[bytes], position: int) -> None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """The same without a position."""
+    """Write all data at the present position of the file."""
     written = os.write(descriptor, data)
     while written < len(data):
         written += os.write(descriptor, data[written:])
@@ -321,18 +323,18 @@ def write_file(path: str, data: bytes, *, flush: bool = False) -> None:
 
 
 def read_file(path: str) -> bytes:
-    """The whole file, up to a multiple of nothing."""
+    """Read a whole file."""
     return Path(path).read_bytes()
 
 
 def cut_file(path: str, size: int) -> None:
-    """Make a file this short, unless it is."""
+    """Truncate a file to this size if it is longer."""
     if os.path.getsize(path) != size:
         os.truncate(path, size)
 
 
 def remove(path: str) -> None:
-    """Remove a file if it is there."""
+    """Remove a file if it exists."""
     try:
         os.unlink(path)
     except FileNotFoundError:

@@ -1,11 +1,11 @@
 """Small files: `partition.metadata` and `klamm.move` of a log, `meta.properties` and `.kafka_cleanshutdown` of a log directory.
 
-`partition.metadata` has the topic id of a log. `meta.properties` says whose a directory is: the cluster's and the broker's; an id of the
-directory itself is kept when it is there. `.kafka_cleanshutdown` is written last when a broker stops and deleted first when it starts: with
-it the logs are complete, and nothing is recovered. It has the broker epoch of the life that ended.
+`partition.metadata` has the topic id of a log. `meta.properties` has the ids of the cluster and the broker to which a directory belongs;
+the id of the directory itself is kept if there is one. `.kafka_cleanshutdown` is written last when a broker stops and deleted first when it
+starts. If it exists, the logs are complete, and recovery is not necessary. It has the broker epoch before the shutdown.
 
-`klamm.move` is in both folders of a log, the old one and the new one, at the end of a move between directories, while both have the log's
-name; Apache Kafka has no such file. With the same id of the move in both, the old one is known at a start: the move would have deleted it.
+`klamm.move` is in the old and in the new folder of a log at the end of a move between directories, while both have the name of the log.
+Apache Kafka does not have this file. If both have the same id of a move, a start after a crash knows the old folder, and deletes it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ UNKNOWN_EPOCH = -1
 
 
 class CorruptMarker(ValueError):
-    """The text is not that of such a file."""
+    """The file does not have the right format."""
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
-    """The file for a topic id of 16 bytes."""
+    """Encode `partition.metadata` for a topic id of 16 bytes."""
     return f"version: 0\ntopic_id: {base64.urlsafe_b64encode(topic_id).decode().rstrip('=')}".encode()
 
 
@@ -47,12 +47,12 @@ def read_partition_metadata(data: bytes) -> bytes:
 
 
 def encode_move(unique: str, is_new: bool) -> bytes:
-    """The file in the new folder of a log that moves, or in the old one."""
+    """Encode `klamm.move` for the new or the old folder of a moving log."""
     return f"version: 0\n{'to here' if is_new else 'from here'}: {unique}\n".encode()
 
 
 def read_move(data: bytes) -> tuple[str, bool]:
-    """(id of the move, whether this is the new folder); ("", False) when it is something else, such as half of a file."""
+    """(id of the move, whether this is the new folder); ("", False) if the file is not valid, for example incomplete."""
     lines = data.split(b"\n")
     if len(lines) != 3 or lines[0] != b"version: 0" or lines[2]:
         return "", False
@@ -61,12 +61,12 @@ def read_move(data: bytes) -> tuple[str, bool]:
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
-    """The file of a broker that stops in order."""
+    """Encode `.kafka_cleanshutdown`."""
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
 def read_clean_shutdown(data: bytes) -> int:
-    """The broker epoch in the file; -1 where there is none, as in files of versions before 3.8, which are empty."""
+    """The broker epoch in the file; -1 if it has none, like the empty files of versions before 3.8."""
     try:
         epoch = json.loads(data)["brokerEpoch"]
     except (KeyError, TypeError, ValueError):
@@ -75,5 +75,5 @@ def read_clean_shutdown(data: bytes) -> int:
 
 
 def encode_properties(properties: Mapping[str, str], comment: str) -> bytes:
-    """A properties file. `comment` stands where Java writes the time."""
+    """Encode a properties file. `comment` is where Java writes the time."""
     return f"#\n#{comment}\n".encode() + "".join(f"{name}={value}\n" for name, value in properties.items()).encode("latin-1")

@@ -1,11 +1,11 @@
-"""Copies of logs, for a move from one log directory to another. Everything here runs in a thread.
+"""Copies logs for moves between log directories. Everything here runs in a thread.
 
-A log is copied while it is written: only its segments, piece by piece, until little is left. Then its writer is held, the
-rest and all other files are copied, everything is forced to disk, and the copy gets the log's name. Apache Kafka copies by an internal
-fetcher; the folders look the same meanwhile and afterwards.
+A log is copied while it is written: first only its segments, piece by piece, until little is left. Then its writer is held, the rest and
+all other files are copied, everything is forced to disk, and the copy gets the name of the log. Apache Kafka copies with an internal
+fetcher; the folders look the same during and after the move.
 
-Until the old folder has its name of a folder to delete, there are two of the log. Both have a file `klamm.move` then, which says that they
-are the two sides of one move: a start after a crash goes on with the new one (`LogDirectories`). Two folders without it are not touched.
+Until the old folder is renamed for deletion, there are two folders of the log. Both have a file `klamm.move`, which marks them as the two
+sides of one move: a start after a crash continues with the new one (`LogDirectories`). Two folders without this file are not touched.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ NOT_COPIED = (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX, ".t
 
 
 class SourceUnreadable(Exception):
-    """The log cannot be read where it is now."""
+    """The source folder of a move cannot be read."""
 
 
 def copy_segments(source: str, target: str, most: int | None = None) -> int:
-    """Copy the segments of a log as far as they are not in `target` yet; segments that are gone go there too. The number of bytes copied,
-    not more than `most`.
+    """Copy parts of segments that are not in `target` yet, at most `most` bytes; remove segments there that were deleted in the source.
+    Returns the number of bytes copied.
 
-    Segments may only have grown since the last copy. Raises SourceUnreadable, OSError of the target.
+    Segments may only have grown since the last copy. Raises SourceUnreadable, OSError for the target.
     """
     os.makedirs(target, exist_ok=True)
     present = {name for name in _listed(source) if name.endswith(names.LOG_SUFFIX)}
@@ -44,9 +44,9 @@ def copy_segments(source: str, target: str, most: int | None = None) -> int:
 
 
 def finish_copy(source: str, target: str, final: str, unique: str) -> None:
-    """Copy what is left of a log that is not written any more, force the copy to disk and give it its name.
+    """Copy the rest of a log that is not written any more, force the copy to disk and give it its name.
 
-    `unique` is the id of the move. Raises SourceUnreadable, also when the old folder cannot be written; OSError of the target.
+    `unique` is the id of the move. Raises SourceUnreadable, also if the old folder cannot be written; OSError for the target.
     """
     copy_segments(source, target)
     for name in _listed(source):
@@ -70,12 +70,12 @@ def finish_copy(source: str, target: str, final: str, unique: str) -> None:
 
 
 def forget_move(folder: str) -> None:
-    """The move of this log is over, or did not happen."""
+    """Remove the file of a move from a folder, because the move is complete or did not happen."""
     remove(f"{folder}/{marker_files.MOVE}")
 
 
 def remove_copy(target: str) -> None:
-    """Drop a copy that is not finished."""
+    """Remove an unfinished copy."""
     shutil.rmtree(target, ignore_errors=True)
 
 
@@ -87,11 +87,11 @@ def _listed(source: str) -> list[str]:
 
 
 def _copy_rest(source: str, target: str, most: int | None = None) -> int:
-    """Append what the target lacks, at most so much; the number of bytes."""
+    """Append the part that the target does not have yet, at most `most` bytes; returns the number of bytes."""
     try:
         reading = os.open(source, os.O_RDONLY)
     except FileNotFoundError:
-        return 0  # deleted meanwhile
+        return 0  # deleted in the meantime
     except OSError as error:
         raise SourceUnreadable(str(error)) from error
     try:

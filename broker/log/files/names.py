@@ -1,9 +1,9 @@
-"""Names of files and folders in a log directory, as Apache Kafka gives and reads them.
+"""Names of files and folders in a log directory, the same as in Apache Kafka.
 
-A log is a folder `<topic>-<partition>`. A file of a segment is named by the segment's base offset, in twenty digits, and a suffix for its
-kind. What is to be deleted gets a new name first and is removed later: a folder becomes `<topic>-<partition>.<32 hex digits>-delete`, a
-file gets the suffix `.deleted`. A folder whose log moves here from another directory ends in `-future`; one that the controller no longer
-assigns ends in `-stray`. `.cleaned` and `.swap` are files of a replacement of segments that was not finished.
+A log is a folder `<topic>-<partition>`. The name of a segment's file is the base offset of the segment, in twenty digits, and a suffix for
+its kind. Files and folders are renamed before they are deleted: a folder becomes `<topic>-<partition>.<32 hex digits>-delete`, a file gets
+the suffix `.deleted`. The folder of a log that moves here from another directory ends in `-future`; a folder that the controller does not
+assign any more ends in `-stray`. `.cleaned` and `.swap` are files of an unfinished replacement of segments.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def segment_name(base_offset: int, suffix: str) -> str:
 
 
 def base_offset_of(name: str) -> int | None:
-    """The offset that a file is named by, None when the name begins with no number."""
+    """The offset in the name of a file, None if the name does not begin with a number."""
     digits = name.partition(".")[0]
     return int(digits) if digits.isascii() and digits.isdecimal() else None
 
@@ -62,17 +62,17 @@ def log_folder(topic: str, partition: int) -> str:
 
 
 def delete_folder(topic: str, partition: int, unique: str) -> str:
-    """The name of the folder of a log that is deleted; `unique` is 32 hex digits. A long topic is cut: a name has at most 255 bytes."""
+    """The name of the folder of a deleted log; `unique` is 32 hex digits. A long topic is shortened: a name has at most 255 bytes."""
     return _suffixed_and_cut(topic, partition, unique, DELETE_FOLDER)
 
 
 def future_folder(topic: str, partition: int, unique: str) -> str:
-    """The name of the folder of a log that moves here from another directory. It is never cut: the name must give the topic back."""
+    """The name of the folder of a log that moves here from another directory. It is never shortened, because the topic is read from it."""
     return f"{topic}-{partition}.{unique}{FUTURE_FOLDER}"
 
 
 def parse_folder(name: str) -> LogFolder:
-    """What a folder is. Raises NotALog with the reason, as `UnifiedLog.parseTopicPartitionName`."""
+    """Parse the name of a folder. Raises NotALog with the reason, like `UnifiedLog.parseTopicPartitionName`."""
     kind = next((suffix for suffix in (DELETE_FOLDER, FUTURE_FOLDER, STRAY_FOLDER) if name.endswith(suffix)), "")
     stem = name
     if kind:

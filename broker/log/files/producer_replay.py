@@ -1,4 +1,4 @@
-"""States of producers at an offset of a log: its latest snapshot up to there, and the batches after it. Runs in a thread.
+"""The producer states at an offset of a log, from its latest snapshot up to there and the batches after it. Runs in a thread.
 
 Source: `UnifiedLog.rebuildProducerState` and `ProducerStateManager.truncateAndReload` of Apache Kafka 3.9.1.
 """
@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 
 
 def snapshot_offsets(folder: str) -> list[int]:
-    """The offsets that have a snapshot, rising."""
+    """The offsets that have a snapshot, in increasing order."""
     found = [names.base_offset_of(name) for name in os.listdir(folder) if names.is_named_by_offset(name, names.SNAPSHOT_SUFFIX)]
     return sorted(offset for offset in found if offset is not None)
 
 
 def latest_snapshot(files: LogFiles, offset: int) -> tuple[int, list[ProducerEntry]]:
-    """(offset, entries) of the latest snapshot up to `offset` that can be read; (-1, []) without one."""
+    """(offset, entries) of the latest readable snapshot up to `offset`; (-1, []) if there is none."""
     for candidate in reversed(snapshot_offsets(files.folder)):
         if candidate > offset:
             continue
@@ -40,7 +40,7 @@ def latest_snapshot(files: LogFiles, offset: int) -> tuple[int, list[ProducerEnt
 
 
 def replayed(files: LogFiles, segments: Sequence[int], offset: int, entries: list[ProducerEntry], until: int) -> list[ProducerEntry]:
-    """States at `until`: those of a snapshot and the batches from its offset on. `segments` are base offsets.
+    """The states at `until`, from the entries of a snapshot and the batches from its offset on. `segments` are base offsets.
 
     Raises OSError, CorruptRecords.
     """
@@ -58,7 +58,7 @@ def replayed(files: LogFiles, segments: Sequence[int], offset: int, entries: lis
 
 
 def states_at(files: LogFiles, segments: Sequence[int], offset: int) -> list[ProducerEntry]:
-    """States at an offset. Raises OSError, CorruptRecords."""
+    """The states at an offset. Raises OSError, CorruptRecords."""
     found, entries = latest_snapshot(files, offset)
     return entries if found == offset else replayed(files, segments, found, entries, offset)
 
@@ -72,7 +72,7 @@ def states_in_thread(files: LogFiles, segments: Sequence[int], offset: int) -> l
 
 
 def take(states: ProducerStates, batch: Scanned) -> AbortedTransaction | None:
-    """Bring the states up to a batch; the entry of the transaction index, if the batch ends an aborted transaction."""
+    """Apply a batch to the states; returns the entry of the transaction index if the batch aborts a transaction."""
     return states.take(batch.header, batch.block, batch.at) if batch.header.producer_id >= 0 else None
 
 

@@ -1,8 +1,8 @@
-"""A producer snapshot: what a log knows of its producers at one offset, in a file `<offset>.snapshot`.
+"""A producer snapshot: the producer states of a log at one offset, in a file `<offset>.snapshot`.
 
-Apache Kafka writes one when it rolls a segment and when it closes a log, and keeps the ones of segments that remain. Format: version 1
-(int16), CRC-32C of all that follows (uint32), a count (int32), and 46 bytes for each producer id. Only the last batch of a producer is
-kept: after a start duplicates are recognised of this one batch only.
+Apache Kafka writes one when it rolls a segment and when it closes a log, and keeps those of existing segments. Format: version 1 (int16),
+CRC-32C of all bytes after it (uint32), a count (int32), and 46 bytes for each producer id. It only has the last batch of a producer, so
+after a start only duplicates of this batch are detected.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ VERSION = 1
 
 
 class CorruptSnapshot(ValueError):
-    """The bytes are not those of a producer snapshot."""
+    """The bytes are not a valid producer snapshot."""
 
 
 class SnapshotEntry(NamedTuple):
-    """One producer id. Sequence and offset are -1 before its first batch, `txn_first_offset` -1 outside of a transaction."""
+    """The state of one producer id. Sequence and offset are -1 before its first batch, `txn_first_offset` is -1 outside a transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -38,7 +38,7 @@ class SnapshotEntry(NamedTuple):
 
 
 def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
-    """The whole file."""
+    """Encode a whole file."""
     rows = [_ENTRY.pack(*entry) for entry in entries]
     body = _COUNT.pack(len(rows)) + b"".join(rows)
     return _HEAD.pack(VERSION, crc32c(body)) + body

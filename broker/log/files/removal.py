@@ -1,4 +1,4 @@
-"""Removes what a broker wrote into a log directory, for who wants to see a cluster whose broker has lost its disk."""
+"""Removes the logs from a log directory, to simulate that a broker has lost its disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILES = (
 
 
 def remove_logs(directory: str) -> None:
-    """Remove all logs and checkpoints from a directory that no broker uses; everything else stays. Raises OSError."""
+    """Remove all logs and checkpoints from a directory that is not in use; everything else stays. Raises OSError."""
     for entry in list(os.scandir(directory)):
         if entry.is_dir() and _is_log(entry.name):
             shutil.rmtree(entry.path)

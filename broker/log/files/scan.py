@@ -1,7 +1,7 @@
-"""Record batches of a segment's file, read block by block. Runs in a thread.
+"""Reads record batches from a segment's file, block by block. Runs in a thread.
 
-A segment ends where its last whole batch ends. Behind it there may be half a batch, or the zeros of a file that was given its size
-beforehand; with magic 2 both are seen as a length or magic that no batch has.
+A segment ends after its last whole batch. There may be an incomplete batch after it, or the zeros of a preallocated file. With magic 2 both
+have an invalid length or magic.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from klamm.protocol.records.batch import HEADER_SIZE, BatchHeader, batch_size, e
 
 BLOCK = 1 << 20
 SLACK = 16 << 10
-"""Read beyond the wanted bytes: batches between an indexed position and the one that is looked for."""
+"""Additional bytes to read, for batches between an indexed position and the first requested batch."""
 
 
 class Scanned(NamedTuple):
-    """One batch: where it is in the file, its header, and the block of bytes that has it, at `at`."""
+    """One batch: its position in the file, its header, and the block of bytes that contains it at `at`."""
 
     position: int
     header: BatchHeader
@@ -28,12 +28,12 @@ class Scanned(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Position behind the batch."""
+        """Position after the batch."""
         return self.position + self.header.size
 
 
 def each_batch(path: str, position: int = 0, block_size: int = BLOCK) -> Iterator[Scanned]:
-    """The whole batches of a file from `position` on. Raises CorruptRecords where something else stands, OSError."""
+    """The whole batches of a file from `position` on. Raises CorruptRecords for other bytes, OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         while True:
@@ -57,7 +57,7 @@ def each_batch(path: str, position: int = 0, block_size: int = BLOCK) -> Iterato
 
 
 def first_header(path: str) -> BatchHeader | None:
-    """Header of the first batch of a file, None when it has none."""
+    """The header of the first batch of a file, None if there is none."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         data = os.pread(descriptor, HEADER_SIZE, 0)
@@ -67,7 +67,7 @@ def first_header(path: str) -> BatchHeader | None:
 
 
 def read_batches(path: str, command: ReadCommand) -> bytes:
-    """The batches that a command names, usually by one read of the file. Raises OSError, CorruptRecords."""
+    """Execute a read command, usually with one read of the file; returns the batches. Raises OSError, CorruptRecords."""
     position, end = command.position, command.end_position
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -95,7 +95,7 @@ def read_batches(path: str, command: ReadCommand) -> bytes:
 
 
 def _whole_batches(data: bytes, end_offset: int) -> bytes:
-    """The beginning of `data`: whole batches that end before `end_offset`."""
+    """The whole batches at the start of `data` that end before `end_offset`."""
     end = 0
     for at, header in each_header(data):
         if header.last_offset >= end_offset:
