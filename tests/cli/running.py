@@ -15,7 +15,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -24,6 +23,7 @@ from unittest.mock import patch
 
 from klamm.cli.main import main
 from klamm.cli.stop_signals import SIGNALS
+from klamm.tests.harness.waits import wait_for
 
 KLAMM = str(Path(sys.executable).parent / "klamm")
 WITHIN_S = 30.0
@@ -75,11 +75,8 @@ class Running:
 
     def logged(self, text: str) -> None:
         """Wait until stderr holds this."""
-        end = time.monotonic() + WITHIN_S
-        while text not in self.stderr:
-            assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.stderr}"
-            assert time.monotonic() < end, f"never said {text!r}: {self.stderr}"
-            time.sleep(0.01)
+        wait_for(lambda: text in self.stderr or self.process.poll() is not None, f"{text!r} is logged", WITHIN_S)
+        assert text in self.stderr, f"ended with {self.process.returncode}: {self.stderr}"
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

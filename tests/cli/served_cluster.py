@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kafka import KafkaConsumer
 from kazoo.client import KazooClient
 
-from klamm.tests.cli.running import WITHIN_S
+from klamm.tests.harness.waits import wait_for
 
 
 def topics_at(bootstrap: str) -> dict[str, int]:
@@ -31,13 +30,6 @@ def zookeeper_is_gone(address: str) -> bool:
         return True
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.005)
-
-
 @contextmanager
 def connected(zookeeper: str) -> Iterator[KazooClient]:
     client = KazooClient(zookeeper)
@@ -50,4 +42,4 @@ def connected(zookeeper: str) -> Iterator[KazooClient]:
 
 
 def wait_until_gone(address: str) -> None:
-    wait_until(lambda: zookeeper_is_gone(address), f"the ZooKeeper at {address} is gone")
+    wait_for(lambda: zookeeper_is_gone(address), f"the ZooKeeper at {address} is gone")

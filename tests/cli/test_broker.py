@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,8 @@ import pytest
 from kafka.admin import KafkaAdminClient
 
 from klamm.tests.cli.conftest import Start
-from klamm.tests.cli.running import WITHIN_S, call
+from klamm.tests.cli.running import call
+from klamm.tests.harness.waits import wait_for
 
 Properties = Callable[..., Path]
 
@@ -146,12 +146,13 @@ def test_brokers_of_three_processes_are_one_cluster(start: Start, properties: Pr
         assert found is not None
         ports[number] = int(found[1])
     admin = KafkaAdminClient(bootstrap_servers=[f"127.0.0.1:{port}" for port in ports.values()])
-    seen: dict[int, int] = {}
-    end = time.monotonic() + WITHIN_S
-    while seen != ports and time.monotonic() < end:
-        seen = {broker["broker_id"]: broker["port"] for broker in admin.describe_cluster()["brokers"]}
-    admin.close()
-    assert seen == ports
+    try:
+        wait_for(
+            lambda: {broker["broker_id"]: broker["port"] for broker in admin.describe_cluster()["brokers"]} == ports,
+            "clients see the three brokers",
+        )
+    finally:
+        admin.close()
     for broker in brokers:
         broker.signal(signal.SIGTERM)
         assert broker.ended() == 0

@@ -20,8 +20,9 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, Ne
 from klamm.cli.serve import EarlyZooKeeper
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import WITHIN_S, call, run
-from klamm.tests.cli.served_cluster import connected, topics_at, wait_until, wait_until_gone, zookeeper_is_gone
+from klamm.tests.cli.served_cluster import connected, topics_at, wait_until_gone, zookeeper_is_gone
 from klamm.tests.harness.ports import free_ports
+from klamm.tests.harness.waits import wait_for
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 
@@ -83,11 +84,11 @@ def test_a_signal_stops_it_in_order_and_soon(start: Start, number: signal.Signal
 
 def test_a_signal_while_the_zookeeper_starts_stops_it_too(start: Start, tmp_path: Path) -> None:
     cluster = start("serve", "--port", 0, "--json", environ={"TMPDIR": str(tmp_path)})
-    wait_until(lambda: list(tmp_path.glob("klamm-*")), "a ZooKeeper starts")
+    wait_for(lambda: list(tmp_path.glob("klamm-*")), "a ZooKeeper starts")
     cluster.signal(signal.SIGTERM)
     assert cluster.ended() == 128 + signal.SIGTERM, cluster.stderr
     assert "Traceback" not in cluster.stderr
-    wait_until(lambda: not list(tmp_path.glob("klamm-*")), "its folder is gone")
+    wait_for(lambda: not list(tmp_path.glob("klamm-*")), "its folder is gone")
 
 
 def test_the_jvm_of_zookeeper_is_started_before_asyncio_is_imported() -> None:
@@ -143,7 +144,7 @@ def test_killed_it_leaves_no_zookeeper_and_no_folder_behind(start: Start, tmp_pa
     assert list(tmp_path.glob("klamm-*"))
     cluster.kill()
     wait_until_gone(zookeeper)
-    wait_until(lambda: not list(tmp_path.glob("klamm-*")), "its folder is gone")
+    wait_for(lambda: not list(tmp_path.glob("klamm-*")), "its folder is gone")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -240,7 +241,7 @@ def test_closed_standard_streams_lead_nowhere_and_do_no_harm(start: Start, zooke
     cluster = start("serve", "--port", 0, "--brokers", 1, "--zookeeper", zookeeper + chroot, within=within)
     pid = int(cluster.line())
     with connected(zookeeper) as client:
-        wait_until(lambda: client.exists(f"{chroot}/brokers/ids/1") and client.exists(f"{chroot}/controller"), "it is up")
+        wait_for(lambda: client.exists(f"{chroot}/brokers/ids/1") and client.exists(f"{chroot}/controller"), "it is up")
     os.kill(pid, signal.SIGTERM)
     assert cluster.rest().endswith(("exit code 0\n", "exit code 143\n")), cluster.stderr  # ready, or nearly so
     assert "Traceback" not in cluster.stderr

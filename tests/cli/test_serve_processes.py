@@ -14,7 +14,7 @@ from kafka.errors import KafkaError
 
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import WITHIN_S, Running
-from klamm.tests.cli.served_cluster import topics_at, wait_until, wait_until_gone, zookeeper_is_gone
+from klamm.tests.cli.served_cluster import topics_at, wait_until_gone, zookeeper_is_gone
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import request
 from klamm.tests.harness.waits import wait_for
@@ -31,7 +31,7 @@ def pids(said: dict) -> list[int]:
 
 
 def wait_until_none_runs(said: dict) -> None:
-    wait_until(lambda: not any(map(runs, pids(said))), "no broker runs")
+    wait_for(lambda: not any(map(runs, pids(said))), "no broker runs")
 
 
 def test_it_says_the_same_as_one_process_and_the_process_ids(serve: Start) -> None:
@@ -77,7 +77,7 @@ def test_one_that_is_killed_is_reported_and_the_others_go_on(serve: Start) -> No
             return topics_at(others) == {"orders": 1}
         return False
 
-    wait_until(still_served, "the others serve")
+    wait_for(still_served, "the others serve")
     cluster.signal(signal.SIGTERM)
     assert cluster.ended() == 0
 

@@ -73,11 +73,8 @@ class Creating(threading.Thread):
 
     def goes_on(self, count: int) -> None:
         """Wait until it made more than `count` topics; its failure is the test's."""
-        end = time.monotonic() + PATIENCE_S
-        while len(self.made) <= count:
-            assert self.failure is None, self.failure
-            assert time.monotonic() < end, f"{self.prefix} made {len(self.made)} topics and no more; refused: {self.refused}"
-            time.sleep(0.02)
+        wait_for(lambda: len(self.made) > count or self.failure, f"{self.prefix} makes more than {count} topics", PATIENCE_S)
+        assert self.failure is None, self.failure
 
 
 class Confluent(Creating):

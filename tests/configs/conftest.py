@@ -13,6 +13,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
 from klamm.server.configs.dynamic_configs import DynamicConfigs
 from klamm.tests.broker.update_metadata import broker, partition, topic, update
+from klamm.tests.harness.waits import eventually
 from klamm.tests.services import make_services, respond, respond_encoded
 from klamm.zk.admin import AdminZk
 from klamm.zk.layout import znodes as layout
@@ -38,11 +39,9 @@ class ConfigBroker:
         self.dynamic.listen(self._hear)
         self.announcements: list[tuple[str, str]] = []
         self.dynamic.announce_to(lambda kind, name: self.announcements.append((kind, name)))
-        self._heard_more = asyncio.Event()
 
     def _hear(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:
         self.heard.append((kind, name, dict(properties), changed))
-        self._heard_more.set()
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -108,10 +107,7 @@ class ConfigBroker:
 
     async def eventually(self, holds: Callable[[], bool]) -> None:
         """Wait for a change of configs after which something holds."""
-        async with asyncio.timeout(10):
-            while not holds():
-                self._heard_more.clear()
-                await self._heard_more.wait()
+        await eventually(holds, "a change of configs is applied")
 
     async def stop(self) -> None:
         for task in list(self._tasks):

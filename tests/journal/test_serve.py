@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from klamm.journal import reading
 from klamm.machine.extras import install_command
 from klamm.tests.cli.running import Running
 from klamm.tests.harness.read_only import WITHOUT_OVERRIDES, read_only
+from klamm.tests.harness.waits import wait_for
 from klamm.tests.journal.cluster_rows import gaps, rows
 
 
@@ -52,23 +52,22 @@ def test_a_broker_process_that_is_killed_leaves_all_but_its_last_moment(serve: A
     lake = tmp_path / "lake"
     cluster = serve("--processes", "--brokers", 2, "--topic", "orders:3:2", "--journal", lake, "--config", "klamm.journal.run=one")
     said = cluster.ready()
-    end = time.monotonic() + 20
-    fetches: list[dict[str, Any]] = []
-    while {row["node_id"] for row in fetches} != {1, 2}:  # a broker that is ready may have its first rows in memory only
-        assert time.monotonic() < end
-        time.sleep(0.05)
-        fetches = [row for row in rows(lake, "frames") if row["kind"] == "to leader"]
+    # A broker that is ready may have its first rows in memory only.
+    def fetches() -> list[dict[str, Any]]:
+        """Those of both followers, none before both have some."""
+        found = [row for row in rows(lake, "frames") if row["kind"] == "to leader"]
+        return found if {row["node_id"] for row in found} == {1, 2} else []
+
+    before = wait_for(fetches, "fetches of both followers are on disk")
     os.kill(said["brokers"][1]["pid"], signal.SIGKILL)
     folder = lake / "journal" / "run=one" / "node=2"
-    while reading.is_written(folder):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: not reading.is_written(folder), "nobody writes the journal of the killed broker")
     left = [segment for segment in reading.segments(lake) if segment.node == 2 and not segment.sealed]
     assert left
     sealed = reading.seal_leftovers(lake)
     assert {(segment.node, segment.name) for segment in sealed} == {(2, segment.name) for segment in left}
     assert [s for s in reading.segments(lake) if s.node == 1 and not s.sealed], "the other one goes on"
-    assert {row["seq"] for row in fetches if row["node_id"] == 2} <= {row["seq"] for row in rows(lake, "frames") if row["node_id"] == 2}
+    assert {row["seq"] for row in before if row["node_id"] == 2} <= {row["seq"] for row in rows(lake, "frames") if row["node_id"] == 2}
     assert reading.ask_to_seal(lake) == []
     cluster.signal(signal.SIGTERM)
     assert cluster.ended() == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from klamm.journal.writer import JournalRefused, JournalWriter
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.server.net.tap import ConnectionKind, ControllerEvent
+from klamm.tests.harness.waits import wait_for
 from klamm.tests.journal.journaled_world import World, asked, rows
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
@@ -38,13 +39,6 @@ def world(tmp_path: Path) -> Iterator[World]:
     writer = JournalWriter(tmp_path, "r", 1)
     yield World(tmp_path, writer)
     writer.close()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("pieces", [1, 3, 10_000])
@@ -200,7 +194,7 @@ def test_bytes_that_are_no_request_are_rows_without_a_key(world: World, data: by
 
 def test_rows_are_on_disk_a_moment_later_without_closing(world: World) -> None:
     world.connection().received(asked())
-    wait_for(lambda: len(rows(world.lake)) == 1)
+    wait_for(lambda: len(rows(world.lake)) == 1, "the rows are on disk")
     assert not reading.segments(world.lake)[0].sealed
 
 
@@ -220,9 +214,9 @@ def test_segments_roll_by_size_and_age_and_keep_every_row(world: World, monkeypa
     for n in range(1000):
         connections[n % 5].received(asked(n))
         if n % 100 == 0:
-            wait_for(lambda: not world.writer.frames)
+            wait_for(lambda: not world.writer.frames, "no frame is kept")
     monkeypatch.setattr(disk, "SEGMENT_S", 0.0)
-    wait_for(lambda: all(segment.sealed for segment in reading.segments(world.lake)))
+    wait_for(lambda: all(segment.sealed for segment in reading.segments(world.lake)), "all segments are sealed")
     assert len(reading.segments(world.lake)) > 3
     assert [row["correlation_id"] for row in world.frames()] == list(range(1000))
     assert seqs(world.lake) == list(range(1, 1006))
@@ -245,7 +239,7 @@ def readers(lake: Path) -> list[reading.SegmentReader]:
 
 def test_a_writer_goes_on_where_the_one_before_was_killed(world: World) -> None:
     world.connection().received(asked())
-    wait_for(lambda: len(rows(world.lake)) == 1)
+    wait_for(lambda: len(rows(world.lake)) == 1, "the rows are on disk")
     copy = world.lake / "copy"
     folder = copy / "journal" / "run=r" / "node=1"
     folder.mkdir(parents=True)
@@ -307,7 +301,7 @@ def test_a_full_disk_ends_the_journal_with_one_line_and_keeps_what_was_whole(
 ) -> None:
     connection = world.connection()
     connection.received(asked(1))
-    wait_for(lambda: len(rows(world.lake)) == 1)
+    wait_for(lambda: len(rows(world.lake)) == 1, "the rows are on disk")
 
     def full(self: Any, batch: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -315,7 +309,7 @@ def test_a_full_disk_ends_the_journal_with_one_line_and_keeps_what_was_whole(
     monkeypatch.setattr(OpenSegment, "write", full)
     with caplog.at_level(logging.ERROR):
         connection.received(asked(2))
-        wait_for(lambda: world.writer.has_ended)
+        wait_for(lambda: world.writer.has_ended, "the writer ends")
     for corr in range(3, 2000):
         connection.received(asked(corr))
     assert [row["correlation_id"] for row in world.frames()] == [1]
@@ -380,7 +374,7 @@ def test_a_client_that_changes_its_name_with_each_request_that_waits_does_no_har
     connection = world.connection()
     for corr in range(1000):
         connection.received(asked(corr, f"client-{corr}"))
-    wait_for(lambda: len(rows(world.lake)) == 1000)
+    wait_for(lambda: len(rows(world.lake)) == 1000, "the rows are on disk")
     for corr in range(1000):
         connection.sent(answered(corr))
     connection.closed("peer")
@@ -394,8 +388,8 @@ def test_names_that_a_client_had_are_forgotten(world: World) -> None:
     for corr in range(1000):
         connection.received(asked(corr, f"client-{corr}"))
         connection.sent(answered(corr))
-    wait_for(lambda: len(rows(world.lake)) == 2000)
-    wait_for(lambda: len(world.writer._disk._values) < 200)  # behind the rows
+    wait_for(lambda: len(rows(world.lake)) == 2000, "the rows are on disk")
+    wait_for(lambda: len(world.writer._disk._values) < 200, "the values are forgotten")  # behind the rows
 
 
 def test_an_event_whose_json_cannot_be_made_says_so_and_harms_no_other(world: World) -> None:
@@ -461,14 +455,14 @@ def test_events_do_not_wait_until_no_more_frames_come(world: World, monkeypatch:
             connection.received(asked(corr))
         written(self, batch)
 
-    wait_for(lambda: len(rows(world.lake, "events")) == 1)
+    wait_for(lambda: len(rows(world.lake, "events")) == 1, "the events are on disk")
     monkeypatch.setattr(OpenSegment, "write", busy)
     with one_at_a_time:
         connection.received(asked(0))
-    wait_for(lambda: len(rows(world.lake)) > 1)
+    wait_for(lambda: len(rows(world.lake)) > 1, "the rows are on disk")
     with one_at_a_time:
         world.writer.event("timer")
-    wait_for(lambda: [row["kind"] for row in rows(world.lake, "events")] == ["conn_open", "timer"])
+    wait_for(lambda: [row["kind"] for row in rows(world.lake, "events")] == ["conn_open", "timer"], "the events are on disk")
     monkeypatch.setattr(OpenSegment, "write", written)
     assert seqs_of(world) == list(range(1, corr + 4))
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 
 import duckdb
@@ -18,6 +17,7 @@ from klamm.pipeline.lake.folder import PipelineFailed, existing, written
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.tables import BRONZE
 from klamm.pipeline.lake.unjudged_rows import torn_segments
+from klamm.tests.harness.waits import wait_for
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
 
@@ -98,8 +98,7 @@ def test_a_segment_that_is_being_written_is_not_converted(tmp_path: Path) -> Non
     writer = JournalWriter(tmp_path, "r", 1)
     writer.event("timer")
     writer.wake()
-    while not segments(tmp_path):
-        time.sleep(0.01)
+    wait_for(lambda: segments(tmp_path), "the segment has a file")
     assert pending(tmp_path, set()) == []
     writer.close()
     (segment,) = pending(tmp_path, set())

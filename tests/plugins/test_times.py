@@ -7,13 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from klamm.tests.plugins.process_starts import kind_of
+
 ROOT = Path(__file__).parents[2]
 
 
 def run(folder: Path) -> str:
     for name, seconds in (("quick", 0.01), ("slow", 0.2)):
         (folder / "tests" / name / "deeper").mkdir(parents=True, exist_ok=True)
-        test = f"import time\n\ndef test_{name}():\n    time.sleep({seconds})\n"
+        test = f"import subprocess, time\n\ndef test_{name}():\n    time.sleep({seconds})\n    subprocess.run(['true'])\n"
         (folder / "tests" / name / "deeper" / f"test_{name}.py").write_text(test)
     command = [
         sys.executable,
@@ -35,5 +39,23 @@ def test_a_long_run_ends_with_the_time_of_each_folder_and_the_slowest_tests(tmp_
     lines = run(tmp_path).splitlines()
     folders = [line.split() for line in lines if re.fullmatch(r" +[\d.]+ s +\d+ tests  tests/\w+", line)]
     assert [(row[2], row[4]) for row in folders] == [("1", "tests/slow"), ("1", "tests/quick")]
+    starts = lines[lines.index(next(line for line in lines if "processes started by folder" in line)) + 1 :][:2]
+    assert sorted(line.split() for line in starts) == [
+        ["0", "java", "0", "klamm", "0", "python", "1", "other", folder] for folder in ("tests/quick", "tests/slow")
+    ]
     slowest = [line.split()[2] for line in lines if "::" in line]
     assert slowest == ["tests/slow/deeper/test_slow.py::test_slow", "tests/quick/deeper/test_quick.py::test_quick"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        (["/opt/jdk/bin/java", "-cp", "jars"], "java"),
+        (["ip", "netns", "/x/bin/java"], "java"),
+        (["/work/.venv/bin/klamm", "serve"], "klamm"),
+        ([sys.executable, "-c", "pass"], "python"),
+        ([b"true"], "other"),
+    ],
+)
+def test_a_process_is_counted_by_its_program(arguments: list[object], kind: str) -> None:
+    assert kind_of(arguments) == kind

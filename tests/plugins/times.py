@@ -1,10 +1,12 @@
-"""A plugin of pytest that says where the time of a long run went: by folder, and the slowest tests."""
+"""A plugin of pytest that says where the time of a long run went: by folder, the slowest tests, and the processes that were started."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import pytest
+
+from klamm.tests.plugins.process_starts import KINDS
 
 SLOWEST = 15
 
@@ -18,6 +20,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     by_folder: Counter[str] = Counter()
     by_test: Counter[str] = Counter()
     tests: Counter[str] = Counter()
+    starts: dict[str, Counter[str]] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
@@ -25,11 +28,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
                 by_folder[folder] += report.duration  # type: ignore[assignment]
                 by_test[report.nodeid] += report.duration  # type: ignore[assignment]
                 tests[folder] += report.when == "call"
+                starts.setdefault(folder, Counter()).update(getattr(report, "starts", {}))
     if sum(by_folder.values()) < float(config.getini("long_run")):
         return
     terminalreporter.section("time by folder")
     for folder, seconds in by_folder.most_common():
         terminalreporter.write_line(f"{seconds:8.1f} s  {tests[folder]:5} tests  {folder}")
+    terminalreporter.section("processes started by folder")
+    for folder, counts in sorted(starts.items(), key=lambda each: -each[1].total()):
+        if counts:
+            said = "  ".join(f"{counts[kind]:5} {kind}" for kind in KINDS)
+            terminalreporter.write_line(f"{said}  {folder}")
     terminalreporter.section(f"the {SLOWEST} slowest tests")
     for name, seconds in by_test.most_common(SLOWEST):
         terminalreporter.write_line(f"{seconds:8.1f} s  {name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from kazoo.client import KazooClient
 
@@ -11,13 +10,6 @@ from klamm.zk.session.kazoo_connection import KazooConnection
 from klamm.zk.session.session import ZkSession
 
 SESSION_MS = 10_000
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for what must come; the limit only ends a test that has failed."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 conditions of all kinds are waited for
-            await asyncio.sleep(0.005)
 
 
 async def expire(session: ZkSession, address: str) -> None:

@@ -10,9 +10,10 @@ import pytest
 from klamm.controller.values import Assignment, Broker, ControllerMoved, StoredTopic
 from klamm.protocol.errors import ErrorCode, RegistrationRefused
 from klamm.protocol.nouns import Endpoint
+from klamm.tests.harness.waits import eventually
 from klamm.tests.zk.flaky import Road
 from klamm.tests.zk.labs import SESSION_MS, RealLab
-from klamm.tests.zk.session_ends import eventually, expire
+from klamm.tests.zk.session_ends import expire
 from klamm.zk.admin import AdminZk
 from klamm.zk.config_nodes import ConfigChange
 from klamm.zk.layout.json_values import Unreadable
@@ -185,7 +186,7 @@ async def test_a_new_session_registers_anew(zookeeper: str, chroot: str) -> None
     generation = session.generation
     await expire(session, zookeeper)
     road.cut()
-    await eventually(lambda: session.generation != generation)
+    await eventually(lambda: session.generation != generation, "a new session begins")
     second = await admin.register_broker(broker(0), NOW_MS)
     assert second > first
     await session.stop()

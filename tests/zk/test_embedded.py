@@ -9,13 +9,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from klamm.machine.java import Java, find_java
+from klamm.tests.harness.waits import wait_for
 from klamm.zk.embedded import server as embedded
 from klamm.zk.embedded.java import EmbeddedZooKeeperError
 from klamm.zk.embedded.owned_process import OwnedProcess
@@ -48,14 +48,6 @@ def exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for what must come; the limit only ends a test that has failed."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 async def test_it_serves_and_leaves_nothing() -> None:
@@ -94,7 +86,7 @@ async def test_data_survive(server: EmbeddedZooKeeper, killed: bool) -> None:
         if killed:
             assert server.pid is not None
             os.kill(server.pid, signal.SIGKILL)
-            eventually(lambda: not server.running)
+            wait_for(lambda: not server.running, "the server ends")
         server.stop()
 
 
@@ -123,7 +115,7 @@ def test_it_dies_with_its_owner(end: str) -> None:
         else:
             owner.stdin.close()
         owner.wait(20)
-        eventually(lambda: not exists(pid) and not Path(folder).exists())
+        wait_for(lambda: not exists(pid) and not Path(folder).exists(), "process and folder are gone")
     finally:
         owner.kill()
         owner.stdin.close()

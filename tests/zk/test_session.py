@@ -14,8 +14,9 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 from klamm.controller.values import StoreLost
+from klamm.tests.harness.waits import eventually
 from klamm.tests.zk.flaky import Road
-from klamm.tests.zk.session_ends import SESSION_MS, eventually, expire
+from klamm.tests.zk.session_ends import SESSION_MS, expire
 from klamm.zk.batches import batches
 from klamm.zk.session.connection import Change, Link, Watch
 from klamm.zk.session.kazoo_connection import KazooConnection, _Reply
@@ -142,7 +143,7 @@ async def test_what_was_read_over_a_lost_connection_is_read_again(
         found = await read(*args)
         if reads == 1:
             road.cut()
-            await eventually(lambda: SessionChange.RECONNECTED in changes)
+            await eventually(lambda: SessionChange.RECONNECTED in changes, "the session is connected again")
             await session.set("/a", b"2")
         return found
 
@@ -291,10 +292,10 @@ async def test_watches_lost_with_the_connection_are_told_when_it_is_back(
     await session.children("/a", watch)
     await session.exists("/missing", watch)
     road.close()
-    await eventually(lambda: changes == [SessionChange.SUSPENDED])
+    await eventually(lambda: changes == [SessionChange.SUSPENDED], "the session is suspended")
     assert seen == []
     road.reopen()
-    await eventually(lambda: not session.is_connected or len(changes) == 2)
+    await eventually(lambda: not session.is_connected or len(changes) == 2, "the session ends or reconnects")
     await session.exists("/")
     assert changes == [SessionChange.SUSPENDED, SessionChange.RECONNECTED]
     assert sorted(seen, key=str) == [(Change.MISSED, "/a"), (Change.MISSED, "/a"), (Change.MISSED, "/missing")]
@@ -310,7 +311,7 @@ async def test_requests_wait_for_the_connection(session: ZkSession, road: Road, 
     before = session.session_id
     await session.create("/a", b"1")
     road.close()
-    await eventually(lambda: not session.is_connected)
+    await eventually(lambda: not session.is_connected, "the session is cut off")
     asked = [asyncio.ensure_future(session.get("/a")) for _ in range(100)]
     await asyncio.sleep(0.01)
     assert not any(future.done() for future in asked)
@@ -363,7 +364,7 @@ async def test_a_callback_that_raises_does_not_keep_what_came_with_it(session: Z
     assert isinstance(connection, KazooConnection)
     for callback in (bad, lambda _, path: seen.append(path)):
         connection.report(Watch(callback, "/a", connection.report), Change.CHANGED)
-    await eventually(lambda: bool(told))
+    await eventually(lambda: bool(told), "the watch is told")
     await asyncio.sleep(0)
     assert seen == ["/a"]
 
@@ -394,13 +395,13 @@ async def test_expiry(session: ZkSession, road: Road, zookeeper: str, changes: l
     await session.create("/e", b"", ephemeral=True)
     await session.exists("/e", lambda change, path: seen.append((change, path)))
     road.close()
-    await eventually(lambda: not session.is_connected)
+    await eventually(lambda: not session.is_connected, "the session is cut off")
     waiting = asyncio.ensure_future(session.get("/e"))
     await expire(session, zookeeper)
     road.reopen()
     with pytest.raises(StoreLost):
         await waiting
-    await eventually(lambda: len(changes) == 3)
+    await eventually(lambda: len(changes) == 3, "three changes of the session")
     assert changes == [SessionChange.SUSPENDED, SessionChange.EXPIRED, SessionChange.NEW_SESSION]
     assert session.session_id not in (0, before)
     assert session.generation == generation + 1
@@ -439,7 +440,7 @@ async def test_requests_made_between_two_sessions_wait_for_the_new_one(
 ) -> None:
     await expire(session, zookeeper)
     road.cut()
-    await eventually(lambda: SessionChange.EXPIRED in changes)
+    await eventually(lambda: SessionChange.EXPIRED in changes, "the session expires")
     await session.create("/e", b"", ephemeral=True)
     node = await session.exists("/e")
     assert node is not None
@@ -451,7 +452,7 @@ async def test_a_server_that_talks_nonsense_costs_the_session_only(session: ZkSe
     """kazoo's thread dies over it; a new connection is opened."""
     await session.create("/a", b"")
     road.talk_nonsense()
-    await eventually(lambda: SessionChange.NEW_SESSION in changes)
+    await eventually(lambda: SessionChange.NEW_SESSION in changes, "a new session begins")
     assert changes == [SessionChange.EXPIRED, SessionChange.NEW_SESSION]
     assert await session.get("/a") is not None
 
@@ -493,7 +494,7 @@ async def test_stopping_ends_requests_that_a_silent_server_does_not_answer(sessi
 
 async def test_stopping_does_not_wait_for_a_server_that_is_away(session: ZkSession, road: Road) -> None:
     road.close()
-    await eventually(lambda: not session.is_connected)
+    await eventually(lambda: not session.is_connected, "the session is cut off")
     waiting = asyncio.ensure_future(session.get("/"))
     await asyncio.sleep(0)
     began = time.monotonic()
@@ -527,7 +528,7 @@ async def test_nothing_is_told_before_the_start_is_done(
 
     async def lose_the_connection_first() -> None:
         road.cut()
-        await eventually(lambda: not session.is_connected)
+        await eventually(lambda: not session.is_connected, "the session is cut off")
         await create()
 
     monkeypatch.setattr(session, "_create_chroot", lose_the_connection_first)
@@ -544,7 +545,7 @@ async def test_no_server(chroot: str) -> None:
         session = ZkSession(address + chroot, SESSION_MS)
         with pytest.raises(ZkUnavailable, match=f"no ZooKeeper responds at {address} within 300 ms"):
             await session.start(300)
-    await eventually(lambda: set(threading.enumerate()) <= before)
+    await eventually(lambda: set(threading.enumerate()) <= before, "the threads end")
 
 
 async def test_bad_address() -> None:

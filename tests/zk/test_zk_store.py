@@ -24,9 +24,10 @@ from klamm.controller.values import (
 )
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Endpoint, TopicPartition
+from klamm.tests.harness.waits import eventually
 from klamm.tests.zk.flaky import Road
 from klamm.tests.zk.labs import SESSION_MS, RealLab, Seat
-from klamm.tests.zk.session_ends import eventually, expire
+from klamm.tests.zk.session_ends import expire
 from klamm.zk.admin import AdminZk
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.topics import encode_state
@@ -68,7 +69,7 @@ async def new_session(seat: Seat, road: Road, zookeeper: str) -> None:
     before = seat.session.generation
     await expire(seat.session, zookeeper)
     road.cut()
-    await eventually(lambda: seat.session.generation != before and seat.session.is_connected)
+    await eventually(lambda: seat.session.generation != before and seat.session.is_connected, "a new session is connected")
 
 
 async def node(lab: RealLab, path: str) -> tuple[str | None, int]:
@@ -129,7 +130,7 @@ async def test_after_a_lost_connection_every_armed_path_reports_once(remote: Sea
     await store.preferred_election()
     await store.reassignments()
     road.close()
-    await eventually(lambda: not remote.session.is_connected)
+    await eventually(lambda: not remote.session.is_connected, "the session is cut off")
     await real.create_topic("u", {0: (1,)}, None)
     assert remote.events == []
     road.reopen()
@@ -339,7 +340,7 @@ async def test_a_node_of_an_earlier_election_of_ours_is_not_this_election(remote
 
 async def test_a_write_is_cut_short_by_the_end_of_the_session(remote: Seat, road: Road, zookeeper: str) -> None:
     road.close()
-    await eventually(lambda: not remote.session.is_connected)
+    await eventually(lambda: not remote.session.is_connected, "the session is cut off")
     writing = asyncio.ensure_future(remote.store.create_states([StateWrite("t", 0, STATE, -1)]))
     await expire(remote.session, zookeeper)
     road.reopen()
@@ -558,10 +559,10 @@ async def test_session_changes_reach_their_owner_in_order(real: RealLab, road: R
     await session.start(SESSION_MS)
     assert changes == []
     road.cut()
-    await eventually(lambda: len(changes) == 2)
+    await eventually(lambda: len(changes) == 2, "two changes of the session")
     await expire(session, zookeeper)
     road.cut()
-    await eventually(lambda: SessionChange.NEW_SESSION in changes)
+    await eventually(lambda: SessionChange.NEW_SESSION in changes, "a new session begins")
     assert changes[:2] == [SessionChange.SUSPENDED, SessionChange.RECONNECTED]
     assert changes[-2:] == [SessionChange.EXPIRED, SessionChange.NEW_SESSION]
     await session.stop()

@@ -21,6 +21,7 @@ from klamm.tests.controller.simulated import Crashed, FaultyStore, World
 from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, Fault, Row, Run, Scenario, row, spread, table, through
 from klamm.tests.controller.simulation.simulation import Process
 from klamm.tests.controller.throttles.throttle_scenarios import THROTTLED
+from klamm.tests.harness.waits import eventually
 from klamm.tests.zk.simulated_zookeeper import SimulatedZooKeeper, Znode
 from klamm.zk.session.session import SessionChange, ZkSession
 from klamm.zk.store.store import ZkStore
@@ -155,9 +156,7 @@ class RealRun(Run):
         await asyncio.to_thread(thief.start)
         await asyncio.to_thread(thief.stop)
         thief.close()
-        async with asyncio.timeout(60):
-            while session.generation == generation or not session.is_connected:  # noqa: ASYNC110 the session tells nobody else
-                await asyncio.sleep(0.005)
+        await eventually(lambda: session.generation != generation and session.is_connected, "a new session is connected", within_s=60)
 
     async def quieten(self) -> None:
         """Until no controller has anything to do, and every session has heard of everything that has happened."""

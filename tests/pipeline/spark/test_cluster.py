@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import pytest
 from klamm.pipeline.spark.cluster import environment
 from klamm.pipeline.spark.java import java_for_spark, java_home
 from klamm.tests.harness.ports import free_port
+from klamm.tests.harness.waits import wait_for
 from klamm.tests.pipeline.journals import numbers, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -50,9 +50,8 @@ def ran(*words: object) -> str:
 
 def until(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Wait for a state of the disk or the network; the process may not end before."""
-    while not happened():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
+    wait_for(lambda: happened() or process.poll() is not None, "the state is reached or the process ends", within_s=300)
+    assert process.poll() is None, process.communicate()
 
 
 @contextlib.contextmanager
