@@ -32,7 +32,7 @@ from klamm.pipeline.decode.frame_decoder import decode_frame
 from klamm.pipeline.lake.tables import BRONZE, ddl
 from klamm.pipeline.silver import build_silver, decode
 from klamm.pipeline.spark.session import open_session
-from klamm.tests.pipeline.decode.frame_samples import Frame, recorded
+from klamm.tests.pipeline.decode.frame_samples import FrameSample, recorded
 
 AIM_PER_CORE = 100_000
 """Frames a second that Spark decodes on one core."""
@@ -41,7 +41,7 @@ HERE = 50_000
 FILES = 4
 
 
-def rows(frames: list[Frame], first_seq: int) -> Any:
+def rows(frames: list[FrameSample], first_seq: int) -> Any:
     """Frames as a table of bronze, on 300 connections of three brokers."""
     count = len(frames)
     seqs = range(first_seq, first_seq + count)
@@ -60,7 +60,7 @@ def rows(frames: list[Frame], first_seq: int) -> Any:
     return table.append_column("segment", pa.array(["bench"] * count))
 
 
-def mix(count: int) -> list[Frame]:
+def mix(count: int) -> list[FrameSample]:
     """So many frames, the recorded ones in their order."""
     frames = recorded()
     return (frames * (count // len(frames) + 1))[:count]

@@ -51,7 +51,7 @@ def with_drafts(**changes: tuple[int, int] | None) -> dict[int, tuple[int, int]]
     return {int(api.key): (api.min_version, api.max_version) for api in APIS.values()} | shipped(**changes)
 
 
-class ScriptedBroker:
+class ScriptedMember:
     """One broker of a `ScriptedCluster`."""
 
     def __init__(self, cluster: ScriptedCluster, broker_id: int, tls: ssl.SSLContext | None) -> None:
@@ -181,12 +181,12 @@ class ScriptedCluster:
     """What its brokers say of each other. `shown` is what Metadata lists, None for all of them."""
 
     controller_id: int = -1
-    brokers: dict[int, ScriptedBroker] = field(default_factory=dict)
+    brokers: dict[int, ScriptedMember] = field(default_factory=dict)
     topics: dict[str, dict[int, list[int]]] = field(default_factory=dict)
     shown: set[int] | None = None
 
-    def add(self, *ids: int, tls: ssl.SSLContext | None = None) -> list[ScriptedBroker]:
-        added = [ScriptedBroker(self, broker_id, tls) for broker_id in ids]
+    def add(self, *ids: int, tls: ssl.SSLContext | None = None) -> list[ScriptedMember]:
+        added = [ScriptedMember(self, broker_id, tls) for broker_id in ids]
         self.brokers |= {broker.id: broker for broker in added}
         if self.controller_id == -1:
             self.controller_id = ids[0]

@@ -20,7 +20,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.admin.replies import elected
-from klamm.tests.admin.scripted import CLOSE, HANG, ScriptedBroker, ScriptedCluster, shipped
+from klamm.tests.admin.scripted import CLOSE, HANG, ScriptedCluster, ScriptedMember, shipped
 from klamm.tests.admin.silent_port import silent_port
 
 META, DIRS = ApiKey.METADATA, ApiKey.DESCRIBE_LOG_DIRS
@@ -322,7 +322,7 @@ def test_configs_of_a_broker_go_to_it_and_all_others_to_any_in_one_request(clust
     assert requested(brokers[0]) == [[(2, "t"), (4, "")]]
 
 
-def requested(broker: ScriptedBroker) -> list[list[tuple[int, str]]]:
+def requested(broker: ScriptedMember) -> list[list[tuple[int, str]]]:
     bodies = broker.bodies(ApiKey.INCREMENTAL_ALTER_CONFIGS)
     return [[(one.resource_type, one.resource_name) for one in body.resources] for body in bodies]
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from klamm.admin import AdminClient, NotAuthenticated, TimedOut
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.tests.admin.scripted import ScriptedBroker, ScriptedCluster
+from klamm.tests.admin.scripted import ScriptedCluster, ScriptedMember
 from klamm.tests.admin.silent_port import silent_port
 
 
@@ -49,13 +49,13 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tls(cluster: ScriptedCluster, certificate: Path) -> ScriptedBroker:
+def tls(cluster: ScriptedCluster, certificate: Path) -> ScriptedMember:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     return cluster.add(1, tls=context)[0]
 
 
-def test_tls_with_the_settings_of_kafka_python(cluster: ScriptedCluster, tls: ScriptedBroker, certificate: Path) -> None:
+def test_tls_with_the_settings_of_kafka_python(cluster: ScriptedCluster, tls: ScriptedMember, certificate: Path) -> None:
     with AdminClient(cluster.bootstrap, security_protocol="SSL", ssl_cafile=str(certificate)) as admin:
         assert admin.describe_cluster().cluster_id == "scripted"
     context = ssl.create_default_context(cafile=str(certificate))
@@ -63,12 +63,12 @@ def test_tls_with_the_settings_of_kafka_python(cluster: ScriptedCluster, tls: Sc
         assert admin.describe_cluster().cluster_id == "scripted"
 
 
-def test_a_certificate_that_is_not_trusted_is_an_error_at_once(cluster: ScriptedCluster, tls: ScriptedBroker) -> None:
+def test_a_certificate_that_is_not_trusted_is_an_error_at_once(cluster: ScriptedCluster, tls: ScriptedMember) -> None:
     with AdminClient(cluster.bootstrap, security_protocol="SSL") as admin, pytest.raises(NotAuthenticated, match="VERIFY_FAILED"):
         admin.describe_cluster()
 
 
-def test_a_plain_client_of_a_tls_broker_ends_in_a_time_out(cluster: ScriptedCluster, tls: ScriptedBroker) -> None:
+def test_a_plain_client_of_a_tls_broker_ends_in_a_time_out(cluster: ScriptedCluster, tls: ScriptedMember) -> None:
     with AdminClient(cluster.bootstrap) as admin, pytest.raises(TimedOut, match=tls.address):
         admin.describe_cluster(timeout_ms=300)
 
@@ -87,7 +87,7 @@ def test_a_tls_handshake_that_hangs_ends_at_the_deadline() -> None:
         assert 0.25 < time.monotonic() - begun < 5
 
 
-def sasl(broker: ScriptedBroker, password: str) -> None:
+def sasl(broker: ScriptedMember, password: str) -> None:
     """Let it take one user by SASL PLAIN."""
 
     def authenticate(body: Any, _version: int) -> Any:

@@ -13,7 +13,7 @@ from klamm.admin import MAX_THROTTLE, AdminClient, AsyncAdminClient, TimedOut, T
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.admin.replies import rated, reassigned
-from klamm.tests.admin.scripted import CLOSE, HANG, ScriptedBroker, ScriptedCluster, with_drafts
+from klamm.tests.admin.scripted import CLOSE, HANG, ScriptedCluster, ScriptedMember, with_drafts
 
 REASSIGN, RATES, REPLICAS = (
     ApiKey.REASSIGN_PARTITIONS,
@@ -29,7 +29,7 @@ CALLS: dict[ApiKey, Callable[[AdminClient], Any]] = {
 
 
 @pytest.fixture
-def broker(cluster: ScriptedCluster) -> ScriptedBroker:
+def broker(cluster: ScriptedCluster) -> ScriptedMember:
     """A controller that has the APIs and accepts everything."""
     (one,) = cluster.add(1)
     one.versions = with_drafts()
@@ -39,7 +39,7 @@ def broker(cluster: ScriptedCluster) -> ScriptedBroker:
     return one
 
 
-def sent(broker: ScriptedBroker, key: ApiKey) -> bytes:
+def sent(broker: ScriptedMember, key: ApiKey) -> bytes:
     """The bytes of the last request, without its header."""
     return [one for one in broker.received if one.key is key][-1].raw
 
@@ -54,7 +54,7 @@ def ints(*values: int) -> bytes:
 
 
 @pytest.mark.requirement("R179-35")
-def test_reassignment_is_unthrottled_and_removes_its_throttle_by_default(cluster: ScriptedCluster, broker: ScriptedBroker) -> None:
+def test_reassignment_is_unthrottled_and_removes_its_throttle_by_default(cluster: ScriptedCluster, broker: ScriptedMember) -> None:
     with AdminClient(cluster.bootstrap) as admin:
         admin.reassign_partitions({A: [3, 1]}).all()
     options = struct.pack(">i?q?", 60_000, False, MAX_THROTTLE, True)
@@ -62,7 +62,7 @@ def test_reassignment_is_unthrottled_and_removes_its_throttle_by_default(cluster
 
 
 @pytest.mark.requirement("R179-35")
-def test_reassignment_sends_every_option_and_keeps_the_order_of_replicas(cluster: ScriptedCluster, broker: ScriptedBroker) -> None:
+def test_reassignment_sends_every_option_and_keeps_the_order_of_replicas(cluster: ScriptedCluster, broker: ScriptedMember) -> None:
     with AdminClient(cluster.bootstrap) as admin:
         admin.reassign_partitions(
             {("a", 1): (2, 3, 1), ("a", 0): [1]}, validate_only=True, throttle=1024, auto_remove_throttle=False, timeout_ms=1500
@@ -73,7 +73,7 @@ def test_reassignment_sends_every_option_and_keeps_the_order_of_replicas(cluster
 
 @pytest.mark.requirement("R179-35")
 @pytest.mark.parametrize("name", ["alter_interbroker_throttled_rates", "alter_interbroker_throttled_rate"])
-def test_rates_are_sent_under_both_names_of_the_document(cluster: ScriptedCluster, broker: ScriptedBroker, name: str) -> None:
+def test_rates_are_sent_under_both_names_of_the_document(cluster: ScriptedCluster, broker: ScriptedMember, name: str) -> None:
     with AdminClient(cluster.bootstrap) as admin:
         assert getattr(admin, name)({0: (5, 6), 2: (0, 7)}).values() == {0: None, 2: None}
         assert sent(broker, RATES) == struct.pack(">iiqqiqq?i?", 2, 0, 5, 6, 2, 0, 7, True, 60_000, False)
@@ -82,7 +82,7 @@ def test_rates_are_sent_under_both_names_of_the_document(cluster: ScriptedCluste
 
 
 @pytest.mark.requirement("R179-35")
-def test_replicas_are_sent_as_two_nullable_lists(cluster: ScriptedCluster, broker: ScriptedBroker) -> None:
+def test_replicas_are_sent_as_two_nullable_lists(cluster: ScriptedCluster, broker: ScriptedMember) -> None:
     with AdminClient(cluster.bootstrap) as admin:
         admin.alter_interbroker_throttled_replicas({A: ([1, 2], None), B: ([], (3,))}).all()
     null = struct.pack(">i", -1)
@@ -91,7 +91,7 @@ def test_replicas_are_sent_as_two_nullable_lists(cluster: ScriptedCluster, broke
 
 
 @pytest.mark.requirement("R179-35")
-def test_replicas_in_version_0_are_one_list_for_both_roles(cluster: ScriptedCluster, broker: ScriptedBroker) -> None:
+def test_replicas_in_version_0_are_one_list_for_both_roles(cluster: ScriptedCluster, broker: ScriptedMember) -> None:
     broker.versions = with_drafts(ALTER_INTERBROKER_THROTTLED_REPLICAS=(0, 0))
     with AdminClient(cluster.bootstrap) as admin:
         admin.alter_interbroker_throttled_replicas({A: ([1, 2], [1, 2])}, validate_only=True).all()
@@ -104,7 +104,7 @@ def test_replicas_in_version_0_are_one_list_for_both_roles(cluster: ScriptedClus
 
 
 @pytest.mark.requirement("R179-35")
-def test_values_have_an_outcome_for_each_key_and_all_raises_the_first_error(cluster: ScriptedCluster, broker: ScriptedBroker) -> None:
+def test_values_have_an_outcome_for_each_key_and_all_raises_the_first_error(cluster: ScriptedCluster, broker: ScriptedMember) -> None:
     broker.on(REASSIGN, reassigned({("a", 1): 60}))
     broker.on(RATES, rated({2: 8}))
     with AdminClient(cluster.bootstrap) as admin:
@@ -130,7 +130,7 @@ def test_a_kafka_without_these_apis_is_an_error_without_fall_back(cluster: Scrip
 
 
 @pytest.mark.parametrize("key", CALLS, ids=lambda key: key.name)
-def test_the_controller_is_found_again_after_not_controller(cluster: ScriptedCluster, broker: ScriptedBroker, key: ApiKey) -> None:
+def test_the_controller_is_found_again_after_not_controller(cluster: ScriptedCluster, broker: ScriptedMember, key: ApiKey) -> None:
     (two,) = cluster.add(2)
     two.versions = with_drafts()
     two.scripts = dict(broker.scripts)
@@ -148,7 +148,7 @@ def test_the_controller_is_found_again_after_not_controller(cluster: ScriptedClu
 
 @pytest.mark.parametrize("key", CALLS, ids=lambda key: key.name)
 def test_a_controller_that_moves_to_one_without_the_apis_is_unsupported(
-    cluster: ScriptedCluster, broker: ScriptedBroker, key: ApiKey
+    cluster: ScriptedCluster, broker: ScriptedMember, key: ApiKey
 ) -> None:
     cluster.add(2)
 
@@ -163,7 +163,7 @@ def test_a_controller_that_moves_to_one_without_the_apis_is_unsupported(
 
 @pytest.mark.parametrize("key", CALLS, ids=lambda key: key.name)
 def test_a_former_controller_without_the_apis_is_not_mistaken_for_the_present_one(
-    cluster: ScriptedCluster, broker: ScriptedBroker, key: ApiKey
+    cluster: ScriptedCluster, broker: ScriptedMember, key: ApiKey
 ) -> None:
     """What the client learned before may be old: it looks again before it says that nobody has the API."""
     cluster.add(2)
@@ -176,14 +176,14 @@ def test_a_former_controller_without_the_apis_is_not_mistaken_for_the_present_on
 
 @pytest.mark.parametrize("key", CALLS, ids=lambda key: key.name)
 @pytest.mark.usefixtures("short_grace")
-def test_a_controller_that_hangs_ends_in_a_time_out(cluster: ScriptedCluster, broker: ScriptedBroker, key: ApiKey) -> None:
+def test_a_controller_that_hangs_ends_in_a_time_out(cluster: ScriptedCluster, broker: ScriptedMember, key: ApiKey) -> None:
     broker.on(key, HANG)
     with AdminClient(cluster.bootstrap) as admin, pytest.raises(TimedOut, match="did not respond in time"):
         CALLS[key](admin)
 
 
 @pytest.mark.requirement("R179-35")
-async def test_asyncio_has_the_same_calls(cluster: ScriptedCluster, broker: ScriptedBroker) -> None:
+async def test_asyncio_has_the_same_calls(cluster: ScriptedCluster, broker: ScriptedMember) -> None:
     async with AsyncAdminClient(cluster.bootstrap) as admin:
         assert (await admin.reassign_partitions({A: [1]}, throttle=5, validate_only=True)).values() == {A: None}
         assert (await admin.alter_interbroker_throttled_rates({1: (1, 2)})).values() == {1: None}

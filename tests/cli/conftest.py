@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klamm.tests.cli.members import Members
+from klamm.tests.cli.members import ToolMembers
 from klamm.tests.cli.running import Running
 
 Start = Callable[..., Running]
@@ -54,14 +54,14 @@ def properties(tmp_path: Path, zookeeper: str, chroot: str) -> Callable[..., Pat
 
 
 @pytest.fixture(scope="session", params=["klamm", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.reference])])
-def running_members(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    made = Members(request.param, zookeeper, tmp_path_factory.mktemp(f"members-{request.param}"))
+def running_members(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolMembers]:
+    made = ToolMembers(request.param, zookeeper, tmp_path_factory.mktemp(f"members-{request.param}"))
     yield made
     made.close()
 
 
 @pytest.fixture
-def members(running_members: Members) -> Iterator[Members]:
+def members(running_members: ToolMembers) -> Iterator[ToolMembers]:
     """A test that fails leaves no reassignment and no throttle to the next one."""
     yield running_members
     left = running_members.tool("--list").stdout.splitlines()[1:]

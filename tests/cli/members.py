@@ -31,7 +31,7 @@ LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttle
 Moves = Mapping[tuple[str, int], Sequence[int]]
 
 
-class Members:
+class ToolMembers:
     """Three brokers, 0 to 2, and the tool on them."""
 
     def __init__(self, kind: str, zookeeper: str, folder: Path) -> None:

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from klamm.cli.configs import additions_of
-from klamm.tests.cli.members import Members
+from klamm.tests.cli.members import ToolMembers
 from klamm.tests.cli.running import call
 from klamm.tests.harness.kafka import java_command, wait_for
 from klamm.tests.reference.jars import jars
@@ -23,17 +23,17 @@ NO_ID = "The entity name for brokers must be a valid integer broker id"
 PLACE = "/config/brokers/<default>"
 
 
-def configs(members: Members, *arguments: object) -> subprocess.CompletedProcess[str]:
+def configs(members: ToolMembers, *arguments: object) -> subprocess.CompletedProcess[str]:
     return call("configs", "--bootstrap-server", members.bootstrap, *arguments)
 
 
-def stored(members: Members, path: str = PLACE) -> dict[str, str]:
+def stored(members: ToolMembers, path: str = PLACE) -> dict[str, str]:
     found: dict[str, str] = (members.tree.json(path) or {"config": {}})["config"]
     return found
 
 
 @pytest.fixture
-def cluster(members: Members) -> Iterator[Members]:
+def cluster(members: ToolMembers) -> Iterator[ToolMembers]:
     """No config of one test meets the next one."""
     yield members
     for path in (PLACE, "/config/brokers/0"):
@@ -93,7 +93,7 @@ def test_options_that_do_not_fit_are_one_line_and_nothing_is_connected(arguments
 
 @pytest.mark.requirement("R491-17")
 @pytest.mark.parametrize("text", [f"{LIST}=1,10,65", f"{LIST}=[1,10,65]"])
-def test_the_list_is_stored_shown_and_taken_away(cluster: Members, text: str) -> None:
+def test_the_list_is_stored_shown_and_taken_away(cluster: ToolMembers, text: str) -> None:
     done = configs(cluster, *OF_ALL, "--alter", "--add-config", text)
     assert (done.returncode, done.stdout, done.stderr) == (0, "Completed updating default config for brokers in the cluster.\n", "")
     assert stored(cluster) == {LIST: "1,10,65"}
@@ -110,7 +110,7 @@ def test_the_list_is_stored_shown_and_taken_away(cluster: Members, text: str) ->
     assert (gone.returncode, gone.stderr) == (0, "") and stored(cluster) == {}
 
 
-def test_what_the_cluster_refuses_is_one_line(cluster: Members) -> None:
+def test_what_the_cluster_refuses_is_one_line(cluster: ToolMembers) -> None:
     topic = cluster.topic([0])
     refused = [
         (("--entity-type", "topics", "--entity-name", topic, "--alter", "--add-config", f"{LIST}=1"), "INVALID_CONFIG"),
@@ -130,13 +130,13 @@ def test_what_the_cluster_refuses_is_one_line(cluster: Members) -> None:
     assert stored(cluster) == {}
 
 
-def test_a_topic_that_does_not_exist_is_one_line_without_a_heading(cluster: Members) -> None:
+def test_a_topic_that_does_not_exist_is_one_line_without_a_heading(cluster: ToolMembers) -> None:
     said = configs(cluster, "--entity-type", "topics", "--entity-name", "no-such", "--describe")
     line = "klamm: UNKNOWN_TOPIC_OR_PARTITION: The topic 'no-such' does not exist.\n"
     assert (said.returncode, said.stdout, said.stderr) == (1, "", line)
 
 
-def test_configs_as_json_are_one_line(cluster: Members) -> None:
+def test_configs_as_json_are_one_line(cluster: ToolMembers) -> None:
     topic = cluster.topic([0])
     entity = ("--entity-type", "topics", "--entity-name", topic)
     assert configs(cluster, *entity, "--alter", "--add-config", "retention.ms=1000").returncode == 0
@@ -150,7 +150,7 @@ def test_configs_as_json_are_one_line(cluster: Members) -> None:
 
 @pytest.mark.slow
 @pytest.mark.reference
-def test_it_prints_what_kafkas_own_tool_prints(cluster: Members) -> None:
+def test_it_prints_what_kafkas_own_tool_prints(cluster: ToolMembers) -> None:
     topic = cluster.topic([0])
 
     def kafkas(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -173,7 +173,7 @@ def test_it_prints_what_kafkas_own_tool_prints(cluster: Members) -> None:
         assert said[0] == said[1]
 
 
-def heard(members: Members, kind_option: str, kind: str, name_option: str, name: object = "<default>") -> None:
+def heard(members: ToolMembers, kind_option: str, kind: str, name_option: str, name: object = "<default>") -> None:
     """Wait until the broker shows what is stored for an entity."""
     entity = (kind_option, kind, name_option, *([] if name == "<default>" else [name]))
 

@@ -16,7 +16,7 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.admin.replies import elected
 from klamm.tests.admin.scripted import HANG, ScriptedCluster, scripted, shipped
-from klamm.tests.cli.members import Members
+from klamm.tests.cli.members import ToolMembers
 from klamm.tests.cli.running import call
 from klamm.tests.harness.kafka import JVM, START_S, all_know, java_command, wait_for
 from klamm.tests.reference.jars import VERSION, jars
@@ -277,7 +277,7 @@ def comparable(said: subprocess.CompletedProcess[str]) -> tuple[int, list[str], 
     return said.returncode, sorted(lines), said.stderr.partition("\n")[0].removeprefix("klamm: ")
 
 
-def moved(members: Members) -> str:
+def moved(members: ToolMembers) -> str:
     """A topic whose partitions 0 and 1 are not led by their preferred replicas, partition 2 is."""
     topic = members.topic([0, 1], [1, 2], [2, 0])
     moves = {(topic, 0): [1, 0], (topic, 1): [2, 1]}
@@ -287,12 +287,12 @@ def moved(members: Members) -> str:
     return topic
 
 
-def leaders(members: Members, topic: str) -> list[int]:
+def leaders(members: ToolMembers, topic: str) -> list[int]:
     states = [members.tree.state(topic, partition) for partition in range(3)]
     return [-1 if state is None else state.leader for state in states]
 
 
-def test_preferred_replicas_become_leaders_and_the_rest_is_reported(members: Members, tmp_path: Path) -> None:
+def test_preferred_replicas_become_leaders_and_the_rest_is_reported(members: ToolMembers, tmp_path: Path) -> None:
     topic = moved(members)
     assert leaders(members, topic) == [0, 1, 2]
     options = ("--bootstrap-server", members.bootstrap, "--election-type", "preferred")
@@ -315,7 +315,7 @@ def test_preferred_replicas_become_leaders_and_the_rest_is_reported(members: Mem
 
 @pytest.mark.slow
 @pytest.mark.reference
-def test_lines_and_exit_codes_are_those_of_kafkas_tool(members: Members, tmp_path: Path) -> None:
+def test_lines_and_exit_codes_are_those_of_kafkas_tool(members: ToolMembers, tmp_path: Path) -> None:
     """Both tools are given the same elections, each of a topic of its own, on the same brokers."""
     config = tmp_path / "admin.properties"
     config.write_text("default.api.timeout.ms=60000\nrequest.timeout.ms=30000\n")
@@ -345,7 +345,7 @@ def test_lines_and_exit_codes_are_those_of_kafkas_tool(members: Members, tmp_pat
     assert outcomes[0] == outcomes[1]
 
 
-def all_in_sync(members: Members) -> bool:
+def all_in_sync(members: ToolMembers) -> bool:
     for topic in members.tree.children("/brokers/topics"):
         for number, replicas in members.tree.json(f"/brokers/topics/{topic}")["partitions"].items():
             state = members.tree.state(topic, int(number))
@@ -354,7 +354,7 @@ def all_in_sync(members: Members) -> bool:
     return True
 
 
-def test_an_unclean_election_gives_a_partition_a_leader_that_was_out_of_sync(members: Members) -> None:
+def test_an_unclean_election_gives_a_partition_a_leader_that_was_out_of_sync(members: ToolMembers) -> None:
     topic = members.topic([1, 2])
     first, second = members.brokers[1], members.brokers[2]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from klamm.tests.cli.members import Members
+from klamm.tests.cli.members import ToolMembers
 from klamm.tests.cli.running import call
 from klamm.tests.harness.kafka import JVM, java_command, wait_for
 from klamm.tests.harness.tree import Tree
@@ -117,7 +117,7 @@ def test_lines_and_exit_codes_by_zookeeper_are_those_of_the_tool_of_2_2_but_for_
 
 @pytest.mark.requirement("R183-21")
 @pytest.mark.requirement("R183-28")
-def test_the_controller_elects_what_zookeeper_was_given(members: Members, tmp_path: Path) -> None:
+def test_the_controller_elects_what_zookeeper_was_given(members: ToolMembers, tmp_path: Path) -> None:
     topic = members.topic([0, 1])
     members.succeed("--execute", "--reassignment-json-file", members.file({(topic, 0): [1, 0]}))
     members.settled(topic, [1, 0])
@@ -129,7 +129,7 @@ def test_the_controller_elects_what_zookeeper_was_given(members: Members, tmp_pa
 
 @pytest.mark.requirement("R183-22")
 @pytest.mark.requirement("R183-23")
-def test_brokers_elect_and_report_each_partition(members: Members, tmp_path: Path) -> None:
+def test_brokers_elect_and_report_each_partition(members: ToolMembers, tmp_path: Path) -> None:
     topic = members.topic([0, 1], [1, 0])
     members.succeed("--execute", "--reassignment-json-file", members.file({(topic, 0): [1, 0]}))
     members.settled(topic, [1, 0])

@@ -115,7 +115,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-W = TypeVar("W", bound="World")
+W = TypeVar("W", bound="SimulatedWorld")
 P = ParamSpec("P")
 
 
@@ -256,7 +256,7 @@ class _Spoilt(MutableSet[str]):
         return len(self._good)
 
 
-class World:
+class SimulatedWorld:
     """What ZooKeeper holds, and what is wrong with the disks of the brokers."""
 
     def __init__(self, zk: SimulatedZooKeeper | None = None) -> None:
@@ -572,7 +572,7 @@ class World:
 class _UnreadableConfigs(MutableSet[str]):
     """Topics whose config nodes cannot be read."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
 
     def add(self, value: str) -> None:
@@ -698,10 +698,15 @@ class FaultyStore(Store, Protocol):
 
 
 class SimulatedStore(ZkStore):
-    """The store of one controller process of a World."""
+    """The store of one controller process of a SimulatedWorld."""
 
     def __init__(
-        self, world: World, on_event: Callable[[events.WatchEvent], None], faults: Faults, rng: random.Random, draws: Draws | None = None
+        self,
+        world: SimulatedWorld,
+        on_event: Callable[[events.WatchEvent], None],
+        faults: Faults,
+        rng: random.Random,
+        draws: Draws | None = None,
     ) -> None:
         self.world = world
         drawn = _DrawnFaults(self, faults, draws if draws is not None else Draws(rng))

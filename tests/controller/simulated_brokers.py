@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.nouns import TopicPartition
-from klamm.tests.controller.simulated import World
+from klamm.tests.controller.simulated import SimulatedWorld
 
 NAMES = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata"}
 
 STALE_CONTROLLER_EPOCH, STORAGE_ERROR = 11, 56
 
 
-class Frame(NamedTuple):
+class SentFrame(NamedTuple):
     """A request as it was sent."""
 
     broker: int
@@ -35,7 +35,7 @@ class Frame(NamedTuple):
 
 
 @dataclass
-class Told:
+class ToldBroker:
     """What one broker process knows."""
 
     epoch: int
@@ -56,7 +56,7 @@ class Proposal(NamedTuple):
     isr: tuple[int, ...]
 
 
-def proposals(world: World, told: dict[int, Told]) -> dict[TopicPartition, Proposal]:
+def proposals(world: SimulatedWorld, told: dict[int, ToldBroker]) -> dict[TopicPartition, Proposal]:
     """What leaders propose when every follower that runs has caught up: all replicas that they were told of, and that follow them.
 
     A replica follows when it was told of the same leader and leader epoch, and was not stopped since. A leader that was not told of the
@@ -77,11 +77,11 @@ def proposals(world: World, told: dict[int, Told]) -> dict[TopicPartition, Propo
     return found
 
 
-def _runs(world: World, broker_id: int, known: Told, key: TopicPartition) -> bool:
+def _runs(world: SimulatedWorld, broker_id: int, known: ToldBroker, key: TopicPartition) -> bool:
     return world.broker_epoch(broker_id) == known.epoch and key not in known.stopped and (broker_id, key) not in world.offline_dirs
 
 
-def _follows(world: World, told: dict[int, Told], broker_id: int, key: TopicPartition, leader: Any) -> bool:
+def _follows(world: SimulatedWorld, told: dict[int, ToldBroker], broker_id: int, key: TopicPartition, leader: Any) -> bool:
     known = told.get(broker_id)
     role = None if known is None or not _runs(world, broker_id, known, key) else known.roles.get(key)
     return role is not None and (role.leader, role.leader_epoch) == (leader.leader, leader.leader_epoch)
@@ -90,7 +90,7 @@ def _follows(world: World, told: dict[int, Told], broker_id: int, key: TopicPart
 class SimulatedBrokers:
     """Channels of one controller process to the brokers of a World."""
 
-    def __init__(self, world: World, told: dict[int, Told]) -> None:
+    def __init__(self, world: SimulatedWorld, told: dict[int, ToldBroker]) -> None:
         self.world = world
         self.told = told
         self.open: set[int] = set()
@@ -120,7 +120,7 @@ class SimulatedBrokers:
         batch: int | None = None,
     ) -> None:
         if broker_id in self.open:
-            frame = Frame(broker_id, api_key, version, body)
+            frame = SentFrame(broker_id, api_key, version, body)
             self.world.journal.append(frame)
             asyncio.get_running_loop().call_soon(self._deliver, frame, on_response, ignorable)
 
@@ -132,7 +132,7 @@ class SimulatedBrokers:
             answer()
 
     def _deliver(
-        self, frame: Frame, on_response: Callable[[Any], None] | None, ignorable: Callable[[bytes, int], bool] | None
+        self, frame: SentFrame, on_response: Callable[[Any], None] | None, ignorable: Callable[[bytes, int], bool] | None
     ) -> None:
         if self.dead or self.world.broker_epoch(frame.broker) is None or frame.broker not in self.open:
             return
@@ -151,20 +151,20 @@ class SimulatedBrokers:
         else:
             asyncio.get_running_loop().call_soon(answer)
 
-    def respond(self, frame: Frame) -> Any:
+    def respond(self, frame: SentFrame) -> Any:
         """A registered broker acts on a request; None where it refuses it, with an error that the controller ignores."""
         epoch = self.world.broker_epoch(frame.broker)
         assert epoch is not None
         told = self.told.get(frame.broker)
         if told is None or told.epoch != epoch:
-            told = self.told[frame.broker] = Told(epoch)
+            told = self.told[frame.broker] = ToldBroker(epoch)
         request = frame.request
         if request.broker_epoch < told.epoch or request.controller_epoch < told.controller_epoch:
             return None
         told.controller_epoch = request.controller_epoch
         return getattr(self, NAMES[frame.api_key])(frame.broker, told, request)
 
-    def LeaderAndIsr(self, broker_id: int, told: Told, request: Any) -> Any:
+    def LeaderAndIsr(self, broker_id: int, told: ToldBroker, request: Any) -> Any:
         response = messages.LeaderAndIsrResponse
         topics = []
         for t in request.topic_states:
@@ -184,7 +184,7 @@ class SimulatedBrokers:
             topics.append(response.LeaderAndIsrTopicError(topic_id=t.topic_id, partition_errors=rows))
         return response(topics=topics)
 
-    def UpdateMetadata(self, broker_id: int, told: Told, request: Any) -> Any:
+    def UpdateMetadata(self, broker_id: int, told: ToldBroker, request: Any) -> Any:
         told.live = {b.id for b in request.live_brokers}
         for t in request.topic_states:
             for p in t.partition_states:
@@ -195,7 +195,7 @@ class SimulatedBrokers:
                     told.metadata[key] = p
         return messages.UpdateMetadataResponse()
 
-    def StopReplica(self, broker_id: int, told: Told, request: Any) -> Any:
+    def StopReplica(self, broker_id: int, told: ToldBroker, request: Any) -> Any:
         response = messages.StopReplicaResponse
         rows = []
         for t in request.topic_states:

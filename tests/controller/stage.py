@@ -28,8 +28,8 @@ from klamm.controller.values import DEFAULT_BROKER, BrokerRegistration, BrokerTo
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint, TopicPartition
-from klamm.tests.controller.simulated import Faults, Removed, SimulatedStore, World, Wrote, WroteTopic
-from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers, Told
+from klamm.tests.controller.simulated import Faults, Removed, SimulatedStore, SimulatedWorld, Wrote, WroteTopic
+from klamm.tests.controller.simulated_brokers import SentFrame, SimulatedBrokers, ToldBroker
 from klamm.tests.controller.zero_clock import ZeroClock
 
 ME = 100
@@ -63,9 +63,9 @@ class Stage:
     """One controller on stage."""
 
     def __init__(self, finalized_features: dict[str, int] | None = None, clock: Clock | None = None, **options: Any) -> None:
-        self.world = World()
+        self.world = SimulatedWorld()
         self.clock = ZeroClock() if clock is None else clock
-        self.told: dict[int, Told] = {}
+        self.told: dict[int, ToldBroker] = {}
         self.steering = Steering()
         self.options = ControllerOptions(**{"auto_leader_rebalance_enable": False, **options})
         self.finalized_features = finalized_features or {}
@@ -238,12 +238,12 @@ def line(entry: Any) -> str:
             return f"TOPIC {topic} { ({i: list(a.replicas) for i, a in sorted(stored.assignments.items())}) }"
         case Removed(path):
             return f"REMOVED {path}"
-        case Frame():
+        case SentFrame():
             return frame_line(entry)
     raise AssertionError(entry)
 
 
-def frame_line(frame: Frame) -> str:
+def frame_line(frame: SentFrame) -> str:
     request = frame.request
     rows = []
     for t in request.topic_states:

@@ -17,7 +17,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.conftest import Timer
-from klamm.tests.controller.simulated_brokers import Frame
+from klamm.tests.controller.simulated_brokers import SentFrame
 from klamm.tests.controller.stage import ME, Stage, isr_request
 
 PREFERRED_GONE = "REMOVED /admin/preferred_replica_election"
@@ -105,7 +105,7 @@ async def test_topic_ids_are_back_filled(stage: Stage) -> None:
     await stage.open(1)
     assert stage.world.topics["old"] == StoredTopic(bytes([7] * 16), {0: moving, 3: Assignment((1,))})
     assert [w for w in stage.writes(0) if w.startswith("TOPIC")] == ["TOPIC old {0: [1, 2], 3: [1]}"]
-    sent = [f.request for f in stage.world.journal if isinstance(f, Frame) and f.api_key == 4]
+    sent = [f.request for f in stage.world.journal if isinstance(f, SentFrame) and f.api_key == 4]
     assert {(t.topic_name, t.topic_id) for r in sent for t in r.topic_states} == {("old", bytes([7] * 16)), ("new", b"n" * 16)}
 
 

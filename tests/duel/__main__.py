@@ -10,10 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-from klamm.tests.duel.running import BATCH, Run
+from klamm.tests.duel.running import BATCH, DuelRun
 
 
-async def _until_stopped(run: Run, end: float) -> None:
+async def _until_stopped(run: DuelRun, end: float) -> None:
     """Run until the end or a signal."""
     task = asyncio.current_task()
     assert task is not None
@@ -34,7 +34,7 @@ def main() -> int:
     options = parser.parse_args()
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
     print(f"seed {seed}, {options.minutes:g} minutes; differences go to {options.folder}", flush=True)
-    run = Run(seed, options.folder, lambda text: print(text, flush=True), options.stories)
+    run = DuelRun(seed, options.folder, lambda text: print(text, flush=True), options.stories)
     asyncio.run(_until_stopped(run, time.monotonic() + options.minutes * 60))
     print(run.account.text(seed), flush=True)
     return 1 if run.account.unexplained else 0

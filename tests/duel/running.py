@@ -42,7 +42,7 @@ def batches(seed: int, stories: int = BATCH) -> Iterator[Batch]:
         number += 1
 
 
-class Run:
+class DuelRun:
     """One run of a seed. Differences are written into `folder`; `say` gets lines about the progress; a batch has `stories`."""
 
     def __init__(self, seed: int, folder: Path, say: Callable[[str], None], stories: int = BATCH) -> None:

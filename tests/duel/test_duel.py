@@ -11,7 +11,7 @@ import pytest
 from klamm.tests.duel.account import requests
 from klamm.tests.duel.known import KNOWN, explained
 from klamm.tests.duel.pair import Difference
-from klamm.tests.duel.running import Run, batches
+from klamm.tests.duel.running import DuelRun, batches
 from klamm.tests.duel.shrinking import shrunk
 from klamm.tests.duel.story import SETTINGS
 from klamm.tests.duel.tale import Tale, named
@@ -124,7 +124,7 @@ def test_a_random_story_is_written_as_a_story_file(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_klamm_does_what_kafka_does_in_random_stories(seed: int, tmp_path: Path) -> None:
-    run = Run(seed, tmp_path, print, SEED_STORIES)
+    run = DuelRun(seed, tmp_path, print, SEED_STORIES)
     await run.until(time.monotonic() + SEED_S, SEED_BATCHES)
     assert run.account.stories > 0
     assert not run.account.unexplained, "\n".join([run.account.text(seed), *(path.read_text() for path in run.account.unexplained)])

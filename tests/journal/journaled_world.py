@@ -24,7 +24,7 @@ def rows(lake: Path, table: str = "frames") -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: row["seq"])
 
 
-class World(NamedTuple):
+class JournaledWorld(NamedTuple):
     lake: Path
     writer: JournalWriter
 

@@ -18,7 +18,7 @@ _BY_EVENTS = {"the controller_event", "the controller_event, or nothing", "the c
 
 
 @dataclass(frozen=True)
-class Row:
+class RecordedRow:
     """One row. The values of `columns` are not null."""
 
     seq: int
@@ -59,17 +59,17 @@ class RecordedJournal:
         return self._next - 1
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[RecordedRow]:
         return [
-            Row(seq, kind, {name: value for name, value in columns.items() if value is not None}, cause, _text(before), _text(after))
-            for seq, kind, columns, cause, before, after in self._raw
+            RecordedRow(seq, kind, {name: value for name, value in fields.items() if value is not None}, cause, _text(before), _text(after))
+            for seq, kind, fields, cause, before, after in self._raw
         ]
 
-    def of(self, *kinds: str) -> list[Row]:
+    def of(self, *kinds: str) -> list[RecordedRow]:
         """The rows of some kinds."""
         return [row for row in self.rows if row.kind in kinds]
 
-    def check(self) -> list[Row]:
+    def check(self) -> list[RecordedRow]:
         """All rows; they are as `KINDS` says."""
         rows = self.rows
         kinds = {row.seq: row.kind for row in rows}

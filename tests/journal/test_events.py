@@ -17,7 +17,7 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.server.journal.journaling import ControllerJournal
 from klamm.tests.controller import stage as stages
 from klamm.tests.controller.stage import ME, Stage, isr_request
-from klamm.tests.journal.recorded import RecordedJournal, Row, journaled
+from klamm.tests.journal.recorded import RecordedJournal, RecordedRow, journaled
 
 
 class FramesOf:
@@ -44,10 +44,10 @@ class Journaled(Stage):
     def journal(self) -> RecordedJournal:
         return self.frames_of.journals[ME]
 
-    def caused_by(self, cause: Row, *kinds: str) -> list[Row]:
+    def caused_by(self, cause: RecordedRow, *kinds: str) -> list[RecordedRow]:
         return [row for row in self.journal.of(*kinds) if row.cause_seq == cause.seq]
 
-    def last_event(self, name: str) -> Row:
+    def last_event(self, name: str) -> RecordedRow:
         return [row for row in self.journal.of("controller_event") if row.input["name"] == name][-1]
 
 
@@ -72,7 +72,7 @@ async def stage(frames_of: FramesOf) -> AsyncIterator[Journaled]:
     await made.close()
 
 
-def values(rows: list[Row]) -> list[Any]:
+def values(rows: list[RecordedRow]) -> list[Any]:
     return [row.output for row in rows]
 
 

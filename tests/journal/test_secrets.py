@@ -13,14 +13,14 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.server.journal.broker_journal import public_configs
 from klamm.server.net.tap import ConnectionKind
-from klamm.tests.journal.journaled_world import World, asked, rows
+from klamm.tests.journal.journaled_world import JournaledWorld, asked, rows
 
 SECRET = "hunter2-passwörd"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path, JournalWriter(tmp_path, "r", 1, frames="full", public_configs=public_configs()))
+def world(tmp_path: Path) -> JournaledWorld:
+    return JournaledWorld(tmp_path, JournalWriter(tmp_path, "r", 1, frames="full", public_configs=public_configs()))
 
 
 def is_written(lake: Path, secret: bytes = SECRET.encode()) -> bool:
@@ -69,7 +69,7 @@ REQUESTS = [
 @pytest.mark.parametrize(("key", "version", "make"), REQUESTS, ids=lambda value: value.name if isinstance(value, ApiKey) else "")
 @pytest.mark.parametrize("kind", [ConnectionKind.ACCEPTED, ConnectionKind.TO_CONTROLLER])
 def test_secrets_in_requests_are_masked_and_the_frame_decodes(
-    world: World, key: ApiKey, version: int, make: Any, kind: ConnectionKind
+    world: JournaledWorld, key: ApiKey, version: int, make: Any, kind: ConnectionKind
 ) -> None:
     connection = world.connection(kind)
     frame = request(key, version, make())
@@ -85,7 +85,7 @@ def test_secrets_in_requests_are_masked_and_the_frame_decodes(
 
 
 @pytest.mark.parametrize("name", ["retention.ms", "log.retention.ms", "leader.replication.throttled.rate"])
-def test_values_of_known_configs_that_are_no_passwords_are_kept(world: World, name: str) -> None:
+def test_values_of_known_configs_that_are_no_passwords_are_kept(world: JournaledWorld, name: str) -> None:
     world.connection().received(request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, altered("IncrementalAlterConfigs", name)))
     (row,) = world.frames()
     assert (row["flags"], SECRET.encode() in row["frame"]) == (0, True)
@@ -104,7 +104,7 @@ RESPONSES = [
 
 
 @pytest.mark.parametrize(("key", "version", "make"), RESPONSES, ids=lambda value: value.name if isinstance(value, ApiKey) else "")
-def test_secrets_in_responses_are_masked(world: World, key: ApiKey, version: int, make: Any) -> None:
+def test_secrets_in_responses_are_masked(world: JournaledWorld, key: ApiKey, version: int, make: Any) -> None:
     connection = world.connection()
     connection.received(request(key, version, of(f"{APIS[key].name}Request")))
     frame = response(key, version, make())
@@ -118,14 +118,16 @@ def test_secrets_in_responses_are_masked(world: World, key: ApiKey, version: int
 
 @pytest.mark.parametrize("key", [ApiKey.SASL_AUTHENTICATE, ApiKey.ALTER_CONFIGS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.ENVELOPE])
 @pytest.mark.parametrize("version", [0, 1, 99, -1])
-def test_a_request_that_may_hold_a_secret_and_does_not_decode_is_masked_behind_its_header(world: World, key: ApiKey, version: int) -> None:
+def test_a_request_that_may_hold_a_secret_and_does_not_decode_is_masked_after_its_header(
+    world: JournaledWorld, key: ApiKey, version: int
+) -> None:
     world.connection().received(messages.encode_request(key, version, 1, "c", b"\xff\xff\x7f" + SECRET.encode()))
     (row,) = world.frames()
     assert not is_written(world.lake)
     assert (row["api_key"], row["flags"]) == (key, Flag.MASKED)
 
 
-def test_surplus_bytes_behind_a_request_with_secrets_are_masked(world: World) -> None:
+def test_surplus_bytes_behind_a_request_with_secrets_are_masked(world: JournaledWorld) -> None:
     message = messages.encode(messages.SaslAuthenticateRequest(auth_bytes=b"x"), 0) + SECRET.encode()
     world.connection().received(messages.encode_request(ApiKey.SASL_AUTHENTICATE, 0, 1, "c", message))
     world.frames()
@@ -136,7 +138,7 @@ def test_surplus_bytes_behind_a_request_with_secrets_are_masked(world: World) ->
     "token", [b"\0user\0" + SECRET.encode(), b"", SECRET.encode() * 300, b"n,,n=u,r=" + SECRET.encode(), b"ab" + SECRET.encode()]
 )
 @pytest.mark.parametrize("piece", [10**6, 5])
-def test_tokens_after_a_handshake_of_version_0_are_never_written(world: World, token: bytes, piece: int) -> None:
+def test_tokens_after_a_handshake_of_version_0_are_never_written(world: JournaledWorld, token: bytes, piece: int) -> None:
     connection = world.connection()
     connection.received(request(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeRequest(mechanism="PLAIN")))
     connection.sent(response(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeResponse(mechanisms=["PLAIN"])))
@@ -153,7 +155,7 @@ def test_tokens_after_a_handshake_of_version_0_are_never_written(world: World, t
     assert found[2]["api_key"] == ApiKey.METADATA
 
 
-def test_an_unfinished_request_with_a_secret_is_not_written_when_the_connection_ends(world: World) -> None:
+def test_an_unfinished_request_with_a_secret_is_not_written_when_the_connection_ends(world: JournaledWorld) -> None:
     connection = world.connection()
     connection.received(request(ApiKey.SASL_AUTHENTICATE, 1, messages.SaslAuthenticateRequest(auth_bytes=SECRET.encode() * 2))[:-3])
     connection.closed("peer")
@@ -161,13 +163,13 @@ def test_an_unfinished_request_with_a_secret_is_not_written_when_the_connection_
     assert not is_written(world.lake)
 
 
-def test_secrets_are_in_no_event(world: World) -> None:
+def test_secrets_are_in_no_event(world: JournaledWorld) -> None:
     world.connection().received(request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, altered("IncrementalAlterConfigs", "ssl.key.password")))
     world.frames()
     assert [row["kind"] for row in rows(world.lake, "events")] == ["conn_open"]
 
 
-def test_a_token_that_does_not_wait_for_the_response_of_its_handshake_is_not_written(world: World) -> None:
+def test_a_token_that_does_not_wait_for_the_response_of_its_handshake_is_not_written(world: JournaledWorld) -> None:
     connection = world.connection()
     handshake = request(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeRequest(mechanism="PLAIN"))
     token = f"\0user\0{SECRET}".encode()
@@ -178,7 +180,7 @@ def test_a_token_that_does_not_wait_for_the_response_of_its_handshake_is_not_wri
     assert not is_written(world.lake)
 
 
-def test_requests_go_on_after_a_handshake_that_was_refused(world: World) -> None:
+def test_requests_go_on_after_a_handshake_that_was_refused(world: JournaledWorld) -> None:
     connection = world.connection()
     connection.received(request(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeRequest(mechanism="NO")))
     connection.sent(response(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeResponse(error_code=33)))
@@ -188,7 +190,7 @@ def test_requests_go_on_after_a_handshake_that_was_refused(world: World) -> None
 
 @pytest.mark.parametrize(("config", "hidden"), [("ssl.key.password", True), ("mine", True), ("cleanup.policy", False)])
 @pytest.mark.parametrize("version", [0, 7])
-def test_configs_of_new_topics_are_masked_as_altered_ones(world: World, version: int, config: str, hidden: bool) -> None:
+def test_configs_of_new_topics_are_masked_as_altered_ones(world: JournaledWorld, version: int, config: str, hidden: bool) -> None:
     top = messages.CreateTopicsRequest
     configs = [top.CreatableTopicConfig(name=config, value=SECRET)]
     topic = top.CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=configs)

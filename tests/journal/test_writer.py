@@ -20,7 +20,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.server.net.tap import ConnectionKind, ControllerEvent
 from klamm.tests.harness.waits import wait_for
-from klamm.tests.journal.journaled_world import World, asked, rows
+from klamm.tests.journal.journaled_world import JournaledWorld, asked, rows
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
 METADATA_RESPONSE = messages.encode(messages.MetadataResponse(cluster_id="c", controller_id=1), 12)
@@ -35,14 +35,14 @@ def seqs(lake: Path) -> list[int]:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[JournaledWorld]:
     writer = JournalWriter(tmp_path, "r", 1)
-    yield World(tmp_path, writer)
+    yield JournaledWorld(tmp_path, writer)
     writer.close()
 
 
 @pytest.mark.parametrize("pieces", [1, 3, 10_000])
-def test_frames_cut_anywhere_are_whole_rows(world: World, pieces: int) -> None:
+def test_frames_cut_anywhere_are_whole_rows(world: JournaledWorld, pieces: int) -> None:
     connection = world.connection()
     data = asked(7) + asked(8)
     step = max(1, len(data) // pieces)
@@ -64,7 +64,7 @@ def test_frames_cut_anywhere_are_whole_rows(world: World, pieces: int) -> None:
     assert seqs(world.lake) == [1, 2, 3, 4, 5]
 
 
-def test_a_response_out_of_order_finds_its_request_and_one_to_nothing_is_unmatched(world: World) -> None:
+def test_a_response_out_of_order_finds_its_request_and_one_to_nothing_is_unmatched(world: JournaledWorld) -> None:
     connection = world.connection()
     connection.received(asked(1) + asked(2))
     connection.sent(answered(2))
@@ -74,7 +74,7 @@ def test_a_response_out_of_order_finds_its_request_and_one_to_nothing_is_unmatch
     assert [(row["cause_seq"], row["api_key"], row["flags"]) for row in found] == [(3, 3, 0), (None, None, Flag.UNMATCHED), (2, 3, 0)]
 
 
-def test_requests_that_we_send_have_their_batch_as_cause(world: World) -> None:
+def test_requests_that_we_send_have_their_batch_as_cause(world: JournaledWorld) -> None:
     channel = world.connection(ConnectionKind.CHANNEL, peer_id=4)
     channel.sent(asked(5), ControllerEvent(9, 77))
     assert world.writer.response_seq(4) is None
@@ -86,14 +86,14 @@ def test_requests_that_we_send_have_their_batch_as_cause(world: World) -> None:
     assert (got["dir"], got["cause_seq"], got["principal"]) == (Direction.RESPONSE_IN, sent["seq"], None)
 
 
-def test_the_row_of_an_open_request_is_found_by_connection_and_correlation_id(world: World) -> None:
+def test_the_row_of_an_open_request_is_found_by_connection_and_correlation_id(world: JournaledWorld) -> None:
     connection = world.connection(name="x")
     connection.received(asked(5) + asked(5) + asked(6))
     assert (world.writer.request_seq("x", 5), world.writer.request_seq("x", 6)) == (3, 4)
     assert (world.writer.request_seq("x", 7), world.writer.request_seq("y", 5)) == (None, None)
 
 
-def test_client_software_counts_from_the_request_that_names_it(world: World) -> None:
+def test_client_software_counts_from_the_request_that_names_it(world: JournaledWorld) -> None:
     connection = world.connection()
     body = messages.encode(messages.ApiVersionsRequest(client_software_name="lib", client_software_version="1.2"), 3)
     connection.received(asked(1, None) + messages.encode_request(ApiKey.API_VERSIONS, 3, 2, "other", body) + asked(3, ""))
@@ -101,7 +101,7 @@ def test_client_software_counts_from_the_request_that_names_it(world: World) -> 
     assert found == [(None, None), ("other", "lib/1.2"), ("", "lib/1.2")]
 
 
-def test_the_refusal_of_an_unknown_version_of_api_versions_is_a_row_of_version_0(world: World) -> None:
+def test_the_refusal_of_an_unknown_version_of_api_versions_is_a_row_of_version_0(world: JournaledWorld) -> None:
     connection = world.connection()
     connection.received(messages.encode_request(ApiKey.API_VERSIONS, 4, 1, "c", b"\1\1\0"))
     connection.sent(messages.encode_response(ApiKey.API_VERSIONS, 0, 1, messages.encode(messages.ApiVersionsResponse(error_code=35), 0)))
@@ -116,7 +116,7 @@ def produce(acks: int, version: int, records: bytes, client: str = "p") -> bytes
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 11])
-def test_a_produce_request_without_acks_waits_for_no_response(world: World, version: int) -> None:
+def test_a_produce_request_without_acks_waits_for_no_response(world: JournaledWorld, version: int) -> None:
     connection = world.connection()
     connection.received(produce(0, version, b""))
     connection.received(produce(1, version, b""))
@@ -128,7 +128,7 @@ def test_a_produce_request_without_acks_waits_for_no_response(world: World, vers
 
 @pytest.mark.parametrize("piece", [1_000_000, 700, 4096])
 @pytest.mark.parametrize("version", [7, 11])
-def test_records_are_cut_and_all_before_them_decodes(world: World, version: int, piece: int) -> None:
+def test_records_are_cut_and_all_before_them_decodes(world: JournaledWorld, version: int, piece: int) -> None:
     connection = world.connection()
     frame = produce(-1, version, b"\0" * 61 + b"secret of a record" * 3000)
     for start in range(0, len(frame), piece):
@@ -149,7 +149,7 @@ def fetched(records: bytes) -> bytes:
 
 @pytest.mark.parametrize("kind", [ConnectionKind.ACCEPTED, ConnectionKind.TO_LEADER])
 @pytest.mark.parametrize("piece", [1_000_000, 1000])
-def test_fetched_records_are_cut_in_both_directions(world: World, kind: ConnectionKind, piece: int) -> None:
+def test_fetched_records_are_cut_in_both_directions(world: JournaledWorld, kind: ConnectionKind, piece: int) -> None:
     connection = world.connection(kind)
     request = messages.encode_request(ApiKey.FETCH, 12, 1, "c", messages.encode(messages.FetchRequest(), 12))
     response = fetched(b"x" * 50_000)
@@ -166,7 +166,7 @@ def test_fetched_records_are_cut_in_both_directions(world: World, kind: Connecti
 
 @pytest.mark.parametrize(("frames", "kept"), [("full", 10**6), ("headers", 17), (40, 40), (0, 17)])
 def test_frames_are_kept_as_the_config_says(tmp_path: Path, frames: str | int, kept: int) -> None:
-    world = World(tmp_path, JournalWriter(tmp_path, "r", 1, frames=frames))
+    world = JournaledWorld(tmp_path, JournalWriter(tmp_path, "r", 1, frames=frames))
     connection = world.connection()
     frame = produce(1, 7, b"x" * 5000, client="abc")
     for start in range(0, len(frame), 2000):
@@ -182,7 +182,7 @@ def test_frames_are_kept_as_the_config_says(tmp_path: Path, frames: str | int, k
     ("data", "nulls"),
     [(b"\xff\xff\xff\xf0rest", True), (b"\0\0\0\4abcd", True), (b"\0\0\0\0", True), (b"GET / HTTP/1.1", True), (asked()[:20], True)],
 )
-def test_bytes_that_are_no_request_are_rows_without_a_key(world: World, data: bytes, nulls: bool) -> None:
+def test_bytes_that_are_no_request_are_rows_without_a_key(world: JournaledWorld, data: bytes, nulls: bool) -> None:
     connection = world.connection()
     connection.received(data)
     connection.closed("us", "bad")
@@ -192,13 +192,13 @@ def test_bytes_that_are_no_request_are_rows_without_a_key(world: World, data: by
     assert [event["output"] for event in rows(world.lake, "events")][-1] == '{"by":"us","reason":"bad"}'
 
 
-def test_rows_are_on_disk_a_moment_later_without_closing(world: World) -> None:
+def test_rows_are_on_disk_a_moment_later_without_closing(world: JournaledWorld) -> None:
     world.connection().received(asked())
     wait_for(lambda: len(rows(world.lake)) == 1, "the rows are on disk")
     assert not reading.segments(world.lake)[0].sealed
 
 
-def test_whoever_makes_the_marker_gets_sealed_segments(world: World) -> None:
+def test_whoever_makes_the_marker_gets_sealed_segments(world: JournaledWorld) -> None:
     connection = world.connection()
     connection.received(asked())
     assert reading.ask_to_seal(world.lake) == []
@@ -208,7 +208,7 @@ def test_whoever_makes_the_marker_gets_sealed_segments(world: World) -> None:
     assert not list(world.lake.rglob(SEAL))
 
 
-def test_segments_roll_by_size_and_age_and_keep_every_row(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_roll_by_size_and_age_and_keep_every_row(world: JournaledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "SEGMENT_BYTES", 20_000)
     connections = [world.connection(name=str(n)) for n in range(5)]
     for n in range(1000):
@@ -222,7 +222,7 @@ def test_segments_roll_by_size_and_age_and_keep_every_row(world: World, monkeypa
     assert seqs(world.lake) == list(range(1, 1006))
 
 
-def test_a_journal_that_is_closed_has_sealed_its_segments(world: World) -> None:
+def test_a_journal_that_is_closed_has_sealed_its_segments(world: JournaledWorld) -> None:
     world.connection().received(asked())
     world.writer.close()
     assert [(segment.table, segment.sealed) for segment in reading.segments(world.lake)] == [("events", True), ("frames", True)]
@@ -237,7 +237,7 @@ def readers(lake: Path) -> list[reading.SegmentReader]:
     return opened
 
 
-def test_a_writer_goes_on_where_the_one_before_was_killed(world: World) -> None:
+def test_a_writer_goes_on_where_the_one_before_was_killed(world: JournaledWorld) -> None:
     world.connection().received(asked())
     wait_for(lambda: len(rows(world.lake)) == 1, "the rows are on disk")
     copy = world.lake / "copy"
@@ -245,7 +245,7 @@ def test_a_writer_goes_on_where_the_one_before_was_killed(world: World) -> None:
     folder.mkdir(parents=True)
     for segment in reading.segments(world.lake):  # as kill -9 leaves it
         (folder / segment.path.name).write_bytes(segment.path.read_bytes() + b"\xff\xff\xff\xfftorn")
-    again = World(copy, JournalWriter(copy, "r", 1))
+    again = JournaledWorld(copy, JournalWriter(copy, "r", 1))
     assert (again.writer.process, again.writer.seq) == (2, 3)
     assert [(segment.first_seq, segment.sealed) for segment in reading.segments(copy)] == [(1, True), (2, True)]
     again.connection().received(asked(2))
@@ -281,7 +281,7 @@ def test_a_process_begins_behind_the_table_that_was_written_last(tmp_path: Path)
         writer.close()
 
 
-def test_two_brokers_cannot_write_the_same_journal(world: World) -> None:
+def test_two_brokers_cannot_write_the_same_journal(world: JournaledWorld) -> None:
     with pytest.raises(JournalRefused, match="another broker 1 is writing its journal of run r"):
         JournalWriter(world.lake, "r", 1)
     JournalWriter(world.lake, "r", 2).close()
@@ -297,7 +297,7 @@ def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) 
 
 
 def test_a_full_disk_ends_the_journal_with_one_line_and_keeps_what_was_whole(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: JournaledWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = world.connection()
     connection.received(asked(1))
@@ -320,7 +320,7 @@ def test_a_full_disk_ends_the_journal_with_one_line_and_keeps_what_was_whole(
     assert [segment.sealed for segment in reading.segments(world.lake)] == [True, True], "without their end marks"
 
 
-def test_the_first_reason_of_an_early_end_counts(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_first_reason_of_an_early_end_counts(world: JournaledWorld, caplog: pytest.LogCaptureFixture) -> None:
     for reason in ("the first", "the second"):
         world.writer._disk.end(reason)
     world.writer.close()
@@ -339,7 +339,7 @@ def test_a_dictionary_that_begins_anew_has_the_contexts_that_were_in_the_one_bef
 
 
 def test_too_much_that_waits_for_a_slow_disk_ends_the_journal(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: JournaledWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     goes_on = threading.Event()
     monkeypatch.setattr("klamm.journal.writer.WAITING_ROWS", 3000)
@@ -355,7 +355,7 @@ def test_too_much_that_waits_for_a_slow_disk_ends_the_journal(
     assert reason.startswith("the disk is too slow: ")
 
 
-def test_values_of_events_become_json_in_the_writer(world: World) -> None:
+def test_values_of_events_become_json_in_the_writer(world: JournaledWorld) -> None:
     class Rule(NamedTuple):
         name: str
         isr: frozenset[int]
@@ -369,7 +369,9 @@ def test_values_of_events_become_json_in_the_writer(world: World) -> None:
     assert (two["input"], two["cause_seq"], two["output"]) == ('{"is": "json"}', first, None)
 
 
-def test_a_client_that_changes_its_name_with_each_request_that_waits_does_no_harm(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_changes_its_name_with_each_request_that_waits_does_no_harm(
+    world: JournaledWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batches, "LARGEST_DICTIONARY", 50)
     connection = world.connection()
     for corr in range(1000):
@@ -383,7 +385,7 @@ def test_a_client_that_changes_its_name_with_each_request_that_waits_does_no_har
     assert [row["client_id"] for row in found] == [f"client-{corr}" for corr in range(1000)] * 2
 
 
-def test_names_that_a_client_had_are_forgotten(world: World) -> None:
+def test_names_that_a_client_had_are_forgotten(world: JournaledWorld) -> None:
     connection = world.connection()
     for corr in range(1000):
         connection.received(asked(corr, f"client-{corr}"))
@@ -392,7 +394,7 @@ def test_names_that_a_client_had_are_forgotten(world: World) -> None:
     wait_for(lambda: len(world.writer._disk._values) < 200, "the values are forgotten")  # behind the rows
 
 
-def test_an_event_whose_json_cannot_be_made_says_so_and_harms_no_other(world: World) -> None:
+def test_an_event_whose_json_cannot_be_made_says_so_and_harms_no_other(world: JournaledWorld) -> None:
     def fails() -> str:
         raise KeyError("gone")
 
@@ -406,7 +408,7 @@ def test_an_event_whose_json_cannot_be_made_says_so_and_harms_no_other(world: Wo
     assert (good["topic"], good["output"]) == ("t", '{"name":"n"}')
 
 
-def test_a_disk_that_hangs_does_not_fill_the_memory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_hangs_does_not_fill_the_memory(world: JournaledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     hangs, goes_on = threading.Event(), threading.Event()
 
     def hang(self: OpenSegment, batch: Any) -> None:
@@ -426,7 +428,7 @@ def test_a_disk_that_hangs_does_not_fill_the_memory(world: World, monkeypatch: p
 
 
 def test_bodies_of_unfinished_frames_are_not_kept_where_only_headers_are(tmp_path: Path) -> None:
-    world = World(tmp_path, JournalWriter(tmp_path, "r", 1, frames="headers"))
+    world = JournaledWorld(tmp_path, JournalWriter(tmp_path, "r", 1, frames="headers"))
     connection = world.connection()
     connection.received(produce(1, 7, b"x" * 500, client="abc")[:400])
     connection.closed("peer")
@@ -434,7 +436,7 @@ def test_bodies_of_unfinished_frames_are_not_kept_where_only_headers_are(tmp_pat
     assert (row["frame"], row["flags"]) == (produce(1, 7, b"x" * 500, client="abc")[:12], Flag.CUT)
 
 
-def test_acks_are_found_behind_tagged_fields_of_the_header(world: World) -> None:
+def test_acks_are_found_behind_tagged_fields_of_the_header(world: JournaledWorld) -> None:
     frame = produce(0, 9, b"")
     tagged = frame[4:15] + b"\x01\x05\x03abc" + frame[16:]
     connection = world.connection()
@@ -442,7 +444,7 @@ def test_acks_are_found_behind_tagged_fields_of_the_header(world: World) -> None
     assert [row["flags"] for row in world.frames()] == [Flag.NO_RESPONSE]
 
 
-def test_events_do_not_wait_until_no_more_frames_come(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_do_not_wait_until_no_more_frames_come(world: JournaledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = world.connection()
     corr = 0
     one_at_a_time = threading.Lock()
@@ -467,6 +469,6 @@ def test_events_do_not_wait_until_no_more_frames_come(world: World, monkeypatch:
     assert seqs_of(world) == list(range(1, corr + 4))
 
 
-def seqs_of(world: World) -> list[int]:
+def seqs_of(world: JournaledWorld) -> list[int]:
     world.writer.close()
     return seqs(world.lake)

@@ -16,7 +16,7 @@ from klamm.tests.logs_on_disk.kafka_tools import complaints
 TOPIC, PARTITIONS = "handed", 3
 
 
-class HandOver:
+class FolderHandOver:
     """One broker id, one folder, one server.properties; the broker is of this kind or that."""
 
     def __init__(self, members: Members, jars: Path) -> None:

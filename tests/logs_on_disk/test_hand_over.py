@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from klamm.tests.harness.members import Members
-from klamm.tests.logs_on_disk.hand_over import HandOver
+from klamm.tests.logs_on_disk.hand_over import FolderHandOver
 
 
 @pytest.mark.slow
 @pytest.mark.reference
 @pytest.mark.parametrize("seed", [1, 2])
 def test_folder_is_handed_over_and_nothing_is_lost(members: Callable[..., Members], kafka_jars: Path, seed: int) -> None:
-    story = HandOver(members(), kafka_jars)
+    story = FolderHandOver(members(), kafka_jars)
     verdict = story.run(rounds=6, seed=seed)
     print(story.rounds, story.errors, story.fatal, verdict.text())
     assert verdict.faults == {}, (story.rounds, verdict.text())

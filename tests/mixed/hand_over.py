@@ -28,7 +28,7 @@ ALONE_S = 30.0
 
 
 @dataclasses.dataclass
-class Account:
+class HandOverAccount:
     """What happened. A move is (from, to, how); `elections` counts those after which the office stayed on its side too."""
 
     moves: list[tuple[int, int, str]] = dataclasses.field(default_factory=list)
@@ -60,7 +60,7 @@ class HandOver:
     """One telling. `data` are the brokers that carry records; broker 0 is the other side. All run already, broker 0 is controller."""
 
     def __init__(self, members: Members, data: Sequence[int]) -> None:
-        self.members, self.data, self.account = members, list(data), Account()
+        self.members, self.data, self.account = members, list(data), HandOverAccount()
         self.clients = ",".join(members.brokers[i].address("CLIENT") for i in data)
         for topic in TOPICS:
             placement = [self.data[p:] + self.data[:p] for p in range(len(self.data))]
@@ -73,7 +73,7 @@ class HandOver:
         self.consumer = RunningConsumer(self.clients, TOPICS, "audit")
         self.account.epochs.append(members.tree.controller_epoch())
 
-    def tell(self, cycles: Sequence[str]) -> Account:
+    def tell(self, cycles: Sequence[str]) -> HandOverAccount:
         """Move the office there and back once for each of `cycles`, a way of losing it."""
         try:
             self.clients_go_on()

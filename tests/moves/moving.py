@@ -25,7 +25,7 @@ MOVED_S = 180.0
 Targets = Mapping[int, Sequence[int] | None]
 
 
-class Cluster(Protocol):
+class MovingCluster(Protocol):
     """What a story about moves needs of a cluster."""
 
     tree: Tree
@@ -39,7 +39,7 @@ class Cluster(Protocol):
 class Moving:
     """One topic. `topic` exists already, with `partitions` partitions."""
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
+    def __init__(self, cluster: MovingCluster, topic: str, partitions: int) -> None:
         self.cluster, self.tree, self.topic, self.partitions = cluster, cluster.tree, topic, partitions
         self.filled: list[Sent] = []
         self.producers: list[Producing] = []
@@ -129,7 +129,7 @@ class Moving:
         wait_for(look, f"{self.topic} has moved to {targets}", within_s)
 
 
-def create(cluster: Cluster, topic: str, replicas: Sequence[Sequence[int]], **configs: str) -> None:
+def create(cluster: MovingCluster, topic: str, replicas: Sequence[Sequence[int]], **configs: str) -> None:
     """A topic with these replicas; names of configs with underscores for dots."""
     named = {name.replace("_", "."): value for name, value in configs.items()}
     (made,) = cluster.ask(requests.create_topic(topic, replicas, configs=named), 7).topics
@@ -165,14 +165,14 @@ class Local:
 # logs
 
 
-def has_logs(cluster: Cluster, replicas: Mapping[int, Sequence[int]], ids: Iterable[int], topic: str) -> None:
+def has_logs(cluster: MovingCluster, replicas: Mapping[int, Sequence[int]], ids: Iterable[int], topic: str) -> None:
     """Wait until each of these brokers tells that it has logs of exactly those partitions that it has replicas of."""
     for broker_id in ids:
         wanted = [p for p, members in replicas.items() if broker_id in members]
         wait_for(partial(_tells, cluster, broker_id, topic, wanted), f"broker {broker_id} has logs of {wanted}")
 
 
-def _tells(cluster: Cluster, broker_id: int, topic: str, wanted: list[int]) -> bool:
+def _tells(cluster: MovingCluster, broker_id: int, topic: str, wanted: list[int]) -> bool:
     response = cluster.ask(messages.DescribeLogDirsRequest(topics=None), 4, broker_id)
     found = sorted(p.partition_index for row in response.results for t in row.topics if t.name == topic for p in t.partitions)
     assert found == wanted, found

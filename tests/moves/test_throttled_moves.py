@@ -13,7 +13,7 @@ from klamm.tests.harness import requests
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import wait_for
-from klamm.tests.moves.moving import Cluster, Local, equal_on_disk
+from klamm.tests.moves.moving import Local, MovingCluster, equal_on_disk
 from klamm.tests.moves.throttled import (
     FOLLOWER_RATE,
     FOLLOWERS,
@@ -48,7 +48,7 @@ def config(tree: Tree, entity: str) -> dict[str, str]:
     return {} if node is None else dict(node["config"])
 
 
-def told(cluster: Cluster, size: int, rates: tuple[int, int], seconds: float) -> None:
+def told(cluster: MovingCluster, size: int, rates: tuple[int, int], seconds: float) -> None:
     """A person has set properties that are not of the request's throttle; they are there at the end, and the throttle is not."""
     tree, story = cluster.tree, Throttled(cluster, SOURCE, TARGET, size)
     mine = {"retention.ms": "7654321"}

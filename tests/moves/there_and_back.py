@@ -13,7 +13,7 @@ from typing import Any
 
 from klamm.tests.harness.members import Members
 from klamm.tests.histories.history import Verdict
-from klamm.tests.moves.moving import Cluster, Moving, create, equal_on_disk, has_logs, only_on
+from klamm.tests.moves.moving import Moving, MovingCluster, create, equal_on_disk, has_logs, only_on
 
 SETTINGS: dict[str, Any] = {
     "log_segment_bytes": 1 << 19,
@@ -32,7 +32,7 @@ def places(ids: Sequence[int]) -> tuple[Replicas, Replicas]:
     return {0: [a, b], 1: [b, c], 2: [c, a]}, {0: [d, c], 1: [d, a], 2: [b, d]}
 
 
-def there_and_back(cluster: Cluster, ids: Sequence[int], size: int, data: Mapping[int, Path]) -> Verdict:
+def there_and_back(cluster: MovingCluster, ids: Sequence[int], size: int, data: Mapping[int, Path]) -> Verdict:
     """Tell it of these four brokers, which run; `size` is how many bytes the topic has at first, `data` where they have logs."""
     home, away = places(ids)
     create(cluster, TOPIC, list(home.values()), min_insync_replicas="2")

@@ -14,7 +14,7 @@ from typing import Any
 from klamm.protocol import messages
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import wait_for
-from klamm.tests.moves.moving import Cluster, Moving, create
+from klamm.tests.moves.moving import Moving, MovingCluster, create
 
 SETTINGS: dict[str, Any] = {
     "replication_quota_window_num": 2,
@@ -34,7 +34,7 @@ UNLIMITED = None
 EVERY = "*", "*"
 
 
-def throttle(cluster: Cluster, topic: str, lists: tuple[str, str], rate: int | None, brokers: Sequence[int]) -> None:
+def throttle(cluster: MovingCluster, topic: str, lists: tuple[str, str], rate: int | None, brokers: Sequence[int]) -> None:
     """Set the topic's lists of throttled leaders and followers and the brokers' rates, or remove them all, as the tool does."""
     leaders, followers = lists if rate is not None else (None, None)
     text = None if rate is None else str(rate)
@@ -43,7 +43,7 @@ def throttle(cluster: Cluster, topic: str, lists: tuple[str, str], rate: int | N
         _alter(cluster, requests.BROKER, str(broker_id), {LEADER_RATE: text, FOLLOWER_RATE: text}, broker_id)
 
 
-def _alter(cluster: Cluster, kind: int, name: str, values: dict[str, str | None], to: int) -> None:
+def _alter(cluster: MovingCluster, kind: int, name: str, values: dict[str, str | None], to: int) -> None:
     (answer,) = cluster.ask(requests.set_configs(kind, name, values), 1, to).responses
     assert answer.error_code == 0, answer
 
@@ -51,7 +51,7 @@ def _alter(cluster: Cluster, kind: int, name: str, values: dict[str, str | None]
 class Throttled:
     """The partition `throttled`-0, which moves from `source` to `target`."""
 
-    def __init__(self, cluster: Cluster, source: int, target: int, size: int) -> None:
+    def __init__(self, cluster: MovingCluster, source: int, target: int, size: int) -> None:
         self.cluster, self.source, self.target = cluster, source, target
         create(cluster, TOPIC, [[source]])
         self.moving = Moving(cluster, TOPIC, 1)

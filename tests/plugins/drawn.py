@@ -3,6 +3,7 @@
 A plugin of pytest: `--long-share PERCENT` (100 where it is not given), `--long-seed N` repeats a draw. Each long test is drawn by
 itself, from the seed and its name, so that a test that is added or goes changes nothing for the others. Only tests marked `slow` in the
 folders of `DRAWN` are drawn. Whatever is deterministic (rules, the codec, the simulation, clocks that the test drives) runs in full.
+Stories have a draw of their own (`stories/both/retelling.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from klamm.tests.plugins.unstable import REAL_PROCESSES
+from klamm.tests.plugins.unstable import REAL_PROCESSES, REAL_WHEN_LONG, folder_among
 
 ROOT = Path(__file__).resolve().parents[2]
-DRAWN = REAL_PROCESSES | {"tests/duel", "tests/logs_on_disk"}
+DRAWN = (REAL_PROCESSES | REAL_WHEN_LONG) - {"tests/stories/both"}
 NEWEST = 3
 """Commits whose subjects are tested in full."""
 WIDE = 40
@@ -29,7 +30,7 @@ DRAW = "drawn_tests"
 """What the processes of a run are told: seed and folders."""
 
 SUBJECTS = {
-    "admin": {"clients", "tools"},
+    "admin": {"admin", "clients", "tools"},
     "broker": {"histories"},
     "broker/log": {"histories", "logs_on_disk"},
     "cli": {"cli", "tools"},
@@ -40,10 +41,14 @@ SUBJECTS = {
     "controller/reassignment": {"moves"},
     "controller/registrations": {"registered"},
     "controller/throttles": {"moves"},
+    "journal": {"pipeline/real_clusters"},
+    "pipeline/decode": {"pipeline/real_clusters"},
+    "pipeline/rules": {"pipeline/real_clusters"},
+    "pipeline/spark": {"pipeline/spark"},
     "protocol": {"clients"},
     "server": {"clients"},
-    "server/net": {"clients", "cluster"},
-    "server/replication": {"histories"},
+    "server/net": {"clients", "cluster", "server/net"},
+    "server/replication": {"histories", "server/replication"},
     "server/request_registration": {"registered"},
     "zk": {"cluster", "mixed"},
 }
@@ -76,7 +81,7 @@ def is_drawn(nodeid: str, seed: int, share: int) -> bool:
     return random.Random(f"{seed} {nodeid}").random() * 100 < share
 
 
-class Draw:
+class LongTestDraw:
     """Leaves out the tests that are not drawn."""
 
     def __init__(self, seed: int, share: int, in_full: set[str]) -> None:
@@ -85,9 +90,9 @@ class Draw:
         self._in_full = in_full
 
     def _is_run(self, item: pytest.Item) -> bool:
-        folder = "/".join(item.nodeid.split("/")[:2])
-        is_long = folder in DRAWN and item.get_closest_marker("slow") is not None
-        return not is_long or folder in self._in_full or is_drawn(item.nodeid, self._seed, self._share)
+        folder = folder_among(item.nodeid, DRAWN)
+        is_drawn_from = folder is not None and item.get_closest_marker("slow") is not None
+        return not is_drawn_from or folder in self._in_full or is_drawn(item.nodeid, self._seed, self._share)
 
     def _said(self) -> str:
         rest = ", ".join(sorted(self._in_full)) or "none"
@@ -128,7 +133,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.long_folders is None:
         config.option.long_folders = ",".join(sorted(touched(newest_files()) & DRAWN))
     in_full = set(config.option.long_folders.split(",")) - {""}
-    config.pluginmanager.register(Draw(config.option.long_seed, share, in_full), "draw")
+    config.pluginmanager.register(LongTestDraw(config.option.long_seed, share, in_full), "draw")
 
 
 @pytest.hookimpl(optionalhook=True)

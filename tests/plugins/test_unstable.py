@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from klamm.tests.plugins.unstable import REAL_PROCESSES, Failure, judged
+from klamm.tests.plugins.unstable import REAL_PROCESSES, REAL_WHEN_LONG, Failure, judged
 
 ROOT = Path(__file__).resolve().parents[2]
-REAL = [Failure(f"tests/mixed/test_x.py::test_{number}", "call", f"output {number}") for number in range(4)]
-PURE = Failure("tests/records/test_x.py::test_y", "call", "")
+REAL = [Failure(f"tests/mixed/test_x.py::test_{number}", "call", f"output {number}", False) for number in range(4)]
+PURE = Failure("tests/records/test_x.py::test_y", "call", "", False)
 
 
 def test_the_folders_of_real_processes_exist() -> None:
-    assert all((ROOT / folder).is_dir() for folder in REAL_PROCESSES)
+    assert all((ROOT / folder).is_dir() for folder in REAL_PROCESSES | REAL_WHEN_LONG)
 
 
 def test_a_test_of_real_processes_that_passes_alone_is_named_with_its_output() -> None:
@@ -47,6 +47,22 @@ def test_what_else_fails_is_not_repeated(failures: list[Failure], reason: str) -
     assert not passed and reason in said[0]
 
 
+@pytest.mark.parametrize(
+    ("nodeid", "is_long", "repeated"),
+    [
+        ("tests/mixed/test_x.py::test_y", False, True),
+        ("tests/cli/metadata_log/test_x.py::test_y", False, True),
+        ("tests/pipeline/spark/test_x.py::test_y[a/b]", True, True),
+        ("tests/pipeline/rules/test_x.py::test_y", True, False),
+        ("tests/logs_on_disk/test_x.py::test_y", True, True),
+        ("tests/logs_on_disk/test_x.py::test_y", False, False),
+        ("tests/controller/simulation/test_x.py::test_y", True, False),
+    ],
+)
+def test_what_is_deterministic_is_never_repeated(nodeid: str, is_long: bool, repeated: bool) -> None:
+    assert Failure(nodeid, "call", "", is_long).is_repeatable == repeated
+
+
 def test_what_fails_twice_has_failed() -> None:
     passed, said = judged(REAL[:2], lambda nodeid: nodeid.endswith("0"))
     assert (passed, said) == (False, [f"failed twice: {REAL[1].nodeid}"])
@@ -54,10 +70,18 @@ def test_what_fails_twice_has_failed() -> None:
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_run_writes_its_failures_once(tmp_path: Path, workers: str) -> None:
-    (tmp_path / "test_some.py").write_text("def test_bad():\n    print('said')\n    assert 1 == 2\ndef test_good():\n    pass\n")
+    tests = """import pytest
+@pytest.mark.slow
+def test_bad():
+    print('said')
+    assert 1 == 2
+def test_good():
+    pass
+"""
+    (tmp_path / "test_some.py").write_text(tests)
     command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", ".", "-q", "-n", workers]
     command += ["-p", "klamm.tests.plugins.unstable", "--failures", "failures", "test_some.py"]
     assert subprocess.run(command, cwd=tmp_path, check=False, capture_output=True).returncode == 1
-    ((nodeid, when, output),) = map(json.loads, (tmp_path / "failures").read_text().splitlines())
-    assert (nodeid, when) == ("test_some.py::test_bad", "call")
+    ((nodeid, when, output, is_long),) = map(json.loads, (tmp_path / "failures").read_text().splitlines())
+    assert (nodeid, when, is_long) == ("test_some.py::test_bad", "call", True)
     assert "assert 1 == 2" in output and "said" in output

@@ -1,7 +1,7 @@
 """Runs failed tests of real processes once more, each alone, and names those that pass then as unstable.
 
 As a plugin of pytest it writes each failure of a run to the file of `--failures`. As a program it reads that file after the run:
-`python -m klamm.tests.plugins.unstable FILE`. Only tests in `REAL_PROCESSES` are repeated: their processes compete for a busy machine.
+`python -m klamm.tests.plugins.unstable FILE`. Only tests with real processes or in real time are repeated: they compete for a busy machine.
 Any other failure, a second failure, or more than three tests that failed make the program fail too.
 """
 
@@ -10,29 +10,45 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 REAL_PROCESSES = frozenset(
-    f"tests/{folder}" for folder in ("blacklist", "cli", "clients", "cluster", "histories", "mixed", "moves", "registered", "tools")
+    f"tests/{folder}"
+    for folder in (
+        "blacklist", "cli", "clients", "cluster", "histories", "mixed", "moves", "pipeline/real_clusters", "pipeline/spark", "registered",
+        "tools",
+    )
 )
+"""Folders whose tests run processes."""
+REAL_WHEN_LONG = frozenset(
+    f"tests/{folder}" for folder in ("admin", "duel", "logs_on_disk", "reference", "server/net", "server/replication", "stories/both")
+)
+"""Folders whose long tests run processes or measure real time; the others of their tests are deterministic."""
 MOST = 3
 """Unstable tests of one run that are only named."""
 
 
+def folder_among(nodeid: str, folders: Set[str]) -> str | None:
+    """The one of these folders that holds a test, at any depth; None if it is in none of them."""
+    return next((str(folder) for folder in Path(nodeid.partition("::")[0]).parents if str(folder) in folders), None)
+
+
 class Failure(NamedTuple):
-    """One failed step of a test: setup, call or teardown; or a file that could not be collected."""
+    """One failed step of a test: setup, call or teardown; or a file that could not be collected. `is_long`: it is marked `slow`."""
 
     nodeid: str
     when: str
     output: str
+    is_long: bool
 
     @property
     def is_repeatable(self) -> bool:
-        return self.when != "collect" and "/".join(self.nodeid.split("/")[:2]) in REAL_PROCESSES
+        folders = REAL_PROCESSES | REAL_WHEN_LONG if self.is_long else REAL_PROCESSES
+        return self.when != "collect" and folder_among(self.nodeid, folders) is not None
 
 
 class Failures:
@@ -52,7 +68,7 @@ class Failures:
             sections = (f"---- {name} ----\n{content}" for name, content in report.sections)
             output = "\n".join((report.longreprtext, *sections))
             with self._path.open("a") as file:
-                file.write(json.dumps([report.nodeid, when, output]) + "\n")
+                file.write(json.dumps([report.nodeid, when, output, "slow" in report.keywords]) + "\n")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 from klamm.controller.store import Store
 from klamm.controller.values import Broker, LeaderAndIsr
 from klamm.protocol.nouns import Endpoint, TopicPartition
-from klamm.tests.controller.simulated import Faults, SimulatedStore, World
+from klamm.tests.controller.simulated import Faults, SimulatedStore, SimulatedWorld
 from klamm.zk.admin import AdminZk
 from klamm.zk.session.session import ZkSession
 from klamm.zk.store.store import ZkStore
@@ -274,7 +274,7 @@ class SimulatedLab(Lab):
     """In the simulated world, without faults."""
 
     def __init__(self) -> None:
-        self._world = World()
+        self._world = SimulatedWorld()
 
     async def seat(self) -> Seat:
         events: list[Any] = []

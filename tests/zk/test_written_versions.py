@@ -10,7 +10,7 @@ from klamm.controller.values import ConfigEntity, ConfigWrite, LeaderAndIsr, Sta
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.journal.journaled_store import JournaledStore
 from klamm.server.journal.journaling import ControllerJournal
-from klamm.tests.journal.recorded import RecordedJournal, Row
+from klamm.tests.journal.recorded import RecordedJournal, RecordedRow
 from klamm.tests.zk.labs import Lab, Seat
 from klamm.zk.session.requests import ConnectionLost
 
@@ -34,7 +34,7 @@ def journaled(office: Seat) -> tuple[JournaledStore, RecordedJournal]:
     return JournaledStore(office.store, ControllerJournal(journal, 1, "3.9")), journal
 
 
-def row(journal: RecordedJournal, path: str) -> Row:
+def row(journal: RecordedJournal, path: str) -> RecordedRow:
     return [row for row in journal.of("zk_write") if row.input["path"] == path][-1]
 
 

@@ -23,7 +23,7 @@ from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.log.naive_log import NaiveLog
 from klamm.tests.broker.log.stored_configs import StoredConfigs
 from klamm.tests.broker.log.stored_logs import append, everything
-from klamm.tests.broker.log.transactions import Story
+from klamm.tests.broker.log.transactions import TransactionStory
 from klamm.tests.broker.replica_requests import EPOCH, ME, lisr, state
 from klamm.tests.services import broker_config
 
@@ -129,7 +129,7 @@ async def test_transactions_are_those_of_what_was_written_through_stops_and_kill
         "index.interval.bytes": "100", "delete.retention.ms": chance.choice(("0", "86400000")),
     }
     logs = make()
-    story = Story(await opened(logs, "transactions"), chance)
+    story = TransactionStory(await opened(logs, "transactions"), chance)
     for _ in range(120):
         await story.step()
         await drained(story.log)

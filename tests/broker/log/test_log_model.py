@@ -17,7 +17,7 @@ from klamm.protocol.records.validation import Origin
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.log.naive_log import FAR, NaiveLog
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
-from klamm.tests.broker.log.transactions import Story
+from klamm.tests.broker.log.transactions import TransactionStory
 
 
 def as_leader(log: Log, naive: NaiveLog, chance: random.Random, epoch: int, now_ms: int) -> None:
@@ -123,7 +123,7 @@ async def test_transactions_are_those_of_what_was_written_whatever_is_cut_delete
         delete_retention_ms=chance.choice((0, 86_400_000)),
     )
     environment = LogEnvironment(MemoryBudget(), lambda: 1_000, lambda bound: 0, 0)
-    story = Story(Log("t", 0, bytes(16), config, environment, storage, None if storage is None else empty()), chance)
+    story = TransactionStory(Log("t", 0, bytes(16), config, environment, storage, None if storage is None else empty()), chance)
     for _ in range(150):
         await story.step()
         if storage is not None:

@@ -104,7 +104,7 @@ def _put(kept: dict[bytes, bytes], key: bytes | None, value: bytes | None) -> No
         kept[key] = value
 
 
-class Story:
+class TransactionStory:
     """Random steps on a log and on the naive one, and a comparison of both."""
 
     def __init__(self, log: Log, chance: random.Random) -> None:

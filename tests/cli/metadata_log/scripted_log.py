@@ -14,7 +14,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.primitives import write_uvarint
 from klamm.protocol.records.batch import read_header
 from klamm.protocol.records.record import Record, encode_batch
-from klamm.tests.admin.scripted import ScriptedBroker
+from klamm.tests.admin.scripted import ScriptedMember
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "metadata_records.jsonl.gz"
 IN_THE_LOG = {
@@ -45,7 +45,7 @@ def fence(broker_id: int) -> bytes:
 class ScriptedLog:
     """The log; `append` may be called while a test runs."""
 
-    def __init__(self, broker: ScriptedBroker, controller_epoch: int = 5) -> None:
+    def __init__(self, broker: ScriptedMember, controller_epoch: int = 5) -> None:
         self.controller_epoch = controller_epoch
         self.start = 0
         self.batches: list[bytes] = []

@@ -21,7 +21,7 @@ from klamm.cli.tool_failures import ToolFailed
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.tests.admin.scripted import CLOSE, ScriptedBroker, ScriptedCluster, scripted
+from klamm.tests.admin.scripted import CLOSE, ScriptedCluster, ScriptedMember, scripted
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.metadata_log.scripted_log import ScriptedLog, fence, golden_rows, value_of
 from klamm.tests.cli.running import KLAMM, Running, call
@@ -37,23 +37,23 @@ def cluster() -> Iterator[ScriptedCluster]:
 
 
 @pytest.fixture
-def controller(cluster: ScriptedCluster) -> ScriptedBroker:
+def controller(cluster: ScriptedCluster) -> ScriptedMember:
     (broker,) = cluster.add(1)
     return broker
 
 
 @pytest.fixture
-def log(controller: ScriptedBroker) -> Iterator[ScriptedLog]:
+def log(controller: ScriptedMember) -> Iterator[ScriptedLog]:
     one = ScriptedLog(controller)
     yield one
     one.close()
 
 
-def dump(broker: ScriptedBroker, *arguments: object) -> subprocess.CompletedProcess[str]:
+def dump(broker: ScriptedMember, *arguments: object) -> subprocess.CompletedProcess[str]:
     return call("metadata-log", "dump", "--bootstrap-server", broker.address, *arguments)
 
 
-def follow(start: Start, broker: ScriptedBroker, *arguments: object) -> Running:
+def follow(start: Start, broker: ScriptedMember, *arguments: object) -> Running:
     return start("metadata-log", "dump", "--bootstrap-server", broker.address, "--follow", *arguments)
 
 
@@ -69,7 +69,7 @@ def one_line(said: subprocess.CompletedProcess[str], code: int = 1) -> str:
     return said.stderr
 
 
-def test_each_record_is_a_line_of_json_with_the_fields_that_kafka_prints(controller: ScriptedBroker, log: ScriptedLog) -> None:
+def test_each_record_is_a_line_of_json_with_the_fields_that_kafka_prints(controller: ScriptedMember, log: ScriptedLog) -> None:
     rows = golden_rows()
     assert len({row["name"] for row in rows}) == 10
     for row in rows:
@@ -86,12 +86,12 @@ def test_each_record_is_a_line_of_json_with_the_fields_that_kafka_prints(control
     assert not any("timestamp" in line for line in lines)
 
 
-def test_a_record_with_a_timestamp_shows_it(controller: ScriptedBroker, log: ScriptedLog) -> None:
+def test_a_record_with_a_timestamp_shows_it(controller: ScriptedMember, log: ScriptedLog) -> None:
     log.append(fence(1), timestamp=1_700_000_000_123)
     assert json.loads(dump(controller).stdout)["timestamp"] == 1_700_000_000_123
 
 
-def test_the_log_is_fetched_as_an_observer_until_its_end(controller: ScriptedBroker, log: ScriptedLog) -> None:
+def test_the_log_is_fetched_as_an_observer_until_its_end(controller: ScriptedMember, log: ScriptedLog) -> None:
     log.batches_per_fetch = 1
     for broker_id in range(4):
         log.append(fence(broker_id), fence(broker_id + 10))
@@ -100,7 +100,7 @@ def test_the_log_is_fetched_as_an_observer_until_its_end(controller: ScriptedBro
     assert [(one.controller_epoch, one.fetch_offset) for one in log.fetches[1:]] == [(5, 0), (5, 2), (5, 4), (5, 6)]
 
 
-def test_without_follow_records_that_come_while_it_reads_are_left_out(controller: ScriptedBroker, log: ScriptedLog, tmp_path: Path) -> None:
+def test_without_follow_records_that_come_while_it_reads_are_left_out(controller: ScriptedMember, log: ScriptedLog, tmp_path: Path) -> None:
     log.append(fence(0))
     reply = log._reply
 
@@ -116,7 +116,7 @@ def test_without_follow_records_that_come_while_it_reads_are_left_out(controller
     assert (tmp_path / FIRST).read_bytes() == before
 
 
-def test_from_offset_begins_inside_of_a_batch_and_outside_of_the_log_is_refused(controller: ScriptedBroker, log: ScriptedLog) -> None:
+def test_from_offset_begins_inside_of_a_batch_and_outside_of_the_log_is_refused(controller: ScriptedMember, log: ScriptedLog) -> None:
     log.append(fence(0))
     log.append(fence(1), fence(2), fence(3))
     log.append(fence(4))
@@ -128,7 +128,7 @@ def test_from_offset_begins_inside_of_a_batch_and_outside_of_the_log_is_refused(
     assert "--from-offset 6: the log has the offsets 1 to 4" in one_line(dump(controller, "--from-offset", 6))
 
 
-def test_follow_prints_each_record_as_it_comes_until_ctrl_c(start: Start, controller: ScriptedBroker, log: ScriptedLog) -> None:
+def test_follow_prints_each_record_as_it_comes_until_ctrl_c(start: Start, controller: ScriptedMember, log: ScriptedLog) -> None:
     log.append(fence(0))
     running = follow(start, controller)
     for broker_id in range(3):
@@ -141,7 +141,7 @@ def test_follow_prints_each_record_as_it_comes_until_ctrl_c(start: Start, contro
     assert "Traceback" not in running.stderr
 
 
-def test_follow_goes_on_with_the_log_of_the_next_controller_and_says_so(start: Start, controller: ScriptedBroker, log: ScriptedLog) -> None:
+def test_follow_goes_on_with_the_log_of_the_next_controller_and_says_so(start: Start, controller: ScriptedMember, log: ScriptedLog) -> None:
     log.append(fence(0), fence(1))
     running = follow(start, controller)
     assert fenced("\n".join((running.line(), running.line()))) == [(0, 5, 0), (1, 5, 1)]
@@ -152,7 +152,7 @@ def test_follow_goes_on_with_the_log_of_the_next_controller_and_says_so(start: S
 
 
 def test_follow_finds_the_controller_again_after_it_was_lost(
-    start: Start, cluster: ScriptedCluster, controller: ScriptedBroker, log: ScriptedLog
+    start: Start, cluster: ScriptedCluster, controller: ScriptedMember, log: ScriptedLog
 ) -> None:
     (other,) = cluster.add(2)
     log.append(fence(0))
@@ -169,7 +169,7 @@ def test_follow_finds_the_controller_again_after_it_was_lost(
 
 
 def test_follow_says_when_there_is_no_controller_and_goes_on_when_there_is_one(
-    start: Start, controller: ScriptedBroker, log: ScriptedLog, tmp_path: Path
+    start: Start, controller: ScriptedMember, log: ScriptedLog, tmp_path: Path
 ) -> None:
     config = tmp_path / "client.properties"
     config.write_text("request.timeout.ms=300\n")
@@ -207,7 +207,7 @@ async def test_a_controller_that_stays_lost_is_one_line_until_it_is_found(monkey
 
 
 def test_follow_says_that_records_were_dropped_and_goes_on_at_the_start_of_the_log(
-    start: Start, controller: ScriptedBroker, log: ScriptedLog
+    start: Start, controller: ScriptedMember, log: ScriptedLog
 ) -> None:
     log.append(fence(0))
     running = follow(start, controller)
@@ -219,7 +219,7 @@ def test_follow_says_that_records_were_dropped_and_goes_on_at_the_start_of_the_l
     running.logged("the controller has dropped the records from offset 1 on: its log begins again at offset 8")
 
 
-def test_a_controller_that_changes_while_its_log_is_read_ends_the_command(controller: ScriptedBroker, log: ScriptedLog) -> None:
+def test_a_controller_that_changes_while_its_log_is_read_ends_the_command(controller: ScriptedMember, log: ScriptedLog) -> None:
     log.batches_per_fetch = 1
     log.append(fence(0))
     log.append(fence(1))
@@ -236,7 +236,7 @@ def test_a_controller_that_changes_while_its_log_is_read_ends_the_command(contro
     assert said.stderr == "klamm: the controller has changed (epoch 5, now 6) while its log was read\n"
 
 
-def test_the_segment_file_has_the_batches_as_they_are_in_the_log(controller: ScriptedBroker, log: ScriptedLog, tmp_path: Path) -> None:
+def test_the_segment_file_has_the_batches_as_they_are_in_the_log(controller: ScriptedMember, log: ScriptedLog, tmp_path: Path) -> None:
     log.batches_per_fetch = 2
     for broker_id in range(5):
         log.append(fence(broker_id), fence(broker_id))
@@ -248,7 +248,7 @@ def test_the_segment_file_has_the_batches_as_they_are_in_the_log(controller: Scr
     assert file.read_bytes() == b"".join(log.batches)
 
 
-def test_a_segment_file_has_its_first_offset_as_its_name(controller: ScriptedBroker, log: ScriptedLog, tmp_path: Path) -> None:
+def test_a_segment_file_has_its_first_offset_as_its_name(controller: ScriptedMember, log: ScriptedLog, tmp_path: Path) -> None:
     log.append(fence(0))
     log.append(fence(1), fence(2))
     for wrong in ("dump.log", "0.log", "00000000000000000000.txt", "records.json"):
@@ -265,7 +265,7 @@ def test_a_segment_file_has_its_first_offset_as_its_name(controller: ScriptedBro
 
 
 def test_a_followed_segment_file_ends_where_the_log_does(
-    start: Start, controller: ScriptedBroker, log: ScriptedLog, tmp_path: Path
+    start: Start, controller: ScriptedMember, log: ScriptedLog, tmp_path: Path
 ) -> None:
     log.append(fence(0))
     running = follow(start, controller, "--output", tmp_path)
@@ -283,24 +283,24 @@ def test_a_followed_segment_file_ends_where_the_log_does(
     assert file.read_bytes() == whole
 
 
-def test_a_controller_without_the_log_is_one_line_that_names_the_config(controller: ScriptedBroker) -> None:
+def test_a_controller_without_the_log_is_one_line_that_names_the_config(controller: ScriptedMember) -> None:
     line = one_line(dump(controller))
     assert "registerbroker.enable" in line and "MetadataFetch (key 101)" in line and controller.address in line
 
 
-def test_a_reader_without_the_permission_is_one_line(controller: ScriptedBroker, log: ScriptedLog) -> None:
+def test_a_reader_without_the_permission_is_one_line(controller: ScriptedMember, log: ScriptedLog) -> None:
     controller.on(ApiKey.METADATA_FETCH, messages.MetadataFetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, records=None))
     assert "reading the log needs CLUSTER_ACTION on the cluster" in one_line(dump(controller))
 
 
-def test_bytes_that_are_no_records_are_one_line(controller: ScriptedBroker, log: ScriptedLog) -> None:
+def test_bytes_that_are_no_records_are_one_line(controller: ScriptedMember, log: ScriptedLog) -> None:
     log.append(b"\x01\x60\x00")
     assert "a record that cannot be read" in one_line(dump(controller))
     log.batches[0] = log.batches[0][:-3]
     assert "not record batches: a batch of the metadata log is cut short" in one_line(dump(controller))
 
 
-def test_a_controller_that_sends_nothing_does_not_keep_it(controller: ScriptedBroker, log: ScriptedLog) -> None:
+def test_a_controller_that_sends_nothing_does_not_keep_it(controller: ScriptedMember, log: ScriptedLog) -> None:
     log.append(fence(0))
     log.batches_per_fetch = 0
     assert "sent no record from offset 0 on, although its log ends at 1" in one_line(dump(controller))
@@ -327,7 +327,7 @@ def test_bad_arguments_of_dump_are_one_line_and_nothing_is_connected(arguments: 
     assert reason in one_line(call("metadata-log", "dump", *arguments), code)
 
 
-def test_a_pipe_that_nobody_reads_is_one_line(controller: ScriptedBroker, log: ScriptedLog) -> None:
+def test_a_pipe_that_nobody_reads_is_one_line(controller: ScriptedMember, log: ScriptedLog) -> None:
     for broker_id in range(100):
         log.append(fence(broker_id))
     reading, writing = os.pipe()

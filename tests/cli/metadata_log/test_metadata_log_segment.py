@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.tests.admin.scripted import ScriptedBroker, scripted
+from klamm.tests.admin.scripted import ScriptedMember, scripted
 from klamm.tests.cli.metadata_log.kafka_rows import compare
 from klamm.tests.cli.metadata_log.scripted_log import ScriptedLog, golden_rows, value_of
 
@@ -15,12 +15,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.reference]
 
 
 @pytest.fixture
-def controller() -> Iterator[ScriptedBroker]:
+def controller() -> Iterator[ScriptedMember]:
     with scripted() as cluster:
         yield cluster.add(1)[0]
 
 
-def test_kafkas_dump_tool_prints_what_the_dump_prints_for_every_type_of_record(controller: ScriptedBroker, tmp_path: Path) -> None:
+def test_kafkas_dump_tool_prints_what_the_dump_prints_for_every_type_of_record(controller: ScriptedMember, tmp_path: Path) -> None:
     log = ScriptedLog(controller, controller_epoch=12)
     values = [value_of(row) for row in golden_rows()]
     for first in range(0, len(values), 7):
@@ -28,7 +28,7 @@ def test_kafkas_dump_tool_prints_what_the_dump_prints_for_every_type_of_record(c
     assert compare(controller.address, tmp_path) == len(values)
 
 
-def test_kafkas_dump_tool_prints_a_file_that_begins_behind_the_start_of_the_log(controller: ScriptedBroker, tmp_path: Path) -> None:
+def test_kafkas_dump_tool_prints_a_file_that_begins_behind_the_start_of_the_log(controller: ScriptedMember, tmp_path: Path) -> None:
     log = ScriptedLog(controller)
     for row in golden_rows():
         log.append(value_of(row))

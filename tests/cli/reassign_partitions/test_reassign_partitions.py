@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
-from klamm.tests.cli.members import Members, Moves
+from klamm.tests.cli.members import Moves, ToolMembers
 from klamm.tests.cli.running import KLAMM, WITHIN_S
 from klamm.tests.harness.kafka import START_S, all_know, wait_for
 
 
 @pytest.mark.requirement("R179-34")
-def test_a_replication_factor_is_changed_and_rolled_back_with_what_was_printed(members: Members) -> None:
+def test_a_replication_factor_is_changed_and_rolled_back_with_what_was_printed(members: ToolMembers) -> None:
     topic = members.topic([0])
     printed = members.succeed("--execute", "--reassignment-json-file", members.file({(topic, 0): [0, 1]}))
     assert f"Successfully started partition reassignment for {topic}-0" in printed
@@ -30,7 +30,7 @@ def test_a_replication_factor_is_changed_and_rolled_back_with_what_was_printed(m
 
 @pytest.mark.requirement("R179-34")
 @pytest.mark.requirement("R179-38")
-def test_an_assignment_is_proposed_executed_and_verified(members: Members) -> None:
+def test_an_assignment_is_proposed_executed_and_verified(members: ToolMembers) -> None:
     topic = members.topic([0], [0], [0])
     topics = members.file({}, "topics.json")
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
@@ -61,7 +61,7 @@ def test_an_assignment_is_proposed_executed_and_verified(members: Members) -> No
 
 @pytest.mark.requirement("R179-34")
 @pytest.mark.requirement("R179-37")
-def test_a_throttled_move_is_shown_refused_a_second_time_and_goes_faster_when_its_throttle_is_changed(members: Members) -> None:
+def test_a_throttled_move_is_shown_refused_a_second_time_and_goes_faster_when_its_throttle_is_changed(members: ToolMembers) -> None:
     topic = members.topic([0])
     members.fill(topic, 60)
     file = members.file({(topic, 0): [1]})
@@ -94,7 +94,7 @@ def test_a_throttled_move_is_shown_refused_a_second_time_and_goes_faster_when_it
 
 
 @pytest.mark.requirement("R179-33")
-def test_progress_shows_the_lag_of_a_throttled_move_and_watch_ends_when_it_has_ended(members: Members) -> None:
+def test_progress_shows_the_lag_of_a_throttled_move_and_watch_ends_when_it_has_ended(members: ToolMembers) -> None:
     topic = members.topic([0])
     members.fill(topic, 60)
     file = members.file({(topic, 0): [0, 2], (topic, 7): [1], ("no-such-topic", 0): [1], (topic, 8): [9]})
@@ -129,7 +129,7 @@ def test_progress_shows_the_lag_of_a_throttled_move_and_watch_ends_when_it_has_e
     members.tool("--verify", "--reassignment-json-file", moved)
 
 
-def test_ctrl_c_ends_a_watch_without_a_traceback(members: Members) -> None:
+def test_ctrl_c_ends_a_watch_without_a_traceback(members: ToolMembers) -> None:
     topic = members.topic([0])
     members.fill(topic, 60)
     file = members.file({(topic, 0): [1]}, "watched.json")
@@ -147,7 +147,7 @@ def test_ctrl_c_ends_a_watch_without_a_traceback(members: Members) -> None:
     members.settled(topic, [0])
 
 
-def test_a_reassignment_that_only_adds_a_replica_is_cancelled(members: Members) -> None:
+def test_a_reassignment_that_only_adds_a_replica_is_cancelled(members: ToolMembers) -> None:
     topic, other = members.topic([0]), members.topic([1])
     members.fill(topic, 40)
     file = members.file({(topic, 0): [0, 1], (other, 0): [1]})
@@ -169,7 +169,7 @@ def test_a_reassignment_that_only_adds_a_replica_is_cancelled(members: Members) 
 
 
 @pytest.mark.requirement("R179-24")
-def test_a_cancelled_reassignment_leaves_the_throttle_to_another_one_where_the_controller_removes_throttles(members: Members) -> None:
+def test_a_cancelled_reassignment_leaves_the_throttle_to_another_one_where_the_controller_removes_throttles(members: ToolMembers) -> None:
     staying, cancelled = members.topic([0]), members.topic([1])
     members.fill(staying, 60)
     for topic, target in (staying, 1), (cancelled, 2):
@@ -190,7 +190,7 @@ def test_a_cancelled_reassignment_leaves_the_throttle_to_another_one_where_the_c
 
 
 @pytest.mark.requirement("R179-37")
-def test_a_new_rate_is_also_that_of_a_source_that_is_dead_where_the_controller_removes_throttles(members: Members) -> None:
+def test_a_new_rate_is_also_that_of_a_source_that_is_dead_where_the_controller_removes_throttles(members: ToolMembers) -> None:
     dead = next(n for n in (1, 2) if n != members.tree.controller())
     target = 3 - dead
     topic = members.topic([0, dead])
@@ -215,7 +215,7 @@ def test_a_new_rate_is_also_that_of_a_source_that_is_dead_where_the_controller_r
         all_know(members.brokers, START_S)
 
 
-def test_additional_starts_more_and_replaces_a_running_one(members: Members) -> None:
+def test_additional_starts_more_and_replaces_a_running_one(members: ToolMembers) -> None:
     topic, other = members.topic([0]), members.topic([1])
     members.fill(topic, 40)
     members.succeed("--execute", "--reassignment-json-file", members.file({(topic, 0): [1]}), "--throttle", "1000")
@@ -228,7 +228,7 @@ def test_additional_starts_more_and_replaces_a_running_one(members: Members) -> 
 
 
 @pytest.mark.requirement("R179-28")
-def test_zookeeper_warns_on_stderr_and_moves_by_the_znode_with_throttles_that_verify_removes(members: Members) -> None:
+def test_zookeeper_warns_on_stderr_and_moves_by_the_znode_with_throttles_that_verify_removes(members: ToolMembers) -> None:
     topic = members.topic([0])
     file = members.file({(topic, 0): [1]})
     done = members.tool("--execute", "--reassignment-json-file", file, "--throttle", "5000000", way="zookeeper")
@@ -246,7 +246,7 @@ def test_zookeeper_warns_on_stderr_and_moves_by_the_znode_with_throttles_that_ve
 
 
 @pytest.mark.requirement("R179-39")
-def test_both_ways_print_the_same(members: Members) -> None:
+def test_both_ways_print_the_same(members: ToolMembers) -> None:
     topic = members.topic([0], [1])
     file = members.file({(topic, 0): [0], (topic, 1): [2], (topic, 4): [1], ("no-such-topic", 0): [1]})
     for arguments in (["--list"], ["--verify", "--reassignment-json-file", file], ["--execute", "--reassignment-json-file", file]):
@@ -271,7 +271,7 @@ def test_both_ways_print_the_same(members: Members) -> None:
 )
 @pytest.mark.parametrize("way", ["bootstrap-server", "zookeeper"])
 def test_a_plan_that_cannot_be_executed_is_one_line_and_changes_nothing(
-    members: Members, way: str, moves: Callable[[str], Moves], line: str
+    members: ToolMembers, way: str, moves: Callable[[str], Moves], line: str
 ) -> None:
     topic = members.topic([0])
     good = {(topic, 0): [1]} if (topic, 0) not in moves(topic) else {}

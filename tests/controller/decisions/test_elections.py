@@ -22,7 +22,7 @@ from klamm.controller.states import PartitionState
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Wrote
-from klamm.tests.controller.simulated_brokers import Frame
+from klamm.tests.controller.simulated_brokers import SentFrame
 from klamm.tests.controller.stage import Stage
 
 Case = tuple[tuple[int, ...], tuple[int, ...], frozenset[int], frozenset[int], frozenset[int]]
@@ -359,7 +359,7 @@ async def test_the_machine_against_the_table(stage: Stage, strategy: elections.S
     wrote = {entry.key: entry.state for entry in journal if isinstance(entry, Wrote)}
     told: dict[str, set[int]] = {name: set() for name in stage.cluster.topics}
     for frame in journal:
-        if isinstance(frame, Frame) and frame.api_key == 4:
+        if isinstance(frame, SentFrame) and frame.api_key == 4:
             for t in frame.request.topic_states:
                 told[t.topic_name].add(frame.broker)
                 assert not t.partition_states[0].is_new

@@ -17,7 +17,7 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.tests.broker.whole_view import WholeView
 from klamm.tests.controller.metadata_log import metadata_facts
 from klamm.tests.controller.metadata_log.metadata_facts import BrokerFacts, Facts, NaiveReplay, PartitionFacts
-from klamm.tests.controller.simulated import World
+from klamm.tests.controller.simulated import SimulatedWorld
 from klamm.tests.controller.simulation.simulation import Process
 from klamm.tests.zk.simulated_zookeeper import Operation
 
@@ -27,7 +27,7 @@ NONE = PartitionFacts((), (), (), -1, -1, (), 0, -1)
 class Past:
     """Whatever has stood in ZooKeeper."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         self.world = world
         self.states: set[tuple[TopicPartition, PartitionFacts]] = set()
         self.assignments: set[tuple[str, bytes | None, int, PartitionFacts]] = set()

@@ -12,7 +12,7 @@ from klamm.controller.cluster import Cluster
 from klamm.controller.values import Assignment, BrokerState, LeaderAndIsr
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.tests.broker.whole_view import WholeView
-from klamm.tests.controller.simulated import World
+from klamm.tests.controller.simulated import SimulatedWorld
 
 TOPIC, BROKER = 2, 4
 
@@ -65,7 +65,7 @@ def partition_facts(assignment: Assignment, state: LeaderAndIsr | None) -> Parti
     )
 
 
-def of_world(world: World, shutting_down: Iterable[int]) -> Facts:
+def of_world(world: SimulatedWorld, shutting_down: Iterable[int]) -> Facts:
     """What ZooKeeper holds; which brokers that registered themselves are shutting down, it does not know."""
     leaving = set(shutting_down)
     brokers = {

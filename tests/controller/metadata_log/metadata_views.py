@@ -8,7 +8,7 @@ from klamm.controller.metadata_log.log import MetadataLog
 from klamm.controller.values import Assignment, BrokerState, LeaderAndIsr
 from klamm.protocol.metadata_records import MetadataRecord, decode_records
 from klamm.tests.broker.whole_view import WholeView
-from klamm.tests.controller.simulated import World
+from klamm.tests.controller.simulated import SimulatedWorld
 
 Plain = dict[str, Any]
 ENOUGH = 1 << 30
@@ -52,7 +52,7 @@ def plain_partition(assignment: Assignment, state: LeaderAndIsr | None) -> tuple
     return replicas, adding, removing, state.isr, state.leader, state.leader_epoch, state.partition_epoch, state.recovery
 
 
-def plain_world(world: World, shutting_down: set[int] | None = None) -> Plain:
+def plain_world(world: SimulatedWorld, shutting_down: set[int] | None = None) -> Plain:
     """What is in ZooKeeper; which of the brokers with an ephemeral node are leaving is only known to the controller."""
     brokers = {
         b: (r.epoch, r.endpoints, r.rack, r.state is BrokerState.FENCED, r.state is BrokerState.STOPPING)

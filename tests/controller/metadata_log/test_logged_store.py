@@ -32,7 +32,7 @@ from klamm.controller.values import (
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.broker.whole_view import WholeView
 from klamm.tests.controller.metadata_log.metadata_views import ENOUGH, Plain, plain_partition, plain_view, plain_world, replayed
-from klamm.tests.controller.simulated import Faults, SimulatedStore, World
+from klamm.tests.controller.simulated import Faults, SimulatedStore, SimulatedWorld
 from klamm.tests.harness.seeds import seeds
 
 TOPICS, BROKERS = ("a", "b", "c"), (1, 2, 3, 4)
@@ -44,7 +44,7 @@ class Run:
 
     def __init__(self, seed: int, faults: Faults, max_bytes: int = 64 << 20) -> None:
         self.rng = random.Random(seed)
-        self.world = World()
+        self.world = SimulatedWorld()
         self.faults = faults
         self.quiet = Faults()
         self.store = SimulatedStore(self.world, lambda event: None, self.quiet, random.Random(seed))

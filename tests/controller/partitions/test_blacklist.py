@@ -17,7 +17,7 @@ from klamm.controller.events import catalogue as events
 from klamm.controller.partitions import leader_rebalance
 from klamm.controller.values import DEFAULT_BROKER, Assignment, Broker, ConfigEntity, Election, LeaderAndIsr
 from klamm.protocol.nouns import TopicPartition
-from klamm.tests.controller.simulated_brokers import Frame
+from klamm.tests.controller.simulated_brokers import SentFrame
 from klamm.tests.controller.stage import Stage
 
 LIST = "preferred_leader_blacklist"
@@ -140,7 +140,7 @@ async def test_no_request_and_no_znode_has_the_replicas_in_another_order(stage: 
     rows = [
         p
         for entry in stage.world.journal[mark:]
-        if isinstance(entry, Frame)
+        if isinstance(entry, SentFrame)
         for t in entry.request.topic_states
         for p in t.partition_states
     ]

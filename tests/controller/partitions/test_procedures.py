@@ -9,7 +9,7 @@ import pytest
 
 from klamm.controller.phases import BrokersFailed, BrokersStarted, LeadersElected
 from klamm.protocol.nouns import Endpoint, TopicPartition
-from klamm.tests.controller.simulated_brokers import Frame
+from klamm.tests.controller.simulated_brokers import SentFrame
 from klamm.tests.controller.stage import Stage
 
 UNCLEAN = {"unclean.leader.election.enable": "true"}
@@ -250,7 +250,7 @@ async def test_new_then_bounced_then_dead(stage: Stage) -> None:
         BrokersFailed(epoch, (1, 6)), LeadersElected(epoch, (1, 6)),
     ]
     assert stage.writes(mark) == ["WROTE new-0 4 e0 [4] v0", "WROTE t-0 1 e1 [1] v1", "WROTE t-0 -1 e2 [1] v2"]
-    alive = [{b.id for b in f.request.live_brokers} for f in stage.world.journal[mark:] if isinstance(f, Frame) and f.api_key == 6]
+    alive = [{b.id for b in f.request.live_brokers} for f in stage.world.journal[mark:] if isinstance(f, SentFrame) and f.api_key == 6]
     steps = [now for before, now in zip([set(), *alive], alive, strict=False) if now != before]
     assert steps == [{1, 2, 3, 4, 6, 7}, {1, 3, 4, 6, 7}, {1, 2, 3, 4, 6, 7}, {2, 3, 4, 7}]
     assert stage.channels.open == {2, 3, 4, 7}
@@ -274,7 +274,7 @@ async def test_every_request_carries_its_receivers_epoch(stage: Stage) -> None:
     stage.world.bounce_broker(2)
     await stage.settle()
     await stage.start(4)
-    frames = [f for f in stage.world.journal[mark:] if isinstance(f, Frame)]
+    frames = [f for f in stage.world.journal[mark:] if isinstance(f, SentFrame)]
     assert {f.broker for f in frames} == {1, 2, 3, 4}
     for f in frames:
         assert f.request.broker_epoch == stage.world.brokers[f.broker].epoch
@@ -329,7 +329,7 @@ async def test_endpoints_change(stage: Stage) -> None:
     stage.world.change_broker(broker._replace(endpoints=(Endpoint("PLAINTEXT", "elsewhere", 1, 0),), epoch=broker.epoch + 5))
     await stage.settle()
     assert stage.since(mark) == ["UMR 1:", "UMR 2:", "UMR 3:"]
-    [sent] = [f.request for f in stage.world.journal[mark:] if isinstance(f, Frame) and f.broker == 1]
+    [sent] = [f.request for f in stage.world.journal[mark:] if isinstance(f, SentFrame) and f.broker == 1]
     assert [b.endpoints[0].host for b in sent.live_brokers] == ["host1", "elsewhere", "host3"]
     assert stage.cluster.brokers[2].epoch == broker.epoch, "the epoch is that of the node's creation"
     stage.world.change_broker(broker._replace(features=(("f", 1, 2),)))

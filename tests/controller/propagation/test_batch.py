@@ -13,7 +13,7 @@ from klamm.controller.propagation.frames import Encoder
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr
 from klamm.protocol import messages
 from klamm.protocol.nouns import Endpoint
-from klamm.tests.controller.simulated_brokers import Frame
+from klamm.tests.controller.simulated_brokers import SentFrame
 from klamm.tests.controller.stage import frame_line
 
 
@@ -21,7 +21,7 @@ class Wires:
     """Channels that keep what they are given."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[Frame, Any]] = []
+        self.sent: list[tuple[SentFrame, Any]] = []
         self.ignorable: list[Any] = []
 
     def add_broker(self, broker_id: int, host: str, port: int) -> None: ...
@@ -41,7 +41,7 @@ class Wires:
         event: int | None = None,
         batch: int | None = None,
     ) -> None:
-        self.sent.append((Frame(broker_id, api_key, version, body), on_response))
+        self.sent.append((SentFrame(broker_id, api_key, version, body), on_response))
         self.ignorable.append(ignorable)
 
 
@@ -181,7 +181,7 @@ def test_what_cannot_be_encoded_is_left_out_and_others_are_told(versions: tuple[
     assert all(f"{name} is left out of requests" in said for name in ("t-1", f"t-{2**31}", "broker 4")) and "t-0 is" not in said
 
 
-def frame_partitions(frame: Frame) -> list[int]:
+def frame_partitions(frame: SentFrame) -> list[int]:
     """Indexes in a request about one topic."""
     request = frame.request
     if hasattr(request, "topics") and not request.topic_states:

@@ -12,9 +12,9 @@ from klamm.controller.loop import Controller
 from klamm.controller.values import Assignment
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.tests.controller.simulated import Faults, World
+from klamm.tests.controller.simulated import Faults, SimulatedWorld
 from klamm.tests.controller.simulated_brokers import proposals
-from klamm.tests.controller.simulation.simulated_story import Story
+from klamm.tests.controller.simulation.simulated_story import SimulatedStory
 from klamm.tests.controller.simulation.simulation import UNCLEAN
 from klamm.tests.controller.throttles.throttle_watch import ThrottleWatch
 from klamm.tests.zk.simulated_zookeeper import Operation
@@ -26,7 +26,7 @@ BROKERS = range(1, 6)
 class Model:
     """What reassignments may do to partitions, without how."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         self.world = world
         self.problems: list[str] = []
         self.targets: defaultdict[TopicPartition, set[Ints]] = defaultdict(set)
@@ -78,7 +78,7 @@ class Model:
             table.pop(key, None)
 
 
-class MovingStory(Story):
+class MovingStory(SimulatedStory):
     """A seeded run with reassignments."""
 
     def __init__(self, seed: int, faults: Faults, throttled: bool) -> None:

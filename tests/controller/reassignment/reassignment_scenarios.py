@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from klamm.controller.throttles import throttled_replicas as throttles
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.tests.controller.simulation.crash_matrix import Run, Scenario, outside, topic
+from klamm.tests.controller.simulation.crash_matrix import CrashRun, Scenario, outside, topic
 from klamm.tests.controller.throttles.throttle_watch import ThrottleWatch, properties
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -27,7 +27,7 @@ BY_HAND = (f"topics/{HAND}", "brokers/5")
 ANOTHER = {"retention.ms": "7654321"}
 
 
-async def topics_to_move(run: Run) -> None:
+async def topics_to_move(run: CrashRun) -> None:
     """Topics a and b; throttles that a person has set for a third topic and a broker that moves nothing."""
     run.followers_catch_up = True
     topic(run, "a", BEFORE[A0], BEFORE[A1])
@@ -41,21 +41,21 @@ async def topics_to_move(run: Run) -> None:
     await run.settle()
 
 
-async def watched(run: Run) -> None:
+async def watched(run: CrashRun) -> None:
     await topics_to_move(run)
     watch(run)
 
 
-def watch(run: Run, *, kept: bool = False, replaced: bool = False) -> ThrottleWatch:
+def watch(run: CrashRun, *, kept: bool = False, replaced: bool = False) -> ThrottleWatch:
     """Begin to look at the throttles."""
     return ThrottleWatch(run.world, BY_HAND, kept=kept, replaced=replaced)
 
 
-def watch_of(run: Run) -> ThrottleWatch:
+def watch_of(run: CrashRun) -> ThrottleWatch:
     return next(observer for observer in run.world.observers if isinstance(observer, ThrottleWatch))
 
 
-def set_throttles(run: Run) -> None:
+def set_throttles(run: CrashRun) -> None:
     """Throttles as a request has set them, with the znodes that say so."""
     world = run.world
     lists = {throttles.LEADER_REPLICAS: "0:1", throttles.FOLLOWER_REPLICAS: ""}
@@ -67,11 +67,11 @@ def set_throttles(run: Run) -> None:
     world.place_removals(["a", "b"], [1, 2, 3, 4], False)
 
 
-def replicas(run: Run, key: TopicPartition) -> Ints:
+def replicas(run: CrashRun, key: TopicPartition) -> Ints:
     return run.world.topics[key.topic].assignments[key.partition].replicas
 
 
-def ended(run: Run, wanted: Mapping[TopicPartition, Ints], *, replaced: bool = False) -> bool:
+def ended(run: CrashRun, wanted: Mapping[TopicPartition, Ints], *, replaced: bool = False) -> bool:
     """No reassignment and no throttle of a request is left, and the partitions have these replicas, all in sync.
 
     A reassignment that is `replaced` is forgotten with its replacement in ZooKeeper: where the controller crashes then, nobody stops the
@@ -89,23 +89,23 @@ def ended(run: Run, wanted: Mapping[TopicPartition, Ints], *, replaced: bool = F
     return True
 
 
-def all_moved(run: Run) -> bool:
+def all_moved(run: CrashRun) -> bool:
     return ended(run, MOVES)
 
 
 # --- key 45 ---
 
 
-async def reassign(run: Run, targets: Mapping[TopicPartition, Ints | None]) -> None:
+async def reassign(run: CrashRun, targets: Mapping[TopicPartition, Ints | None]) -> None:
     done = (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)  # of a cancellation that was carried out before its answer was lost
     await run.request(lambda c: c.alter_reassignments(dict(targets)), lambda results: all(code in done for code, _ in results.values()))
 
 
-async def reassign_all(run: Run) -> None:
+async def reassign_all(run: CrashRun) -> None:
     await reassign(run, MOVES)
 
 
-async def under_way(run: Run) -> None:
+async def under_way(run: CrashRun) -> None:
     """a and b are on their way to the targets, and wait for their followers."""
     await topics_to_move(run)
     run.followers_catch_up = False
@@ -115,7 +115,7 @@ async def under_way(run: Run) -> None:
     watch(run)
 
 
-async def throttled_under_way(run: Run) -> None:
+async def throttled_under_way(run: CrashRun) -> None:
     await topics_to_move(run)
     run.followers_catch_up = False
     await reassign(run, {A0: MOVES[A0], A1: MOVES[A1]})
@@ -124,21 +124,21 @@ async def throttled_under_way(run: Run) -> None:
     watch(run)
 
 
-async def catch_up(run: Run) -> None:
+async def catch_up(run: CrashRun) -> None:
     run.followers_catch_up = True
 
 
-async def override(run: Run) -> None:
+async def override(run: CrashRun) -> None:
     await reassign(run, {A0: (4, 5), A1: (1, 2, 3)})
     run.followers_catch_up = True
 
 
-async def cancel(run: Run) -> None:
+async def cancel(run: CrashRun) -> None:
     await reassign(run, {A0: None, A1: None})
     run.followers_catch_up = True
 
 
-async def new_replica_in_sync(run: Run) -> None:
+async def new_replica_in_sync(run: CrashRun) -> None:
     """a-0 and a-1 wait for broker 5, which is away; broker 3 or 4 is in sync already, and leads a-0."""
     await topics_to_move(run)
     run.followers_catch_up = False
@@ -164,7 +164,7 @@ async def new_replica_in_sync(run: Run) -> None:
     watch(run)
 
 
-async def a_target_is_away(run: Run) -> None:
+async def a_target_is_away(run: CrashRun) -> None:
     """The reassignments wait for a broker that is gone."""
     await under_way(run)
     run.world.stop_broker(4)
@@ -174,14 +174,14 @@ async def a_target_is_away(run: Run) -> None:
     assert run.world.reassigning == {A0, A1}
 
 
-async def fail_over(run: Run) -> None:
+async def fail_over(run: CrashRun) -> None:
     first = run.active
     assert first is not None
     first.crash()
     run.followers_catch_up = True
 
 
-async def fail_over_with_a_bounce(run: Run) -> None:
+async def fail_over_with_a_bounce(run: CrashRun) -> None:
     await fail_over(run)
     run.world.bounce_broker(4)
 
@@ -191,7 +191,7 @@ async def fail_over_with_a_bounce(run: Run) -> None:
 LEGACY = {**MOVES, TopicPartition("unknown", 0): (1, 2), TopicPartition("a", 7): (1,)}
 
 
-async def legacy_under_way(run: Run) -> None:
+async def legacy_under_way(run: CrashRun) -> None:
     await topics_to_move(run)
     run.followers_catch_up = False
     run.world.ask_reassignment(MOVES)
@@ -203,7 +203,7 @@ async def legacy_under_way(run: Run) -> None:
 # --- the removal of throttles ---
 
 
-async def left_throttles(run: Run, alias: bool = False) -> None:
+async def left_throttles(run: CrashRun, alias: bool = False) -> None:
     """A controller that is gone has left throttles and the znodes that say so; nothing is reassigned."""
     await topics_to_move(run)
     set_throttles(run)
@@ -212,33 +212,33 @@ async def left_throttles(run: Run, alias: bool = False) -> None:
     watch(run)
 
 
-async def left_throttles_and_aliases(run: Run) -> None:
+async def left_throttles_and_aliases(run: CrashRun) -> None:
     await left_throttles(run, alias=True)
 
 
-def cancelled(run: Run) -> bool:
+def cancelled(run: CrashRun) -> bool:
     return ended(run, BEFORE, replaced=True)
 
 
-def not_moved(run: Run) -> bool:
+def not_moved(run: CrashRun) -> bool:
     return ended(run, BEFORE)
 
 
-def overridden(run: Run) -> bool:
+def overridden(run: CrashRun) -> bool:
     return ended(run, {A0: (4, 5), A1: (1, 2, 3)}, replaced=True)
 
 
-def both_moved(run: Run) -> bool:
+def both_moved(run: CrashRun) -> bool:
     return ended(run, {A0: MOVES[A0], A1: MOVES[A1]})
 
 
-async def delete(run: Run) -> None:
+async def delete(run: CrashRun) -> None:
     """Without a fail-over a topic is deleted at once; the next controller waits for the end of its reassignment."""
     run.world.delete_topic("a")
     run.followers_catch_up = True
 
 
-def deleted(run: Run) -> bool:
+def deleted(run: CrashRun) -> bool:
     watch_of(run).nothing_left()
     return "a" not in run.world.topics
 

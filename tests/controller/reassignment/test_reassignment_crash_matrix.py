@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from klamm.tests.controller.reassignment.reassignment_scenarios import REASSIGNMENTS
-from klamm.tests.controller.simulation.crash_matrix import Fault, Row, Run, Scenario, everywhere, row, table, through
+from klamm.tests.controller.simulation.crash_matrix import CrashRun, Fault, Row, Scenario, everywhere, row, table, through
 from klamm.tests.controller.throttles.throttle_scenarios import STEP_BY_STEP, THROTTLED
 
 SCENARIOS = (*REASSIGNMENTS, *THROTTLED)
@@ -42,7 +42,7 @@ async def test_a_crash_behind_any_step_of_a_throttled_reassignment_has_the_outco
     tried, right = Counter[str](), Counter[str]()
 
     async def once(scenario: Scenario, fault: Fault | None, at: int) -> int:
-        run = Run(fault, at)
+        run = CrashRun(fault, at)
         try:
             writes = await through(run, scenario)
             right.update(run.notes)
@@ -76,7 +76,7 @@ async def test_after_two_crashes_no_reassignment_is_lost_and_no_throttle_left(sc
 
     async def twice(scenario: Scenario, fault: Fault | None, at: int) -> int:
         distance = 1 + (at + (2 if fault is Fault.CRASH_AFTER else 0)) % 5
-        run = Run(fault, at, distance if fault is not None else 0)
+        run = CrashRun(fault, at, distance if fault is not None else 0)
         run.repeats_exactly = False  # the scenario may be over before the second one
         return await through(run, scenario)
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from klamm.controller.values import BrokerState
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.metadata_log.logged_simulation import LoggedSimulation
-from klamm.tests.controller.simulation.crash_matrix import Fault, Run, Scenario, Step, gone, led, two_topics
+from klamm.tests.controller.simulation.crash_matrix import CrashRun, Fault, Scenario, Step, gone, led, two_topics
 
 
-class RegisteredRun(LoggedSimulation, Run):
+class RegisteredRun(LoggedSimulation, CrashRun):
     """A run with brokers that register by request, and a metadata log."""
 
     def __init__(self, fault: Fault | None = None, at: int = 0, again_after: int = 0) -> None:
@@ -29,7 +29,7 @@ Act = Callable[[RegisteredRun], None]
 def step(*acts: Act) -> Step:
     """Do these things, and let the cluster settle after each."""
 
-    async def run_all(run: Run) -> None:
+    async def run_all(run: CrashRun) -> None:
         assert isinstance(run, RegisteredRun)
         for act in acts:
             act(run)
@@ -46,7 +46,7 @@ def enlist(*broker_ids: int) -> Act:
     return act
 
 
-async def registered(run: Run) -> None:
+async def registered(run: CrashRun) -> None:
     """Brokers 2 and 3 are online, and lead."""
     await step(enlist(2, 3))(run)
     await two_topics(run)
@@ -54,7 +54,7 @@ async def registered(run: Run) -> None:
     assert run.leaders("b") == [2, 2, 3]
 
 
-async def one_is_fenced(run: Run) -> None:
+async def one_is_fenced(run: CrashRun) -> None:
     """Broker 2 has registered, and does not fetch."""
     await registered(run)
     assert isinstance(run, RegisteredRun)
@@ -63,7 +63,7 @@ async def one_is_fenced(run: Run) -> None:
     assert states(run)[2] is BrokerState.FENCED and run.leaders("b") == [1, -1, 3]
 
 
-async def only_one_in_sync(run: Run) -> None:
+async def only_one_in_sync(run: CrashRun) -> None:
     """Broker 2 alone is in sync in the partition `b-0`, which has another replica."""
     await registered(run)
     key = TopicPartition("b", 0)
@@ -72,41 +72,41 @@ async def only_one_in_sync(run: Run) -> None:
     await run.settle()
 
 
-async def one_is_both(run: Run) -> None:
+async def one_is_both(run: CrashRun) -> None:
     """Broker 2 has registered with the controller, and then itself."""
     await registered(run)
     await step(lambda run: run.world.start_broker(2))(run)
 
 
-def states(run: Run) -> dict[int, BrokerState]:
+def states(run: CrashRun) -> dict[int, BrokerState]:
     return {broker_id: registration.state for broker_id, registration in run.world.registrations.items()}
 
 
-def are(*wanted: tuple[int, BrokerState], leaders: tuple[int, ...] | None = None) -> Callable[[Run], bool]:
+def are(*wanted: tuple[int, BrokerState], leaders: tuple[int, ...] | None = None) -> Callable[[CrashRun], bool]:
     """These brokers are in these states, and topic `b` has these leaders."""
 
-    def look(run: Run) -> bool:
+    def look(run: CrashRun) -> bool:
         found = states(run)
         return all(found[b] is state for b, state in wanted) and (leaders is None or run.leaders("b") == list(leaders))
 
     return look
 
 
-async def bounce(run: Run) -> None:
+async def bounce(run: CrashRun) -> None:
     """The process of broker 2 ends, and starts again."""
     assert isinstance(run, RegisteredRun)
     run.crash_request_broker(2)
     await step(enlist(2))(run)
 
 
-async def fall_silent(run: Run) -> None:
+async def fall_silent(run: CrashRun) -> None:
     """Broker 2 is not heard any more, for as long as it takes the controller of that time to fence it."""
     assert isinstance(run, RegisteredRun)
     run.enlisted[2].silent = True
     await run.pass_seconds(24)
 
 
-async def stop_and_fall_silent(run: Run) -> None:
+async def stop_and_fall_silent(run: CrashRun) -> None:
     """Broker 2 wants to shut down, cannot, as it alone is in sync somewhere, and is not heard any more.
 
     To a controller that finds it so it is no broker that may lead; so it may go then.
@@ -120,13 +120,13 @@ async def stop_and_fall_silent(run: Run) -> None:
         await fall_silent(run)
 
 
-async def fail_over(run: Run) -> None:
+async def fail_over(run: CrashRun) -> None:
     """The controller changes while one broker is online, one fenced, one offline."""
     run.world.drop_controller()
     await run.settle()
 
 
-async def all_states(run: Run) -> None:
+async def all_states(run: CrashRun) -> None:
     await one_is_fenced(run)
     await step(enlist(4))(run)
     assert isinstance(run, RegisteredRun)

@@ -38,7 +38,7 @@ class Fault(Enum):
 class WriteFault:
     """Counts the writes of one process into the count of all, and strikes once."""
 
-    def __init__(self, matrix: Run, process: Process) -> None:
+    def __init__(self, matrix: CrashRun, process: Process) -> None:
         self._run = matrix
         self._process = process
         self._numbers: dict[int, int] = {}
@@ -64,7 +64,7 @@ class WriteFault:
             raise ConnectionLost
 
 
-class Run(Simulation):
+class CrashRun(Simulation):
     """One run of a scenario: three processes that may be controller, or four where two faults strike; the first of them is."""
 
     def __init__(self, fault: Fault | None = None, at: int = 0, again_after: int = 0) -> None:
@@ -152,11 +152,11 @@ class Run(Simulation):
             await process.end()
 
 
-Step = Callable[[Run], Awaitable[None]]
+Step = Callable[[CrashRun], Awaitable[None]]
 """Something that is done to a run, or a look at what came of it; it may raise AssertionError."""
 
 
-async def nothing(run: Run) -> None:
+async def nothing(run: CrashRun) -> None:
     """No preparation."""
 
 
@@ -166,7 +166,7 @@ class Scenario:
 
     name: str
     act: Step
-    came_about: Callable[[Run], bool]
+    came_about: Callable[[CrashRun], bool]
     prepare: Step = nothing
     brokers: tuple[int, ...] = (1, 2, 3)
 
@@ -184,29 +184,29 @@ class Row(NamedTuple):
 # --- preparations ---
 
 
-def topic(run: Run, name: str, *replicas: tuple[int, ...], with_id: bool = True) -> None:
+def topic(run: CrashRun, name: str, *replicas: tuple[int, ...], with_id: bool = True) -> None:
     run.world.create_topic(name, dict(enumerate(replicas)), name.encode().ljust(16, b"\1") if with_id else None)
 
 
-async def two_topics(run: Run) -> None:
+async def two_topics(run: CrashRun) -> None:
     """Leaders on all three brokers, one partition without a second replica."""
     topic(run, "a", (1, 2, 3), (2, 3, 1), (3, 1, 2))
     topic(run, "b", (2, 1), (2,), (3, 2))
     await run.settle()
 
 
-async def three_topics(run: Run) -> None:
+async def three_topics(run: CrashRun) -> None:
     await two_topics(run)
     topic(run, "d", (1, 2), (2, 1))
 
 
-async def broker_2_away(run: Run) -> None:
+async def broker_2_away(run: CrashRun) -> None:
     await two_topics(run)
     run.world.stop_broker(2)
     await run.settle()
 
 
-async def leaders_away(run: Run) -> None:
+async def leaders_away(run: CrashRun) -> None:
     """Broker 1 was bounced and is in sync again, and leads nothing."""
     await two_topics(run)
     run.world.bounce_broker(1)
@@ -220,7 +220,7 @@ async def leaders_away(run: Run) -> None:
     assert 1 not in run.leaders("a")
 
 
-async def no_leader_in_sync(run: Run) -> None:
+async def no_leader_in_sync(run: CrashRun) -> None:
     """`a` has one member in sync, which is dead; another replica is alive."""
     topic(run, "a", (1, 2), (1, 2))
     await run.settle()
@@ -232,7 +232,7 @@ async def no_leader_in_sync(run: Run) -> None:
     assert run.leaders("a") == [-1, -1]
 
 
-async def deletion_waits(run: Run) -> None:
+async def deletion_waits(run: CrashRun) -> None:
     await broker_2_away(run)
     run.world.delete_topic("b")
     await run.settle()
@@ -242,7 +242,7 @@ async def deletion_waits(run: Run) -> None:
 # --- what sets a scenario going ---
 
 
-async def fail_over(run: Run) -> None:
+async def fail_over(run: CrashRun) -> None:
     """The controller dies, with work left undone: a dead broker, a deletion, an election, notifications, a topic without an id."""
     first = run.active
     assert first is not None
@@ -256,19 +256,19 @@ async def fail_over(run: Run) -> None:
     topic(run, "c", (1, 2), with_id=False)
 
 
-async def elect_on_request(run: Run) -> None:
+async def elect_on_request(run: CrashRun) -> None:
     keys = [key for key in run.world.states if key.topic == "a"]
     done = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
     await run.request(lambda c: c.elect_leaders(keys, Election.PREFERRED), lambda results: all(r.error in done for r in results.values()))
 
 
-async def elect_uncleanly_on_request(run: Run) -> None:
+async def elect_uncleanly_on_request(run: CrashRun) -> None:
     keys = [key for key in run.world.states if key.topic == "a"]
     done = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
     await run.request(lambda c: c.elect_leaders(keys, Election.UNCLEAN), lambda results: all(r.error in done for r in results.values()))
 
 
-async def put_until(run: Run, make: Callable[[], Any], topic_name: str, leaders: Iterable[int]) -> None:
+async def put_until(run: CrashRun, make: Callable[[], Any], topic_name: str, leaders: Iterable[int]) -> None:
     """An event without a sender, put again at the next controller until it has its effect, as its timer or its notification would be."""
     wanted = list(leaders)
     for _ in range(4):
@@ -279,26 +279,26 @@ async def put_until(run: Run, make: Callable[[], Any], topic_name: str, leaders:
         run.active.controller.put(make())
 
 
-async def rebalance(run: Run) -> None:
+async def rebalance(run: CrashRun) -> None:
     await put_until(run, AutoPreferredReplicaLeaderElection, "a", (1, 2, 3))
 
 
-async def allow_unclean(run: Run) -> None:
+async def allow_unclean(run: CrashRun) -> None:
     run.world.configs["a"] = {UNCLEAN: "true"}
     await put_until(run, lambda: TopicUncleanLeaderElectionEnabled("a"), "a", (2, 2))
 
 
-async def controlled_shutdown(run: Run) -> None:
+async def controlled_shutdown(run: CrashRun) -> None:
     epoch = run.world.brokers[2].epoch
     await run.request(lambda c: c.controlled_shutdown(2, epoch))
 
 
-async def shut_down_and_stop(run: Run) -> None:
+async def shut_down_and_stop(run: CrashRun) -> None:
     await controlled_shutdown(run)
     run.world.stop_broker(2)
 
 
-async def alter_isr(run: Run, isr: tuple[int, ...]) -> None:
+async def alter_isr(run: CrashRun, isr: tuple[int, ...]) -> None:
     """The leader of a-0 proposes an ISR until it has it, each time with what it has been told last."""
     key = TopicPartition("a", 0)
     for _ in range(10):
@@ -312,29 +312,29 @@ async def alter_isr(run: Run, isr: tuple[int, ...]) -> None:
         await run.request(lambda c, request=request: c.alter_partition(request, 2))  # type: ignore[misc]
 
 
-async def shrink(run: Run) -> None:
+async def shrink(run: CrashRun) -> None:
     await alter_isr(run, (1,))
 
 
-async def expand(run: Run) -> None:
+async def expand(run: CrashRun) -> None:
     await alter_isr(run, (1,))
     run.writes = 0
     await alter_isr(run, (1, 2, 3))
 
 
-def outside(change: Callable[[Run], Any]) -> Step:
+def outside(change: Callable[[CrashRun], Any]) -> Step:
     """Something that a broker, a tool or an administrator does to ZooKeeper."""
 
-    async def act(run: Run) -> None:
+    async def act(run: CrashRun) -> None:
         change(run)
 
     return act
 
 
-def gone(*names: str) -> Callable[[Run], bool]:
+def gone(*names: str) -> Callable[[CrashRun], bool]:
     """Nothing is left of these topics."""
 
-    def look(run: Run) -> bool:
+    def look(run: CrashRun) -> bool:
         world = run.world
         left = [*world.topics, *world.configs, *world.deletions, *(key.topic for key in world.states)]
         return not set(names) & set(left)
@@ -342,25 +342,25 @@ def gone(*names: str) -> Callable[[Run], bool]:
     return look
 
 
-def led(topic_name: str, *leaders: int) -> Callable[[Run], bool]:
+def led(topic_name: str, *leaders: int) -> Callable[[CrashRun], bool]:
     return lambda run: run.leaders(topic_name) == list(leaders)
 
 
-def _delete(run: Run, *names: str) -> None:
+def _delete(run: CrashRun, *names: str) -> None:
     for name in names:
         run.world.delete_topic(name)
 
 
-def _create_many(run: Run) -> None:
+def _create_many(run: CrashRun) -> None:
     topic(run, "many", *(((1, 2), (2, 3), (3, 1))[i % 3] for i in range(340)))
 
 
-async def many_partitions(run: Run) -> None:
+async def many_partitions(run: CrashRun) -> None:
     topic(run, "many", *(((1, 2), (1, 3))[i % 2] for i in range(1_010)))
     await run.settle()
 
 
-def _lose_log_dir(run: Run) -> None:
+def _lose_log_dir(run: CrashRun) -> None:
     run.world.offline_dirs.update((2, key) for key in run.world.states)
     run.world.notify_log_dir(2)
 
@@ -414,10 +414,10 @@ SCENARIOS = (
 
 async def once(scenario: Scenario, fault: Fault | None, at: int) -> int:
     """Run a scenario with a fault at one of its writes; how many writes there were. Raises AssertionError where something is wrong."""
-    return await through(Run(fault, at), scenario)
+    return await through(CrashRun(fault, at), scenario)
 
 
-async def through(run: Run, scenario: Scenario) -> int:
+async def through(run: CrashRun, scenario: Scenario) -> int:
     """As `once`, in a run that was made for it."""
     bad: list[Any] = []
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.framing import FrameReader
-from klamm.tests.controller.simulated import World
-from klamm.tests.controller.simulated_brokers import STALE_CONTROLLER_EPOCH, Frame, SimulatedBrokers
+from klamm.tests.controller.simulated import SimulatedWorld
+from klamm.tests.controller.simulated_brokers import STALE_CONTROLLER_EPOCH, SentFrame, SimulatedBrokers
 
-Accept = Callable[["Pipe"], "BrokerEnd | None"]
+Accept = Callable[["SimulatedPipe"], "BrokerEnd | None"]
 
 
 @dataclass
@@ -38,7 +38,7 @@ class NetworkFaults:
     """For each connection: nobody accepts it."""
 
 
-class Pipe(asyncio.Transport):
+class SimulatedPipe(asyncio.Transport):
     """A client's end of a connection."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol) -> None:
@@ -92,7 +92,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **kwargs: Any) -> Any:
         protocol = protocol_factory()
-        pipe = Pipe(self, protocol)
+        pipe = SimulatedPipe(self, protocol)
         await asyncio.sleep(0)
         accept = self.accept.get(host)
         end = None if accept is None else accept(pipe)
@@ -106,7 +106,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 class BrokerEnd:
     """A broker's end of a connection; it belongs to one process of the broker, known by its epoch."""
 
-    def __init__(self, network: BrokerNetwork, broker_id: int, epoch: int, pipe: Pipe) -> None:
+    def __init__(self, network: BrokerNetwork, broker_id: int, epoch: int, pipe: SimulatedPipe) -> None:
         self._network = network
         self._broker_id = broker_id
         self._epoch = epoch
@@ -121,7 +121,7 @@ class BrokerEnd:
                 self._pipe.hang_up()
                 return
             header, offset = messages.decode_request_header(payload)
-            request = Frame(self._broker_id, header.api_key, header.api_version, bytes(payload[offset:]))
+            request = SentFrame(self._broker_id, header.api_key, header.api_version, bytes(payload[offset:]))
             response = network.act(request)
             breaks = network.strikes(network.faults.lost_response)
             if breaks or network.strikes(network.faults.silence):
@@ -139,13 +139,13 @@ class BrokerEnd:
 class BrokerNetwork:
     """The brokers of a world at the other end of the network. What arrives at them goes into the world's journal."""
 
-    def __init__(self, world: World, brokers: SimulatedBrokers, rng: random.Random, faults: NetworkFaults) -> None:
+    def __init__(self, world: SimulatedWorld, brokers: SimulatedBrokers, rng: random.Random, faults: NetworkFaults) -> None:
         self.world = world
         self.rng = rng
         self.faults = faults
         self.repeats = 0
         """How many requests arrived again because their response was lost."""
-        self._unanswered: dict[int, Frame] = {}
+        self._unanswered: dict[int, SentFrame] = {}
         self._brokers = brokers
 
     def listen(self, loop: SimulatedLoop) -> None:
@@ -155,15 +155,15 @@ class BrokerNetwork:
     def strikes(self, chance: float) -> bool:
         return chance > 0 and self.rng.random() < chance
 
-    def _accept(self, broker_id: int, pipe: Pipe) -> BrokerEnd | None:
+    def _accept(self, broker_id: int, pipe: SimulatedPipe) -> BrokerEnd | None:
         broker = self.world.brokers.get(broker_id)
         return None if broker is None or self.strikes(self.faults.refused) else BrokerEnd(self, broker_id, broker.epoch, pipe)
 
-    def not_answered(self, frame: Frame) -> None:
+    def not_answered(self, frame: SentFrame) -> None:
         """The broker has acted on this request, and the controller will not learn of it."""
         self._unanswered[frame.broker] = frame
 
-    def act(self, frame: Frame) -> Any:
+    def act(self, frame: SentFrame) -> Any:
         """What the broker responds."""
         self.world.journal.append(frame)
         self.repeats += self._unanswered.pop(frame.broker, None) == frame

@@ -14,7 +14,7 @@ from klamm.controller.phases import DeletionPhase, Phase
 from klamm.controller.steering import Hold
 from klamm.controller.values import DEFAULT_BROKER, Election
 from klamm.protocol.nouns import TopicPartition
-from klamm.tests.controller.simulated import Draws, Faults, World, plain
+from klamm.tests.controller.simulated import Draws, Faults, SimulatedWorld, plain
 from klamm.tests.controller.simulation.simulation import UNCLEAN, Simulation
 from klamm.tests.controller.stage import isr_request
 
@@ -22,7 +22,7 @@ PHASES: dict[str, type[Phase]] = {phase.__name__: phase for phase in get_args(Ph
 DELETIONS: list[str] = [phase.__name__ for phase in get_args(DeletionPhase)]
 
 
-class Story(Simulation):
+class SimulatedStory(Simulation):
     """One seeded run."""
 
     def __init__(self, seed: int, faults: Faults) -> None:
@@ -285,7 +285,7 @@ class Story(Simulation):
         return "\n".join([f"faults {self.initial_faults!r}", f"struck {self.draws.struck!r}", *steps])
 
     @classmethod
-    async def replayed(cls, text: str) -> Story:
+    async def replayed(cls, text: str) -> SimulatedStory:
         """The same story from its text."""
         head, struck, *steps = text.splitlines()
         story = cls(0, Faults(**literal_eval(head.removeprefix("faults "))))
@@ -295,7 +295,7 @@ class Story(Simulation):
             if name == "turns":
                 story.world.story.append((name, literal_eval(args)))
                 await story.turns(*literal_eval(args))
-            elif hasattr(World, name):
+            elif hasattr(SimulatedWorld, name):
                 getattr(story.world, name)(*literal_eval(args))
             else:
                 story.do(name, *literal_eval(args))

@@ -23,8 +23,8 @@ from klamm.controller.values import LeaderAndIsr
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
-from klamm.tests.controller.simulated import Draws, Faults, FaultyStore, SimulatedStore, World, Wrote
-from klamm.tests.controller.simulated_brokers import Frame, Proposal, SimulatedBrokers, Told, proposals
+from klamm.tests.controller.simulated import Draws, Faults, FaultyStore, SimulatedStore, SimulatedWorld, Wrote
+from klamm.tests.controller.simulated_brokers import Proposal, SentFrame, SimulatedBrokers, ToldBroker, proposals
 from klamm.tests.controller.snapshots import snapshot
 from klamm.tests.controller.stage import isr_request
 from klamm.tests.controller.zero_clock import ZeroClock
@@ -109,8 +109,8 @@ class Simulation:
         self.rng = random.Random(seed)
         self.faults = faults
         self.draws = Draws(self.rng)
-        self.world = World()
-        self.told: dict[int, Told] = {}
+        self.world = SimulatedWorld()
+        self.told: dict[int, ToldBroker] = {}
         self.processes: list[Process] = []
         self.steering = Steering()
         self.clock: Clock = ZeroClock()
@@ -287,7 +287,7 @@ class Simulation:
                 written.add((key, state.leader, state.leader_epoch, state.isr, state.partition_epoch))
                 if state.partition_epoch == 0:
                     latest = {k: v for k, v in latest.items() if k[3] != key}
-            if not isinstance(entry, Frame) or entry.api_key == 5:
+            if not isinstance(entry, SentFrame) or entry.api_key == 5:
                 continue
             request = entry.request
             for t in request.topic_states:

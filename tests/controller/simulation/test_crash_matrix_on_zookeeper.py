@@ -17,8 +17,8 @@ from kazoo.exceptions import NoNodeError
 from klamm.controller.events.catalogue import WatchEvent
 from klamm.controller.values import StoreLost
 from klamm.tests.controller.reassignment.reassignment_scenarios import REASSIGNMENTS
-from klamm.tests.controller.simulated import Crashed, FaultyStore, World
-from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, Fault, Row, Run, Scenario, row, spread, table, through
+from klamm.tests.controller.simulated import Crashed, FaultyStore, SimulatedWorld
+from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, CrashRun, Fault, Row, Scenario, row, spread, table, through
 from klamm.tests.controller.simulation.simulation import Process
 from klamm.tests.controller.throttles.throttle_scenarios import THROTTLED
 from klamm.tests.harness.waits import eventually
@@ -115,7 +115,7 @@ class RealStore(ZkStore):
         raise Crashed
 
 
-class RealRun(Run):
+class RealRun(CrashRun):
     """One run of a scenario on a real ZooKeeper, below a chroot of its own."""
 
     def __init__(self, hosts: str, fault: Fault | None, at: int) -> None:
@@ -135,7 +135,7 @@ class RealRun(Run):
             self._sessions.append(session)
         self._client = KazooClient(self.hosts, timeout=SESSION_MS / 1000)
         await asyncio.to_thread(self._client.start)
-        self.world = World(KazooTree(self._client))
+        self.world = SimulatedWorld(KazooTree(self._client))
 
     def _changed(self, at: int, change: SessionChange) -> None:
         store = self._stores.get(self._sessions[at])

@@ -13,16 +13,16 @@ import pytest
 from klamm.controller.propagation.batch import Channels
 from klamm.server.net.channels import Channels as NetChannels
 from klamm.tests.controller.simulated import Crashed, Faults
-from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers
+from klamm.tests.controller.simulated_brokers import SentFrame, SimulatedBrokers
 from klamm.tests.controller.simulation.simulated_network import BrokerNetwork, NetworkFaults, SimulatedLoop
-from klamm.tests.controller.simulation.simulated_story import Story
+from klamm.tests.controller.simulation.simulated_story import SimulatedStory
 from klamm.tests.harness.seeds import seeds
 
 RESPONSE_S = 1.0
 """So long a channel waits for a response before it tries again."""
 
 
-class NetworkStory(Story):
+class NetworkStory(SimulatedStory):
     """A seeded run whose processes talk to the brokers over the network."""
 
     def __init__(self, seed: int, faults: Faults, network: NetworkFaults, loop: SimulatedLoop) -> None:
@@ -100,7 +100,7 @@ def run(seed: int, faults: Faults, network: NetworkFaults) -> NetworkStory:
 @pytest.mark.parametrize("seed", range(8))
 def test_every_broker_learns_what_is_written_over_a_good_network(seed: int) -> None:
     story = run(seed, Faults(), NetworkFaults())
-    assert story.network.repeats == 0 and any(isinstance(entry, Frame) for entry in story.world.journal)
+    assert story.network.repeats == 0 and any(isinstance(entry, SentFrame) for entry in story.world.journal)
 
 
 @pytest.mark.parametrize("seed", seeds(25))

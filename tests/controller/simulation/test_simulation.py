@@ -15,14 +15,14 @@ from klamm.controller.values import Election
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError
 from klamm.tests.controller.simulated import Crashed, Faults
-from klamm.tests.controller.simulation.simulated_story import Story
+from klamm.tests.controller.simulation.simulated_story import SimulatedStory
 from klamm.tests.controller.simulation.simulation import Process
 from klamm.tests.controller.stage import line
 from klamm.tests.harness.seeds import seeds
 
 
 async def run(seed: int, faults: Faults, steps: int = 60, controllers: int = 1, held: bool = False, listed: bool = False) -> None:
-    story = Story(seed, faults)
+    story = SimulatedStory(seed, faults)
     if listed:
         story.actions += [story.list_some_brokers, story.list_some_brokers, story.elect, story.rebalance, story.leave]
     if held:
@@ -106,7 +106,7 @@ async def test_everything_at_once(seed: int) -> None:
 
 
 async def test_not_active_answers() -> None:
-    story = Story(1, Faults())
+    story = SimulatedStory(1, Faults())
     story.world.controller = (5, 5555)
     process = Process(story, 100)
     try:
@@ -132,9 +132,9 @@ async def test_not_active_answers() -> None:
 async def test_a_story_replayed_from_its_text_is_the_same_story(seed: int) -> None:
     faults = Faults(lost_version=0.1, crash_before_write=0.05, lost_epoch=0.03, lost_session=0.01, lost_connection=0.02, lost_answer=0.05)
     asyncio.get_running_loop().set_exception_handler(lambda _, context: None)
-    told = Story(seed, faults)
+    told = SimulatedStory(seed, faults)
     await told.tell(60, 2)
-    again = await Story.replayed(told.text())
+    again = await SimulatedStory.replayed(told.text())
     try:
         assert again.text() == told.text() and again.draws.struck
         assert list(map(line, again.world.journal)) == list(map(line, told.world.journal))
@@ -145,15 +145,15 @@ async def test_a_story_replayed_from_its_text_is_the_same_story(seed: int) -> No
 
 
 async def test_a_failing_seed_prints_itself_as_a_story(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(story: Story) -> None:
+    def fail(story: SimulatedStory) -> None:
         raise AssertionError("something does not hold")
 
-    monkeypatch.setattr(Story, "check", fail)
+    monkeypatch.setattr(SimulatedStory, "check", fail)
     with pytest.raises(AssertionError, match="something does not hold") as failed:
         await run(3, Faults(), steps=5)
     text = str(failed.value).partition("`Story.replayed`:\n")[2]
     assert text.splitlines()[2:5] == ["start_broker (1,)", "start_broker (2,)", "start_broker (3,)"]
-    again = await Story.replayed(text)
+    again = await SimulatedStory.replayed(text)
     assert again.text() == text
     for p in again.processes:
         await p.end()

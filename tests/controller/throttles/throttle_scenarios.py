@@ -23,7 +23,7 @@ from klamm.tests.controller.reassignment.reassignment_scenarios import (
     watch_of,
     watched,
 )
-from klamm.tests.controller.simulation.crash_matrix import Run, Scenario, topic
+from klamm.tests.controller.simulation.crash_matrix import CrashRun, Scenario, topic
 from klamm.tests.controller.throttles.throttle_watch import THROTTLES, properties
 from klamm.zk.layout import paths
 
@@ -47,26 +47,26 @@ def step_of(made: Sequence[str]) -> str:
 # --- 1790 ---
 
 
-async def _one_by_one(run: Run) -> None:
+async def _one_by_one(run: CrashRun) -> None:
     """Where somebody holds phases, whichever, every topic and every broker is a write of its own."""
     run.steering.hold(DeletionQueued)
 
 
-async def watched_one_by_one(run: Run) -> None:
+async def watched_one_by_one(run: CrashRun) -> None:
     await watched(run)
     await _one_by_one(run)
 
 
-async def reassign_throttled(run: Run) -> None:
+async def reassign_throttled(run: CrashRun) -> None:
     """One request, not repeated; `run.notes` says behind which step the fault struck."""
     await _send_throttled(run, remove_throttle=True)
 
 
-async def reassign_throttled_for_good(run: Run) -> None:
+async def reassign_throttled_for_good(run: CrashRun) -> None:
     await _send_throttled(run, remove_throttle=False)
 
 
-async def _send_throttled(run: Run, remove_throttle: bool) -> None:
+async def _send_throttled(run: CrashRun, remove_throttle: bool) -> None:
     seen = watch_of(run)
     run.on_strike = lambda: run.notes.append(step_of(seen.made))
     results = await run.request_once(lambda c: c.reassign_partitions(MOVES, RATE, remove_throttle=remove_throttle))
@@ -75,22 +75,22 @@ async def _send_throttled(run: Run, remove_throttle: bool) -> None:
         assert MOVED in seen.made or not run.sees_writes, "a response before step 6"
 
 
-async def reassign_throttled_again(run: Run) -> None:
+async def reassign_throttled_again(run: CrashRun) -> None:
     """The request is sent until a controller accepts it; partitions that a request before has begun to move are refused then."""
     done = (ErrorCode.NONE, ErrorCode.REASSIGNMENT_IN_PROGRESS)
     await run.request(lambda c: c.reassign_partitions(MOVES, RATE), lambda results: all(code in done for code, _ in results.values()))
 
 
-def as_written(run: Run) -> bool:
+def as_written(run: CrashRun) -> bool:
     """R179-8."""
     return ended(run, MOVES if _moved(run) else BEFORE)
 
 
-def moved(run: Run) -> bool:
+def moved(run: CrashRun) -> bool:
     return ended(run, MOVES)
 
 
-def kept_as_written(run: Run) -> bool:
+def kept_as_written(run: CrashRun) -> bool:
     """R179-7: with remove_throttle=false there are no removal znodes, and what was set stays."""
     seen, world = watch_of(run), run.world
     seen.nothing_wrong()
@@ -102,14 +102,14 @@ def kept_as_written(run: Run) -> bool:
     return not world.reassigning
 
 
-def _moved(run: Run) -> bool:
+def _moved(run: CrashRun) -> bool:
     """Whether the reassignment was written: seen where writes are, else by what came of it."""
     if run.sees_writes:
         return MOVED in watch_of(run).made
     return any(run.world.topics[key.topic].assignments[key.partition].replicas == target for key, target in MOVES.items())
 
 
-async def watched_for_good(run: Run) -> None:
+async def watched_for_good(run: CrashRun) -> None:
     await topics_to_move(run)
     watch(run, kept=True)
 
@@ -127,7 +127,7 @@ NEW_LISTS = {"b": ("0:1", ""), "slow": ("0:1,0:2", "0:3")}
 Throttles = Mapping[Any, tuple[str | None, str | None]]
 
 
-async def ongoing(run: Run) -> None:
+async def ongoing(run: CrashRun) -> None:
     """Something is reassigned to a broker that is away, and an earlier request has throttled brokers 1 to 3, topics a and b."""
     await topics_to_move(run)
     topic(run, "slow", (1, 2))
@@ -149,46 +149,46 @@ async def ongoing(run: Run) -> None:
     await run.settle()
 
 
-async def ongoing_and_watched(run: Run) -> None:
+async def ongoing_and_watched(run: CrashRun) -> None:
     await ongoing(run)
     watch(run, replaced=True)
     await _one_by_one(run)
 
 
-async def ongoing_and_kept(run: Run) -> None:
+async def ongoing_and_kept(run: CrashRun) -> None:
     await ongoing(run)
     watch(run, replaced=True, kept=True)
     await _one_by_one(run)
 
 
-async def alter_rates(run: Run) -> None:
+async def alter_rates(run: CrashRun) -> None:
     await _alter_rates(run, remove_throttle=True)
 
 
-async def alter_rates_for_good(run: Run) -> None:
+async def alter_rates_for_good(run: CrashRun) -> None:
     await _alter_rates(run, remove_throttle=False)
 
 
-async def _alter_rates(run: Run, remove_throttle: bool) -> None:
+async def _alter_rates(run: CrashRun, remove_throttle: bool) -> None:
     answer = await run.request_once(lambda c: c.alter_throttled_rates(RATES, remove_throttle=remove_throttle))
     await _look_and_end(run, answer, remove_throttle, rates_of, OLD_RATES, NEW_RATES)
 
 
-async def alter_replicas(run: Run) -> None:
+async def alter_replicas(run: CrashRun) -> None:
     await _alter_replicas(run, remove_throttle=True)
 
 
-async def alter_replicas_for_good(run: Run) -> None:
+async def alter_replicas_for_good(run: CrashRun) -> None:
     await _alter_replicas(run, remove_throttle=False)
 
 
-async def _alter_replicas(run: Run, remove_throttle: bool) -> None:
+async def _alter_replicas(run: CrashRun, remove_throttle: bool) -> None:
     answer = await run.request_once(lambda c: c.alter_throttled_replicas(REPLICAS, remove_throttle=remove_throttle))
     await _look_and_end(run, answer, remove_throttle, lists_of, OLD_LISTS, NEW_LISTS)
 
 
 async def _look_and_end(
-    run: Run, answer: object, remove_throttle: bool, look: Callable[[Run], Throttles], old: Throttles, new: Throttles
+    run: CrashRun, answer: object, remove_throttle: bool, look: Callable[[CrashRun], Throttles], old: Throttles, new: Throttles
 ) -> None:
     """While the reassignment is ongoing every throttle is the old one, the new one, or gone; then its broker comes back."""
     await run.settle()
@@ -203,28 +203,28 @@ async def _look_and_end(
     run.world.start_broker(4)
 
 
-def rates_of(run: Run) -> Throttles:
+def rates_of(run: CrashRun) -> Throttles:
     return _throttles(run, "brokers", (1, 2, 3, 4, 6), (throttles.LEADER_RATE, throttles.FOLLOWER_RATE))
 
 
-def lists_of(run: Run) -> Throttles:
+def lists_of(run: CrashRun) -> Throttles:
     return _throttles(run, "topics", ("a", "b", "slow"), (throttles.LEADER_REPLICAS, throttles.FOLLOWER_REPLICAS))
 
 
-def _throttles(run: Run, kind: str, names: Sequence[object], keys: tuple[str, str]) -> Throttles:
+def _throttles(run: CrashRun, kind: str, names: Sequence[object], keys: tuple[str, str]) -> Throttles:
     configs = {name: properties(run.world, f"{kind}/{name}") for name in names}
     found = {name: (config.get(keys[0]), config.get(keys[1])) for name, config in configs.items()}
     return {name: values for name, values in found.items() if values != (None, None)}
 
 
-def all_gone(run: Run) -> bool:
+def all_gone(run: CrashRun) -> bool:
     return ended(run, {SLOW: (1, 4)})
 
 
-def _kept(look: Callable[[Run], Throttles], new: Throttles) -> Callable[[Run], bool]:
+def _kept(look: Callable[[CrashRun], Throttles], new: Throttles) -> Callable[[CrashRun], bool]:
     """R179-17: what an answered request has set stays; one that crashed may have been removed at the end of the reassignment."""
 
-    def came_about(run: Run) -> bool:
+    def came_about(run: CrashRun) -> bool:
         watch_of(run).nothing_wrong()
         assert not run.world.throttled_brokers and not run.world.throttled_topics and not run.world.reassigning
         left = look(run)

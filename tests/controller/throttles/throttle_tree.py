@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from klamm.controller.throttles import throttled_replicas as throttles
-from klamm.tests.controller.simulated import World
+from klamm.tests.controller.simulated import SimulatedWorld
 from klamm.tests.zk.simulated_zookeeper import Operation
 from klamm.zk.session.requests import CREATE, DELETE, SET_DATA
 
@@ -19,7 +19,7 @@ KEPT = {"topics": {"retention.ms": "7654321"}, "brokers": {"max.connections": "4
 """Properties that are no throttles."""
 
 
-def put(world: World, path: str, content: Any) -> None:
+def put(world: SimulatedWorld, path: str, content: Any) -> None:
     """Somebody creates or replaces a znode."""
     data = json.dumps(content).encode() if not isinstance(content, bytes) else content
     if world.zk.get(path) is None:
@@ -28,25 +28,25 @@ def put(world: World, path: str, content: Any) -> None:
         world.zk.set(path, data)
 
 
-def content(world: World, path: str) -> Any:
+def content(world: SimulatedWorld, path: str) -> Any:
     """The JSON of a znode, None where there is none."""
     node = world.zk.get(path)
     return None if node is None else json.loads(node.data or b"null")
 
 
-def config(world: World, entity: str) -> dict[str, str]:
+def config(world: SimulatedWorld, entity: str) -> dict[str, str]:
     """The properties of `topics/t` or `brokers/1`."""
     found = content(world, f"/config/{entity}")
     properties: dict[str, str] = {} if found is None else found["config"]
     return properties
 
 
-def set_config(world: World, entity: str, properties: dict[str, str]) -> None:
+def set_config(world: SimulatedWorld, entity: str, properties: dict[str, str]) -> None:
     """An administrator sets properties; nobody is notified."""
     put(world, f"/config/{entity}", {"version": 1, "config": properties})
 
 
-def throttle(world: World, entity: str) -> None:
+def throttle(world: SimulatedWorld, entity: str) -> None:
     """An entity has both properties of a throttle, and one that is none."""
     kind = entity.partition("/")[0]
     move = throttles.Move(frozenset({1}), frozenset({2}))
@@ -54,30 +54,30 @@ def throttle(world: World, entity: str) -> None:
     set_config(world, entity, {**KEPT[kind], **{name: str(value) for name, value in values.items()}})
 
 
-def replicas(world: World, topic: str) -> tuple[str | None, str | None]:
+def replicas(world: SimulatedWorld, topic: str) -> tuple[str | None, str | None]:
     """Throttled replicas of a topic: of leaders, of followers."""
     properties = config(world, f"topics/{topic}")
     return properties.get(throttles.LEADER_REPLICAS), properties.get(throttles.FOLLOWER_REPLICAS)
 
 
-def rate(world: World, broker_id: int) -> tuple[str | None, str | None]:
+def rate(world: SimulatedWorld, broker_id: int) -> tuple[str | None, str | None]:
     """Rates of a broker: as leader, as follower."""
     properties = config(world, f"brokers/{broker_id}")
     return properties.get(throttles.LEADER_RATE), properties.get(throttles.FOLLOWER_RATE)
 
 
-def announced(world: World) -> list[str]:
+def announced(world: SimulatedWorld) -> list[str]:
     """Entities whose change was announced, in order."""
     names = sorted(world.zk.children("/config/changes"))
     return [content(world, f"/config/changes/{name}")["entity_path"] for name in names]
 
 
-def tree(world: World) -> dict[str, tuple[bytes | None, int]]:
+def tree(world: SimulatedWorld) -> dict[str, tuple[bytes | None, int]]:
     """Everything with its versions: to see that nothing was changed."""
     return {path: (node.data, node.version) for path, node in world.zk.nodes.items()}
 
 
-def written(world: World) -> list[str]:
+def written(world: SimulatedWorld) -> list[str]:
     """A list that grows with the path of every znode that a controller creates, replaces or (`-`) deletes, numbers at its end left out."""
     paths: list[str] = []
 

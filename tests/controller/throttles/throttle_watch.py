@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from klamm.controller.throttles import throttled_replicas as throttles
-from klamm.tests.controller.simulated import World
+from klamm.tests.controller.simulated import SimulatedWorld
 from klamm.tests.zk.simulated_zookeeper import Operation
 from klamm.zk.layout import paths
 from klamm.zk.layout import znodes as layout
@@ -19,23 +19,23 @@ THROTTLES = {throttles.LEADER_REPLICAS, throttles.FOLLOWER_REPLICAS, throttles.L
 _CONFIGS = ("/config/topics/", "/config/brokers/")
 
 
-def properties(world: World, entity: str) -> dict[str, str]:
+def properties(world: SimulatedWorld, entity: str) -> dict[str, str]:
     """The config of `topics/t` or `brokers/1`."""
     node = world.zk.get(f"/config/{entity}")
     return {} if node is None else layout.decode_config(node.data)
 
 
-def entities(world: World) -> list[str]:
+def entities(world: SimulatedWorld) -> list[str]:
     """Topics and brokers with a config znode."""
     return [f"{kind}/{name}" for kind in ("topics", "brokers") for name in sorted(world.zk.children(f"/config/{kind}"))]
 
 
-def throttled(world: World) -> set[str]:
+def throttled(world: SimulatedWorld) -> set[str]:
     """Topics and brokers with a throttle."""
     return {entity for entity in entities(world) if THROTTLES & properties(world, entity).keys()}
 
 
-def is_ongoing(world: World) -> bool:
+def is_ongoing(world: SimulatedWorld) -> bool:
     """Whether a reassignment is ongoing, as R179-23 defines it."""
     return world.reassignments is not None or bool(world.reassigning)
 
@@ -44,7 +44,7 @@ class ThrottleWatch:
     """From its making on, all that was wrong at any moment is in `problems`; `made` says which znodes were written, in order."""
 
     def __init__(
-        self, world: World, by_hand: Iterable[str] = (), *, kept: bool = False, replaced: bool = False, raced: bool = False
+        self, world: SimulatedWorld, by_hand: Iterable[str] = (), *, kept: bool = False, replaced: bool = False, raced: bool = False
     ) -> None:
         """`by_hand` are entities whose throttles a person has set; `kept` throttles are in no removal znode (remove_throttle=false);
         where they are `replaced`, they may go while a reassignment is ongoing; where they are `raced`, somebody else may write the legacy

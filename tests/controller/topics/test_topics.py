@@ -8,7 +8,7 @@ from klamm.controller.events import catalogue as events
 from klamm.controller.phases import PartitionsAppeared
 from klamm.controller.values import Assignment, LeaderAndIsr, StoredTopic
 from klamm.protocol.nouns import TopicPartition
-from klamm.tests.controller.simulated_brokers import Frame
+from klamm.tests.controller.simulated_brokers import SentFrame
 from klamm.tests.controller.stage import Stage
 
 
@@ -34,7 +34,7 @@ async def test_a_new_topic(stage: Stage) -> None:
     assert [stage.partition_state("t", i) for i in range(3)] == ["ONLINE", "ONLINE", "NEW"]
     assert [stage.replica(b, "t", 1) for b in (9, 3, 1)] == ["ONLINE"] * 3, "dead ones too"
     assert stage.world.states[TopicPartition("t", 0)].controller_epoch == 1
-    [lisr] = [f.request for f in stage.world.journal[mark:] if isinstance(f, Frame) and (f.broker, f.api_key) == (2, 4)]
+    [lisr] = [f.request for f in stage.world.journal[mark:] if isinstance(f, SentFrame) and (f.broker, f.api_key) == (2, 4)]
     assert [(t.topic_name, t.topic_id) for t in lisr.topic_states] == [("t", stage.world.topics["t"].topic_id)]
 
 
@@ -57,7 +57,7 @@ async def test_without_an_id(stage: Stage) -> None:
     assert stage.writes(mark) == ["TOPIC t {0: [1], 5: [2]}", "WROTE t-0 1 e0 [1] v0"]
     assert stage.world.topics["t"].topic_id == bytes([7] * 16)
     assert stage.cluster.topics_by_id[bytes([7] * 16)].name == "t"
-    [lisr] = [f.request for f in stage.world.journal[mark:] if isinstance(f, Frame) and f.api_key == 4]
+    [lisr] = [f.request for f in stage.world.journal[mark:] if isinstance(f, SentFrame) and f.api_key == 4]
     assert [t.topic_id for t in lisr.topic_states] == [bytes([7] * 16)]
 
 

@@ -80,7 +80,7 @@ class Journal:
         return kept
 
 
-class Proxy:
+class RecordingProxy:
     """In front of one broker. Listens on `port`, forwards to `target`."""
 
     def __init__(self, broker_id: int, target: int, journal: Journal) -> None:
@@ -138,7 +138,7 @@ class Proxies:
 
     def add(self, broker_id: int, target: int) -> int:
         """A proxy in front of a broker that listens, or will, on `target`; the port to advertise."""
-        proxy = Proxy(broker_id, target, self.journal)
+        proxy = RecordingProxy(broker_id, target, self.journal)
         asyncio.run_coroutine_threadsafe(proxy.start(), self._loop).result()
         return proxy.port
 

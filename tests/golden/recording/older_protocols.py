@@ -52,7 +52,7 @@ QUESTIONS = [
 """Asked of every broker whenever nobody says anything, so it is seen what the controller's requests made of it."""
 
 
-class Story:
+class OlderProtocolStory:
     """Brokers 1 and 2, each with two log directories; 1 is controller at first."""
 
     def __init__(self, protocol: str, members: Members, journal: Journal) -> None:
@@ -264,7 +264,7 @@ def cluster(protocol: str, zookeeper: str, folder: Path, journal: Journal) -> It
 def record(protocol: str, zookeeper: str) -> list[dict[str, Any]]:
     journal = Journal()
     with tempfile.TemporaryDirectory() as folder, cluster(protocol, zookeeper, Path(folder), journal) as members:
-        Story(protocol, members, journal).tell()
+        OlderProtocolStory(protocol, members, journal).tell()
     return [{"protocol": protocol, **line} for line in journal.distinct()]
 
 

@@ -20,7 +20,7 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.json_form import to_json
 from klamm.protocol.schema import attribute_name
 from klamm.protocol.second_opinion import other_class
-from klamm.tests.pipeline.decode.frame_samples import Frame, frame_of, recorded
+from klamm.tests.pipeline.decode.frame_samples import FrameSample, frame_of, recorded
 from klamm.tests.protocol import golden
 from klamm.tests.protocol.strategies import all_versions, message
 
@@ -214,7 +214,7 @@ def agrees(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs)
 
 
-def body_of(row: Frame) -> tuple[str, bytes]:
+def body_of(row: FrameSample) -> tuple[str, bytes]:
     """Name and body of a recorded frame, its header read by the server's code."""
     name = APIS[row.key].name
     if row.dir in (Direction.REQUEST_IN, Direction.REQUEST_OUT):

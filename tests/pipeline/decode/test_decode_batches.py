@@ -14,14 +14,14 @@ from klamm.journal.columns import FRAMES
 from klamm.pipeline.decode import batches as decode_batches
 from klamm.pipeline.decode.batches import ARROW_TYPES, INPUT, LISTS, OWN, decode_batch
 from klamm.pipeline.lake.tables import HEADER
-from klamm.tests.pipeline.decode.frame_samples import Frame, recorded
+from klamm.tests.pipeline.decode.frame_samples import FrameSample, recorded
 
 DEFAULTS = {
     "run_id": "r", "node_id": 1, "process": 1, "ts_ns": 0, "mono_ns": 0, "conn_id": 1, "kind": "accepted", "peer": "h:1", "flags": 0,
 }
 
 
-def batch(rows: list[Frame]) -> Any:
+def batch(rows: list[FrameSample]) -> Any:
     """A record batch of frames as Spark hands it to its workers."""
     own = [{"dir": row.dir, "api_key": row.key, "api_version": row.version, "frame": row.frame, "seq": n} for n, row in enumerate(rows)]
     types = {column.name: ARROW_TYPES[column.type] for column in FRAMES}

@@ -13,15 +13,15 @@ from klamm.pipeline.decode import reencoding
 from klamm.pipeline.decode.frame_decoder import body_place
 from klamm.pipeline.decode.reencoding import FIRST, TOLERATED, Oddity, Walk, difference, is_sampled, is_second_sampled
 from klamm.protocol import messages, second_opinion
-from klamm.tests.pipeline.decode.frame_samples import Frame, frame_of, recorded
+from klamm.tests.pipeline.decode.frame_samples import FrameSample, frame_of, recorded
 from klamm.tests.protocol.strategies import all_versions, message
 
 
-def said(row: Frame, *, second: bool = True) -> str | None:
+def said(row: FrameSample, *, second: bool = True) -> str | None:
     return difference(*row, second=second)
 
 
-def versions_frame(tail: bytes) -> Frame:
+def versions_frame(tail: bytes) -> FrameSample:
     """An ApiVersions response of version 3 with other tagged fields than none."""
     row = frame_of("ApiVersionsResponse", 3, messages.ApiVersionsResponse())
     return row._replace(frame=row.frame[:-1] + tail)
@@ -45,10 +45,10 @@ def test_no_message_that_the_encoder_makes_differs(sample: tuple[tuple[str, int]
     assert (walk.canonical(), walk.oddities) == (row.frame[place[2] :], {})
 
 
-def group_frame(name: bytes, null_length: bytes = b"\xff\xff\xff\xff") -> Frame:
+def group_frame(name: bytes, null_length: bytes = b"\xff\xff\xff\xff") -> FrameSample:
     """A Metadata request of version 5, whose lengths have two and four bytes."""
     body = (b"\0\0\0\x01" + len(name).to_bytes(2, "big") + name if name else null_length) + b"\x01"
-    return Frame(Direction.REQUEST_OUT, 3, 5, messages.encode_request(3, 5, 7, "me", body))
+    return FrameSample(Direction.REQUEST_OUT, 3, 5, messages.encode_request(3, 5, 7, "me", body))
 
 
 TAGS = {
@@ -86,7 +86,7 @@ def test_text_that_is_not_utf_8_is_named() -> None:
 
 def test_surplus_of_librdkafka_is_tolerated() -> None:
     body = bytes.fromhex("00 00 00 00 01 00 00")
-    assert said(Frame(Direction.REQUEST_OUT, 3, 12, messages.encode_request(3, 12, 7, "rdkafka", body))) is None
+    assert said(FrameSample(Direction.REQUEST_OUT, 3, 12, messages.encode_request(3, 12, 7, "rdkafka", body))) is None
 
 
 def test_a_codec_that_loses_something_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,7 +181,7 @@ def recorded_fakes(runs: Runs) -> Iterator[None]:
         yield
 
 
-class Told(NamedTuple):
+class ToldStory(NamedTuple):
     """What became of the telling."""
 
     stories: list[str]
@@ -199,7 +199,7 @@ def draw(seed: int, share: int) -> list[str]:
 
 def tell(
     zookeeper: str, lake: Path, stories: Sequence[str], say: Callable[[str], None] = lambda text: None, *, to_klamm: bool = False
-) -> Told:
+) -> ToldStory:
     """Tell stories to real brokers, or to Klamm's, that journal into `lake`. What goes otherwise is named: the journals are as good."""
     began = time.monotonic()
     runs = Runs(Recorder(lake))
@@ -218,7 +218,7 @@ def tell(
             say(f"{number} of {len(stories)} stories, {time.monotonic() - began:.0f} s: {story}")
         library.close()
     runs.recorder.close()
-    return Told(list(stories), otherwise, time.monotonic() - began)
+    return ToldStory(list(stories), otherwise, time.monotonic() - began)
 
 
 class _Quiet:

@@ -160,7 +160,7 @@ class Pipe:
         self._peer.close()
 
 
-class Client:
+class CrowdClient:
     """One of the crowd. `own` says what must be true of its own topic: True exists, False does not, None not known."""
 
     def __init__(self, cluster: LocalCluster, number: int, seed: int, contested: list[str], tally: Counter[str]) -> None:

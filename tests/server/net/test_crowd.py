@@ -16,7 +16,7 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import eventually, wait_until_stopped
 from klamm.tests.server.net.agreement import agreed
-from klamm.tests.server.net.crowd import EXPECTED, Client
+from klamm.tests.server.net.crowd import EXPECTED, CrowdClient
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 BROKERS, CLIENTS = 3, 12
@@ -62,7 +62,7 @@ async def crowd(zookeeper: EmbeddedZooKeeper, seed: int, rounds: int, caplog: py
         tally: Counter[str] = Counter()
         tasks_before = len(asyncio.all_tasks())
         over = asyncio.Event()
-        clients = [Client(cluster, number, seed, CONTESTED, tally) for number in range(CLIENTS)]
+        clients = [CrowdClient(cluster, number, seed, CONTESTED, tally) for number in range(CLIENTS)]
         async with asyncio.TaskGroup() as group:
             for client in clients:
                 group.create_task(client.run(over))
