@@ -34,7 +34,7 @@ class Failed(Exception):
 
 
 def note(text: str) -> None:
-    """A line of progress for whoever watches; results go to stdout."""
+    """Print a line of progress to stderr; results go to stdout."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 

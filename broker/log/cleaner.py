@@ -56,7 +56,7 @@ class AbortedReader:
     """Follows the transactions of a log while its batches are read in the order of their offsets.
 
     `entries` are the entries of the transaction index from the first of these batches on. `retained` are the aborted transactions that the
-    index of the cleaned log needs: those of which batches were read before the marker.
+    index of the cleaned log needs: those with batches that were read before the marker.
     """
 
     def __init__(self, entries: Iterable[AbortedTransaction]) -> None:

@@ -189,8 +189,8 @@ def _decode_rows(
     """Decode frames: what is not null goes into the columns `made`, rows for other tables to `lists`, and how many come of each frame to
     `counts`. A row is a kind, flags, the first four bytes as a number, the frame, and its number in the journal.
 
-    A whole frame without flags of which nothing is left takes the short way here, without a call but that of the decoder;
-    `decode_frame` knows all others, and what is wrong with them.
+    A complete frame without flags that is decoded to its end is handled here, with one call, that of the decoder. All others go to
+    `decode_frame`, which also finds what is wrong with them.
     """
     texts, lefts, tops, errors = made["body_json"], made["left"], made["error_code"], made["errors"]
     codes, code_counts = lists[2], counts[2]

@@ -61,7 +61,7 @@ def journal(
 
 
 def _planned(spark: Any, rows: Any, racks: dict[int, str | None], plans: Plans, names: Sequence[str], sizes: Sizes) -> Partitions:
-    """Partitions of which some are reassigned: what is wanted of them, and how large they are, comes in."""
+    """The partitions with the targets of those that are reassigned, and with their sizes."""
     rows = with_targets(spark, rows, plans, names)
     rows = with_sizes(spark, rows, sizes.path, sizes.mean_bytes, sizes.sigma, sizes.seed)
     return Partitions(group(rows), rows, racks)

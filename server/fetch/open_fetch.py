@@ -270,8 +270,8 @@ class OpenFetch:
                 yield
 
     def _settle(self, rows: list[Row]) -> Iterator[None]:
-        """Look no more, until they change, at partitions of which the client has all. Those with records come last the next time, but
-        after a full request all keep the order in which they were named."""
+        """Skip a partition whose records the client has until it changes. Partitions with records come last in the next response; after a
+        full request all keep the order of the request."""
         partitions = self._partitions
         changed = partitions.changed
         settled = 0
