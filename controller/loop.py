@@ -3,8 +3,8 @@
 Every broker runs it. Watches, timers, responses of brokers and request handlers only put events on the queue; nothing else
 touches the controller's state. While this broker is the active controller there is a Term; elsewhere the events of an active controller are
 preempted. Events of one kind that wait side by side may be processed together: AlterPartition requests, changes of topic znodes.
-What is done at an event says `controller_election.py` (events of every broker) and `event_table.py` (events of the active controller), what
-an error does to it says `event_faults.py`.
+Events of every broker are processed in `controller_election.py`, events of the active controller in `event_table.py`.
+`events/faults.py` says what follows an error of an event.
 """
 
 from __future__ import annotations

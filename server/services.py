@@ -7,7 +7,7 @@ much more than a request may use: the controller and the access to ZooKeeper.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from klamm.broker.log.manager import LogManager
 from klamm.broker.metadata_cache import MetadataCache
@@ -27,6 +27,7 @@ from klamm.controller.values import (
     Result,
     StoredTopic,
 )
+from klamm.protocol import messages
 from klamm.protocol.apis import Api
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
@@ -77,7 +78,9 @@ class ControllerService(Protocol):
     async def metadata_fetch(self, fetch: MetadataFetch, connection: Connection, cause: Cause) -> MetadataFetched:
         """The part of the metadata log that a broker wants; errors are in the answer."""
 
-    async def alter_partition(self, request: Any, version: int, cause: Cause) -> Any:
+    async def alter_partition(
+        self, request: messages.AlterPartitionRequest, version: int, cause: Cause
+    ) -> messages.AlterPartitionResponse:
         """The AlterPartitionResponse."""
 
     async def list_reassignments(self, partitions: Iterable[TopicPartition] | None, cause: Cause) -> dict[TopicPartition, Assignment]:

@@ -79,7 +79,9 @@ class InactiveController:
     async def metadata_fetch(self, fetch: MetadataFetch, connection: Connection, cause: Cause) -> MetadataFetched:
         return NOT_CONTROLLER
 
-    async def alter_partition(self, request: Any, version: int, cause: Cause) -> Any:
+    async def alter_partition(
+        self, request: messages.AlterPartitionRequest, version: int, cause: Cause
+    ) -> messages.AlterPartitionResponse:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
 
     async def list_reassignments(self, partitions: Iterable[TopicPartition] | None, cause: Cause) -> dict[TopicPartition, Assignment]:

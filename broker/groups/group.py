@@ -1,6 +1,6 @@
 """One group in memory: its members, their protocols, its state.
 
-The methods here change one thing each and keep the parts consistent; what a request means is decided in `rebalance.py`. Members keep the
+The methods here change one thing each and keep the parts consistent; what a request means is decided in `rebalances.py`. Members keep the
 order in which they joined, since a new leader is the first of them. Times are milliseconds of a clock that never goes back, but
 `state_ms`, which is written to the log. Source: `GroupMetadata` and `MemberMetadata` of Apache Kafka 3.9.1.
 """

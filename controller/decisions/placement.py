@@ -20,7 +20,7 @@ Racks = Mapping[int, str | None]
 def place_replicas(
     racks: Racks, partitions: int, replication_factor: int, start_index: int, shift: int, first_partition: int = 0
 ) -> dict[int, Ints]:
-    """Replica lists of `partitions` new partitions, the first of which is number `first_partition`.
+    """Replica lists of `partitions` new partitions; the first one has the index `first_partition`.
 
     `racks` holds every candidate broker; `start_index` and `shift` are in [0, number of brokers). A fixed start means both
     are that start. Raises ApiError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, UNKNOWN_SERVER_ERROR (some brokers lack a rack).

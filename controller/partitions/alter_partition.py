@@ -243,7 +243,7 @@ def _top_level(cluster: Cluster, request: messages.AlterPartitionRequest, versio
 def _by_topic(
     cluster: Cluster, topics: Sequence[_TopicData], version: int
 ) -> Iterator[tuple[Topic | None, _TopicData, Iterable[_PartitionData]]]:
-    """Each topic of a request once, with an element that names it and its partitions, of which the last entry of each counts.
+    """Each topic of a request once, with an element that names it and its partitions. The last entry of a partition counts.
 
     A topic without partitions is left out. A row with an unknown id is kept as it is.
     """

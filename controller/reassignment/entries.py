@@ -1,6 +1,6 @@
 """The end of reassignments: entries leave `/admin/reassign_partitions` (controller 11.3 B7, 11.5, 26).
 
-Apart from the procedure itself (`reassignment.py`) because the deletion of a topic ends reassignments too.
+Apart from the procedure itself (`procedure.py`) because the deletion of a topic ends reassignments too.
 """
 
 from __future__ import annotations

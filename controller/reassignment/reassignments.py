@@ -47,7 +47,7 @@ class Reassignments(Generic[P]):
         self._held[partition] = HeldReassignment(assignment, held)
 
     def was_released(self, partition: P, phase: ReassignmentPhase) -> Assignment | None:
-        """The reassignment of a partition may go on behind a phase; None where it was not held there, or is another reassignment."""
+        """Release the reassignment of a partition held at a phase. None if it was not held there, or if it is another reassignment."""
         found = self._held.get(partition)
         if found is None or found.phase is not phase:
             return None
@@ -55,7 +55,7 @@ class Reassignments(Generic[P]):
         return found.assignment
 
     def was_dropped(self, partition: P) -> HeldReassignment | None:
-        """What was held of a partition is held no more, and will not be released; what that was."""
+        """Forget the held reassignment of a partition, which will not be released. Returns it."""
         found = self._held.pop(partition, None)
         if found is not None:
             found.held.drop()

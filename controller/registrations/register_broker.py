@@ -134,7 +134,7 @@ def loaded(term: Term, registrations: Iterable[BrokerRegistration], in_zookeeper
     """A new controller has read the registrations; all brokers but those that are OFFLINE have a full session time-out (RREG-13), and those
     that have ended none.
 
-    Of those that are registered in ZooKeeper too, what is there counts.
+    For a broker that is registered in ZooKeeper too, the registration in ZooKeeper counts.
     """
     cluster, listener = term.cluster, term.options.channel_listener
     stored = sorted(registrations)

@@ -182,7 +182,7 @@ def _may_be_held(term: Term) -> bool:
 
 
 def _is_held(term: Term, request: ThrottleProcedure, step: Step) -> bool:
-    """Whether somebody holds the request behind this step; its record says so then."""
+    """Whether the request is held after this step; if it is, its record has that."""
     phase = _phase(term.cluster.epoch, request.number, step) if _may_be_held(term) else None
     if phase is None:
         return False
@@ -192,7 +192,7 @@ def _is_held(term: Term, request: ThrottleProcedure, step: Step) -> bool:
 
 
 def _phase(epoch: int, number: int, step: Step) -> ThrottlePhase | None:
-    """The phase behind a step."""
+    """The phase that begins after a step."""
     match step:
         case RecordTopics(topics):
             return phases.ThrottledTopicsRecorded(epoch, number, topics)

@@ -1,6 +1,6 @@
 """Requests that set throttles and are under way: one record each, state of a procedure that goes on with events (KIP-179).
 
-A request is planned when its turn comes: it becomes a list of steps (`throttle_steps.py`), and what is left of the list says how far it is.
+A request is planned when its turn comes: it becomes a list of steps (`steps.py`). The steps that are left say how far it is.
 One request is worked on at a time, in the order of their arrival, because what a removal znode must name depends on the request
 before. Records belong to a term: when it ends, those who wait learn that another controller has to do it.
 """

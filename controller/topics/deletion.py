@@ -191,7 +191,7 @@ async def _retry(term: Term, topics: list[Topic]) -> None:
 
 
 async def _delete_replicas(term: Term, deletions: list[tuple[DeletionProgress, Topic, DeletionPhase | None]]) -> None:
-    """Have the replicas of topics stopped and deleted: all the steps, or those behind the phase where a topic was held."""
+    """Stop and delete the replicas of topics: all steps, or the steps after the phase at which a topic was held."""
     begun = [
         (deletion, topic)
         for deletion, topic, behind in deletions

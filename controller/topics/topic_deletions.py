@@ -25,7 +25,7 @@ class DeletionProgress:
     held: HeldPhase[Any] | None = None
     """Where somebody holds it: until that ends, it is left as it is."""
     released: DeletionPhase | None = None
-    """Where it was held until now: it goes on behind this phase."""
+    """The phase at which it was held until now; it goes on after it."""
 
 
 class TopicDeletions:
@@ -81,7 +81,7 @@ class TopicDeletions:
         self._by_topic[topic].held = held
 
     def was_released(self, topic: str, phase: DeletionPhase) -> bool:
-        """The deletion of a topic may go on behind a phase; False where it was not held there, or is another deletion."""
+        """Release the deletion of a topic that is held at a phase. False if it was not held there, or if it is another deletion."""
         deletion = self._by_topic.get(topic)
         if deletion is None or deletion.held is None or deletion.held.phase is not phase:
             return False
@@ -89,7 +89,7 @@ class TopicDeletions:
         return True
 
     def went_on(self, topic: str) -> DeletionPhase | None:
-        """The deletion of a topic goes on; the phase behind which it does, None at its beginning."""
+        """The deletion of a topic goes on. Returns the phase after which it does, None at its beginning."""
         deletion = self._by_topic[topic]
         released, deletion.released = deletion.released, None
         return released
