@@ -1,7 +1,7 @@
 """ReassignPartitions: checks, plan and the last two steps (KIP-179; controller 22.2).
 
 A throttled request first records whose throttles are to be removed at the end, and sets throttles; only then it writes the entries of
-`/admin/reassign_partitions`, from where the reassignments begin (`reassignment/procedure.py`). So whenever the controller crashes, either no
+`/admin/reassign_partitions`, from where the reassignments begin (`reassignment/procedure.py`). Whenever the controller crashes, either no
 reassignment has begun and the next controller removes the throttles, or it takes up the reassignment and removes them at its end.
 """
 
