@@ -52,7 +52,7 @@ def test_a_long_run_ends_with_the_time_of_each_folder_and_the_slowest_tests(tmp_
     [
         (["/opt/jdk/bin/java", "-cp", "jars"], "java"),
         (["ip", "netns", "/x/bin/java"], "java"),
-        (["/work/.venv/bin/klamm", "serve"], "klamm"),
+        (["/a/.venv/bin/klamm", "serve"], "klamm"),
         ([sys.executable, "-c", "pass"], "python"),
         ([b"true"], "other"),
     ],

@@ -2,7 +2,7 @@
 
 A multi is all or nothing, and its response names only the first bad operation. The caller settles (or corrects) the entry of that
 operation, and the other entries are sent again. After the second bad entry, the entries before it, which are good, are sent together, and
-the entries after it in two halves. So many bad entries do not need many repetitions. Every entry gets its own outcome. If the check itself
+the entries after it in two halves. Thus even many bad entries need few repetitions. Every entry gets its own outcome. If the check itself
 fails, another controller was elected, and the multi had no effect (layout 1.1).
 """
 
