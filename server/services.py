@@ -156,8 +156,17 @@ class AdminStore(Protocol):
     async def broker_racks(self) -> dict[int, str | None]:
         """Racks of all registered brokers."""
 
+    async def config_names(self, kind: str) -> list[str]:
+        """Znode names of the entities of a type."""
+
+    async def user_client_names(self) -> list[str]:
+        """Znode names of all clients of users, as `<user>/clients/<client>`."""
+
     async def read_config(self, kind: str, name: str) -> dict[str, str] | None:
         """Configs of an entity, None when it has no znode. Raises Unreadable."""
+
+    async def read_configs(self, kind: str, names: Sequence[str]) -> list[dict[str, str] | None]:
+        """Like `read_config` for several entities, in the order of the names."""
 
     async def write_config(self, kind: str, name: str, properties: Mapping[str, str]) -> None:
         """Replace an entity's configs and notify all brokers. Raises ControllerMoved, BadVersion."""

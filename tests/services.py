@@ -157,7 +157,16 @@ class LostStore:
     async def broker_racks(self) -> dict[int, str | None]:
         raise StoreLost("no session")
 
+    async def config_names(self, kind: str) -> list[str]:
+        raise StoreLost("no session")
+
+    async def user_client_names(self) -> list[str]:
+        raise StoreLost("no session")
+
     async def read_config(self, kind: str, name: str) -> dict[str, str] | None:
+        raise StoreLost("no session")
+
+    async def read_configs(self, kind: str, names: Sequence[str]) -> list[dict[str, str] | None]:
         raise StoreLost("no session")
 
     async def write_config(self, kind: str, name: str, properties: Mapping[str, str]) -> None:

@@ -216,6 +216,12 @@ class AdminZk:
         """Names of the entities of a type (topics, brokers, users, clients, ips) with a config znode."""
         return await self._session.children(f"/config/{kind}")
 
+    async def user_client_names(self) -> list[str]:
+        """Names of all clients of users that have a config znode, as `<user>/clients/<client>`."""
+        users = await self.config_names("users")
+        found = await self._session.children_of([paths.config_path("users", f"{user}/clients") for user in users])
+        return [f"{user}/clients/{client}" for user, clients in zip(users, found, strict=True) for client in sorted(clients or ())]
+
     async def read_config(self, kind: str, name: str) -> dict[str, str] | None:
         """Properties of an entity; None if it has no znode. Raises Unreadable."""
         (config,) = await self.read_configs(kind, [name])

@@ -8,6 +8,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.apis import APIS, Api, ApiKey
 from klamm.server.apis import (
     allocate_producer_ids,
+    alter_client_quotas,
     alter_configs,
     alter_interbroker_throttled_rates,
     alter_interbroker_throttled_replicas,
@@ -20,6 +21,7 @@ from klamm.server.apis import (
     create_topics,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_log_dirs,
@@ -68,6 +70,8 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.DESCRIBE_LOG_DIRS: Handler(describe_log_dirs.handle, describe_log_dirs.refuse),
     ApiKey.ALTER_REPLICA_LOG_DIRS: Handler(alter_replica_log_dirs.handle, alter_replica_log_dirs.refuse),
     ApiKey.DESCRIBE_PRODUCERS: Handler(describe_producers.handle, describe_producers.refuse),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Handler(describe_client_quotas.handle, describe_client_quotas.refuse),
+    ApiKey.ALTER_CLIENT_QUOTAS: Handler(alter_client_quotas.handle, alter_client_quotas.refuse),
     ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle, describe_cluster.refuse, cached=True),
     ApiKey.ALLOCATE_PRODUCER_IDS: Handler(allocate_producer_ids.handle, allocate_producer_ids.refuse),
     ApiKey.REGISTER_BROKER: Handler(register_broker.handle, register_broker.refuse),

@@ -19,7 +19,7 @@ MAX_CLIENTS = 1000
 """Remember this many pairs of API and client. All later clients count as one."""
 
 GROUPS, TRANSACTIONS = "consumer groups", "transactions"
-ACLS, QUOTAS, SASL, TOKENS = "ACLs", "quotas", "SASL", "delegation tokens"
+ACLS, SASL, TOKENS = "ACLs", "SASL", "delegation tokens"
 NOT_OFFERED: Mapping[str, str] = {
     "OffsetCommit": GROUPS,
     "OffsetFetch": GROUPS,
@@ -52,8 +52,6 @@ NOT_OFFERED: Mapping[str, str] = {
     "RenewDelegationToken": TOKENS,
     "ExpireDelegationToken": TOKENS,
     "DescribeDelegationToken": TOKENS,
-    "DescribeClientQuotas": QUOTAS,
-    "AlterClientQuotas": QUOTAS,
     "UpdateFeatures": "changes of features",
     "Envelope": "forwarded requests",
 }

@@ -1,0 +1,48 @@
+"""Fixtures for client quotas: one broker, of Klamm or of Apache Kafka. The same tests run on both; those on Kafka are slow ones."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker
+from klamm.tests.harness.tree import Tree
+from klamm.tests.reference.jars import NoJars, jars
+from klamm.zk.admin import AdminZk
+from klamm.zk.session.session import ZkSession
+
+KLAMM, KAFKA = "klamm", "kafka"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "broker" in metafunc.fixturenames:
+        kinds = [KLAMM, pytest.param(KAFKA, marks=(pytest.mark.slow, pytest.mark.reference))]
+        metafunc.parametrize("broker", kinds, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def broker(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnedBroker]:
+    """Broker 0 of a cluster of its own, running."""
+    tree, folder = Tree(zookeeper, f"/quotas-{uuid.uuid4().hex[:8]}"), tmp_path_factory.mktemp("quotas")
+    try:
+        made = OwnedBroker(tree, folder, 0) if request.param == KLAMM else KafkaBroker(jars(), tree, folder, 0)
+    except NoJars as problem:
+        pytest.fail(str(problem), pytrace=False)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.kill()
+        tree.close()
+
+
+@pytest.fixture
+async def zk_session(zookeeper: str, chroot: str) -> AsyncIterator[ZkSession]:
+    """A session on a tree with the paths that brokers make, without a controller."""
+    session = ZkSession(zookeeper + chroot, 10_000)
+    await session.start(10_000)
+    await AdminZk(session).ensure_paths()
+    yield session
+    await session.stop()
