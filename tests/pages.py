@@ -14,6 +14,7 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -145,13 +146,16 @@ def apis_page() -> str:
 
 
 def states_page() -> str:
-    """The legal moves of partitions, replicas, brokers and groups, drawn from the tables that the code obeys."""
+    """The legal moves of partitions, replicas, brokers, groups and transactions, drawn from the tables that the code obeys."""
     from klamm.broker.groups.states import MOVES as GROUP_MOVES
     from klamm.broker.groups.states import GroupState
+    from klamm.broker.transactions.states import MOVES as TRANSACTION_MOVES
+    from klamm.broker.transactions.states import TransactionState
     from klamm.controller.states import BROKER_MOVES, PARTITION_MOVES, REGISTERING_MOVES, REPLICA_MOVES
 
-    lines = [NOTE, "# States of partitions, replicas, brokers and groups\n"]
-    lines.append("Drawn from the tables in `controller/states.py` and `broker/groups/states.py`. A move that is not there is refused.\n")
+    lines = [NOTE, "# States of partitions, replicas, brokers, groups and transactions\n"]
+    lines.append("Drawn from the tables in `controller/states.py`, `broker/groups/states.py` and `broker/transactions/states.py`. A move")
+    lines.append("that is not there is refused.\n")
     tables: list[tuple[str, Mapping[Any, frozenset[Any]]]] = [
         ("Partitions", PARTITION_MOVES),
         ("Replicas", REPLICA_MOVES),
@@ -164,9 +168,14 @@ def states_page() -> str:
             lines += [f"    {source.name} --> {target.name}" for source in sorted(sources - {None})]
             lines += [f"    [*] --> {target.name}"] * (None in sources)
         lines += ["```", ""]
-    lines += ["## Consumer groups\n", "```mermaid", "stateDiagram-v2", f"    [*] --> {next(iter(GROUP_MOVES)).name}"]
-    lines += [f"    {source.name} --> {target.name}" for source in GROUP_MOVES for target in GroupState if target in GROUP_MOVES[source]]
-    lines += ["```", ""]
+    of_brokers: list[tuple[str, type[Enum], Mapping[Any, frozenset[Any]]]] = [
+        ("Consumer groups", GroupState, GROUP_MOVES),
+        ("Transactional ids", TransactionState, TRANSACTION_MOVES),
+    ]
+    for title, states, moves in of_brokers:
+        lines += [f"## {title}\n", "```mermaid", "stateDiagram-v2", f"    [*] --> {next(iter(moves)).name}"]
+        lines += [f"    {source.name} --> {target.name}" for source in moves for target in states if target in moves[source]]
+        lines += ["```", ""]
     return "\n".join(lines)
 
 

@@ -1,0 +1,95 @@
+"""The records of the transaction topic, both ways. Each says all of one transactional id.
+
+Key and value begin with their version as int16; a value of None deletes the key. Records with other keys are those of later brokers: they
+are passed over. Version 0 is written, as Apache Kafka 3.9.1 writes it with ZooKeeper; version 1 has the same fields in flexible form.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any, NamedTuple
+
+from klamm.broker.transactions.requests import Record
+from klamm.broker.transactions.states import DEAD, EMPTY, PREPARE_EPOCH_FENCE, TransactionState
+from klamm.protocol import messages
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.nouns import TopicPartition
+
+_VERSION = Struct(">h")
+
+KEY, VALUE = 0, 0
+
+
+class StoredTransaction(NamedTuple):
+    """What a record says. Times are milliseconds since 1970; `start_ms` is -1 if no transaction has begun since the last InitProducerId."""
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState
+    partitions: tuple[TopicPartition, ...]
+    update_ms: int
+    start_ms: int
+
+
+def key_of(transactional_id: str) -> bytes:
+    return _encode("TransactionLogKey", KEY, transactional_id=transactional_id)
+
+
+def record_of(transactional_id: str, stored: StoredTransaction) -> Record:
+    """The record of a transactional id. An empty one has no array of partitions."""
+    value_class: Any = messages.message_type("TransactionLogValue").top
+    topics: dict[str, list[int]] = {}
+    for topic, partition in stored.partitions:
+        topics.setdefault(topic, []).append(partition)
+    partitions = [value_class.PartitionsSchema(topic=topic, partition_ids=tuple(each)) for topic, each in topics.items()]
+    value = _encode(
+        "TransactionLogValue", VALUE, producer_id=stored.producer_id, producer_epoch=stored.producer_epoch,
+        transaction_timeout_ms=stored.timeout_ms, transaction_status=stored.state.value,
+        transaction_partitions=None if stored.state is EMPTY else partitions,
+        transaction_last_update_timestamp_ms=stored.update_ms, transaction_start_timestamp_ms=stored.start_ms,
+    )
+    return key_of(transactional_id), value
+
+
+def read_key(key: bytes | None) -> str | None:
+    """The transactional id in a key; None for keys of later brokers. Raises RemoteProtocolError for bytes that are not a key."""
+    if _version(key) != KEY:
+        return None
+    transactional_id: str = _decode("TransactionLogKey", KEY, key).transactional_id
+    return transactional_id
+
+
+def read_value(value: bytes) -> StoredTransaction:
+    """What a value says. Raises RemoteProtocolError."""
+    body = _decode("TransactionLogValue", _version(value), value)
+    try:
+        state = TransactionState(body.transaction_status)
+    except ValueError:
+        raise RemoteProtocolError(f"a transaction has no state {body.transaction_status}") from None
+    if state in (DEAD, PREPARE_EPOCH_FENCE):
+        raise RemoteProtocolError(f"a transaction in the log cannot be {state.text}")
+    partitions = () if state is EMPTY else tuple(
+        TopicPartition(each.topic, partition) for each in body.transaction_partitions or () for partition in each.partition_ids
+    )
+    return StoredTransaction(
+        body.producer_id, body.producer_epoch, body.transaction_timeout_ms, state, partitions,
+        body.transaction_last_update_timestamp_ms, body.transaction_start_timestamp_ms,
+    )
+
+
+def _encode(name: str, version: int, **fields: Any) -> bytes:
+    return _VERSION.pack(version) + messages.encode(messages.message_type(name).top(**fields), version)
+
+
+def _version(data: bytes | None) -> int:
+    if data is None or len(data) < _VERSION.size:
+        raise RemoteProtocolError("a record of the transaction topic is too short")
+    version: int = _VERSION.unpack_from(data)[0]
+    return version
+
+
+def _decode(name: str, version: int, data: bytes | None) -> Any:
+    if data is None or version not in messages.message_type(name).schema.valid:
+        raise RemoteProtocolError(f"{name} has no version {version}")
+    return messages.decode(name, version, data, _VERSION.size)[0]

@@ -1,0 +1,126 @@
+"""Requests to a transaction coordinator, their results and its effects, as values that do not depend on versions of the protocol.
+
+A `ticket` stands for a request that waits for its result; it is only handed back in `GiveResult`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import TopicPartition
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_TIME = -1
+
+Record = tuple[bytes, bytes | None]
+"""Key and value of a record of the transaction topic; None deletes the key."""
+
+
+class TransactionLimits(NamedTuple):
+    """Configs of transactions, in milliseconds."""
+
+    max_timeout_ms: int = 900_000
+    """`transaction.max.timeout.ms`"""
+    expiration_ms: int = 604_800_000
+    """`transactional.id.expiration.ms`"""
+
+
+class InitProducerId(NamedTuple):
+    """InitProducerId with a transactional id. `producer_id` and `producer_epoch` are those that the producer has, -1 if it has none."""
+
+    ticket: object
+    transactional_id: str
+    timeout_ms: int
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class ProducerIdResult(NamedTuple):
+    """The result of InitProducerId."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class AddPartitions(NamedTuple):
+    """AddPartitionsToTxn, for one transactional id; AddOffsetsToTxn with the group's partition of the offsets topic."""
+
+    ticket: object
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class EndTransaction(NamedTuple):
+    """EndTxn."""
+
+    ticket: object
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+
+
+class Description(NamedTuple):
+    """What DescribeTransactions says of a transactional id; `start_ms` is -1 if no transaction has begun."""
+
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout_ms: int
+    start_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class Listed(NamedTuple):
+    """What ListTransactions says of a transactional id."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class GiveResult(NamedTuple):
+    """The result of the request with this ticket: a ProducerIdResult, or the error of another request."""
+
+    ticket: object
+    result: ProducerIdResult | ErrorCode
+
+
+class NeedProducerId(NamedTuple):
+    """A new producer id is needed: the caller gets one and calls `Transactions.init_producer_id` with it again."""
+
+    request: InitProducerId
+
+
+class AppendStates(NamedTuple):
+    """Records to append to the partition of the transaction topic, with acks=all.
+
+    The caller appends them and gives the outcome to `Transactions.appended`. `timeout_ms` is how long they may wait for replicas, None: as
+    long as a request may.
+    """
+
+    token: object
+    records: tuple[Record, ...]
+    timeout_ms: int | None = None
+
+
+class SendMarkers(NamedTuple):
+    """Markers to write to these partitions, through their leaders (WriteTxnMarkers).
+
+    The caller gives outcomes to `Transactions.markers_sent`: at once or one after the other, each partition exactly once.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    partitions: tuple[TopicPartition, ...]
+
+
+Effect = GiveResult | NeedProducerId | AppendStates | SendMarkers

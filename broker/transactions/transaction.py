@@ -1,0 +1,199 @@
+"""One transactional id in memory, and what it may become.
+
+What the log says is in `stored`; only `replay` changes it. The rest is not durable: the transition under way, the markers that are not
+written yet, what the producer had before the last InitProducerId, and an epoch that was raised to fence a producer. Decisions are functions
+of a transaction and a request: they return the transition, or why there is none. Nothing here reads a clock.
+Source: `TransactionMetadata` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klamm.broker.transactions.log_records import StoredTransaction
+from klamm.broker.transactions.requests import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIME, AddPartitions, EndTransaction, InitProducerId
+from klamm.broker.transactions.states import (
+    CAN_BEGIN,
+    COMPLETE,
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    MOVES,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    TransactionState,
+)
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import TopicPartition
+
+LAST_EPOCH = 2**15 - 1
+"""Only a coordinator uses it, to fence a producer with the epoch before."""
+
+
+class Transition(NamedTuple):
+    """What a transactional id becomes once the record of `stored` is in the log. `last_epoch` is that with which the producer may repeat
+    the InitProducerId that led here, -1 if it may not."""
+
+    stored: StoredTransaction
+    last_epoch: int = NO_PRODUCER_EPOCH
+
+
+class Transaction:
+    """A transactional id."""
+
+    __slots__ = (
+        "fence_failed", "last_epoch", "last_producer_id", "pending", "producer_epoch", "stored", "transactional_id", "unmarked",
+    )
+
+    def __init__(self, transactional_id: str, stored: StoredTransaction) -> None:
+        self.transactional_id = transactional_id
+        self.stored = stored
+        self.producer_epoch = stored.producer_epoch
+        """The epoch of `stored`, or the one after it while its producer is fenced."""
+        self.last_producer_id = NO_PRODUCER_ID
+        self.last_epoch = NO_PRODUCER_EPOCH
+        self.pending: TransactionState | None = None
+        """The state of the transition under way: its record is being appended, or the markers before it are being written."""
+        self.fence_failed = False
+        """Whether the epoch was raised and the record was not appended: the epoch is not raised a second time."""
+        self.unmarked: dict[TopicPartition, None] = {}
+        """While the transaction ends: partitions whose markers are not written yet."""
+
+    @property
+    def state(self) -> TransactionState:
+        return self.stored.state
+
+    @property
+    def open_partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions of the transaction; while it ends, those whose markers are not written yet."""
+        return tuple(self.unmarked) if self.state in COMPLETE else self.stored.partitions
+
+    def begin(self, state: TransactionState) -> None:
+        """A transition to this state is under way."""
+        if self.pending is not None or state not in MOVES[self.state]:
+            raise AssertionError(f"{self.transactional_id} cannot move from {self.state.text} to {state.text} (pending: {self.pending})")
+        self.pending = state
+
+    def replay(self, stored: StoredTransaction) -> None:
+        """The log says this: a coordinator that loads and one that has appended come here alike."""
+        if stored.state is EMPTY:
+            self.last_producer_id, self.last_epoch = self.stored.producer_id, NO_PRODUCER_EPOCH
+        self.stored = stored
+        self.producer_epoch = stored.producer_epoch
+        self.unmarked = dict.fromkeys(stored.partitions) if stored.state in COMPLETE else {}
+
+    def is_timed_out(self, wall_ms: int) -> bool:
+        return self.state is ONGOING and self.pending is None and self.stored.start_ms + self.stored.timeout_ms < wall_ms
+
+
+def new_transaction(request: InitProducerId, producer_id: int, wall_ms: int) -> Transaction:
+    """A transactional id that the log does not know yet: it has no epoch before the first one is in the log."""
+    stored = StoredTransaction(producer_id, NO_PRODUCER_EPOCH, request.timeout_ms, EMPTY, (), wall_ms, NO_TIME)
+    return Transaction(request.transactional_id, stored)
+
+
+def is_exhausted(epoch: int) -> bool:
+    """Whether a producer with this epoch needs another producer id to get a new epoch."""
+    return epoch >= LAST_EPOCH - 1
+
+
+class FenceFirst(NamedTuple):
+    """The transaction is aborted first, with the next epoch; then the client tries again."""
+
+
+class NeedsId(NamedTuple):
+    """The transition needs a new producer id."""
+
+
+def decide_init(
+    transaction: Transaction, request: InitProducerId, new_id: int | None, wall_ms: int
+) -> Transition | FenceFirst | NeedsId | ErrorCode:
+    """InitProducerId: the next epoch, or a new producer id if there is none. `new_id` is one that the caller has got for it."""
+    if transaction.pending is not None:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    expects = request.producer_id != NO_PRODUCER_ID
+    if expects and not _may_continue(transaction, request):
+        return ErrorCode.PRODUCER_FENCED
+    match transaction.state:
+        case state if state in COMPLETE:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        case state if state is ONGOING:
+            return FenceFirst()
+    epoch, stored = transaction.producer_epoch, transaction.stored
+    empty = StoredTransaction(stored.producer_id, epoch, request.timeout_ms, EMPTY, (), wall_ms, NO_TIME)
+    if is_exhausted(epoch) and (not expects or request.producer_epoch == epoch):
+        if new_id is None:
+            return NeedsId()
+        return Transition(empty._replace(producer_id=new_id, producer_epoch=0), epoch if expects else NO_PRODUCER_EPOCH)
+    if not expects:
+        return Transition(empty._replace(producer_epoch=epoch + 1))
+    if epoch in (NO_PRODUCER_EPOCH, request.producer_epoch):
+        return Transition(empty._replace(producer_epoch=epoch + 1), epoch)
+    if request.producer_epoch == transaction.last_epoch:
+        return Transition(empty, transaction.last_epoch)  # the request is a repetition: its response was lost
+    return ErrorCode.PRODUCER_FENCED
+
+
+def _may_continue(transaction: Transaction, request: InitProducerId) -> bool:
+    """Whether a producer with this id may get the next epoch (KIP-360); its epoch is looked at later."""
+    return (
+        transaction.producer_epoch == NO_PRODUCER_EPOCH
+        or request.producer_id == transaction.stored.producer_id
+        or (request.producer_id == transaction.last_producer_id and is_exhausted(request.producer_epoch))
+    )
+
+
+def producer_error(transaction: Transaction, producer_id: int, producer_epoch: int) -> ErrorCode:
+    """Why these are not the current id and epoch of a transactional id."""
+    if transaction.stored.producer_id != producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.NONE if transaction.producer_epoch == producer_epoch else ErrorCode.PRODUCER_FENCED
+
+
+def decide_add(transaction: Transaction, request: AddPartitions, wall_ms: int) -> Transition | ErrorCode:
+    """AddPartitionsToTxn. NONE: the partitions are in the transaction already."""
+    error = producer_error(transaction, request.producer_id, request.producer_epoch)
+    if error is not ErrorCode.NONE:
+        return error
+    if transaction.pending is not None or transaction.state in COMPLETE:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    stored = transaction.stored
+    if transaction.state is ONGOING and set(request.partitions) <= set(stored.partitions):
+        return ErrorCode.NONE
+    if transaction.producer_epoch < 0:  # the record of the first epoch was not appended
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    partitions = tuple(dict.fromkeys((*stored.partitions, *request.partitions)))
+    start_ms = wall_ms if transaction.state in CAN_BEGIN else stored.start_ms
+    return Transition(stored._replace(state=ONGOING, partitions=partitions, update_ms=wall_ms, start_ms=start_ms), transaction.last_epoch)
+
+
+_ENDED = {PREPARE_COMMIT: True, COMPLETE_COMMIT: True, PREPARE_ABORT: False, COMPLETE_ABORT: False}
+"""Whether a transaction in one of these states is committed."""
+
+
+def decide_end(transaction: Transaction, request: EndTransaction, wall_ms: int) -> Transition | ErrorCode:
+    """EndTxn. NONE: the transaction has ended like this already."""
+    error = producer_error(transaction, request.producer_id, request.producer_epoch)
+    if error is not ErrorCode.NONE:
+        return error
+    if transaction.pending is not None:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if transaction.state is ONGOING:
+        return ending(transaction, request.is_commit, wall_ms)
+    if _ENDED.get(transaction.state) is not request.is_commit:
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.state in COMPLETE else ErrorCode.NONE
+
+
+def ending(transaction: Transaction, is_commit: bool, wall_ms: int) -> Transition:
+    """The decision to commit or to abort an ongoing transaction."""
+    state = PREPARE_COMMIT if is_commit else PREPARE_ABORT
+    stored = transaction.stored._replace(state=state, producer_epoch=transaction.producer_epoch, update_ms=wall_ms)
+    return Transition(stored, transaction.last_epoch)
+
+
+def completion(transaction: Transaction, wall_ms: int) -> Transition:
+    """What a transaction becomes whose markers are all written."""
+    stored = transaction.stored
+    return Transition(stored._replace(state=COMPLETE[stored.state], partitions=(), update_ms=wall_ms), transaction.last_epoch)

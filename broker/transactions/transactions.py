@@ -1,0 +1,482 @@
+"""All transactional ids of one partition of the transaction topic, whose leader is their coordinator.
+
+Requests come as values with the time, and effects go out (`take_effects`): records to append, markers to send, results of requests. Nothing
+here reads a clock, draws a number or waits, so the same events give the same effects. What is durable changes only by `replay` of a record:
+while the partition is loaded, and after each append of this coordinator.
+
+A transaction ends in three steps. The decision (PrepareCommit, PrepareAbort) is appended; from then on the client has its response and the
+transaction cannot end otherwise. Markers are written to all its partitions, again and again until each leader has written its own. Then
+CompleteCommit or CompleteAbort is appended. While an append or markers are under way, other requests of the transactional id get
+CONCURRENT_TRANSACTIONS. A coordinator that loads a decision sends the markers again.
+
+The caller appends what `AppendStates` says and calls `appended`; it sends `SendMarkers` and calls `markers_sent`; it calls `tick` when
+`next_deadline_ms` has come, and `abort_timed_out` and `expire` at times. An object is for one coordinator epoch: after `unload` another one
+is loaded. The order of checks, and each error, is that of `TransactionCoordinator` of Apache Kafka 3.9.1, whose feature transaction.version
+is 0 with ZooKeeper: EndTxn does not change the epoch.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import NamedTuple
+
+from klamm.broker.groups.rebalances import Now
+from klamm.broker.transactions import log_records
+from klamm.broker.transactions.requests import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    AddPartitions,
+    AppendStates,
+    Description,
+    Effect,
+    EndTransaction,
+    GiveResult,
+    InitProducerId,
+    Listed,
+    NeedProducerId,
+    ProducerIdResult,
+    Record,
+    SendMarkers,
+    TransactionLimits,
+)
+from klamm.broker.transactions.states import CAN_EXPIRE, COMPLETE, DEAD, PREPARE_COMMIT, TransactionState
+from klamm.broker.transactions.transaction import (
+    FenceFirst,
+    NeedsId,
+    Transaction,
+    Transition,
+    completion,
+    decide_add,
+    decide_end,
+    decide_init,
+    ending,
+    new_transaction,
+    producer_error,
+)
+from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.nouns import TopicPartition
+
+log = logging.getLogger("klamm.broker.transactions")
+
+RETRY_MS = 100
+"""Pause before markers are sent again, and before the record of a complete transaction is appended again."""
+
+APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The code in the response when a record cannot be appended. Other codes are passed on."""
+
+MARKER_WRITTEN = frozenset((
+    ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION,
+))
+"""A partition with one of these needs no marker any more. One whose messages are too old cannot have records of a transaction."""
+MARKER_REFUSED = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
+"""Another coordinator has ended the transaction: this one sends nothing more. Markers with other errors are sent again."""
+
+_RECORD_OVERHEAD = 64
+"""At least the bytes of a record beside its key."""
+
+
+class InitAppended(NamedTuple):
+    """The token of a producer's new epoch."""
+
+    ticket: object
+    transactional_id: str
+    transition: Transition
+
+
+class AddAppended(NamedTuple):
+    """The token of partitions that are added."""
+
+    ticket: object
+    transactional_id: str
+    transition: Transition
+
+
+class EndAppended(NamedTuple):
+    """The token of a decision. `fence`: it was made here, with a raised epoch, not by the client; then `ticket` is the InitProducerId that
+    led to it, None if the transaction was open for too long."""
+
+    ticket: object
+    transactional_id: str
+    transition: Transition
+    is_fence: bool
+
+
+class CompleteAppended(NamedTuple):
+    """The token of a transaction whose markers are all written."""
+
+    transactional_id: str
+    transition: Transition
+
+
+class ExpiryAppended(NamedTuple):
+    """The token of transactional ids that are deleted."""
+
+    transactional_ids: tuple[str, ...]
+
+
+class Transactions:
+    """The transactional ids of one partition."""
+
+    def __init__(self, limits: TransactionLimits, coordinator_epoch: int) -> None:
+        """`coordinator_epoch` is the leader epoch of the partition."""
+        self._limits = limits
+        self._epoch = coordinator_epoch
+        self._transactions: dict[str, Transaction] = {}
+        self._completions: dict[str, Transition] = {}
+        """Transactions whose markers are being written, and what they become."""
+        self._effects: list[Effect] = []
+        self._again: list[tuple[int, int, Effect]] = []
+        """Effects that failed and are to be tried again, with their time, in a heap."""
+        self._order = count()
+        self._is_unloaded = False
+
+    def __len__(self) -> int:
+        return len(self._transactions)
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(self._transactions.values())
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        return self._transactions.get(transactional_id)
+
+    def take_effects(self) -> list[Effect]:
+        """What is to be done since the last call, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    # --- requests
+
+    def init_producer_id(self, request: InitProducerId, now: Now, new_id: int | None = None) -> None:
+        """InitProducerId: `GiveResult` with a ProducerIdResult comes when the new epoch is in the log.
+
+        `NeedProducerId` says that it takes a new producer id: then the caller calls again with one. If the caller gets none, it responds
+        itself with the code.
+        """
+        error = ErrorCode.NONE
+        if not request.transactional_id:
+            error = ErrorCode.INVALID_REQUEST
+        elif not 0 < request.timeout_ms <= self._limits.max_timeout_ms:
+            error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        elif self._is_unloaded:
+            error = ErrorCode.NOT_COORDINATOR
+        if error is not ErrorCode.NONE:
+            self._effects.append(GiveResult(request.ticket, ProducerIdResult(error)))
+            return
+        transaction = self._transactions.get(request.transactional_id)
+        if transaction is None:
+            if new_id is None:
+                self._effects.append(NeedProducerId(request))
+                return
+            transaction = self._transactions[request.transactional_id] = new_transaction(request, new_id, now.wall_ms)
+        match decide_init(transaction, request, new_id, now.wall_ms):
+            case ErrorCode() as error:
+                self._effects.append(GiveResult(request.ticket, ProducerIdResult(error)))
+            case NeedsId():
+                self._effects.append(NeedProducerId(request))
+            case FenceFirst():
+                self._fence(transaction, request.ticket, now)
+            case Transition() as transition:
+                self._append(transaction, transition, InitAppended(request.ticket, request.transactional_id, transition))
+
+    def add_partitions(self, request: AddPartitions, now: Now) -> None:
+        """AddPartitionsToTxn: `GiveResult` with a code comes when the partitions are in the log."""
+        transaction = self._current(request.transactional_id)
+        if isinstance(transaction, ErrorCode):
+            self._effects.append(GiveResult(request.ticket, transaction))
+            return
+        decision = decide_add(transaction, request, now.wall_ms)
+        if isinstance(decision, ErrorCode):
+            self._effects.append(GiveResult(request.ticket, decision))
+        else:
+            self._append(transaction, decision, AddAppended(request.ticket, request.transactional_id, decision))
+
+    def verify(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """AddPartitionsToTxn that only verifies: a code for each partition, TRANSACTION_ABORTABLE if it is not in the transaction."""
+        transaction = self._current(transactional_id)
+        if isinstance(transaction, ErrorCode):
+            return dict.fromkeys(partitions, transaction)
+        error = producer_error(transaction, producer_id, producer_epoch)
+        if error is ErrorCode.NONE and transaction.state in COMPLETE:
+            error = ErrorCode.CONCURRENT_TRANSACTIONS
+        if error is not ErrorCode.NONE:
+            return dict.fromkeys(partitions, error)
+        inside = set(transaction.stored.partitions)
+        return {each: ErrorCode.NONE if each in inside else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
+
+    def end(self, request: EndTransaction, now: Now) -> None:
+        """EndTxn: `GiveResult` with a code comes when the decision is in the log, before the markers are written."""
+        transaction = self._current(request.transactional_id)
+        if isinstance(transaction, ErrorCode):
+            self._effects.append(GiveResult(request.ticket, transaction))
+            return
+        decision = decide_end(transaction, request, now.wall_ms)
+        if isinstance(decision, ErrorCode):
+            self._effects.append(GiveResult(request.ticket, decision))
+        else:
+            self._append(transaction, decision, EndAppended(request.ticket, request.transactional_id, decision, False))
+
+    def describe(self, transactional_id: str) -> Description | ErrorCode:
+        """DescribeTransactions, for one transactional id."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return ErrorCode.NOT_COORDINATOR if self._is_unloaded else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        stored = transaction.stored
+        return Description(
+            stored.producer_id, transaction.producer_epoch, stored.state.text, stored.timeout_ms, stored.start_ms,
+            transaction.open_partitions,
+        )
+
+    def listed(
+        self, now: Now, states: Collection[TransactionState] | None = None, producer_ids: Collection[int] = (), longer_than_ms: int = -1
+    ) -> list[Listed]:
+        """ListTransactions: those in one of these states (None: in any), of one of these producers (none: of any), and begun more than so
+        many milliseconds ago (negative: at any time)."""
+        return [
+            Listed(each.transactional_id, each.stored.producer_id, each.state.text)
+            for each in self._transactions.values()
+            if (not producer_ids or each.stored.producer_id in producer_ids)
+            and (states is None or each.state in states)
+            and (longer_than_ms < 0 or now.wall_ms - each.stored.start_ms > longer_than_ms)
+        ]
+
+    def _current(self, transactional_id: str) -> Transaction | ErrorCode:
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        if self._is_unloaded:
+            return ErrorCode.NOT_COORDINATOR
+        return self._transactions.get(transactional_id) or ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+    # --- time
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do; None if nothing waits for time."""
+        return self._again[0][0] if self._again else None
+
+    def tick(self, now: Now) -> None:
+        """Try again what failed and whose pause is over."""
+        while self._again and self._again[0][0] <= now.ms:
+            self._effects.append(heapq.heappop(self._again)[2])
+
+    def _try_again(self, effect: Effect, now: Now) -> None:
+        heapq.heappush(self._again, (now.ms + RETRY_MS, next(self._order), effect))
+
+    def abort_timed_out(self, now: Now) -> None:
+        """Abort transactions that have been open for longer than their time-out; their producers are fenced. Apache Kafka does so each
+        `transaction.abort.timed.out.transaction.cleanup.interval.ms`."""
+        for transaction in [each for each in self._transactions.values() if each.is_timed_out(now.wall_ms)]:
+            log.info("transaction of %s: aborted after its time-out of %d ms", transaction.transactional_id, transaction.stored.timeout_ms)
+            self._fence(transaction, None, now)
+
+    def expire(self, now: Now, batch_bytes: int) -> None:
+        """Delete transactional ids that were not used for `transactional.id.expiration.ms` and have no open transaction.
+
+        `batch_bytes` is the largest batch that the log takes. Apache Kafka does so each
+        `transaction.remove.expired.transaction.cleanup.interval.ms`.
+        """
+        batch: list[Transaction] = []
+        size = 0
+        for transaction in self._transactions.values():
+            is_old = transaction.stored.update_ms <= now.wall_ms - self._limits.expiration_ms
+            if not is_old or transaction.pending is not None or transaction.state not in CAN_EXPIRE:
+                continue
+            more = len(log_records.key_of(transaction.transactional_id)) + _RECORD_OVERHEAD
+            if batch and size + more > batch_bytes:
+                self._delete(batch)
+                batch, size = [], 0
+            batch.append(transaction)
+            size += more
+        if batch:
+            self._delete(batch)
+
+    def _delete(self, batch: Sequence[Transaction]) -> None:
+        for transaction in batch:
+            transaction.begin(DEAD)
+        records: tuple[Record, ...] = tuple((log_records.key_of(each.transactional_id), None) for each in batch)
+        token = ExpiryAppended(tuple(each.transactional_id for each in batch))
+        self._effects.append(AppendStates(token, records))
+
+    # --- the end of transactions
+
+    def _fence(self, transaction: Transaction, ticket: object, now: Now) -> None:
+        """Abort an ongoing transaction with the next epoch, which no producer gets: who has the present one is fenced at once."""
+        if not transaction.fence_failed:
+            transaction.producer_epoch += 1
+        transaction.last_epoch = NO_PRODUCER_EPOCH
+        transition = ending(transaction, False, now.wall_ms)
+        self._append(transaction, transition, EndAppended(ticket, transaction.transactional_id, transition, True))
+
+    def _complete_later(self, transaction: Transaction, now: Now) -> None:
+        """The decision is in the log: have the markers written, then the end."""
+        transition = completion(transaction, now.wall_ms)
+        transaction.begin(transition.stored.state)
+        transaction.fence_failed = False
+        self._completions[transaction.transactional_id] = transition
+        if transaction.unmarked:
+            self._effects.append(
+                SendMarkers(
+                    transaction.transactional_id, transaction.stored.producer_id, transaction.stored.producer_epoch, self._epoch,
+                    transaction.state is PREPARE_COMMIT, tuple(transaction.unmarked),
+                )
+            )
+        else:
+            self._complete(transaction)
+
+    def markers_sent(self, sent: SendMarkers, results: Mapping[TopicPartition, ErrorCode], now: Now) -> None:
+        """Markers were written, or not: a code for each of these partitions.
+
+        NONE also stands for a partition that does not exist any more. NETWORK_EXCEPTION stands for a leader that cannot be reached, and
+        LEADER_NOT_AVAILABLE for a partition without a leader.
+        """
+        transaction = self._transactions.get(sent.transactional_id)
+        if transaction is None or sent.transactional_id not in self._completions:
+            return
+        again = []
+        for partition, code in results.items():
+            if code in MARKER_WRITTEN:
+                transaction.unmarked.pop(partition, None)
+            elif code in MARKER_REFUSED:
+                log.warning("transaction of %s: no more markers, since %s refused one: %s", sent.transactional_id, partition, code.name)
+                del self._completions[sent.transactional_id]
+                return
+            else:
+                again.append(partition)
+        if again:
+            log.info("transaction of %s: markers for %s are sent again", sent.transactional_id, again)
+            self._try_again(sent._replace(partitions=tuple(again)), now)
+        elif not transaction.unmarked:
+            self._complete(transaction)
+
+    def _complete(self, transaction: Transaction) -> None:
+        transition = self._completions.pop(transaction.transactional_id)
+        self._effects.append(_append_of(transaction, transition, CompleteAppended(transaction.transactional_id, transition)))
+
+    # --- the log
+
+    def _append(self, transaction: Transaction, transition: Transition, token: InitAppended | AddAppended | EndAppended) -> None:
+        transaction.begin(transition.stored.state)
+        self._effects.append(_append_of(transaction, transition, token))
+
+    def appended(self, append: AppendStates, error: ErrorCode, now: Now) -> None:
+        """What became of an append."""
+        code = APPEND_ERRORS.get(error, error)
+        if code is ErrorCode.NONE and self._is_unloaded:
+            code = ErrorCode.NOT_COORDINATOR
+        match append.token:
+            case InitAppended(ticket, transactional_id, transition):
+                self._settle(append, transactional_id, transition, code)
+                stored = transition.stored
+                is_good = code is ErrorCode.NONE
+                result = ProducerIdResult(code, stored.producer_id, stored.producer_epoch) if is_good else ProducerIdResult(code)
+                self._effects.append(GiveResult(ticket, result))
+            case AddAppended(ticket, transactional_id, transition):
+                self._settle(append, transactional_id, transition, code)
+                self._effects.append(GiveResult(ticket, code))
+            case EndAppended() as token:
+                self._decided(append, token, code, now)
+            case CompleteAppended(transactional_id, transition):
+                if code is ErrorCode.COORDINATOR_NOT_AVAILABLE and not self._is_unloaded:
+                    self._try_again(append, now)
+                else:
+                    self._settle(append, transactional_id, transition, code)
+            case ExpiryAppended(transactional_ids):
+                self._expired(append, transactional_ids, code)
+
+    def _settle(self, append: AppendStates, transactional_id: str, transition: Transition, code: ErrorCode) -> Transaction | None:
+        """The transition is over: its record is replayed, or it did not take place. The transactional id, None after `unload`."""
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return None
+        transaction.pending = None
+        if code is ErrorCode.NONE:
+            for record in append.records:
+                self.replay(*record)
+            transaction.last_epoch = transition.last_epoch
+        else:
+            log.info("transaction of %s: no record of %s: %s", transactional_id, transition.stored.state.text, code.name)
+        return transaction
+
+    def _decided(self, append: AppendStates, token: EndAppended, code: ErrorCode, now: Now) -> None:
+        transaction = self._settle(append, token.transactional_id, token.transition, code)
+        if token.is_fence:
+            if transaction is not None and code is not ErrorCode.NONE:
+                transaction.fence_failed = True
+            if token.ticket is not None:
+                error = ErrorCode.CONCURRENT_TRANSACTIONS if code is ErrorCode.NONE else code
+                self._effects.append(GiveResult(token.ticket, ProducerIdResult(error)))
+        else:
+            self._effects.append(GiveResult(token.ticket, code))
+        if transaction is not None and code is ErrorCode.NONE:
+            self._complete_later(transaction, now)
+
+    def _expired(self, append: AppendStates, transactional_ids: Iterable[str], code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            for record in append.records:
+                self.replay(*record)
+            return
+        log.warning("%d transactional ids have not expired: %s", len(append.records), code.name)
+        for transactional_id in transactional_ids:
+            transaction = self._transactions.get(transactional_id)
+            if transaction is not None:
+                transaction.pending = None
+
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
+        """A record of the log. Records of later brokers are passed over. Raises RemoteProtocolError for one that cannot be read."""
+        transactional_id = log_records.read_key(key)
+        if transactional_id is None:
+            return
+        if value is None:
+            self._transactions.pop(transactional_id, None)
+            return
+        stored = log_records.read_value(value)
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            transaction = self._transactions[transactional_id] = Transaction(transactional_id, stored)
+        transaction.replay(stored)
+
+    def load(self, records: Iterable[tuple[bytes | None, bytes | None, int]]) -> int:
+        """Replay (key, value, log offset) each; how many could not be read and were passed over."""
+        unread = 0
+        for key, value, offset in records:
+            try:
+                self.replay(key, value)
+            except RemoteProtocolError as error:
+                unread += 1
+                log.warning("a record of the transaction topic at offset %d is passed over: %s", offset, error)
+        return unread
+
+    def loaded(self, now: Now) -> None:
+        """All records are replayed: transactions whose end was decided are completed."""
+        for transaction in self._transactions.values():
+            transaction.last_producer_id = NO_PRODUCER_ID
+            transaction.last_epoch = NO_PRODUCER_EPOCH
+            if transaction.state in COMPLETE:
+                self._complete_later(transaction, now)
+
+    def unload(self) -> None:
+        """Another broker coordinates these transactions now. Requests that wait for an append get their result when it ends."""
+        self._is_unloaded = True
+        self._transactions.clear()
+        self._completions.clear()
+        self._again.clear()
+
+
+def _append_of(transaction: Transaction, transition: Transition, token: object) -> AppendStates:
+    record = log_records.record_of(transaction.transactional_id, transition.stored)
+    return AppendStates(token, (record,), transition.stored.timeout_ms)
