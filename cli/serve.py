@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NO_GROUPS = "consumer groups and transactions are not supported yet: a consumer with a group.id gets no records; assign partitions instead"
+NO_TRANSACTIONS = "transactions are not supported yet: a producer with a transactional.id cannot begin one"
 
 
 @click.command(short_help="Run a cluster: brokers in one process or several, and a ZooKeeper.")
@@ -134,7 +134,7 @@ def command(
     served = ServedCluster(cluster, None if embedded is None else embedded.started)
 
     def ready() -> None:
-        log.info(NO_GROUPS)
+        log.info(NO_TRANSACTIONS)
         say(_as_json(cluster) if as_json else _as_lines(cluster))
 
     run(lambda: live(served, signals, ready, served.failure))

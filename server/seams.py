@@ -39,6 +39,13 @@ def no_memory_directory(broker_id: int) -> None:
     """No directory: logs in memory are lost when their broker ends."""
 
 
+def random_member_id() -> str:
+    """A random UUID as text."""
+    from uuid import uuid4
+
+    return str(uuid4())
+
+
 @dataclass(frozen=True, slots=True)
 class Seams:
     """The seams of one broker, or of all brokers of a local cluster."""
@@ -48,6 +55,8 @@ class Seams:
     random: random.Random = field(default_factory=random.Random)
     """Used to place the replicas of topics."""
     new_topic_id: Callable[[], bytes] = random_topic_id
+    new_member_id: Callable[[], str] = random_member_id
+    """Draws the UUID in the id of a new member of a group."""
     wrap_store: Callable[[int, Store], Store] = plain_store
     """(broker id, store) → the store that the controller of this broker uses."""
     subscriber: Callable[[int], Subscriber | None] = no_subscriber

@@ -36,6 +36,7 @@ from klamm.protocol.value_class import dataclass
 from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy
 from klamm.server.features import FeatureCache
 from klamm.server.fetch.delayed_fetch import Fetches
+from klamm.server.groups.group_coordinator import GroupCoordinator
 from klamm.server.identity import BrokerIdentity
 from klamm.server.metrics.metrics import Metrics
 from klamm.server.producer_ids import ProducerIds
@@ -171,6 +172,12 @@ class AdminStore(Protocol):
     async def write_config(self, kind: str, name: str, properties: Mapping[str, str]) -> None:
         """Replace an entity's configs and notify all brokers. Raises ControllerMoved, BadVersion."""
 
+    async def read_consumer_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> list[int | None]:
+        """Offsets that were committed with version 0, in the requested order; None if there is none."""
+
+    async def write_consumer_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets as version 0 does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -183,6 +190,7 @@ class Services:
     logs: LogManager
     controller: ControllerService
     admin_store: AdminStore
+    groups: GroupCoordinator
     purgatory: Purgatory
     fetches: Fetches
     replication_quotas: ReplicationQuotas

@@ -33,9 +33,11 @@ from klamm.protocol.apis import APIS, Api, ApiKey
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.server.background import BackgroundTasks
 from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy, any_change, any_reassignment, any_topic
 from klamm.server.features import FeatureCache
 from klamm.server.fetch.delayed_fetch import Fetches
+from klamm.server.groups.group_coordinator import GroupCoordinator, GroupOptions
 from klamm.server.identity import BrokerIdentity
 from klamm.server.metrics.metrics import NO_METRICS, Metrics
 from klamm.server.producer_ids import ProducerIds
@@ -46,6 +48,7 @@ from klamm.server.requests.peer import Peer
 from klamm.server.requests.purgatory import Purgatory
 from klamm.server.requests.quotas import MutationQuota, no_quota
 from klamm.server.requests.response_cache import ResponseCache
+from klamm.server.seams import random_member_id
 from klamm.server.security.authorizer import AllowAll, Authorizer, Operation, Principal, Resource
 from klamm.server.services import AdminStore, ControllerService, Services
 
@@ -172,6 +175,12 @@ class LostStore:
     async def write_config(self, kind: str, name: str, properties: Mapping[str, str]) -> None:
         raise StoreLost("no session")
 
+    async def read_consumer_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> list[int | None]:
+        raise StoreLost("no session")
+
+    async def write_consumer_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        raise StoreLost("no session")
+
 
 class NoProducerIds:
     """Those of a broker that got no block yet."""
@@ -234,14 +243,16 @@ def make_services(
     cache = MetadataCache(broker_id) if metadata is None else metadata
     configs = broker_config(broker_id) if config is None else config
     logs = LogManager(configs, SYSTEM_CLOCK, MemoryBudget(), random.randrange, no_topic_configs)
+    replicas = ReplicaManager(broker_id, cache, logs)
     return Services(
         identity=BrokerIdentity(broker_id, cluster_id, broker_epoch),
         config=configs,
         metadata=cache,
-        replicas=ReplicaManager(broker_id, cache, logs),
+        replicas=replicas,
         logs=logs,
         controller=InactiveController() if controller is None else controller,
         admin_store=LostStore() if admin_store is None else admin_store,
+        groups=GroupCoordinator(GroupOptions.of(configs), replicas, BackgroundTasks(), SYSTEM_CLOCK, random_member_id),
         purgatory=Purgatory(),
         fetches=Fetches(configs, random.randrange),
         replication_quotas=ReplicationQuotas(broker_id, configs.get, SYSTEM_CLOCK),

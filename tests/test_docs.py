@@ -24,7 +24,7 @@ def programs(page: Path = README) -> list[str]:
 
 def test_the_first_screen_of_the_readme_has_the_command_a_test_and_what_is_missing() -> None:
     screen = "\n".join(README.read_text().splitlines()[:40])
-    for text in ("make serve", "make test", "```python", "consumer groups", "transactions", "TLS", "KRaft", "docker-compose.yml"):
+    for text in ("make serve", "make test", "```python", "transactions", "TLS", "KRaft", "docker-compose.yml"):
         assert text in screen
     assert ["pytest" in program for program in programs()] == [True]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from klamm.controller.values import Assignment, Broker, BrokerState, LeaderAndIsr, StoredTopic, WriteOutcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.zk import config_nodes, registration
+from klamm.zk import config_nodes, consumer_offsets, registration
 from klamm.zk.config_nodes import ConfigChange
 from klamm.zk.layout import paths
 from klamm.zk.layout import topics as topic_layout
@@ -245,6 +245,16 @@ class AdminZk:
     async def purge_config_changes(self, now_ms: int) -> None:
         """Delete notifications that are older than 15 minutes."""
         await config_nodes.purge_config_changes(self._session, now_ms)
+
+    # offsets of groups that clients commit with version 0
+
+    async def read_consumer_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> list[int | None]:
+        """Committed offsets in the requested order; None if there is none."""
+        return await consumer_offsets.read_offsets(self._session, group_id, partitions)
+
+    async def write_consumer_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets."""
+        await consumer_offsets.write_offsets(self._session, group_id, offsets)
 
 
 async def _made(make: Callable[[], list[E]], partitions: int) -> list[E]:

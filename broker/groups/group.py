@@ -15,6 +15,7 @@ from klamm.broker.groups.offsets import Offsets
 from klamm.broker.groups.requests import Join, JoinedMember, Protocol
 from klamm.broker.groups.states import EMPTY, MOVES, STABLE, GroupState
 from klamm.broker.groups.subscriptions import subscribed_topics
+from klamm.protocol.hash_order import names_in_hash_order
 
 CONSUMER = "consumer"
 
@@ -102,10 +103,12 @@ class Group:
         return frozenset(name for name, count in counts.items() if count == len(self.members))
 
     def chosen_protocol(self) -> str:
-        """The protocol with the most votes: each member votes for the first of its own that all members know."""
+        """The protocol with the most votes: each member votes for the first of its own that all members know. Of two with the same number
+        the one wins that comes first in the order of Apache Kafka's map.
+        """
         common = self.common_protocols()
         votes = Counter(next(each.name for each in member.protocols if each.name in common) for member in self.members.values())
-        return votes.most_common(1)[0][0]
+        return max(names_in_hash_order(votes), key=votes.__getitem__)
 
     def add(self, member: Member, protocol_type: str) -> None:
         if not self.members:

@@ -11,12 +11,12 @@ from typing import assert_never
 
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.decisions.decision import Decision, Keep, Refusal, Refuse, Situation, Write
-from klamm.controller.decisions.hash_order import in_hash_order
 from klamm.controller.partitions.commit import MAX_TRIES, Uncommitted, commit_states
 from klamm.controller.propagation.batch import RequestBatch
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
 from klamm.controller.values import Assignment, LeaderAndIsr, intern_ints
+from klamm.protocol.hash_order import in_hash_order
 from klamm.protocol.nouns import NO_LEADER, next_epoch
 from klamm.protocol.value_class import dataclass
 

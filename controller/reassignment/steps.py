@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from klamm.controller.cluster import Partition, Topic
 from klamm.controller.decisions import elections
 from klamm.controller.decisions.decision import Decision, Refusal, Refuse, Situation, Write
-from klamm.controller.decisions.hash_order import in_hash_order
 from klamm.controller.partitions import partition_machine, replica_machine
 from klamm.controller.partitions.commit import commit_states
 from klamm.controller.procedures import ReassignmentStep
@@ -20,6 +19,7 @@ from klamm.controller.reassignment import entries as reassignment_entries
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
 from klamm.controller.values import Assignment, LeaderAndIsr, TopicWrite, WriteOutcome, intern_ints
+from klamm.protocol.hash_order import in_hash_order
 from klamm.protocol.nouns import NO_LEADER, Ints, TopicPartition, next_epoch
 from klamm.protocol.value_class import dataclass
 

@@ -20,7 +20,6 @@ from klamm.controller.cluster import Cluster, Partition, Topic
 from klamm.controller.decisions import elections
 from klamm.controller.decisions.decision import Refusal, Refuse, Write
 from klamm.controller.decisions.elections import Strategy
-from klamm.controller.decisions.hash_order import in_hash_order
 from klamm.controller.partitions.alter_partition import AlterIsr
 from klamm.controller.partitions.leader_elections import is_led_as_wanted
 from klamm.controller.partitions.leader_rebalance import Group, add_to_groups
@@ -56,6 +55,7 @@ from klamm.pipeline.simulation.steps import (
     Unclean,
     after,
 )
+from klamm.protocol.hash_order import in_hash_order
 from klamm.protocol.nouns import NO_LEADER, Ints
 
 _ALTER_PARTITION = 3

@@ -46,11 +46,13 @@ MAX_RESPONSE_BYTES = 100_000_000
 Resource: TypeAlias = "messages.DescribeConfigsRequest.DescribeConfigsResource"
 Result: TypeAlias = "messages.DescribeConfigsResponse.DescribeConfigsResult"
 
-_NO_SUCH_KIND = (
-    ErrorCode.INVALID_REQUEST,
+MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. "
-    "See the broker logs for more details.",
+    "See the broker logs for more details."
 )
+"""The text of INVALID_REQUEST."""
+
+_NO_SUCH_KIND = ErrorCode.INVALID_REQUEST, MALFORMED
 
 
 def handle(

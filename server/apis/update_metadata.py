@@ -1,8 +1,8 @@
 """UpdateMetadata (6), versions 0-8: the controller sends the state of the cluster.
 
 Needs CLUSTER_ACTION on the cluster. Requests in the purgatory that wait for one of its topics or partitions are checked before the
-response is sent, so that the controller can rely on it. Versions 1-2 name a listener after its security protocol. If that is not a known
-protocol, the request cannot be read, and the connection is closed before anything has changed.
+response is sent, so that the controller can rely on it. Groups forget the offsets of deleted partitions. Versions 1-2 name a listener after
+its security protocol. If that is not a known one, the request cannot be read: the connection is closed before anything has changed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from klamm.broker.metadata_cache import with_listeners
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import LEADER_DURING_DELETE, TopicPartition
 from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
@@ -27,6 +28,9 @@ def handle(ctx: Context, request: messages.UpdateMetadataRequest) -> messages.Up
     response, topics = services.replicas.handle_update_metadata(request, services.identity.broker_epoch)
     if topics:
         services.purgatory.check(_named(request))
+        deleted = _deleted(request)
+        if deleted:
+            services.groups.topics_deleted(deleted)
     return response
 
 
@@ -36,6 +40,18 @@ def _named(request: messages.UpdateMetadataRequest) -> Iterator[tuple[str, Itera
         yield topic.topic_name, (state.partition_index for state in topic.partition_states)
     for state in request.ungrouped_partition_states:
         yield state.topic_name, iter((state.partition_index,))
+
+
+def _deleted(request: messages.UpdateMetadataRequest) -> list[TopicPartition]:
+    """The partitions that are being deleted."""
+    deleted = [
+        TopicPartition(topic.topic_name, state.partition_index)
+        for topic in request.topic_states
+        for state in topic.partition_states
+        if state.leader == LEADER_DURING_DELETE
+    ]
+    old_form = request.ungrouped_partition_states
+    return deleted + [TopicPartition(each.topic_name, each.partition_index) for each in old_form if each.leader == LEADER_DURING_DELETE]
 
 
 def refuse(

@@ -35,6 +35,7 @@ from klamm.server.disks import Disks, are_on_disk
 from klamm.server.features import SUPPORTED_FEATURES, FeatureCache, Features, FeatureWatch
 from klamm.server.fetch.delayed_fetch import Fetches
 from klamm.server.first_connection import zookeeper_timeout_ms
+from klamm.server.groups.group_coordinator import GroupCoordinator, GroupOptions
 from klamm.server.lifecycle.foundation import Foundation
 from klamm.server.lifecycle.start_failure import Fitness
 from klamm.server.net.channels import Channels
@@ -115,6 +116,7 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
         logs=logs,
         controller=controller,
         admin_store=base.admin_zk,
+        groups=GroupCoordinator(GroupOptions.of(config), replicas, background, clock, seams.new_member_id),
         purgatory=Purgatory(clock),
         fetches=Fetches(config, seams.random.randrange),
         replication_quotas=quotas,
@@ -147,6 +149,7 @@ def _connect(base: Foundation, parts: BrokerParts, journal: OpenJournal | None) 
     replicas, controller = services.replicas, parts.controller
 
     replicas.listeners.append(parts.followers.apply)
+    replicas.listeners.append(services.groups.partitions.apply)
     replicas.leaders.isr_updates = _isr_updates(base, replicas.leaders, parts.isr_requests, background)
     if parts.disks is not None:
         replicas.states.logs_found = parts.disks.directories.found

@@ -122,6 +122,10 @@ def _check_followers(broker: RunningBroker) -> None:
     broker.parts.background.start(broker.parts.services.replicas.leaders.run())
 
 
+def _tend_groups(broker: RunningBroker) -> None:
+    broker.parts.background.start(broker.parts.services.groups.expire_offsets())
+
+
 def _bind(broker: RunningBroker) -> None:
     """Bind the sockets: clients wait in their backlogs."""
     base, services = broker.base, broker.parts.services
@@ -206,6 +210,7 @@ START: tuple[Step[RunningBroker], ...] = (
     Step("bind the metrics endpoint", _bind_metrics, _close_metrics),
     Step("fetchers", undo=lambda b: b.parts.followers.close()),
     Step("purgatory", undo=lambda b: b.parts.services.purgatory.close()),
+    Step("coordinators", _tend_groups, lambda b: b.parts.services.groups.close()),
     Step("load logs", _load_logs),
     Step("register", lambda b: b.base.registration.register()),
     Step("check features", _check_features),

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from klamm.broker.groups.states import GroupState
 from klamm.server.metrics.mbean import Kind, MBean, one
 from klamm.server.metrics.readings import BrokerReading
 
 _SERVER = "kafka.server:type=KafkaServer,name="
 _SESSION = "kafka.server:type=SessionExpireListener,name="
 _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
-_NO_GROUPS, _NO_TRANSACTIONS = "There are no consumer groups yet.", "There are no transactions yet."
+_NO_TRANSACTIONS = "There are no transactions yet."
 _NO_CLIENT = "It is a metric of Kafka's client library; the requests are counted where they arrive."
+
+
+def _groups_in(reading: BrokerReading, state: GroupState) -> int:
+    return sum(group.state is state for group in reading.services.groups.groups())
 
 
 def _disconnects(reading: BrokerReading) -> int:
@@ -42,12 +49,17 @@ SERVER_MBEANS: tuple[MBean, ...] = (
           note="There is no SASL to ZooKeeper."),
     MBean("kafka.server:type=ZooKeeperClientMetrics,name=ZooKeeperRequestLatencyMs", Kind.HISTOGRAM, "time of requests to ZooKeeper",
           note="Requests to ZooKeeper are not timed."),
+    MBean(_GROUPS + "NumGroups", Kind.GAUGE, "groups that this broker coordinates",
+          read=one(lambda reading: sum(1 for _ in reading.services.groups.groups()))),
     *(
-        MBean(_GROUPS + name, Kind.GAUGE, "groups and their offsets", note=_NO_GROUPS)
-        for name in ("NumGroups", "NumGroupsCompletingRebalance", "NumGroupsDead", "NumGroupsEmpty", "NumGroupsPreparingRebalance",
-                     "NumGroupsStable", "NumOffsets")
+        MBean(f"{_GROUPS}NumGroups{state.value}", Kind.GAUGE, f"groups that this broker coordinates, in state `{state.value}`",
+              read=one(partial(_groups_in, state=state)))
+        for state in GroupState
     ),
-    MBean("kafka.server:type=group-coordinator-metrics", Kind.SELECTOR, "groups and their offsets", note=_NO_GROUPS, attribute="all"),
+    MBean(_GROUPS + "NumOffsets", Kind.GAUGE, "committed offsets of these groups",
+          read=one(lambda reading: sum(len(group.offsets.committed) for group in reading.services.groups.groups()))),
+    MBean("kafka.server:type=group-coordinator-metrics", Kind.SELECTOR, "rates of commits, deletions and rebalances",
+          note="They are not counted yet; the requests are, by API.", attribute="all"),
     *(
         MBean(f"kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name={name}",
               Kind.GAUGE, "transaction markers that wait",

@@ -20,7 +20,12 @@ from klamm.protocol.errors import ErrorCode
 from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.requests.dispatch import Handler
 
-CLOSED = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.INIT_PRODUCER_ID})
+CLOSED = frozenset(
+    {
+        ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH,
+    }
+)
 """APIs whose clients must look for another broker."""
 
 

@@ -21,17 +21,6 @@ MAX_CLIENTS = 1000
 GROUPS, TRANSACTIONS = "consumer groups", "transactions"
 ACLS, SASL, TOKENS = "ACLs", "SASL", "delegation tokens"
 NOT_OFFERED: Mapping[str, str] = {
-    "OffsetCommit": GROUPS,
-    "OffsetFetch": GROUPS,
-    "FindCoordinator": f"{GROUPS}, transactions",
-    "JoinGroup": GROUPS,
-    "Heartbeat": GROUPS,
-    "LeaveGroup": GROUPS,
-    "SyncGroup": GROUPS,
-    "DescribeGroups": GROUPS,
-    "ListGroups": GROUPS,
-    "DeleteGroups": GROUPS,
-    "OffsetDelete": GROUPS,
     "ConsumerGroupHeartbeat": GROUPS,
     "ConsumerGroupDescribe": GROUPS,
     "AddPartitionsToTxn": TRANSACTIONS,

@@ -9,6 +9,17 @@ from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.security.authorizer import ANONYMOUS, Principal
 
 
+def java_address(host: str) -> str:
+    """An address as Java shows it and Apache Kafka stores it with members of groups: `/127.0.0.1`, `/0:0:0:0:0:0:0:1`."""
+    if ":" not in host:
+        return f"/{host}"
+    from ipaddress import IPv6Address
+
+    address, _, scope = host.partition("%")
+    groups = IPv6Address(address).exploded.split(":")
+    return "/" + ":".join(f"{int(group, 16):x}" for group in groups) + (f"%{scope}" if scope else "")
+
+
 class Peer:
     """One client connection. `connection` is its id, unique within the broker; `responses` are the cached responses for this client.
 

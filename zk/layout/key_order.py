@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
+from klamm.protocol.java_hash import string_hash
+
 
 def scala_order(keys: Iterable[str]) -> list[str]:
     """Order of a mutable Scala map after inserting key by key: by slot of the table, then by hash."""
@@ -38,9 +40,7 @@ def _table_size(count: int) -> int:
 
 
 def _spread(name: str) -> int:
-    """The hash of a string in Java (names here are ASCII), with its upper half XORed into the lower half; a signed 32-bit number."""
-    value = 0
-    for character in name:
-        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    """The hash of a string in Java, with its upper half XORed into the lower half; a signed 32-bit number."""
+    value = string_hash(name) & 0xFFFFFFFF
     value ^= value >> 16
     return value - (1 << 32) if value >> 31 else value

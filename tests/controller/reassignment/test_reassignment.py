@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from klamm.controller.decisions.decision import Refusal, Refuse, Situation, Write
-from klamm.controller.decisions.hash_order import in_hash_order
 from klamm.controller.events import catalogue as events
 from klamm.controller.phases import ReassignmentReplicasOnline
 from klamm.controller.reassignment import steps as reassignment_steps
 from klamm.controller.values import Assignment, LeaderAndIsr, StoredTopic, WriteOutcome
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.hash_order import in_hash_order
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.tests.controller.stage import Stage, isr_request
 from klamm.tests.server.turns import Turns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from klamm.controller.decisions.hash_order import in_hash_order
+from klamm.protocol.hash_order import in_hash_order
 
 
 def test_the_order_is_the_one_seen_at_an_apache_kafka_controller() -> None:

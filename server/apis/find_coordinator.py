@@ -1,0 +1,107 @@
+"""FindCoordinator (10), versions 0-6: the broker that coordinates a group or a transactional id.
+
+That is the leader of a partition of an internal topic; the hash of the key says which. The first request creates the topic, and until its
+partition has a leader the code is COORDINATOR_NOT_AVAILABLE. Key types are 0 (group, the only one in version 0), 1 (transactional id) and
+2 (share group, from version 6 on). There are no share groups on a broker in ZooKeeper mode, so their keys get INVALID_REQUEST, and a key
+type that does not exist gets it too. Needs DESCRIBE on the group or the transactional id. From version 4 on a request has many keys, each
+with a row of its own in the response. Source: wire 5 and 12, `KafkaApis.handleFindCoordinatorRequest` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import Endpoint
+from klamm.protocol.pace import Pace
+from klamm.server.apis.describe_configs import MALFORMED
+from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
+from klamm.server.requests.context import Context
+from klamm.server.requests.topic_creation import auto_create
+from klamm.server.security.authorizer import Operation, ResourceType
+
+MANY_KEYS_SINCE = 4
+NO_NODE = -1
+
+
+_TEXTS = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+    ErrorCode.INVALID_REQUEST: MALFORMED,
+}
+"""The texts of Apache Kafka's codes, which versions 1-3 respond with."""
+
+
+class KeyType(IntEnum):
+    """What a key is a key of."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class _Found(NamedTuple):
+    """The coordinator of one key, or the reason why there is none."""
+
+    code: ErrorCode
+    node_id: int = NO_NODE
+    endpoint: Endpoint | None = None
+
+
+async def handle(ctx: Context, request: messages.FindCoordinatorRequest) -> messages.FindCoordinatorResponse:
+    if ctx.api_version < MANY_KEYS_SINCE:
+        return _one(await _find(ctx, request.key_type, request.key, {}))
+    pace = Pace()
+    created: dict[str, bool] = {}
+    rows = []
+    for key in request.coordinator_keys:
+        await pace()
+        rows.append(_row(key, await _find(ctx, request.key_type, key, created)))
+    return messages.FindCoordinatorResponse(coordinators=rows)
+
+
+def refuse(
+    request: messages.FindCoordinatorRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.FindCoordinatorResponse:
+    if version < MANY_KEYS_SINCE:
+        return _one(_Found(code))
+    return messages.FindCoordinatorResponse(coordinators=[_row(key, _Found(code)) for key in request.coordinator_keys])
+
+
+def _one(found: _Found) -> messages.FindCoordinatorResponse:
+    host, port = ("", -1) if found.endpoint is None else (found.endpoint.host, found.endpoint.port)
+    return messages.FindCoordinatorResponse(
+        error_code=found.code, error_message=_TEXTS.get(found.code, found.code.name), node_id=found.node_id, host=host, port=port
+    )
+
+
+def _row(key: str, found: _Found) -> messages.FindCoordinatorResponse.Coordinator:
+    host, port = ("", -1) if found.endpoint is None else (found.endpoint.host, found.endpoint.port)
+    return messages.FindCoordinatorResponse.Coordinator(
+        key=key, node_id=found.node_id, host=host, port=port, error_code=found.code,
+    )
+
+
+async def _find(ctx: Context, key_type: int, key: str, created: dict[str, bool]) -> _Found:
+    """`created` are internal topics that this request has created already."""
+    if key_type == KeyType.GROUP:
+        if not ctx.authorize(Operation.DESCRIBE, ResourceType.GROUP, key):
+            return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        topic, index = OFFSETS_TOPIC, ctx.services.groups.partitions.partition_of(key)
+    else:
+        return _Found(ErrorCode.INVALID_REQUEST)
+    metadata = ctx.services.metadata
+    if not metadata.contains(topic):
+        if not created.get(topic):
+            created[topic] = True
+            await auto_create(ctx, [topic])
+        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    leader = metadata.leader(topic, index)
+    broker = None if leader is None else metadata.brokers.get(leader)
+    endpoint = None if broker is None else broker.endpoints.get(ctx.peer.listener)
+    if broker is None or endpoint is None:
+        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return _Found(ErrorCode.NONE, broker.id, endpoint)

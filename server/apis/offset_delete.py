@@ -1,0 +1,60 @@
+"""OffsetDelete (47), version 0: forget committed offsets of a group.
+
+A group whose members cannot be read as consumers has to be empty. In a consumer group the offsets of topics that a member is subscribed to
+stay, with GROUP_SUBSCRIBED_TO_TOPIC. Needs DELETE on the group and READ on the topics.
+Source: wire 5 and 12, `KafkaApis.handleOffsetDeleteRequest` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.pace import Pace
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
+
+
+async def handle(ctx: Context, request: messages.OffsetDeleteRequest) -> messages.OffsetDeleteResponse:
+    if not ctx.authorize(Operation.DELETE, ResourceType.GROUP, request.group_id):
+        return refuse(request, ctx.api_version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    codes: dict[TopicPartition, ErrorCode] = {}
+    wanted: list[TopicPartition] = []
+    pace = Pace()
+    for topic in request.topics:
+        allowed = ctx.authorize(Operation.READ, ResourceType.TOPIC, topic.name)
+        for part in topic.partitions:
+            await pace()
+            key = TopicPartition(topic.name, part.partition_index)
+            if not allowed:
+                codes[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif ctx.services.metadata.partition(*key) is None:
+                codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                wanted.append(key)
+    if wanted:
+        try:
+            code, deleted = ctx.services.groups.delete_offsets(request.group_id, wanted)
+        except ApiError as error:
+            code, deleted = error.code, {}
+        if code is not ErrorCode.NONE:
+            return refuse(request, ctx.api_version, code)
+        codes |= deleted
+    response = messages.OffsetDeleteResponse
+    topics = [
+        response.OffsetDeleteResponseTopic(
+            topic.name,
+            [
+                response.OffsetDeleteResponsePartition(part.partition_index, codes[TopicPartition(topic.name, part.partition_index)])
+                for part in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return response(topics=topics)
+
+
+def refuse(
+    request: messages.OffsetDeleteRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.OffsetDeleteResponse:
+    return messages.OffsetDeleteResponse(error_code=code)

@@ -1,0 +1,147 @@
+"""OffsetFetch (9), versions 0-9: the committed offsets of groups.
+
+A partition without an offset has -1 and no error, also if the group does not exist. From version 2 on no topics (null) means all
+partitions with an offset. With `require_stable` (version 7) a partition has UNSTABLE_OFFSET_COMMIT while a transaction or an append may
+still change its offset. From version 8 on a request has many groups; no groups get an empty response. Version 0 reads ZooKeeper, and an
+offset that is not there is UNKNOWN_TOPIC_OR_PARTITION. The error of a group is at the top of its result from version 2 on, before that in
+each partition. Needs DESCRIBE on the group and the topics. Source: wire 5, 12, 13, `KafkaApis.handleOffsetFetchRequest` of Apache Kafka
+3.9.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+from klamm.broker.groups.group import Group
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import NO_EPOCH, TopicPartition
+from klamm.protocol.pace import Pace
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
+
+MANY_GROUPS_SINCE = 8
+GROUP_ERROR_SINCE = 2
+NO_OFFSET = -1
+
+Wanted = Iterable[tuple[str, Iterable[int]]]
+"""Topics and numbers of their partitions."""
+
+
+class _Row(NamedTuple):
+    """A partition of the response, in the order of its fields."""
+
+    partition: int
+    offset: int = NO_OFFSET
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+    code: ErrorCode = ErrorCode.NONE
+
+
+_Rows: TypeAlias = dict[str, list[_Row]]
+
+
+async def handle(ctx: Context, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
+    response, version = messages.OffsetFetchResponse, ctx.api_version
+    if version < MANY_GROUPS_SINCE:
+        wanted = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
+        read = _read_zookeeper if version == 0 else _read
+        code, rows = await read(ctx, request.group_id, wanted, request.require_stable)
+        if code is not ErrorCode.NONE:
+            return refuse(request, version, code)
+        topics = [
+            response.OffsetFetchResponseTopic(name, [response.OffsetFetchResponsePartition(*row) for row in parts])
+            for name, parts in rows.items()
+        ]
+        return response(topics=topics)
+    groups = []
+    for group in request.groups:
+        wanted = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
+        code, rows = await _read(ctx, group.group_id, wanted, request.require_stable)
+        rows_of_topics = [
+            response.OffsetFetchResponseTopics(name, [response.OffsetFetchResponsePartitions(*row) for row in parts])
+            for name, parts in rows.items()
+        ]
+        groups.append(response.OffsetFetchResponseGroup(group.group_id, rows_of_topics, code))
+    return response(groups=groups)
+
+
+def refuse(
+    request: messages.OffsetFetchRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.OffsetFetchResponse:
+    response = messages.OffsetFetchResponse
+    if version >= MANY_GROUPS_SINCE:
+        return response(groups=[response.OffsetFetchResponseGroup(group.group_id, [], code) for group in request.groups])
+    if version >= GROUP_ERROR_SINCE:
+        return response(error_code=code)
+    return response(
+        topics=[
+            response.OffsetFetchResponseTopic(
+                topic.name,
+                [response.OffsetFetchResponsePartition(*_Row(index, code=code)) for index in topic.partition_indexes],
+            )
+            for topic in request.topics or ()
+        ]
+    )
+
+
+async def _read(ctx: Context, group_id: str, wanted: Wanted | None, require_stable: bool) -> tuple[ErrorCode, _Rows]:
+    """The rows of one group."""
+    if not ctx.authorize(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED, {}
+    try:
+        group = ctx.services.groups.group(group_id)
+    except ApiError as error:
+        return error.code, {}
+    pace = Pace()
+    rows: _Rows = {}
+    if wanted is None:
+        for key in [] if group is None else sorted(group.offsets.committed):
+            await pace()
+            if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, key.topic):
+                rows.setdefault(key.topic, []).append(_row(group, key, require_stable))
+        return ErrorCode.NONE, rows
+    denied: _Rows = {}
+    for topic, partitions in wanted:
+        allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        into = (rows if allowed else denied).setdefault(topic, [])
+        for index in partitions:
+            await pace()
+            refused = _Row(index, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            into.append(_row(group, TopicPartition(topic, index), require_stable) if allowed else refused)
+    return ErrorCode.NONE, rows | denied
+
+
+def _row(group: Group | None, key: TopicPartition, require_stable: bool) -> _Row:
+    if group is None:
+        return _Row(key.partition)
+    if require_stable and group.offsets.is_unstable(key):
+        return _Row(key.partition, code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    committed = group.offsets.committed.get(key)
+    if committed is None:
+        return _Row(key.partition)
+    commit = committed.commit
+    return _Row(key.partition, commit.offset, commit.leader_epoch, commit.metadata)
+
+
+async def _read_zookeeper(ctx: Context, group_id: str, wanted: Wanted | None, require_stable: bool) -> tuple[ErrorCode, _Rows]:
+    """The rows of a group whose offsets are in ZooKeeper. Topics that are not visible come last."""
+    if not ctx.authorize(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED, {}
+    rows: _Rows = {}
+    denied: _Rows = {}
+    requested = [(topic, list(partitions)) for topic, partitions in wanted or ()]
+    described = {topic for topic, _ in requested if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)}
+    keys = [TopicPartition(topic, index) for topic, partitions in requested if topic in described for index in partitions]
+    keys = [key for key in keys if ctx.services.metadata.contains(key.topic)]
+    stored = dict(zip(keys, await ctx.services.admin_store.read_consumer_offsets(group_id, keys), strict=True))
+    for topic, partitions in requested:
+        for index in partitions:
+            if topic not in described:
+                denied.setdefault(topic, []).append(_Row(index, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                continue
+            offset = stored.get(TopicPartition(topic, index))
+            missing = _Row(index, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            rows.setdefault(topic, []).append(missing if offset is None else _Row(index, offset))
+    return ErrorCode.NONE, rows | denied

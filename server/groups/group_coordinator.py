@@ -1,0 +1,268 @@
+"""The coordinator of the groups whose partition of the offsets topic this broker leads (Apache Kafka's `GroupCoordinator`).
+
+`broker/groups/` decides; here its effects happen. Records are appended to the group's partition with acks=all, results complete the futures
+of the requests that wait, and one timer for each partition calls `tick` when the next deadline has come.
+
+A request whose result may come later gets a future. The other methods return at once. All of them raise ApiError if this broker cannot
+serve the group: INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from klamm.broker.groups.group import Group
+from klamm.broker.groups.groups import Groups
+from klamm.broker.groups.log_replay import replay_batches
+from klamm.broker.groups.offsets import NO_PRODUCER
+from klamm.broker.groups.rebalances import Limits, Now
+from klamm.broker.groups.requests import AppendRecords, Commit, Join, JoinResult, Leaving, Respond, Sync, SyncResult
+from klamm.broker.log.log import AppendResult
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.configs.broker_config import BrokerConfig
+from klamm.protocol.clock import Clock, Timer
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, Codec
+from klamm.protocol.records.record import Record, encode_batch
+from klamm.server.background import BackgroundTasks
+from klamm.server.coordinators.owned_partitions import OwnedPartitions
+from klamm.server.produce.internal_appends import InternalAppends
+
+log = logging.getLogger(__name__)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class GroupOptions(NamedTuple):
+    """Configs of the coordinator. Times are milliseconds, sizes of metadata characters."""
+
+    limits: Limits
+    partitions: int
+    codec: Codec
+    commit_timeout_ms: int
+    retention_ms: int
+    retention_check_ms: int
+    max_metadata_size: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> GroupOptions:
+        """Those of a broker."""
+        get = config.get
+        limits = Limits(
+            get("group.min.session.timeout.ms"), get("group.max.session.timeout.ms"), get("group.max.size"),
+            get("group.initial.rebalance.delay.ms"),
+        )
+        return cls(
+            limits, get("offsets.topic.num.partitions"), Codec(get("offsets.topic.compression.codec")), get("offsets.commit.timeout.ms"),
+            get("offsets.retention.minutes") * 60_000, get("offsets.retention.check.interval.ms"), get("offset.metadata.max.bytes"),
+        )
+
+
+class GroupCoordinator:
+    """All groups that one broker coordinates."""
+
+    def __init__(
+        self, options: GroupOptions, replicas: ReplicaManager, background: BackgroundTasks, clock: Clock, fresh_id: Callable[[], str]
+    ) -> None:
+        """`fresh_id` draws the UUID of a new member."""
+        self.options = options
+        self.fresh_id = fresh_id
+        self._clock = clock
+        self._appends = InternalAppends(replicas, clock, options.commit_timeout_ms)
+        self._timers: dict[int, tuple[int, Timer]] = {}
+        """Partition → (when its timer fires, in ms of the monotonic clock, the timer)."""
+        self.partitions: OwnedPartitions[Groups] = OwnedPartitions(
+            OFFSETS_TOPIC, replicas, self, background, clock, lambda: options.partitions
+        )
+
+    # --- requests
+
+    def join(self, request: Join) -> asyncio.Future[JoinResult]:
+        """JoinGroup; the ticket of the request is replaced. The result comes when the rebalance lets it."""
+        index, groups = self._find(request.group_id)
+        ticket = _new_future()
+        groups.join(request._replace(ticket=ticket), self.now())
+        self._settle(index, groups)
+        return ticket
+
+    def sync(self, request: Sync) -> asyncio.Future[SyncResult]:
+        """SyncGroup; the result comes when the leader's assignment is stored."""
+        index, groups = self._find(request.group_id)
+        ticket = _new_future()
+        groups.sync(request._replace(ticket=ticket), self.now())
+        self._settle(index, groups)
+        return ticket
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Heartbeat."""
+        index, groups = self._find(group_id)
+        error = groups.heartbeat(group_id, member_id, instance_id, generation, self.now())
+        self._settle(index, groups)
+        return error
+
+    def leave(self, group_id: str, members: Sequence[Leaving]) -> list[ErrorCode]:
+        """LeaveGroup; a code for each member."""
+        index, groups = self._find(group_id)
+        errors = groups.leave(group_id, members, self.now())
+        self._settle(index, groups)
+        return errors
+
+    def commit(self, request: Commit) -> asyncio.Future[ErrorCode]:
+        """OffsetCommit and TxnOffsetCommit; the code comes when the offsets are in all replicas of the ISR."""
+        index, groups = self._find(request.group_id, may_be_empty=True)
+        ticket = _new_future()
+        groups.commit(request._replace(ticket=ticket), self.now())
+        self._settle(index, groups)
+        return ticket
+
+    def group(self, group_id: str) -> Group | None:
+        """The group as it is, to look at; None if there is none. An empty id is valid here."""
+        return self._find(group_id, may_be_empty=True)[1].get(group_id)
+
+    def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
+        """OffsetDelete; a code for the group, then one for each partition."""
+        index, groups = self._find(group_id)
+        codes = groups.delete_offsets(group_id, partitions)
+        self._settle(index, groups)
+        return codes
+
+    def delete(self, group_id: str) -> ErrorCode:
+        """DeleteGroups, for one group. An empty id is valid here."""
+        index, groups = self._find(group_id, may_be_empty=True)
+        error = groups.delete(group_id, self.now())
+        self._settle(index, groups)
+        return error
+
+    def groups(self) -> Iterator[Group]:
+        """All groups that this broker coordinates."""
+        return (group for _, groups in self.partitions.loaded() for group in groups)
+
+    def topics_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Forget the offsets of partitions that are deleted."""
+        for index, groups in self.partitions.loaded():
+            groups.topics_deleted(partitions)
+            self._settle(index, groups)
+
+    def transaction_ended(self, index: int, producer_id: int, is_committed: bool) -> None:
+        """The marker of a transaction is in this partition of the offsets topic."""
+        try:
+            self.partitions.get(index).transaction_ended(producer_id, is_committed)
+        except ApiError:
+            log.debug("the marker of producer %d in %s-%d is replayed when the partition is loaded", producer_id, OFFSETS_TOPIC, index)
+
+    async def expire_offsets(self) -> None:
+        """Forget old offsets from time to time, until this is cancelled."""
+        while True:
+            await self._clock.sleep(self.options.retention_check_ms / 1000)
+            for index, groups in self.partitions.loaded():
+                groups.expire(self.options.retention_ms, self.now())
+                self._settle(index, groups)
+                await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """This broker stops: requests that wait get NOT_COORDINATOR."""
+        self.partitions.close()
+
+    def now(self) -> Now:
+        """The time of an event."""
+        return Now(int(self._clock.monotonic() * 1000), self._clock.now_ms())
+
+    def _find(self, group_id: str, *, may_be_empty: bool = False) -> tuple[int, Groups]:
+        if not group_id and not may_be_empty:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
+        return self.partitions.find(group_id)
+
+    # --- the owner of partitions
+
+    def make(self, index: int) -> Groups:
+        """From `OwnedPartitions`, as the next three."""
+        return Groups(self.options.limits)
+
+    def replay(self, state: Groups, batches: Buffer) -> int:
+        return replay_batches(state, batches)
+
+    def loaded(self, index: int, state: Groups) -> None:
+        state.loaded(self.now())
+        self._settle(index, state)
+
+    def unload(self, index: int, state: Groups) -> None:
+        state.unload(self.now())
+        self._settle(index, state)
+
+    # --- effects
+
+    def _settle(self, index: int, groups: Groups) -> None:
+        """Do what the groups of a partition want done, and set the timer for their next deadline."""
+        for effect in groups.take_effects():
+            match effect:
+                case Respond(ticket, result):
+                    _complete(ticket, result)
+                case AppendRecords():
+                    self._append(index, groups, effect)
+        self._set_timer(index, groups)
+
+    def _append(self, index: int, groups: Groups, append: AppendRecords) -> None:
+        if not append.records:
+            groups.appended(append, ErrorCode.NONE, 0, self.now())
+            self._settle(index, groups)
+            return
+        appended = self._appends.append(TopicPartition(OFFSETS_TOPIC, index), self._batch(append))
+        appended.add_done_callback(partial(self._appended, index, groups, append))
+
+    def _batch(self, append: AppendRecords) -> bytes:
+        now_ms, is_transactional = self._clock.now_ms(), append.producer_id != NO_PRODUCER
+        return encode_batch(
+            [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(append.records)],
+            codec=self.options.codec,
+            attributes=TRANSACTIONAL if is_transactional else 0,
+            producer_id=append.producer_id,
+            producer_epoch=append.producer_epoch,
+        )
+
+    def _appended(self, index: int, groups: Groups, append: AppendRecords, appended: asyncio.Future[AppendResult]) -> None:
+        if appended.cancelled():
+            error, base_offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, 0
+        elif (problem := appended.exception()) is None:
+            error, base_offset = ErrorCode.NONE, appended.result().base_offset
+        elif isinstance(problem, ApiError):
+            error, base_offset = problem.code, 0
+        else:
+            log.error("%s-%d: an append failed", OFFSETS_TOPIC, index, exc_info=problem)
+            error, base_offset = ErrorCode.UNKNOWN_SERVER_ERROR, 0
+        groups.appended(append, error, base_offset, self.now())
+        self._settle(index, groups)
+
+    # --- time
+
+    def _set_timer(self, index: int, groups: Groups) -> None:
+        deadline_ms = groups.next_deadline_ms if self.partitions.owns(index, groups) else None
+        present = self._timers.get(index)
+        if present is not None:
+            if deadline_ms is not None and present[0] <= deadline_ms:
+                return
+            present[1].cancel()
+            del self._timers[index]
+        if deadline_ms is not None:
+            seconds = max(deadline_ms / 1000 - self._clock.monotonic(), 0)
+            self._timers[index] = deadline_ms, self._clock.call_later(seconds, self._tick, index, groups)
+
+    def _tick(self, index: int, groups: Groups) -> None:
+        self._timers.pop(index, None)
+        if self.partitions.owns(index, groups):
+            groups.tick(self.now())
+            self._settle(index, groups)
+
+
+def _new_future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _complete(ticket: object, result: object) -> None:
+    """Give a request its result, unless its client has gone."""
+    if isinstance(ticket, asyncio.Future) and not ticket.done():
+        ticket.set_result(result)
