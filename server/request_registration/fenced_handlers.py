@@ -1,9 +1,9 @@
 """The handlers of a fenced broker, which the controller does not count as online (controller 25, RREG-6).
 
 ApiVersions and the requests between controllers and brokers (those that need CLUSTER_ACTION) are handled as usual. Any other request gets
-BROKER_NOT_AVAILABLE if the response has a top-level error code in this version; otherwise the connection is closed. Produce, Fetch and
-InitProducerId always close the connection: after an unexpected code a consumer or follower sends its fetch to the same broker again at
-once, and a producer gives up. After a lost connection they look for another leader.
+BROKER_NOT_AVAILABLE if the response has a top-level error code in this version; otherwise the connection is closed. Produce, Fetch,
+InitProducerId and the requests of groups always close the connection: after an unexpected code a consumer or follower sends its fetch to
+the same broker again at once, and a producer gives up. After a lost connection they look for another leader or coordinator.
 
 The responses are not cached. A broker has two dispatchers, one for each state, and its listeners use one of them.
 """
@@ -23,7 +23,8 @@ from klamm.server.requests.dispatch import Handler
 CLOSED = frozenset(
     {
         ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP,
-        ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH,
+        ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_DELETE,
+        ApiKey.LIST_GROUPS,
     }
 )
 """APIs whose clients must look for another broker."""
