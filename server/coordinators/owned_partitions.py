@@ -88,7 +88,7 @@ class OwnedPartitions(Generic[S]):
         self._is_closed = False
 
     def partition_of(self, key: str) -> int:
-        """The partition that has a key, whoever leads it."""
+        """The number of the partition that has a key; its leader may be any broker."""
         cached = self._replicas.metadata.topics.get(self.topic)
         return partition_for(key, self._default_count() if cached is None else len(cached.partitions))
 
