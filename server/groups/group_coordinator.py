@@ -170,7 +170,7 @@ class GroupCoordinator:
 
     def now(self) -> Now:
         """The time of an event."""
-        return Now(int(self._clock.monotonic() * 1000), self._clock.now_ms())
+        return Now(round(self._clock.monotonic() * 1000), self._clock.now_ms())
 
     def _find(self, group_id: str, *, may_be_empty: bool = False) -> tuple[int, Groups]:
         if not group_id and not may_be_empty:

@@ -1,0 +1,141 @@
+"""A broker whose replicas, logs and group coordinator are real, without a network: the test is its controller and its clock."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from klamm.broker.groups.requests import NO_MEMBER, Commit, Join, JoinResult, OffsetCommit, Protocol, Sync
+from klamm.broker.log.manager import LogManager
+from klamm.broker.log.memory import MemoryBudget
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.protocol import messages
+from klamm.protocol.nouns import LEADER_DURING_DELETE, TopicPartition
+from klamm.protocol.records.batch import each_header
+from klamm.protocol.records.record import Record, encode_batch, read_records
+from klamm.protocol.records.validation import Origin
+from klamm.server.background import BackgroundTasks
+from klamm.server.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator, GroupOptions
+from klamm.server.local.driven_clock import DrivenClock
+from klamm.tests.broker import update_metadata
+from klamm.tests.services import broker_config, no_topic_configs
+
+GROUP = "g"
+TOPIC_ID = (2).to_bytes(16, "big")
+T = TopicPartition("t", 0)
+
+
+class CoordinatingBroker:
+    """Broker 1. The offsets topic has `partitions` partitions; nobody leads them until `lead`."""
+
+    def __init__(self, partitions: int = 1, *, replicas: Sequence[int] = (1,), **properties: object) -> None:
+        self.clock = DrivenClock()
+        self.config = broker_config(1, **{"group_initial_rebalance_delay_ms": 0, **properties})
+        metadata = MetadataCache(1)
+        rows = [update_metadata.partition(index, 1, tuple(replicas), tuple(replicas)) for index in range(partitions)]
+        metadata.update(update_metadata.update(update_metadata.topic(OFFSETS_TOPIC, 2, *rows)))
+        logs = LogManager(self.config, self.clock, MemoryBudget(), random.randrange, no_topic_configs)
+        self.replicas = ReplicaManager(1, metadata, logs, self.clock)
+        self.replica_ids = tuple(replicas)
+        self.background = BackgroundTasks()
+        ids = itertools.count(1)
+        options = GroupOptions.of(self.config)
+        self.groups = GroupCoordinator(options, self.replicas, self.background, self.clock, lambda: f"id{next(ids)}")
+        self.replicas.listeners.append(self.groups.partitions.apply)
+
+    async def close(self) -> None:
+        self.groups.close()
+        await self.background.close()
+
+    # --- the controller
+
+    def lead(self, index: int = 0, leader: int = 1, epoch: int = 1) -> None:
+        """Make broker `leader` the leader of a partition of the offsets topic."""
+        request = messages.LeaderAndIsrRequest
+        row = request.LeaderAndIsrPartitionState(
+            partition_index=index, leader=leader, leader_epoch=epoch, isr=self.replica_ids, replicas=self.replica_ids, controller_epoch=1,
+            is_new=epoch == 1,
+        )
+        state = request.LeaderAndIsrTopicState(topic_name=OFFSETS_TOPIC, topic_id=TOPIC_ID, partition_states=[row])
+        live = [request.LeaderAndIsrLiveLeader(broker_id=leader, host_name="h", port=1)]
+        sent = request(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=[state], live_leaders=live)
+        self.replicas.apply(self.replicas.handle_leader_and_isr(sent, 7, 1).effects)
+
+    def delete(self, index: int = 0) -> None:
+        """Delete the replica of a partition of the offsets topic."""
+        request = messages.StopReplicaRequest
+        row = request.StopReplicaPartitionState(partition_index=index, leader_epoch=LEADER_DURING_DELETE, delete_partition=True)
+        state = request.StopReplicaTopicState(topic_name=OFFSETS_TOPIC, partition_states=[row])
+        sent = request(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=[state])
+        self.replicas.apply(self.replicas.handle_stop_replica(sent, 3, 1).effects)
+
+    async def led(self, index: int = 0, epoch: int = 1) -> None:
+        """As `lead`, and the partition is loaded."""
+        self.lead(index, epoch=epoch)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Let everything that does not wait for time happen."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def advance(self, seconds: float) -> None:
+        await self.clock.advance(seconds, self.settle)
+        await self.settle()
+
+    # --- the log
+
+    async def append(self, *records: tuple[bytes, bytes | None], index: int = 0) -> None:
+        """Put records into the log as an earlier coordinator did."""
+        replica = self.replicas.get(OFFSETS_TOPIC, index)
+        assert replica is not None
+        log = await self.replicas.open_log(replica)
+        batch = encode_batch([Record(at, 1, key, value) for at, (key, value) in enumerate(records)])
+        self.replicas.append(replica, batch, 11, -1, now_ms=self.clock.now_ms(), origin=Origin.COORDINATOR)
+        assert log.log_end_offset > 0
+
+    def records(self, index: int = 0) -> list[Record]:
+        """All records of a partition's log."""
+        replica = self.replicas.get(OFFSETS_TOPIC, index)
+        assert replica is not None
+        if replica.log is None:
+            return []
+        data = replica.log.read(0, 1 << 20, replica.log.log_end_offset, True)
+        assert isinstance(data, bytes)
+        return [record for position, header in each_header(data) for record in read_records(data, header, position)]
+
+    # --- members
+
+    def join_request(self, client_id: str = "c", member_id: str = NO_MEMBER, *, session_ms: int = 10_000, **fields: Any) -> Join:
+        return Join(
+            None, GROUP, member_id, None, client_id, "/127.0.0.1", 60_000, session_ms, "consumer", (Protocol("range", b"\0\0\0\0\0\0"),),
+            self.groups.fresh_id(), needs_known_id=False, can_skip_assignment=True,
+        )._replace(**fields)
+
+    async def joined(self, client_id: str = "c", **fields: Any) -> JoinResult:
+        """The result of a member's first JoinGroup."""
+        future = self.groups.join(self.join_request(client_id, **fields))
+        await self.advance(0)
+        return await future
+
+    async def stable(self, **fields: Any) -> JoinResult:
+        """A group with one member that has its assignment."""
+        result = await self.joined(**fields)
+        synced = self.groups.sync(Sync(None, GROUP, result.generation, result.member_id, None, None, None, ((result.member_id, b"mine"),)))
+        await self.settle()
+        assert (await synced).assignment == b"mine"
+        return result
+
+    def commit_request(self, offset: int = 5, partition: TopicPartition = T, **fields: Any) -> Commit:
+        commit = OffsetCommit(offset, -1, "", self.clock.now_ms())
+        return Commit(None, GROUP, -1, NO_MEMBER, None, {partition: commit})._replace(**fields)
+
+    def offset(self, partition: TopicPartition = T) -> int | None:
+        """What the group has committed."""
+        group = self.groups.group(GROUP)
+        committed = None if group is None else group.offsets.committed.get(partition)
+        return None if committed is None else committed.commit.offset

@@ -1,0 +1,53 @@
+"""Offsets that clients commit with version 0 are znodes below `/consumers`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from klamm.protocol.nouns import TopicPartition
+from klamm.tests.zk.labs import SESSION_MS
+from klamm.zk.admin import AdminZk
+from klamm.zk.session.session import ZkSession
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+@pytest.fixture
+async def session(zookeeper: str, chroot: str) -> AsyncIterator[ZkSession]:
+    one = ZkSession(zookeeper + chroot, SESSION_MS)
+    await one.start(SESSION_MS)
+    yield one
+    await one.stop()
+
+
+async def test_an_offset_is_decimal_text_below_its_group(session: ZkSession) -> None:
+    await AdminZk(session).write_consumer_offsets("g", {T0: 42})
+    node = await session.get("/consumers/g/offsets/t/0")
+    assert node is not None
+    assert node.data == b"42"
+    parent = await session.get("/consumers/g/offsets")
+    assert parent is not None
+    assert not parent.data
+
+
+async def test_offsets_are_read_in_the_requested_order_and_those_that_are_not_there_are_none(session: ZkSession) -> None:
+    admin = AdminZk(session)
+    await admin.write_consumer_offsets("g", {T0: 1, U0: 3})
+    assert await admin.read_consumer_offsets("g", [U0, T1, T0]) == [3, None, 1]
+    assert await admin.read_consumer_offsets("other", [T0]) == [None]
+    assert await admin.read_consumer_offsets("g", []) == []
+
+
+async def test_new_and_old_offsets_are_written_together(session: ZkSession) -> None:
+    admin = AdminZk(session)
+    await admin.write_consumer_offsets("g", {T0: 1})
+    many = {TopicPartition("t", index): index + 10 for index in range(700)}
+    await admin.write_consumer_offsets("g", many)
+    assert await admin.read_consumer_offsets("g", list(many)) == list(many.values())
+
+
+async def test_data_that_is_no_number_is_no_offset(session: ZkSession) -> None:
+    await session.create("/consumers/g/offsets/t/0", b"x", makepath=True)
+    assert await AdminZk(session).read_consumer_offsets("g", [T0]) == [None]
