@@ -18,7 +18,7 @@ from klamm.tests.reference.tools import CLASSES
 from klamm.tests.stories.both.story_file import Scene, Story, StoryFile, read_all
 
 TESTS = Path(__file__).resolve().parent
-STORIES, TOOLS, GOLDEN = TESTS / "stories" / "both", TESTS / "tools", TESTS / "golden"
+STORIES, EXACT, TOOLS, GOLDEN = TESTS / "stories" / "both", TESTS / "stories" / "exact", TESTS / "tools", TESTS / "golden"
 
 SECTIONS = {
     "3": "Election, fail-over, resignation",
@@ -35,6 +35,8 @@ SECTIONS = {
     "15": "A broker as a member: LeaderAndIsr, StopReplica, UpdateMetadata, Metadata",
     "16": "Configs of topics, brokers, loggers",
     "17": "Throttles",
+    "security": "ACLs, delegation tokens, SASL and users of SCRAM, of a broker without security",
+    "features": "Updates of features",
     "records": "Records: Produce, Fetch, offsets, deletion of records, producers, log directories",
 }
 """What the numbers in titles of stories mean."""
@@ -67,7 +69,7 @@ RECORDINGS = [
 
 def page() -> str:
     """The page as text."""
-    stories, tools = read_all(STORIES), read_all(TOOLS)
+    stories, tools = [*read_all(STORIES), *read_all(EXACT)], read_all(TOOLS)
     told = [*_stories(stories), *_tools(tools)]
     return "\n".join([*_head(), *told, *_clients(), *_mixed(), *_damages(), *_differences([*stories, *tools]), *_recordings()]) + "\n"
 
@@ -78,7 +80,7 @@ def _head() -> list[str]:
         "What has been compared with a real Kafka in ZooKeeper mode, and what came of it. Outcomes are a real broker's, recorded;",
         "`make test` compares Klamm with them, `make test-all` starts real brokers and compares these again. Masked before comparing:",
         "times, ports, ids of topics and clusters, broker epochs, and the wording of error messages (whether there is one is",
-        "compared; in what Kafka's tools print the wording is compared too).\n",
+        "compared; in what Kafka's tools print and in the stories of tests/stories/exact the wording is compared too).\n",
     ]
 
 
@@ -103,7 +105,7 @@ def _stories(files: list[StoryFile]) -> list[str]:
     lines = [
         "## Stories\n",
         f"{len(stories)} stories with {outcomes} outcomes ({values} lines), told to one broker or two with fake neighbours, through raw",
-        "frames and ZooKeeper ([tests/stories/both](../tests/stories/both/README.md)).",
+        "frames and ZooKeeper ([tests/stories/both](../tests/stories/both/README.md), [tests/stories/exact](../tests/stories/exact)).",
         f"{same} of them are the same on both sides from end to end.\n",
         "| about | stories | same throughout |",
         "|---|---|---|",

@@ -120,6 +120,28 @@ def _counted(requirements: Collection[str], without_test: Collection[str], nothi
     return f"{said}: {', '.join([tested, *named, *left])}."
 
 
+_ACLS, _TOKENS, _SASL = (
+    "no authorizer: SECURITY_DISABLED",
+    "not on PLAINTEXT: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
+    "not on PLAINTEXT: ILLEGAL_SASL_STATE",
+)
+REFUSED: Mapping[str, str] = {
+    "DescribeAcls": _ACLS,
+    "CreateAcls": _ACLS,
+    "DeleteAcls": _ACLS,
+    "CreateDelegationToken": _TOKENS,
+    "RenewDelegationToken": _TOKENS,
+    "ExpireDelegationToken": _TOKENS,
+    "DescribeDelegationToken": _TOKENS,
+    "SaslHandshake": _SASL,
+    "SaslAuthenticate": _SASL,
+    "ConsumerGroupHeartbeat": "KRaft only: UNSUPPORTED_VERSION",
+    "ConsumerGroupDescribe": "KRaft only: UNSUPPORTED_VERSION",
+    "Envelope": "KRaft only: the connection is closed",
+}
+"""Why Apache Kafka 3.9.1 with ZooKeeper and without security, and so Klamm, refuses every request of an API that it lists."""
+
+
 def apis_page() -> str:
     """Every API of a ZooKeeper-mode broker: its versions, and whether a handler is in the dispatch table."""
     from klamm.protocol import messages  # the pages above need nothing but text
@@ -131,7 +153,8 @@ def apis_page() -> str:
         "# APIs\n",
         "Keys, names and versions of a ZooKeeper-mode broker of Kafka 3.9, and what is behind them here: the dispatch table says.",
         "ApiVersions lists those that are handled; a request with any other key closes its connection, as in Kafka. Drafts are",
-        "the keys of design documents; ApiVersions lists them while their feature is on ([documents.md](documents.md)).\n",
+        "the keys of design documents; ApiVersions lists them while their feature is on ([documents.md](documents.md)). Where every",
+        "request is refused, so it is by Kafka without security; only Envelope is listed there and not here.\n",
         f"{sum(api.key in HANDLERS for api in apis)} of {len(apis)} are handled.\n",
         "| key | API | versions | flexible from | cluster action | handled |",
         "|---|---|---|---|---|---|",
@@ -140,7 +163,8 @@ def apis_page() -> str:
         versions = f"{api.min_version}" if api.min_version == api.max_version else f"{api.min_version}-{api.max_version}"
         flexible = "never" if api.flexible_from is None else str(api.flexible_from)
         name = f"{api.name} (draft)" if api.draft else api.name
-        between, handled = "yes" if api.cluster_action else "", "yes" if api.key in HANDLERS else "no"
+        between = "yes" if api.cluster_action else ""
+        handled = f"refused ({REFUSED[api.name]})" if api.name in REFUSED else "yes" if api.key in HANDLERS else "no"
         lines.append(f"| {api.key} | {name} | {versions} | {flexible} | {between} | {handled} |")
     return "\n".join(lines) + "\n"
 

@@ -18,11 +18,8 @@ log = logging.getLogger(__name__)
 MAX_CLIENTS = 1000
 """Remember this many pairs of API and client. All later clients count as one."""
 
-GROUPS, TRANSACTIONS = "consumer groups", "transactions"
-ACLS, SASL, TOKENS = "ACLs", "SASL", "delegation tokens"
+TRANSACTIONS, SASL = "transactions", "SASL"
 NOT_OFFERED: Mapping[str, str] = {
-    "ConsumerGroupHeartbeat": GROUPS,
-    "ConsumerGroupDescribe": GROUPS,
     "AddPartitionsToTxn": TRANSACTIONS,
     "AddOffsetsToTxn": TRANSACTIONS,
     "EndTxn": TRANSACTIONS,
@@ -30,17 +27,8 @@ NOT_OFFERED: Mapping[str, str] = {
     "TxnOffsetCommit": TRANSACTIONS,
     "DescribeTransactions": TRANSACTIONS,
     "ListTransactions": TRANSACTIONS,
-    "SaslHandshake": SASL,
-    "SaslAuthenticate": SASL,
     "DescribeUserScramCredentials": SASL,
     "AlterUserScramCredentials": SASL,
-    "DescribeAcls": ACLS,
-    "CreateAcls": ACLS,
-    "DeleteAcls": ACLS,
-    "CreateDelegationToken": TOKENS,
-    "RenewDelegationToken": TOKENS,
-    "ExpireDelegationToken": TOKENS,
-    "DescribeDelegationToken": TOKENS,
     "UpdateFeatures": "changes of features",
     "Envelope": "forwarded requests",
 }
