@@ -147,8 +147,10 @@ class Groups:
         records = tuple(log_records.offset_record(group.group_id, *each) for each in request.offsets.items())
         self._rebalances.effects.append(AppendRecords(CommitAppended(request), records, request.producer_id, request.producer_epoch))
 
-    def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
-        """OffsetDelete: a code for the group, then one for each partition."""
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition], now: Now
+    ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
+        """OffsetDelete: a code for the group, then one for each partition. An empty group that has no other offsets is gone."""
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, {}
@@ -156,6 +158,7 @@ class Groups:
             return ErrorCode.NON_EMPTY_GROUP, {}
         used = {each for each in partitions if group.state is not EMPTY and group.is_subscribed_to(each.topic)}
         self._forget(group, [each for each in partitions if each not in used])
+        self._drop_if_empty(group, now)
         codes = {each: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if each in used else ErrorCode.NONE for each in partitions}
         return ErrorCode.NONE, codes
 
@@ -170,10 +173,11 @@ class Groups:
         self._drop(group, now)
         return ErrorCode.NONE
 
-    def topics_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Forget the offsets of partitions that are deleted."""
+    def topics_deleted(self, partitions: Sequence[TopicPartition], now: Now) -> None:
+        """Forget the offsets of partitions that are deleted, and empty groups that have none left."""
         for group in list(self._groups.values()):
             self._forget(group, partitions)
+            self._drop_if_empty(group, now)
 
     def expire(self, retention_ms: int, now: Now) -> None:
         """Forget offsets that are too old, and empty groups that have none left.
@@ -187,8 +191,7 @@ class Groups:
                 since_ms = group.state_ms if group.state is EMPTY and group.protocol_type is not None and group.state_ms >= 0 else None
                 is_kept = group.is_subscribed_to if is_consumer_group else _is_never_kept
                 self._forget(group, group.offsets.expired(now.wall_ms, retention_ms, since_ms, is_kept))
-            if group.state is EMPTY and not group.offsets and not group.pending:
-                self._drop(group, now)
+            self._drop_if_empty(group, now)
 
     def transaction_ended(self, producer_id: int, is_committed: bool) -> None:
         """The marker of a transaction is in this partition of the log."""
@@ -311,6 +314,10 @@ class Groups:
         if removed:
             records = tuple((log_records.offset_key(group.group_id, each), None) for each in removed)
             self._rebalances.effects.append(AppendRecords(None, records))
+
+    def _drop_if_empty(self, group: Group, now: Now) -> None:
+        if group.state is EMPTY and not group.offsets and not group.pending:
+            self._drop(group, now)
 
     def _drop(self, group: Group, now: Now) -> None:
         group.move_to(DEAD, now.wall_ms)

@@ -2,9 +2,10 @@
 
 That is the leader of a partition of an internal topic; the hash of the key says which. The first request creates the topic, and until its
 partition has a leader the code is COORDINATOR_NOT_AVAILABLE. Key types are 0 (group, the only one in version 0), 1 (transactional id) and
-2 (share group, from version 6 on). There are no share groups on a broker in ZooKeeper mode, so their keys get INVALID_REQUEST, and a key
-type that does not exist gets it too. Needs DESCRIBE on the group or the transactional id. From version 4 on a request has many keys, each
-with a row of its own in the response. Source: wire 5 and 12, `KafkaApis.handleFindCoordinatorRequest` of Apache Kafka 3.9.1.
+2 (share group, from version 6 on). There are no share groups on a broker in ZooKeeper mode, so their keys get COORDINATOR_NOT_AVAILABLE,
+before version 6 INVALID_REQUEST. A key type that does not exist gets INVALID_REQUEST with its text, in all versions. Needs DESCRIBE on the
+group or the transactional id. From version 4 on a request has many keys, each with a row of its own in the response.
+Source: wire 5 and 12, `KafkaApis.handleFindCoordinatorRequest` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from klamm.server.requests.topic_creation import auto_create
 from klamm.server.security.authorizer import Operation, ResourceType
 
 MANY_KEYS_SINCE = 4
+SHARE_GROUPS_SINCE = 6
 NO_NODE = -1
 
 
@@ -32,7 +34,7 @@ _TEXTS = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
     ErrorCode.INVALID_REQUEST: MALFORMED,
 }
-"""The texts of Apache Kafka's codes, which versions 1-3 respond with."""
+"""The texts of Apache Kafka's codes. Versions 1-3 respond with them, later ones only if the whole request fails."""
 
 
 class KeyType(IntEnum):
@@ -52,6 +54,8 @@ class _Found(NamedTuple):
 
 
 async def handle(ctx: Context, request: messages.FindCoordinatorRequest) -> messages.FindCoordinatorResponse:
+    if request.key_type not in list(KeyType):
+        return refuse(request, ctx.api_version, ErrorCode.INVALID_REQUEST)
     if ctx.api_version < MANY_KEYS_SINCE:
         return _one(await _find(ctx, request.key_type, request.key, {}))
     pace = Pace()
@@ -68,20 +72,24 @@ def refuse(
 ) -> messages.FindCoordinatorResponse:
     if version < MANY_KEYS_SINCE:
         return _one(_Found(code))
-    return messages.FindCoordinatorResponse(coordinators=[_row(key, _Found(code)) for key in request.coordinator_keys])
+    return messages.FindCoordinatorResponse(coordinators=[_row(key, _Found(code), _text(code)) for key in request.coordinator_keys])
 
 
 def _one(found: _Found) -> messages.FindCoordinatorResponse:
     host, port = ("", -1) if found.endpoint is None else (found.endpoint.host, found.endpoint.port)
     return messages.FindCoordinatorResponse(
-        error_code=found.code, error_message=_TEXTS.get(found.code, found.code.name), node_id=found.node_id, host=host, port=port
+        error_code=found.code, error_message=_text(found.code), node_id=found.node_id, host=host, port=port
     )
 
 
-def _row(key: str, found: _Found) -> messages.FindCoordinatorResponse.Coordinator:
+def _text(code: ErrorCode) -> str:
+    return _TEXTS.get(code, code.name)
+
+
+def _row(key: str, found: _Found, text: str = "") -> messages.FindCoordinatorResponse.Coordinator:
     host, port = ("", -1) if found.endpoint is None else (found.endpoint.host, found.endpoint.port)
     return messages.FindCoordinatorResponse.Coordinator(
-        key=key, node_id=found.node_id, host=host, port=port, error_code=found.code,
+        key=key, node_id=found.node_id, host=host, port=port, error_code=found.code, error_message=text,
     )
 
 
@@ -91,6 +99,8 @@ async def _find(ctx: Context, key_type: int, key: str, created: dict[str, bool])
         if not ctx.authorize(Operation.DESCRIBE, ResourceType.GROUP, key):
             return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         topic, index = OFFSETS_TOPIC, ctx.services.groups.partitions.partition_of(key)
+    elif key_type == KeyType.SHARE and ctx.api_version >= SHARE_GROUPS_SINCE:
+        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     else:
         return _Found(ErrorCode.INVALID_REQUEST)
     metadata = ctx.services.metadata

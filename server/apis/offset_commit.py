@@ -2,12 +2,15 @@
 
 The response comes when the offsets are in all replicas of the ISR. Members commit in their generation; somebody who is not a member may
 commit (generation -1) while the group is empty, which also makes the group. Metadata that is too long gets OFFSET_METADATA_TOO_LARGE, a
-partition that does not exist UNKNOWN_TOPIC_OR_PARTITION; the other partitions are committed all the same. Version 0 writes offsets to
+partition that does not exist UNKNOWN_TOPIC_OR_PARTITION; the other partitions are committed all the same. A partition that is named twice
+has one row. Version 0 writes offsets to
 ZooKeeper. Version 1 has a time of its own for each offset, versions 2-4 a retention time. Needs READ on the group and on the topics.
 Source: wire 5 and 12, `KafkaApis.handleOffsetCommitRequest` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from klamm.broker.groups.requests import Commit
 from klamm.broker.groups.requests import OffsetCommit as Offset
@@ -47,7 +50,7 @@ async def handle(ctx: Context, request: messages.OffsetCommitRequest) -> message
                 )
     if offsets:
         codes |= await (_store_in_zookeeper if version == 0 else _commit)(ctx, request, offsets)
-    return _response(request, codes)
+    return _response(request, codes, [topic.name for topic in request.topics if ctx.services.metadata.contains(topic.name)])
 
 
 def refuse(
@@ -61,7 +64,7 @@ async def _commit(
     ctx: Context, request: messages.OffsetCommitRequest, offsets: dict[TopicPartition, Offset]
 ) -> dict[TopicPartition, ErrorCode]:
     groups = ctx.services.groups
-    short = {key: offset for key, offset in offsets.items() if len(offset.metadata) <= groups.options.max_metadata_size}
+    short = {key: offset for key, offset in offsets.items() if _java_length(offset.metadata) <= groups.options.max_metadata_size}
     generation, member_id, instance_id = request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
     try:
         code = await groups.commit(Commit(None, request.group_id, generation, member_id, instance_id, short))
@@ -76,20 +79,28 @@ async def _store_in_zookeeper(
     ctx: Context, request: messages.OffsetCommitRequest, offsets: dict[TopicPartition, Offset]
 ) -> dict[TopicPartition, ErrorCode]:
     most = ctx.services.groups.options.max_metadata_size
-    short = {key: offset.offset for key, offset in offsets.items() if len(offset.metadata) <= most}
+    short = {key: offset.offset for key, offset in offsets.items() if _java_length(offset.metadata) <= most}
     await ctx.services.admin_store.write_consumer_offsets(request.group_id, short)
     return {key: ErrorCode.NONE if key in short else ErrorCode.OFFSET_METADATA_TOO_LARGE for key in offsets}
 
 
-def _response(request: messages.OffsetCommitRequest, codes: dict[TopicPartition, ErrorCode]) -> messages.OffsetCommitResponse:
+def _java_length(text: str) -> int:
+    """The length of a Java string: characters above U+FFFF count twice."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _response(
+    request: messages.OffsetCommitRequest, codes: dict[TopicPartition, ErrorCode], without_rows: Collection[str] = ()
+) -> messages.OffsetCommitResponse:
+    """`without_rows` are topics that are left out if no partition of them was requested."""
     response = messages.OffsetCommitResponse
-    topic_row, row = response.OffsetCommitResponseTopic, response.OffsetCommitResponsePartition
+    rows: dict[str, dict[int, ErrorCode]] = {each.name: {} for each in request.topics if each.partitions or each.name not in without_rows}
+    for topic in request.topics:
+        for part in topic.partitions:
+            rows[topic.name][part.partition_index] = codes[TopicPartition(topic.name, part.partition_index)]
     return response(
         topics=[
-            topic_row(
-                topic.name,
-                [row(part.partition_index, codes[TopicPartition(topic.name, part.partition_index)]) for part in topic.partitions],
-            )
-            for topic in request.topics
+            response.OffsetCommitResponseTopic(name, [response.OffsetCommitResponsePartition(*part) for part in parts.items()])
+            for name, parts in rows.items()
         ]
     )

@@ -1,7 +1,7 @@
 """OffsetDelete (47), version 0: forget committed offsets of a group.
 
 A group whose members cannot be read as consumers has to be empty. In a consumer group the offsets of topics that a member is subscribed to
-stay, with GROUP_SUBSCRIBED_TO_TOPIC. Needs DELETE on the group and READ on the topics.
+stay, with GROUP_SUBSCRIBED_TO_TOPIC. An empty group without offsets is deleted. Needs DELETE on the group and READ on the topics.
 Source: wire 5 and 12, `KafkaApis.handleOffsetDeleteRequest` of Apache Kafka 3.9.1.
 """
 
@@ -41,17 +41,10 @@ async def handle(ctx: Context, request: messages.OffsetDeleteRequest) -> message
             return refuse(request, ctx.api_version, code)
         codes |= deleted
     response = messages.OffsetDeleteResponse
-    topics = [
-        response.OffsetDeleteResponseTopic(
-            topic.name,
-            [
-                response.OffsetDeleteResponsePartition(part.partition_index, codes[TopicPartition(topic.name, part.partition_index)])
-                for part in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return response(topics=topics)
+    rows: dict[str, list[messages.OffsetDeleteResponse.OffsetDeleteResponsePartition]] = {}
+    for key, code in codes.items():
+        rows.setdefault(key.topic, []).append(response.OffsetDeleteResponsePartition(key.partition, code))
+    return response(topics=[response.OffsetDeleteResponseTopic(name, parts) for name, parts in rows.items()])
 
 
 def refuse(

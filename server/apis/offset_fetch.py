@@ -3,9 +3,9 @@
 A partition without an offset has -1 and no error, also if the group does not exist. From version 2 on no topics (null) means all
 partitions with an offset. With `require_stable` (version 7) a partition has UNSTABLE_OFFSET_COMMIT while a transaction or an append may
 still change its offset. From version 8 on a request has many groups; no groups get an empty response. Version 0 reads ZooKeeper, and an
-offset that is not there is UNKNOWN_TOPIC_OR_PARTITION. The error of a group is at the top of its result from version 2 on, before that in
-each partition. Needs DESCRIBE on the group and the topics. Source: wire 5, 12, 13, `KafkaApis.handleOffsetFetchRequest` of Apache Kafka
-3.9.1.
+offset that is not there is UNKNOWN_TOPIC_OR_PARTITION. The error of a group is at the top of its result from version 2 on; before that, a
+group that this broker does not coordinate has no topics, and other errors are in each partition. Needs DESCRIBE on the group and the
+topics. Source: wire 5, 12, 13, `KafkaApis.handleOffsetFetchRequest` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ async def handle(ctx: Context, request: messages.OffsetFetchRequest) -> messages
         wanted = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
         read = _read_zookeeper if version == 0 else _read
         code, rows = await read(ctx, request.group_id, wanted, request.require_stable)
-        if code is not ErrorCode.NONE:
+        if code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
             return refuse(request, version, code)
+        if code is not ErrorCode.NONE:
+            return response(error_code=code)
         topics = [
             response.OffsetFetchResponseTopic(name, [response.OffsetFetchResponsePartition(*row) for row in parts])
             for name, parts in rows.items()
@@ -105,11 +107,11 @@ async def _read(ctx: Context, group_id: str, wanted: Wanted | None, require_stab
     denied: _Rows = {}
     for topic, partitions in wanted:
         allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
-        into = (rows if allowed else denied).setdefault(topic, [])
-        for index in partitions:
+        into = rows if allowed else denied
+        for index in dict.fromkeys(partitions):
             await pace()
             refused = _Row(index, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            into.append(_row(group, TopicPartition(topic, index), require_stable) if allowed else refused)
+            into.setdefault(topic, []).append(_row(group, TopicPartition(topic, index), require_stable) if allowed else refused)
     return ErrorCode.NONE, rows | denied
 
 

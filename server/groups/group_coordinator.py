@@ -127,7 +127,7 @@ class GroupCoordinator:
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
         """OffsetDelete; a code for the group, then one for each partition."""
         index, groups = self._find(group_id)
-        codes = groups.delete_offsets(group_id, partitions)
+        codes = groups.delete_offsets(group_id, partitions, self.now())
         self._settle(index, groups)
         return codes
 
@@ -145,7 +145,7 @@ class GroupCoordinator:
     def topics_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Forget the offsets of partitions that are deleted."""
         for index, groups in self.partitions.loaded():
-            groups.topics_deleted(partitions)
+            groups.topics_deleted(partitions, self.now())
             self._settle(index, groups)
 
     def transaction_ended(self, index: int, producer_id: int, is_committed: bool) -> None:

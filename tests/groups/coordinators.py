@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from klamm.tests.groups.telling import OFFSETS_TOPIC, Connection, Tale, at, commits, protocols
+from klamm.tests.groups.telling import OFFSETS_TOPIC, GroupConnection, GroupTale, at, commits, protocols
 from klamm.tests.harness.waits import eventually_asked
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 
-async def opening(tale: Tale) -> None:
+async def opening(tale: GroupTale) -> None:
     """A cluster without the offsets topic: nobody coordinates a group until somebody looks for its coordinator."""
     broker = min(tale.grounds.brokers)
     tale.say("nobody has asked for a coordinator yet")
@@ -16,7 +16,7 @@ async def opening(tale: Tale) -> None:
     await tale.ask("", "ListGroups", 4, {}, broker=broker)
     tale.say("the first to ask has the topic created")
     await tale.ask("", "FindCoordinator", 3, {"key": "early"}, broker=broker)
-    looking = Connection(tale.grounds.brokers[broker], "looking")
+    looking = GroupConnection(tale.grounds.brokers[broker], "looking")
 
     async def is_there() -> bool:
         return (await looking.ask("FindCoordinator", 3, {"key": "early"})).error_code == 0
@@ -32,7 +32,7 @@ async def opening(tale: Tale) -> None:
     looking.close()
 
 
-async def everything(tale: Tale, group: str, broker: int, suffix: str = "") -> None:
+async def everything(tale: GroupTale, group: str, broker: int, suffix: str = "") -> None:
     """A request of each API to one broker, in the newest version; `suffix` makes names of groups."""
     name = f"{group}{suffix}"
     member = {"groupId": name, "memberId": "m", "generationId": 1}
@@ -46,7 +46,7 @@ async def everything(tale: Tale, group: str, broker: int, suffix: str = "") -> N
     await tale.ask(group, "DeleteGroups", 2, {"groupsNames": [name]}, broker=broker)
 
 
-async def found(tale: Tale) -> None:
+async def found(tale: GroupTale) -> None:
     """FindCoordinator of groups, in every version."""
     broker = min(tale.grounds.brokers)
     for version in range(4):
@@ -62,7 +62,7 @@ async def found(tale: Tale) -> None:
     await tale.ask("", "FindCoordinator", 5, {"coordinatorKeys": ["", "found"]}, broker=broker)
 
 
-async def key_types(tale: Tale) -> None:
+async def key_types(tale: GroupTale) -> None:
     """Keys of share groups and of types that do not exist. (Transactions are not part of this tale.)"""
     broker = min(tale.grounds.brokers)
     for key_type in (SHARE, 3, 7, -1):
@@ -73,7 +73,7 @@ async def key_types(tale: Tale) -> None:
             await tale.ask("", "FindCoordinator", version, value, broker=broker)
 
 
-async def elsewhere(tale: Tale) -> None:
+async def elsewhere(tale: GroupTale) -> None:
     """Every API and version at a broker that is not the coordinator."""
     group = "elsewhere"
     broker = tale.grounds.another(group)
@@ -91,7 +91,7 @@ async def elsewhere(tale: Tale) -> None:
     await tale.every_version(group, "DeleteGroups", {"groupsNames": [group]}, broker=broker)
 
 
-async def of_members(tale: Tale, group: str, broker: int) -> None:
+async def of_members(tale: GroupTale, group: str, broker: int) -> None:
     """JoinGroup, SyncGroup, Heartbeat and LeaveGroup in each version."""
     who = {"groupId": group, "memberId": "m"}
     times = {"sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": 60_000}
@@ -103,7 +103,7 @@ async def of_members(tale: Tale, group: str, broker: int) -> None:
     await tale.every_version(group, "LeaveGroup", {**who, "members": [{"memberId": "m"}]}, broker=broker)
 
 
-async def invalid_ids(tale: Tale) -> None:
+async def invalid_ids(tale: GroupTale) -> None:
     """The empty group id, and ids that look odd but are allowed."""
     empty = ""
     topics = [{"name": "apples", "partitionIndexes": [0]}]
@@ -124,7 +124,7 @@ async def invalid_ids(tale: Tale) -> None:
         await member.leave(2)
 
 
-async def bytes_of_requests(tale: Tale) -> None:
+async def bytes_of_requests(tale: GroupTale) -> None:
     """Requests that are no messages: null where it is not allowed, bytes that are not UTF-8, too few and too many bytes."""
     group = "bytes"
     null, short = b"\xff\xff", b"\x00\x09byt"

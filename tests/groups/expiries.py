@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from klamm.tests.groups.telling import Tale, form, protocols
+from klamm.tests.groups.telling import GroupTale, form, protocols
 
 SHORT_MS = 700
 
 
-async def sessions(tale: Tale) -> None:
+async def sessions(tale: GroupTale) -> None:
     """A member that sends no Heartbeat is removed, a static one too, and an id that nobody joins with."""
     group = "sessions"
     one = tale.member(group, "one", sessionTimeoutMs=SHORT_MS)
@@ -31,7 +31,7 @@ async def sessions(tale: Tale) -> None:
     await stays.sync(3, {stays.member_id: "all"})
 
 
-async def unused_ids(tale: Tale) -> None:
+async def unused_ids(tale: GroupTale) -> None:
     """The others wait for an id that was given until it is used or its session time-out is over."""
     group = "unused"
     one = tale.member(group, "one")
@@ -46,7 +46,7 @@ async def unused_ids(tale: Tale) -> None:
     await tale.describe(group)
 
 
-async def rebalance_timeouts(tale: Tale) -> None:
+async def rebalance_timeouts(tale: GroupTale) -> None:
     """A member that does not join again within the rebalance time-out is removed; a static one stays until its session ends."""
     group = "slow"
     one, slow = tale.member(group, "one", rebalanceTimeoutMs=SHORT_MS), tale.member(group, "slow", rebalanceTimeoutMs=SHORT_MS)
@@ -73,7 +73,7 @@ async def rebalance_timeouts(tale: Tale) -> None:
     await static.join(5)
 
 
-async def sync_timeouts(tale: Tale) -> None:
+async def sync_timeouts(tale: GroupTale) -> None:
     """Members that do not send SyncGroup within the rebalance time-out are removed."""
     group = "unsynced"
     one, two = (tale.member(group, name, rebalanceTimeoutMs=2 * SHORT_MS) for name in ("one", "two"))
@@ -91,7 +91,7 @@ async def sync_timeouts(tale: Tale) -> None:
     await two.sync(3, {two.member_id: "all"})
 
 
-async def first_rebalance(tale: Tale) -> None:
+async def first_rebalance(tale: GroupTale) -> None:
     """On the small cluster a new group waits a while for more members."""
     group = "delayed"
     one, two = tale.member(group, "one"), tale.member(group, "two")
@@ -114,7 +114,7 @@ async def first_rebalance(tale: Tale) -> None:
     await again.leave(1)
 
 
-async def maximum_size(tale: Tale) -> None:
+async def maximum_size(tale: GroupTale) -> None:
     """On the small cluster a group has two members at most."""
     group = "full"
     members = [tale.member(group, name, rebalanceTimeoutMs=3000) for name in ("one", "two")]

@@ -5,7 +5,8 @@ file again, with names of chapters as arguments it writes only those. Every chap
 any order and at the same time; `opening` is told first, because it is about a cluster whose offsets topic does not exist yet.
 
 Left out is what Apache Kafka never responds to: OffsetFetch without groups, a JoinGroup or SyncGroup that waits while its member sends
-another one, and the subscription of a consumer that says it has more topics than there are bytes.
+another one, the subscription of a consumer that says it has more topics than there are bytes. Two protocols of one name are left out too:
+Apache Kafka counts them as two members.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from klamm.tests.groups import coordinators, expiries, group_views, joins, offsets, static_members
-from klamm.tests.groups.telling import Grounds, Tale
+from klamm.tests.groups.telling import GroupGrounds, GroupTale
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
 from klamm.tests.reference.jars import jars
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 FILE = Path(__file__).with_name("answers.txt")
-Told = Callable[[Tale], Awaitable[None]]
+Told = Callable[[GroupTale], Awaitable[None]]
 
 
 class Kind(NamedTuple):
@@ -90,9 +91,9 @@ CHAPTERS: dict[str, tuple[str, Told]] = {
 """By name: the kind of cluster, and who tells the chapter."""
 
 
-async def tell(name: str, grounds: Grounds) -> list[str]:
+async def tell(name: str, grounds: GroupGrounds) -> list[str]:
     """Tell one chapter; its lines."""
-    tale = Tale(grounds)
+    tale = GroupTale(grounds)
     try:
         await CHAPTERS[name][1](tale)
     except BaseException as problem:
@@ -103,7 +104,7 @@ async def tell(name: str, grounds: Grounds) -> list[str]:
     return tale.lines
 
 
-async def open_tale(kind: str, grounds: Grounds) -> list[str]:
+async def open_tale(kind: str, grounds: GroupGrounds) -> list[str]:
     """The first thing to do on a new cluster: the opening, for which nothing is there yet, then topics. Returns the opening's lines."""
     lines = await tell(OPENING, grounds)
     await grounds.prepare()
@@ -144,7 +145,7 @@ def told_to_kafka(zookeeper: str, chroot: str, folder: Path, kafka_jars: Path, n
         members = Members(kafka_jars, Tree(zookeeper, f"{chroot}-{kind}"), folder / kind, lambda _, settings=settings: settings)  # type: ignore[misc]
         try:
             members.kafka(*range(1, brokers + 1))
-            grounds = Grounds({broker_id: ("127.0.0.1", broker.port) for broker_id, broker in members.brokers.items()})
+            grounds = GroupGrounds({broker_id: ("127.0.0.1", broker.port) for broker_id, broker in members.brokers.items()})
             chapters |= asyncio.run(_told(kind, grounds, chosen))
         finally:
             members.close()
@@ -152,7 +153,7 @@ def told_to_kafka(zookeeper: str, chroot: str, folder: Path, kafka_jars: Path, n
     return chapters
 
 
-async def _told(kind: str, grounds: Grounds, names: Iterable[str]) -> dict[str, list[str]]:
+async def _told(kind: str, grounds: GroupGrounds, names: Iterable[str]) -> dict[str, list[str]]:
     opening = await open_tale(kind, grounds)
     return {name: opening if name == OPENING else await tell(name, grounds) for name in names}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.tests.groups.telling import Tale, at, commits, form, protocols, subscription
+from klamm.tests.groups.telling import GroupTale, at, commits, form, protocols, subscription
 
 
-async def described(tale: Tale) -> None:
+async def described(tale: GroupTale) -> None:
     """DescribeGroups in every state and version, with and without authorized operations."""
     group = "described"
     await tale.every_version(group, "DescribeGroups", {"groups": ["described-none"], "includeAuthorizedOperations": True})
@@ -47,7 +47,7 @@ async def described(tale: Tale) -> None:
 class Listing:
     """ListGroups of all brokers together, of groups whose names begin with `list-`."""
 
-    def __init__(self, tale: Tale) -> None:
+    def __init__(self, tale: GroupTale) -> None:
         self.tale = tale
 
     async def ask(self, version: int, **filters: Any) -> None:
@@ -67,7 +67,7 @@ class Listing:
         tale.write_answer("ListGroups", version, merged)
 
 
-async def listed(tale: Tale) -> None:
+async def listed(tale: GroupTale) -> None:
     """ListGroups in every version, with states and types as filters."""
     listing = Listing(tale)
     await form(tale, tale.member("list-stable", "one"))
@@ -102,7 +102,7 @@ async def listed(tale: Tale) -> None:
     await comes.read_join(3)
 
 
-async def deleted(tale: Tale) -> None:
+async def deleted(tale: GroupTale) -> None:
     """DeleteGroups: of groups with members, without, with offsets, that do not exist."""
     group = "deleted"
     await tale.every_version(group, "DeleteGroups", {"groupsNames": [group]})

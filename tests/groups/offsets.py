@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.tests.groups.telling import Member, Tale, at, commits, form, protocols, subscription
+from klamm.tests.groups.telling import GroupTale, Member, at, commits, form, protocols, subscription
 
 ALL: list[dict[str, Any]] = [
     {"name": "apples", "partitionIndexes": [0, 1, 2]},
@@ -18,7 +18,7 @@ def fetch(group: str, topics: list[dict[str, Any]] | None, **more: Any) -> dict[
     return {"groupId": group, "topics": topics, "groups": [{"groupId": group, "topics": topics}], **more}
 
 
-async def versions(tale: Tale) -> None:
+async def versions(tale: GroupTale) -> None:
     """Offsets committed by somebody who is not a member, and fetched, in each version."""
     for version in range(10):
         group = f"commits-{version}"
@@ -40,7 +40,7 @@ async def versions(tale: Tale) -> None:
     await tale.ask(group, "OffsetFetch", 0, fetch(group, ALL))
 
 
-async def members_commit(tale: Tale) -> None:
+async def members_commit(tale: GroupTale) -> None:
     """Who may commit in which state of a group."""
     group = "committing"
     one, two = tale.member(group, "one"), tale.member(group, "two")
@@ -86,7 +86,7 @@ async def _strangers(member: Member) -> None:
     await member.commit(8, apples, generationIdOrMemberEpoch=-1, memberId="", groupInstanceId="nobody")
 
 
-async def metadata(tale: Tale) -> None:
+async def metadata(tale: GroupTale) -> None:
     """The text beside an offset has 4,096 characters at most, as Java counts them."""
     group = "metadata"
     for partition, text in enumerate(("m" * 4096, "m" * 4097, "é" * 4096)):
@@ -102,7 +102,7 @@ async def metadata(tale: Tale) -> None:
     await tale.ask(group, "OffsetCommit", 8, {"groupId": group, "generationIdOrMemberEpoch": 4, "topics": commits(several)})
 
 
-async def partitions(tale: Tale) -> None:
+async def partitions(tale: GroupTale) -> None:
     """Topics and partitions that do not exist, none at all, the same twice, odd offsets."""
     group = "partitions"
     cases: tuple[dict[str, list[dict[str, Any]]], ...] = (
@@ -130,7 +130,7 @@ async def partitions(tale: Tale) -> None:
     await tale.ask(group, "OffsetCommit", 8, value)
 
 
-async def retention(tale: Tale) -> None:
+async def retention(tale: GroupTale) -> None:
     """Versions 2 to 4 have a retention time, version 1 a time of the commit for each partition."""
     group = "retention"
     for version, ms in ((2, -1), (3, 60_000), (4, 1 << 40), (5, 60_000), (2, 0)):
@@ -143,7 +143,7 @@ async def retention(tale: Tale) -> None:
         await tale.ask(group, "OffsetFetch", 5, fetch(group, None))
 
 
-async def leader_epochs(tale: Tale) -> None:
+async def leader_epochs(tale: GroupTale) -> None:
     """The leader epoch of a record, from version 6 on, is given back from version 5 on."""
     group = "epochs"
     for partition, epoch in enumerate((0, 5, -1)):
@@ -156,7 +156,7 @@ async def leader_epochs(tale: Tale) -> None:
     await tale.ask(group, "OffsetFetch", 8, fetch(group, None))
 
 
-async def fetches(tale: Tale) -> None:
+async def fetches(tale: GroupTale) -> None:
     """OffsetFetch of groups, topics and partitions that do not exist, of none, of all, of several groups. (Apache Kafka never responds if
     there are no groups, or null.)
     """
@@ -187,7 +187,7 @@ async def fetches(tale: Tale) -> None:
     await several_groups(tale, group)
 
 
-async def several_groups(tale: Tale, group: str) -> None:
+async def several_groups(tale: GroupTale, group: str) -> None:
     """OffsetFetch of several groups in one request, also of one that another broker coordinates."""
     broker = tale.grounds.coordinator(group)
     names = [f"{group}-{number}" for number in range(50)]
@@ -201,7 +201,7 @@ async def several_groups(tale: Tale, group: str) -> None:
     await tale.ask(group, "OffsetFetch", 9, {"groups": [{"groupId": group, "topics": None}, {"groupId": group, "topics": some}]})
 
 
-async def deletes(tale: Tale) -> None:
+async def deletes(tale: GroupTale) -> None:
     """OffsetDelete: of topics that members are subscribed to, of groups of other types, of what is not there."""
 
     def value(group: str, **topics: list[int]) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from klamm.tests.groups.telling import Member, Tale, at, form, protocols
+from klamm.tests.groups.telling import GroupTale, Member, at, form, protocols
 
 
-def _static(tale: Tale, group: str, name: str) -> Member:
+def _static(tale: GroupTale, group: str, name: str) -> Member:
     return tale.member(group, name, groupInstanceId=f"instance-{name}")
 
 
-async def fenced(tale: Tale) -> None:
+async def fenced(tale: GroupTale) -> None:
     """A static member comes back with no member id: the id that it had before is fenced."""
     group = "static"
     old = _static(tale, group, "a")
@@ -54,7 +54,7 @@ async def fenced(tale: Tale) -> None:
     await tale.describe(group)
 
 
-async def returning_leaders(tale: Tale) -> None:
+async def returning_leaders(tale: GroupTale) -> None:
     """A static leader comes back in each version: from version 9 on it is told to skip the assignment."""
     for version in range(5, 10):
         group = f"return-{version}"
@@ -70,7 +70,7 @@ async def returning_leaders(tale: Tale) -> None:
         await follower.heartbeat()
 
 
-async def changed_protocols(tale: Tale) -> None:
+async def changed_protocols(tale: GroupTale) -> None:
     """A static member that comes back with other metadata starts a rebalance if the protocol of the group may change by that."""
     group = "static-changed"
     one, two = _static(tale, group, "one"), _static(tale, group, "two")
@@ -97,7 +97,7 @@ async def changed_protocols(tale: Tale) -> None:
     await one.join(5, protocols=protocols(none="n"))
 
 
-async def replaced_while_waiting(tale: Tale) -> None:
+async def replaced_while_waiting(tale: GroupTale) -> None:
     """A static member whose request waits is replaced by another client with its instance id."""
     group = "static-waits"
     one, two = _static(tale, group, "one"), _static(tale, group, "two")
@@ -124,7 +124,7 @@ async def replaced_while_waiting(tale: Tale) -> None:
     await tale.describe(group)
 
 
-async def beside_dynamic(tale: Tale) -> None:
+async def beside_dynamic(tale: GroupTale) -> None:
     """Static and dynamic members in one group."""
     group = "static-mixed"
     dynamic, static = tale.member(group, "dynamic"), _static(tale, group, "static")

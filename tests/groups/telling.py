@@ -1,8 +1,9 @@
-"""How requests to group coordinators are told to a cluster of any kind and written down: `Grounds`, `Tale`, `Member`.
+"""How requests to group coordinators are told to a cluster of any kind and written down: `GroupGrounds`, `GroupTale`, `Member`.
 
-`Grounds` is a running cluster with three brokers or one, known by its addresses. A `Tale` is one chapter told to it. Requests are the JSON
-of Kafka's converters, where what a version lacks is left out; every exchange is two lines, the request and its answer. A request that has
-to wait is sent, and read later. Who waits without a line asks DescribeGroups until the group is as it should be (`Tale.until`).
+`GroupGrounds` is a running cluster, known by its addresses. A `GroupTale` is one chapter told to it. Requests are the JSON of Kafka's
+converters, where what a version lacks is left out; every exchange is two lines, the request and its response. A request that has to wait
+is sent, and its response is read later. Who waits without a line asks DescribeGroups until the group is as it should be
+(`GroupTale.until`).
 
 What differs from run to run gets a name: a member id is the text before its UUID and a number, `alice-<1>`; a coordinator is `<leader>` if
 it is the broker that leads the group's partition of the offsets topic. Where Kafka's order is that of a hash table, lists are sorted.
@@ -40,11 +41,19 @@ _USUAL = {"throttleTimeMs": 0, "authorizedOperations": -(1 << 31)}
 _USUAL_OF_JOINS: dict[str, Any] = {
     "sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": 60_000, "protocolType": "consumer", "groupInstanceId": None, "reason": None,
 }
-_SORTED = {"DescribeGroups": ("members", "memberId"), "JoinGroup": ("members", "memberId"), "ListGroups": ("groups", "groupId")}
-"""By API: the list whose order is that of a hash table in Kafka, and the field that it is sorted by here."""
+_SORTED = {
+    "DescribeGroups": {"members": "memberId"},
+    "JoinGroup": {"members": "memberId"},
+    "ListGroups": {"groups": "groupId"},
+    "OffsetCommit": {"topics": "name", "partitions": "partitionIndex"},
+    "OffsetFetch": {"topics": "name", "partitions": "partitionIndex"},
+    "OffsetDelete": {"topics": "name", "partitions": "partitionIndex"},
+    "DeleteGroups": {"results": "groupId"},
+}
+"""By API: lists whose order is that of a hash table in Kafka, and the field that they are sorted by here."""
 
 
-class Connection:
+class GroupConnection:
     """A raw connection; responses come in the order of the requests."""
 
     def __init__(self, address: tuple[str, int], client_id: str) -> None:
@@ -87,7 +96,7 @@ class Connection:
             self._streams = None
 
 
-class Grounds:
+class GroupGrounds:
     """A running cluster, by the addresses of its brokers."""
 
     def __init__(self, brokers: Mapping[int, tuple[str, int]]) -> None:
@@ -97,8 +106,8 @@ class Grounds:
 
     async def prepare(self) -> None:
         """Create the topics; wait until every broker knows all leaders. The offsets topic exists already."""
-        connection = Connection(next(iter(self.brokers.values())), "grounds")
-        controller = Connection(self.brokers[await self._controller(connection)], "grounds")
+        connection = GroupConnection(next(iter(self.brokers.values())), "grounds")
+        controller = GroupConnection(self.brokers[await self._controller(connection)], "grounds")
         factor = min(2, len(self.brokers))
         for topic, partitions in TOPICS.items():
             message = requests.create_topic(topic, partitions=partitions, factor=factor)
@@ -110,7 +119,7 @@ class Grounds:
         for address in self.brokers.values():
             await self._shown(address)
 
-    async def _controller(self, connection: Connection) -> int:
+    async def _controller(self, connection: GroupConnection) -> int:
         async def known() -> Any:
             answer = await connection.ask("Metadata", 12, {"topics": []})
             return answer if answer.controller_id in self.brokers and len(answer.brokers) == len(self.brokers) else None
@@ -118,7 +127,7 @@ class Grounds:
         return int((await eventually_asked(known, "every broker and the controller")).controller_id)
 
     async def _shown(self, address: tuple[str, int]) -> None:
-        connection = Connection(address, "grounds")
+        connection = GroupConnection(address, "grounds")
 
         async def shown() -> bool:
             answer = await connection.ask("Metadata", 8, {"topics": [{"name": name} for name in (OFFSETS_TOPIC, *TOPICS)]})
@@ -148,28 +157,28 @@ class Grounds:
         return next(each for each in sorted(self.brokers) if each != self.coordinator(group))
 
 
-class Tale:
+class GroupTale:
     """One chapter. `lines` is what was told so far."""
 
-    def __init__(self, grounds: Grounds) -> None:
+    def __init__(self, grounds: GroupGrounds) -> None:
         self.grounds = grounds
         self.lines: list[str] = []
         self._names: dict[str, str] = {}
         self._counts: dict[str, int] = {}
-        self._connections: list[Connection] = []
-        self._outside: dict[int, Connection] = {}
+        self._connections: list[GroupConnection] = []
+        self._outside: dict[int, GroupConnection] = {}
 
     def close(self) -> None:
         for connection in self._connections:
             connection.close()
 
-    def connection(self, broker: int, client_id: str) -> Connection:
+    def connection(self, broker: int, client_id: str) -> GroupConnection:
         """A new connection."""
-        made = Connection(self.grounds.brokers[broker], client_id)
+        made = GroupConnection(self.grounds.brokers[broker], client_id)
         self._connections.append(made)
         return made
 
-    def outside(self, broker: int) -> Connection:
+    def outside(self, broker: int) -> GroupConnection:
         """The connection to a broker of somebody who is not a member."""
         if broker not in self._outside:
             self._outside[broker] = self.connection(broker, "outside")
@@ -189,7 +198,7 @@ class Tale:
         for version in range(first, messages.APIS[KEYS[name]].max_version + 1):
             await self.ask(group, name, version, value, broker=broker)
 
-    async def exchange(self, who: str, connection: Connection, name: str, version: int, value: Mapping[str, Any]) -> Any:
+    async def exchange(self, who: str, connection: GroupConnection, name: str, version: int, value: Mapping[str, Any]) -> Any:
         """A request and its response."""
         self.write_request(who, name, version, value)
         answer = await connection.ask(name, version, value)
@@ -241,15 +250,22 @@ class Tale:
         shown = _shown(name, json_form.to_json(answer, version))
         if name == "FindCoordinator":
             shown = self._placed(shown)
-        text = self._text(shown)  # gives names to new members, in the order of the response
-        if name in _SORTED and (field := _SORTED[name])[0] in shown:
-            text = self._text({**shown, field[0]: sorted(shown[field[0]], key=lambda each: self._text(each.get(field[1])))})
-        if name == "DescribeGroups":
-            text = self._text({**shown, "groups": [self._members_sorted(each) for each in shown["groups"]]})
-        self.lines.append(f"    {text}")
+        self._text(shown)  # gives names to new members, in the order of the response
+        self.lines.append(f"    {self._text(self._sorted(shown, _SORTED.get(name, {})))}")
 
-    def _members_sorted(self, group: dict[str, Any]) -> dict[str, Any]:
-        return {**group, "members": sorted(group["members"], key=lambda each: self._text(each["memberId"]))}
+    def _sorted(self, value: Any, fields: Mapping[str, str]) -> Any:
+        if isinstance(value, list):
+            return [self._sorted(each, fields) for each in value]
+        if not isinstance(value, dict):
+            return value
+        shown = {name: self._sorted(each, fields) for name, each in value.items()}
+        for name, field in fields.items():
+            if shown.get(name):
+                shown[name] = sorted(shown[name], key=lambda each: self._place(each[field]))
+        return shown
+
+    def _place(self, value: Any) -> tuple[int, str]:
+        return (value, "") if isinstance(value, int) else (0, self._text(value))
 
     def _placed(self, value: dict[str, Any]) -> dict[str, Any]:
         """A response of FindCoordinator with marks for a broker's id and address."""
@@ -275,7 +291,7 @@ class Tale:
 class Member:
     """A client with a connection of its own to the coordinator. `fields` are those of its JoinGroup requests that are not usual."""
 
-    def __init__(self, tale: Tale, group: str, name: str, fields: Mapping[str, Any]) -> None:
+    def __init__(self, tale: GroupTale, group: str, name: str, fields: Mapping[str, Any]) -> None:
         self.tale, self.group, self.name = tale, group, name
         self.fields: dict[str, Any] = {"protocols": protocols(range=name[:4]), **fields}
         self.member_id, self.generation = "", -1
@@ -389,7 +405,7 @@ def subscription(*topics: str, version: int = 1) -> bytes:
     return struct.pack(">hi", version, len(topics)) + names + struct.pack(">i", -1) + (struct.pack(">i", 0) if version >= 1 else b"")
 
 
-async def form(tale: Tale, *members: Member, version: int = 5) -> None:
+async def form(tale: GroupTale, *members: Member, version: int = 5) -> None:
     """These become the members of a stable group, one after the other, without a line; the first leads."""
     mark = len(tale.lines)
     sync_version = min(version, 4)  # version 5 names the protocol, which may not be the first of a member

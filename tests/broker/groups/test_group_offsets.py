@@ -221,7 +221,7 @@ def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
     (a,) = driver.stable(1, metadata=SUBSCRIPTION_TO_T)
     other = TopicPartition("u", 0)
     driver.commit({T0: 1, other: 2}, a, 1)
-    assert driver.groups.delete_offsets(GROUP, [T0, other]) == (E.NONE, {T0: E.GROUP_SUBSCRIBED_TO_TOPIC, other: E.NONE})
+    assert driver.groups.delete_offsets(GROUP, [T0, other], driver.now) == (E.NONE, {T0: E.GROUP_SUBSCRIBED_TO_TOPIC, other: E.NONE})
     driver.settle()
     assert driver.offsets() == driver.reloaded().offsets() == {T0: 1}
 
@@ -231,15 +231,33 @@ def test_offsets_of_a_group_that_is_no_consumer_group_are_not_deleted_while_it_h
     ticket = driver.new_member("a", kind="connect")[1]
     driver.advance(3_000)
     assert driver.joined(ticket).protocol_type == "connect"
-    assert driver.groups.delete_offsets(GROUP, [T0]) == (E.NON_EMPTY_GROUP, {})
-    assert driver.groups.delete_offsets("unknown", [T0]) == (E.GROUP_ID_NOT_FOUND, {})
+    assert driver.groups.delete_offsets(GROUP, [T0], driver.now) == (E.NON_EMPTY_GROUP, {})
+    assert driver.groups.delete_offsets("unknown", [T0], driver.now) == (E.GROUP_ID_NOT_FOUND, {})
+
+
+def test_an_empty_group_is_gone_with_its_last_offset_and_one_with_members_is_not() -> None:
+    driver = GroupDriver()
+    (a,) = driver.stable(1, metadata=SUBSCRIPTION_TO_T)
+    other = TopicPartition("u", 0)
+    driver.commit({T0: 1, other: 2}, a, 1)
+    driver.groups.delete_offsets(GROUP, [other], driver.now)
+    driver.leave(a)
+    assert driver.groups.get(GROUP) is not None
+    driver.groups.delete_offsets(GROUP, [T0], driver.now)
+    driver.settle()
+    assert driver.groups.get(GROUP) is driver.reloaded().groups.get(GROUP) is None
+    driver.commit({T0: 1, T1: 2})
+    driver.groups.topics_deleted([T0], driver.now)
+    assert driver.groups.get(GROUP) is not None
+    driver.groups.topics_deleted([T1], driver.now)
+    assert driver.groups.get(GROUP) is None
 
 
 def test_offsets_of_deleted_topics_are_forgotten_also_those_of_open_transactions() -> None:
     driver = GroupDriver()
     driver.commit({T0: 1, T1: 2})
     driver.commit({T0: 3}, producer_id=5)
-    driver.groups.topics_deleted([T0])
+    driver.groups.topics_deleted([T0], driver.now)
     driver.settle()
     driver.groups.transaction_ended(5, True)
     assert driver.offsets() == {T1: 2}
