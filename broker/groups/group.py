@@ -46,6 +46,11 @@ class Member:
         self.deadline_ms = 0
 
     @property
+    def protocol_names(self) -> frozenset[str]:
+        """The protocols that the member knows."""
+        return frozenset(each.name for each in self.protocols)
+
+    @property
     def is_waiting(self) -> bool:
         """Whether a request of this member waits, which keeps its session alive."""
         return self.joining is not None or self.syncing is not None
@@ -80,6 +85,10 @@ class Group:
         """Of a first rebalance: how much longer it may be delayed. None: the rebalance ends once all have joined."""
         self.sync_deadline_ms: int | None = None
         self.offsets = Offsets()
+        self.waiting_joins = 0
+        """Members whose JoinGroup waits."""
+        self._knowing: Counter[str] = Counter()
+        """Protocol → members that know it."""
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
         """Change the state. `now_ms` is wall time."""
@@ -99,8 +108,7 @@ class Group:
 
     def common_protocols(self) -> frozenset[str]:
         """The protocols that all members know."""
-        counts = Counter(name for member in self.members.values() for name in {each.name for each in member.protocols})
-        return frozenset(name for name, count in counts.items() if count == len(self.members))
+        return frozenset(name for name, count in self._knowing.items() if count == len(self.members))
 
     def chosen_protocol(self) -> str:
         """The protocol with the most votes: each member votes for the first of its own that all members know. Of two with the same number
@@ -116,6 +124,7 @@ class Group:
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
+        self._knowing.update(member.protocol_names)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         self.pending.pop(member.member_id, None)
@@ -125,6 +134,9 @@ class Group:
         member = self.members.pop(member_id, None)
         self.pending.pop(member_id, None)
         self.expected_syncs.discard(member_id)
+        if member is not None:
+            self.release_join(member)
+            self._forget_protocols(member)
         if member is not None and member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
         if self.leader == member_id:
@@ -142,10 +154,27 @@ class Group:
 
     def update(self, member: Member, join: Join) -> None:
         """Take what a later JoinGroup of a member says; its ticket waits."""
+        self._forget_protocols(member)
         member.protocols = join.protocols
+        self._knowing.update(member.protocol_names)
         member.rebalance_timeout_ms = join.rebalance_timeout_ms
         member.session_timeout_ms = join.session_timeout_ms
-        member.joining = join.ticket
+        self.wait_for_join(member, join.ticket)
+
+    def _forget_protocols(self, member: Member) -> None:
+        self._knowing.subtract(member.protocol_names)
+        self._knowing = +self._knowing
+
+    def wait_for_join(self, member: Member, ticket: object) -> None:
+        """The JoinGroup with this ticket waits from now on; with None, none of the member's does."""
+        self.waiting_joins += (ticket is not None) - (member.joining is not None)
+        member.joining = ticket
+
+    def release_join(self, member: Member) -> object:
+        """The ticket of the member's JoinGroup, which does not wait any more; None if none did."""
+        ticket = member.joining
+        self.wait_for_join(member, None)
+        return ticket
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -153,12 +182,8 @@ class Group:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
-    def waiting_joins(self) -> int:
-        return sum(member.joining is not None for member in self.members.values())
-
-    @property
     def have_all_joined(self) -> bool:
-        return not self.pending and all(member.joining is not None for member in self.members.values())
+        return not self.pending and self.waiting_joins == len(self.members)
 
     def elect_joined_leader(self) -> bool:
         """Whether the leader has joined; if it has not, the first member that has becomes leader. False if nobody has joined."""
@@ -215,6 +240,8 @@ class Group:
             self.members[each.member_id] = member
             if each.instance_id is not None:
                 self.static_members[each.instance_id] = each.member_id
+        self._knowing = Counter(name for member in self.members.values() for name in member.protocol_names)
+        self.waiting_joins = sum(member.joining is not None for member in self.members.values())
         self.subscribed = self.topics_subscribed()
         self.state, self.state_ms = (STABLE if self.members else EMPTY), stored.state_ms
 

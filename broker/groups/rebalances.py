@@ -121,7 +121,7 @@ class Rebalances:
             request.protocols,
         )
         member.is_new = True
-        member.joining = request.ticket
+        group.wait_for_join(member, request.ticket)
         if group.state is PREPARING and group.generation == 0:
             group.has_new_member = True
         group.add(member, request.protocol_type)
@@ -140,7 +140,7 @@ class Rebalances:
         is_leader = group.leader == member.member_id
         is_same = member.protocols == request.protocols
         if group.state is PREPARING or not is_same or (group.state is STABLE and is_leader):
-            self._release_join(member)
+            self._release_join(group, member)
             group.update(member, request)
             self._prepare_if_possible(group, now, f"member {member.member_id} joins again", request.reason)
         else:
@@ -175,7 +175,7 @@ class Rebalances:
         member = group.members.get(done.new_id)
         if member is None:
             return
-        ticket, member.joining = member.joining, None
+        ticket = group.release_join(member)
         if error is not ErrorCode.NONE:
             log.warning("group %s: the new id of static member %s is not stored: %s", group.group_id, done.instance_id, error.name)
             group.rename(done.instance_id, done.new_id, done.old_id)
@@ -185,7 +185,7 @@ class Rebalances:
                 Respond(ticket, JoinResult(error, NO_MEMBER, group.generation, group.protocol_type, group.protocol, done.leader))
             )
         elif group.state is not STABLE:
-            member.joining = ticket  # a rebalance has begun meanwhile; it responds
+            group.wait_for_join(member, ticket)  # a rebalance has begun meanwhile; it responds
         elif done.can_skip_assignment:
             is_leader = group.leader == member.member_id
             self._respond_generation(group, member, ticket, is_leader, skip_assignment=is_leader)
@@ -257,7 +257,7 @@ class Rebalances:
             return
         log.info("group %s: generation %d has %d members", group.group_id, group.generation, len(group.members))
         for member in group.members.values():
-            ticket, member.joining = member.joining, None
+            ticket = group.release_join(member)
             self._respond_generation(group, member, ticket, group.leader == member.member_id)
             self.keep_alive(group, member, now)
             member.is_new = False
@@ -366,7 +366,7 @@ class Rebalances:
         return ErrorCode.NONE
 
     def _remove(self, group: Group, member: Member, now: Now, why: str) -> None:
-        ticket, member.joining = member.joining, None
+        ticket = group.release_join(member)
         if ticket is not None:
             self.effects.append(Respond(ticket, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER)))
         self._respond_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -391,7 +391,7 @@ class Rebalances:
         """Another broker coordinates this group now: waiting clients have to look it up."""
         group.move_to(DEAD, now.wall_ms)
         for member in group.members.values():
-            ticket, member.joining = member.joining, None
+            ticket = group.release_join(member)
             if ticket is not None:
                 self.effects.append(Respond(ticket, JoinResult(ErrorCode.NOT_COORDINATOR, member.member_id)))
             self._respond_sync(member, SyncResult(ErrorCode.NOT_COORDINATOR))
@@ -414,9 +414,9 @@ class Rebalances:
     def _refuse_join(self, request: Join, member_id: str, error: ErrorCode) -> None:
         self.effects.append(Respond(request.ticket, JoinResult(error, member_id)))
 
-    def _release_join(self, member: Member) -> None:
+    def _release_join(self, group: Group, member: Member) -> None:
         """Respond to an earlier JoinGroup of a member that sends another one."""
-        ticket, member.joining = member.joining, None
+        ticket = group.release_join(member)
         if ticket is not None:
             self.effects.append(Respond(ticket, JoinResult(IN_PROGRESS, member.member_id)))
 
