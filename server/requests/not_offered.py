@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 MAX_CLIENTS = 1000
 """Remember this many pairs of API and client. All later clients count as one."""
 
-TRANSACTIONS, SASL = "transactions", "SASL"
+TRANSACTIONS = "transactions"
 NOT_OFFERED: Mapping[str, str] = {
     "AddPartitionsToTxn": TRANSACTIONS,
     "AddOffsetsToTxn": TRANSACTIONS,
@@ -27,9 +27,6 @@ NOT_OFFERED: Mapping[str, str] = {
     "TxnOffsetCommit": TRANSACTIONS,
     "DescribeTransactions": TRANSACTIONS,
     "ListTransactions": TRANSACTIONS,
-    "DescribeUserScramCredentials": SASL,
-    "AlterUserScramCredentials": SASL,
-    "UpdateFeatures": "changes of features",
     "Envelope": "forwarded requests",
 }
 """API name → the feature that it belongs to, for the log."""

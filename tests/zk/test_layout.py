@@ -446,3 +446,10 @@ def test_single_nodes_are_read() -> None:
 def test_entity_names_are_sanitized(name: str, node: str) -> None:
     assert paths.sanitize(name) == node
     assert paths.desanitize(node) == name
+
+
+def test_entity_names_that_others_wrote_are_decoded_as_in_java() -> None:
+    assert paths.desanitize("a+b%e4%C3%A4") == "a b\ufffdä"
+    for node in ("%zz", "a%", "a%4", "%+1"):
+        with pytest.raises(Unreadable):
+            paths.desanitize(node)

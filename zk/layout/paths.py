@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote_plus
 
 from klamm.protocol.nouns import TopicPartition
+from klamm.zk.layout.json_values import Unreadable
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -50,6 +51,7 @@ STARTUP_PATHS = (
 
 DEFAULT_ENTITY = "<default>"
 
+_BAD_ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
 _NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 
@@ -116,8 +118,10 @@ def sanitize(name: str) -> str:
 
 
 def desanitize(name: str) -> str:
-    """The user or client for a znode name."""
-    return unquote(name)
+    """The user or client for a znode name. A plus is a space, as for Java. Raises Unreadable if a % is not followed by two digits."""
+    if _BAD_ESCAPE.search(name):
+        raise Unreadable(f"{name} is not the name of a user or client")
+    return unquote_plus(name)
 
 
 def last_part(path: str) -> str:
