@@ -1,14 +1,25 @@
 """A typed admin client of Kafka clusters, for threads and for asyncio.
 
 It is built on kafka-python's connections (sockets, proxies, TLS, SASL, API versions) and exceptions. It has the APIs of KIP-183, KIP-455
-and KIP-179, and the other calls that a reassignment tool needs. docs/admin.md describes it.
+and KIP-179, the other calls that a reassignment tool needs, and those for groups and their offsets. docs/admin.md describes it.
 """
 
 from klamm.admin.async_client import AsyncAdminClient
 from klamm.admin.client import AdminClient
 from klamm.admin.errors import AdminError, BadResponse, Closed, Disconnected, NotAuthenticated, TimedOut, Unsupported
+from klamm.admin.group_values import (
+    CommittedOffset,
+    GroupDescription,
+    GroupState,
+    GroupType,
+    ListedGroup,
+    LogOffset,
+    MemberDescription,
+    MemberToRemove,
+    OffsetSpec,
+)
 from klamm.admin.metadata_log import MetadataLogPart
-from klamm.admin.results import Described, PartitionResult, Result
+from klamm.admin.results import Described, Listed, PartitionResult, Result
 from klamm.admin.values import (
     MAX_THROTTLE,
     AlterOperation,
@@ -31,7 +42,9 @@ from klamm.admin.values import (
 
 __all__ = [
     "MAX_THROTTLE", "AdminClient", "AdminError", "AlterOperation", "AsyncAdminClient", "BadResponse", "Broker", "Closed",
-    "ClusterDescription", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource", "Described", "Disconnected", "ElectionType",
-    "LogDir", "LogDirReplica", "MetadataLogPart", "NotAuthenticated", "PartitionDescription", "PartitionResult", "Reassignment",
-    "ResourceType", "Result", "TimedOut", "TopicDescription", "TopicPartition", "TopicPartitionReplica", "Unsupported",
+    "ClusterDescription", "CommittedOffset", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource", "Described",
+    "Disconnected", "ElectionType", "GroupDescription", "GroupState", "GroupType", "Listed", "ListedGroup", "LogDir", "LogDirReplica",
+    "LogOffset", "MemberDescription", "MemberToRemove", "MetadataLogPart", "NotAuthenticated", "OffsetSpec", "PartitionDescription",
+    "PartitionResult", "Reassignment", "ResourceType", "Result", "TimedOut", "TopicDescription", "TopicPartition",
+    "TopicPartitionReplica", "Unsupported",
 ]

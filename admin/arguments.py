@@ -46,6 +46,20 @@ def check_topic(name: object) -> str:
     return name
 
 
+def check_group(group_id: object) -> str:
+    """A group id. The broker checks whether it may be empty."""
+    return check_text(group_id, "a group id")
+
+
+def check_text(value: object, what: str) -> str:
+    """A string that the protocol can carry."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a str, not {value!r}")
+    if len(value.encode()) > 32767:
+        raise ValueError(f"{what} must have at most 32767 bytes, not {len(value.encode())}")
+    return value
+
+
 def check_partition(value: object) -> TopicPartition:
     """A partition, from a pair of a topic name and a number."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:

@@ -6,10 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
-from klamm.admin import configs, elections, log_dirs, metadata, metadata_log, reassignments, throttles
+from klamm.admin import configs, elections, group_offsets, groups, log_dirs, log_offsets, metadata, metadata_log, reassignments, throttles
 from klamm.admin.client import DEFAULT_WORK_TIMEOUT_MS
+from klamm.admin.group_values import (
+    CommittedOffset,
+    GroupDescription,
+    GroupPartitions,
+    GroupState,
+    GroupType,
+    ListedGroup,
+    LogOffset,
+    MemberToRemove,
+    OffsetSpec,
+)
 from klamm.admin.io_thread import IoThread
-from klamm.admin.results import Described, PartitionResult, Result
+from klamm.admin.results import Described, Listed, PartitionResult, Result
 from klamm.admin.scope import OnRetry
 from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
 from klamm.admin.values import (
@@ -203,6 +214,58 @@ class AsyncAdminClient:
     ) -> Result[ConfigResource]:
         """As `AdminClient.incremental_alter_configs`."""
         return await self._io.run_in_loop(configs.incremental_alter_configs(changes, validate_only, self._time(timeout_ms)))
+
+    # Groups
+
+    async def list_groups(
+        self,
+        states: Iterable[GroupState | str] | None = None,
+        types: Iterable[GroupType | str] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Listed[ListedGroup]:
+        """As `AdminClient.list_groups`."""
+        return await self._io.run_in_loop(groups.list_groups(states, types, self._time(timeout_ms)))
+
+    async def describe_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> Described[str, GroupDescription]:
+        """As `AdminClient.describe_groups`."""
+        return await self._io.run_in_loop(groups.describe_groups(group_ids, self._time(timeout_ms)))
+
+    async def list_group_offsets(
+        self, group_partitions: GroupPartitions, *, require_stable: bool = False, timeout_ms: int | None = None
+    ) -> Described[str, Described[TopicPartition, CommittedOffset | None]]:
+        """As `AdminClient.list_group_offsets`."""
+        return await self._io.run_in_loop(group_offsets.list_group_offsets(group_partitions, require_stable, self._time(timeout_ms)))
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[AnyPartition, int | CommittedOffset], *, timeout_ms: int | None = None
+    ) -> PartitionResult:
+        """As `AdminClient.alter_group_offsets`."""
+        return await self._io.run_in_loop(group_offsets.alter_group_offsets(group_id, offsets, self._time(timeout_ms)))
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[tuple[str, int]], *, timeout_ms: int | None = None
+    ) -> PartitionResult:
+        """As `AdminClient.delete_group_offsets`."""
+        return await self._io.run_in_loop(group_offsets.delete_group_offsets(group_id, partitions, self._time(timeout_ms)))
+
+    async def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> Result[str]:
+        """As `AdminClient.delete_groups`."""
+        return await self._io.run_in_loop(groups.delete_groups(group_ids, self._time(timeout_ms)))
+
+    async def remove_members(
+        self, group_id: str, members: Iterable[MemberToRemove] | None, *, reason: str | None = None, timeout_ms: int | None = None
+    ) -> Result[MemberToRemove]:
+        """As `AdminClient.remove_members`."""
+        return await self._io.run_in_loop(groups.remove_members(group_id, members, reason, self._time(timeout_ms)))
+
+    # Offsets of logs
+
+    async def list_offsets(
+        self, specs: Mapping[AnyPartition, OffsetSpec | int], *, read_committed: bool = False, timeout_ms: int | None = None
+    ) -> Described[TopicPartition, LogOffset]:
+        """As `AdminClient.list_offsets`."""
+        return await self._io.run_in_loop(log_offsets.list_offsets(specs, read_committed, self._time(timeout_ms)))
 
     def _time(self, timeout_ms: int | None) -> int:
         return self._timeout_ms if timeout_ms is None else timeout_ms

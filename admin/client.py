@@ -6,9 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
-from klamm.admin import configs, elections, log_dirs, metadata, metadata_log, reassignments, throttles
+from klamm.admin import configs, elections, group_offsets, groups, log_dirs, log_offsets, metadata, metadata_log, reassignments, throttles
+from klamm.admin.group_values import (
+    CommittedOffset,
+    GroupDescription,
+    GroupPartitions,
+    GroupState,
+    GroupType,
+    ListedGroup,
+    LogOffset,
+    MemberToRemove,
+    OffsetSpec,
+)
 from klamm.admin.io_thread import IoThread
-from klamm.admin.results import Described, PartitionResult, Result
+from klamm.admin.results import Described, Listed, PartitionResult, Result
 from klamm.admin.scope import OnRetry
 from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
 from klamm.admin.values import (
@@ -260,6 +271,89 @@ class AdminClient:
         Source: key 44, since 2.3.
         """
         return self._io.run(configs.incremental_alter_configs(changes, validate_only, self._time(timeout_ms)))
+
+    # Groups
+
+    def list_groups(
+        self,
+        states: Iterable[GroupState | str] | None = None,
+        types: Iterable[GroupType | str] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Listed[ListedGroup]:
+        """The groups of all live brokers by id, sorted. `states` and `types` choose some of them; None means all.
+
+        Each broker lists the groups that it coordinates. A broker that is not reachable, or that is still loading groups at the deadline,
+        has an error in `errors`, by its id. Source: key 16; states since 2.6 (KIP-518), types since 3.8 (KIP-848).
+        """
+        return self._io.run(groups.list_groups(states, types, self._time(timeout_ms)))
+
+    def describe_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> Described[str, GroupDescription]:
+        """State, protocol and members of each group, from its coordinator. A group that does not exist is DEAD, without an error.
+
+        Groups of the protocol of KIP-848, which brokers in ZooKeeper mode do not have, are DEAD too. Source: key 15.
+        """
+        return self._io.run(groups.describe_groups(group_ids, self._time(timeout_ms)))
+
+    def list_group_offsets(
+        self, group_partitions: GroupPartitions, *, require_stable: bool = False, timeout_ms: int | None = None
+    ) -> Described[str, Described[TopicPartition, CommittedOffset | None]]:
+        """The committed offsets of groups: `list_group_offsets(["g"])["g"]["orders", 0]`. A mapping names partitions of each group.
+
+        A named partition without an offset, also of a group that does not exist, has None. With `require_stable` a partition whose offset
+        a transaction may still change has the error UNSTABLE_OFFSET_COMMIT. Source: key 9; all partitions since 0.10.2, stable offsets
+        since 2.5 (KIP-447).
+        """
+        return self._io.run(group_offsets.list_group_offsets(group_partitions, require_stable, self._time(timeout_ms)))
+
+    def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[AnyPartition, int | CommittedOffset], *, timeout_ms: int | None = None
+    ) -> PartitionResult:
+        """Commit these offsets for a group that has no members; it is created if it does not exist.
+
+        While the group has members, each partition has UNKNOWN_MEMBER_ID. The call raises the error of the group as a whole, such as
+        GROUP_AUTHORIZATION_FAILED. Source: key 8.
+        """
+        return self._io.run(group_offsets.alter_group_offsets(group_id, offsets, self._time(timeout_ms)))
+
+    def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[tuple[str, int]], *, timeout_ms: int | None = None
+    ) -> PartitionResult:
+        """Delete committed offsets. A partition that has none succeeds; one of a topic that a member reads has GROUP_SUBSCRIBED_TO_TOPIC.
+
+        The call raises the error of the group as a whole: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if its members are not consumers.
+        Source: KIP-496, key 47, since 2.4.
+        """
+        return self._io.run(group_offsets.delete_group_offsets(group_id, partitions, self._time(timeout_ms)))
+
+    def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> Result[str]:
+        """Delete groups and their offsets. A group with members has NON_EMPTY_GROUP, one that does not exist GROUP_ID_NOT_FOUND.
+
+        Source: key 42, since 1.1.
+        """
+        return self._io.run(groups.delete_groups(group_ids, self._time(timeout_ms)))
+
+    def remove_members(
+        self, group_id: str, members: Iterable[MemberToRemove] | None, *, reason: str | None = None, timeout_ms: int | None = None
+    ) -> Result[MemberToRemove]:
+        """Remove members from a group, which rebalances. None removes all members. A member that is not in the group has UNKNOWN_MEMBER_ID.
+
+        A consumer that runs joins again. The coordinator logs the reason (KIP-800, since 3.2). Source: KIP-345, key 13. Before 2.4 there
+        are no instance ids, and one member can be removed at a time.
+        """
+        return self._io.run(groups.remove_members(group_id, members, reason, self._time(timeout_ms)))
+
+    # Offsets of logs
+
+    def list_offsets(
+        self, specs: Mapping[AnyPartition, OffsetSpec | int], *, read_committed: bool = False, timeout_ms: int | None = None
+    ) -> Described[TopicPartition, LogOffset]:
+        """The first or last offset of each partition, or that of the first record with a timestamp (ms) or a later one, from its leader.
+
+        With `read_committed` LATEST is the last stable offset, otherwise the high watermark. A partition without a leader is tried until
+        the deadline; one that does not exist has UNKNOWN_TOPIC_OR_PARTITION. Source: key 2, since 0.10.1; MAX_TIMESTAMP since 3.0.
+        """
+        return self._io.run(log_offsets.list_offsets(specs, read_committed, self._time(timeout_ms)))
 
     def _time(self, timeout_ms: int | None) -> int:
         return self._timeout_ms if timeout_ms is None else timeout_ms

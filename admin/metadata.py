@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from klamm.admin.arguments import INT32_MAX, check_int, check_iterable, check_timeout, check_topic
+from klamm.admin.connections import Make
 from klamm.admin.errors import AdminError, Unsupported, error_of, response_error
 from klamm.admin.io_thread import Call
 from klamm.admin.results import Described
@@ -48,18 +49,24 @@ def describe_topics(topics: Iterable[str] | None, timeout_ms: int) -> Call[Descr
     wanted = None if topics is None else list(dict.fromkeys(check_topic(name) for name in check_iterable(topics, "topics")))
 
     async def run(session: Session, scope: Scope) -> Described[str, TopicDescription]:
-        def make(version: int) -> messages.MetadataRequest:
-            if version == 0:
-                raise Unsupported("the broker is older than Kafka 0.10: its Metadata response does not have the controller")
-            if wanted is None or version < _NAMES_WITHOUT_CREATION:
-                return messages.MetadataRequest(topics=None, allow_auto_topic_creation=version < _NAMES_WITHOUT_CREATION)
-            named = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in wanted]
-            return messages.MetadataRequest(topics=named, allow_auto_topic_creation=False)
-
-        response, _ = await session.metadata(scope, make)
+        response, _ = await session.metadata(scope, metadata_of_topics(wanted))
         return _described(response, wanted)
 
     return Call(check_timeout(timeout_ms), run)
+
+
+def metadata_of_topics(topics: list[str] | None) -> Make:
+    """Builds a Metadata request for these topics, or for all. It creates no topic, so that old brokers are always asked for all topics."""
+
+    def make(version: int) -> messages.MetadataRequest:
+        if version == 0:
+            raise Unsupported("the broker is older than Kafka 0.10: its Metadata response does not have the controller")
+        if topics is None or version < _NAMES_WITHOUT_CREATION:
+            return messages.MetadataRequest(topics=None, allow_auto_topic_creation=version < _NAMES_WITHOUT_CREATION)
+        named = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        return messages.MetadataRequest(topics=named, allow_auto_topic_creation=False)
+
+    return make
 
 
 def _described(response: Any, wanted: list[str] | None) -> Described[str, TopicDescription]:

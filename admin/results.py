@@ -69,6 +69,12 @@ class Described(Generic[K, V]):
         self.found = dict(found)
         self.errors = dict(errors)
 
+    @classmethod
+    def of(cls, outcomes: Mapping[K, V | AdminError]) -> Described[K, V]:
+        """The descriptions and the errors of a call, in its order."""
+        descriptions = {key: outcome for key, outcome in outcomes.items() if not isinstance(outcome, AdminError)}
+        return cls(descriptions, {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, AdminError)})
+
     def all(self) -> dict[K, V]:
         """All descriptions. Raises the first error, if there is one."""
         for error in self.errors.values():
@@ -80,6 +86,23 @@ class Described(Generic[K, V]):
         if key in self.errors:
             raise self.errors[key]
         return self.found[key]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(found={self.found!r}, errors={self.errors!r})"
+
+
+class Listed(Generic[V]):
+    """What the brokers of a cluster listed: by id in `found`. `errors` has the brokers, by id, that could not list everything."""
+
+    def __init__(self, found: Mapping[str, V], errors: Mapping[int, AdminError]) -> None:
+        self.found = dict(found)
+        self.errors = dict(errors)
+
+    def all(self) -> dict[str, V]:
+        """Everything. Raises the first error of a broker, if there is one."""
+        for error in self.errors.values():
+            raise error
+        return self.found
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(found={self.found!r}, errors={self.errors!r})"

@@ -65,6 +65,10 @@ class Session:
                     self._turn += 1
             await scope.pause(RETRY_BACKOFF_S)
 
+    def ask_another(self) -> None:
+        """Send the next request of `to_any` to another broker: the metadata of the last one may be old."""
+        self._turn += 1
+
     def _candidates(self) -> list[Address]:
         """Addresses to try: the brokers of the last Metadata response, and the bootstrap servers."""
         return list(dict.fromkeys([*((broker.host, broker.port) for broker in self._brokers.values()), *self._bootstrap]))
@@ -82,21 +86,22 @@ class Session:
 
     # A certain broker
 
-    async def to_broker(self, scope: Scope, broker_id: int, key: ApiKey, make: Make) -> tuple[Any, int]:
+    async def to_broker(self, scope: Scope, broker_id: int, key: ApiKey, make: Make, until: float | None = None) -> tuple[Any, int]:
         """Response and version of this broker. Raises BROKER_NOT_AVAILABLE if it is not in the cluster, and Disconnected at once if it is
-        not reachable.
+        not reachable. `until` is the deadline of the response on the monotonic clock; None means the deadline of the call.
         """
+        end = scope.until if until is None else until
         broker = self._brokers.get(broker_id)
         if broker is not None:
             try:
-                return await self._connections.send(scope, (broker.host, broker.port), key, make, scope.until)
+                return await self._connections.send(scope, (broker.host, broker.port), key, make, end)
             except Disconnected as error:
                 self._note(scope, error)
         await self.metadata(scope)
         broker = self._brokers.get(broker_id)
         if broker is None:
             raise response_error(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id} in the cluster")
-        return await self._connections.send(scope, (broker.host, broker.port), key, make, scope.until)
+        return await self._connections.send(scope, (broker.host, broker.port), key, make, end)
 
     # The controller
 
