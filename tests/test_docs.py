@@ -64,12 +64,13 @@ def test_the_programs_of_the_admin_client_run(tmp_path: Path) -> None:
     replicas, elected = output(programs(TESTING)[1], tmp_path)
     assert replicas == "(4, 2, 3)"
     assert elected.startswith("{TopicPartition(topic='orders', partition=0): ")
-    threads, loop, configs = programs(ADMIN)
+    threads, loop, configs, groups = programs(ADMIN)
     refused, moved = output(threads, tmp_path)
     assert refused.startswith("orders-99 UNKNOWN_TOPIC_OR_PARTITION")
     assert moved == "(4, 2, 3)"
     assert output(loop, tmp_path) == ["True {}"]
     assert output(configs, tmp_path) == ["1000 delete,compact"]
+    assert output(groups, tmp_path) == ["billing Empty", "[0, 0]", "{'unheard-of': GroupIdNotFoundError()}"]
 
 
 def test_the_program_that_holds_the_controller_runs(tmp_path: Path) -> None:

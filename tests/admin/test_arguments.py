@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.admin import AdminClient, AsyncAdminClient, ConfigChange, ConfigResource, ResourceType
+from klamm.admin import AdminClient, AsyncAdminClient, CommittedOffset, ConfigChange, ConfigResource, MemberToRemove, ResourceType
 from klamm.admin.values import AlterOperation
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -15,6 +15,9 @@ from klamm.tests.admin.scripted import ScriptedCluster
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "a")
 P = ("a", 0)
+OFFSET: Any = CommittedOffset
+MEMBER: Any = MemberToRemove
+"""Without their types, which forbid what is refused here."""
 WRONG: list[tuple[str, type[Exception], Callable[[Any], Any]]] = [
     ("partitions is a string", TypeError, lambda a: a.elect_preferred_leaders("a")),
     ("partitions is a number", TypeError, lambda a: a.elect_preferred_leaders(7)),
@@ -53,6 +56,27 @@ WRONG: list[tuple[str, type[Exception], Callable[[Any], Any]]] = [
     ("targets are a list", TypeError, lambda a: a.alter_partition_reassignments([P])),
     ("a target is empty", ValueError, lambda a: a.alter_partition_reassignments({P: ()})),
     ("partitions to list are a string", TypeError, lambda a: a.list_partition_reassignments("a")),
+    ("groups are one string", TypeError, lambda a: a.describe_groups("g")),
+    ("a group is None", TypeError, lambda a: a.delete_groups([None])),
+    ("a group is too long for the wire", ValueError, lambda a: a.delete_groups(["ü" * 20000])),
+    ("a state is unheard of", ValueError, lambda a: a.list_groups(["Happy"])),
+    ("a type is unheard of", ValueError, lambda a: a.list_groups(types=["Happy"])),
+    ("states are one string", TypeError, lambda a: a.list_groups("Empty")),
+    ("partitions of a group are a string", TypeError, lambda a: a.list_group_offsets({"g": "orders"})),
+    ("require_stable is a number", TypeError, lambda a: a.list_group_offsets(["g"], require_stable=1)),
+    ("offsets are a list", TypeError, lambda a: a.alter_group_offsets("g", [P])),
+    ("an offset is negative", ValueError, lambda a: a.alter_group_offsets("g", {P: -1})),
+    ("an offset is a string", TypeError, lambda a: a.alter_group_offsets("g", {P: "5"})),
+    ("a leader epoch is no int32", ValueError, lambda a: a.alter_group_offsets("g", {P: CommittedOffset(1, 2**31)})),
+    ("metadata of an offset are bytes", TypeError, lambda a: a.alter_group_offsets("g", {P: OFFSET(1, 1, b"m")})),
+    ("offsets to delete are a string", TypeError, lambda a: a.delete_group_offsets("g", "a")),
+    ("a member is a string", TypeError, lambda a: a.remove_members("g", ["m"])),
+    ("a member has no id", ValueError, lambda a: a.remove_members("g", [MemberToRemove()])),
+    ("the id of a member is a number", TypeError, lambda a: a.remove_members("g", [MEMBER(7)])),
+    ("the reason is a number", TypeError, lambda a: a.remove_members("g", None, reason=7)),
+    ("an offset spec is below the smallest", ValueError, lambda a: a.list_offsets({P: -4})),
+    ("offset specs are a list", TypeError, lambda a: a.list_offsets([P])),
+    ("read_committed is a number", TypeError, lambda a: a.list_offsets({P: -1}, read_committed=1)),
     ("topics are one string", TypeError, lambda a: a.describe_topics("orders")),
     ("a topic's name is None", TypeError, lambda a: a.describe_topics([None])),
     ("an API key is a string", TypeError, lambda a: a.supports("43")),

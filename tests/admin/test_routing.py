@@ -31,6 +31,14 @@ EVERY_CALL: dict[str, Callable[[Any], Any]] = {
     "supports": lambda admin: admin.supports(43, timeout_ms=200),
     "list_partition_reassignments": lambda admin: admin.list_partition_reassignments(timeout_ms=200),
     "describe_log_dirs": lambda admin: admin.describe_log_dirs([1], timeout_ms=200),
+    "list_groups": lambda admin: admin.list_groups(timeout_ms=200),
+    "describe_groups": lambda admin: admin.describe_groups(["g"], timeout_ms=200),
+    "list_group_offsets": lambda admin: admin.list_group_offsets(["g"], timeout_ms=200),
+    "alter_group_offsets": lambda admin: admin.alter_group_offsets("g", {("a", 0): 1}, timeout_ms=200),
+    "delete_group_offsets": lambda admin: admin.delete_group_offsets("g", [("a", 0)], timeout_ms=200),
+    "delete_groups": lambda admin: admin.delete_groups(["g"], timeout_ms=200),
+    "remove_members": lambda admin: admin.remove_members("g", None, timeout_ms=200),
+    "list_offsets": lambda admin: admin.list_offsets({("a", 0): -1}, timeout_ms=200),
     "alter_replica_log_dirs": lambda admin: admin.alter_replica_log_dirs({("a", 0, 1): "/d"}, timeout_ms=200),
 }
 
