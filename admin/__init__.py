@@ -7,16 +7,14 @@ and KIP-179, the other calls that a reassignment tool needs, and those for group
 from klamm.admin.async_client import AsyncAdminClient
 from klamm.admin.client import AdminClient
 from klamm.admin.errors import AdminError, BadResponse, Closed, Disconnected, NotAuthenticated, TimedOut, Unsupported
-from klamm.admin.group_values import (
+from klamm.admin.groups.group_values import (
     CommittedOffset,
     GroupDescription,
     GroupState,
     GroupType,
     ListedGroup,
-    LogOffset,
     MemberDescription,
     MemberToRemove,
-    OffsetSpec,
 )
 from klamm.admin.metadata_log import MetadataLogPart
 from klamm.admin.results import Described, Listed, PartitionResult, Result
@@ -32,6 +30,8 @@ from klamm.admin.values import (
     ElectionType,
     LogDir,
     LogDirReplica,
+    LogOffset,
+    OffsetSpec,
     PartitionDescription,
     Reassignment,
     ResourceType,

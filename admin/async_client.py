@@ -6,18 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
-from klamm.admin import configs, elections, group_offsets, groups, log_dirs, log_offsets, metadata, metadata_log, reassignments, throttles
+from klamm.admin import configs, elections, log_dirs, log_offsets, metadata, metadata_log, reassignments, throttles
 from klamm.admin.client import DEFAULT_WORK_TIMEOUT_MS
-from klamm.admin.group_values import (
+from klamm.admin.groups import group_offsets, groups
+from klamm.admin.groups.group_values import (
     CommittedOffset,
     GroupDescription,
     GroupPartitions,
     GroupState,
     GroupType,
     ListedGroup,
-    LogOffset,
     MemberToRemove,
-    OffsetSpec,
 )
 from klamm.admin.io_thread import IoThread
 from klamm.admin.results import Described, Listed, PartitionResult, Result
@@ -33,6 +32,8 @@ from klamm.admin.values import (
     ConfigResource,
     ElectionType,
     LogDir,
+    LogOffset,
+    OffsetSpec,
     Reassignment,
     TopicDescription,
     TopicPartition,

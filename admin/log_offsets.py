@@ -7,13 +7,12 @@ from typing import Any
 
 from klamm.admin.arguments import INT64_MAX, by_topic, check_bool, check_int, check_mapping, check_partition, check_timeout
 from klamm.admin.errors import AdminError, Unsupported, error_of
-from klamm.admin.group_values import LogOffset, OffsetSpec
 from klamm.admin.io_thread import Call
-from klamm.admin.leaders import each_to_leader
 from klamm.admin.results import Described
+from klamm.admin.routing.leaders import each_to_leader
 from klamm.admin.scope import Scope
 from klamm.admin.session import Session
-from klamm.admin.values import AnyPartition
+from klamm.admin.values import AnyPartition, LogOffset, OffsetSpec
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.nouns import TopicPartition

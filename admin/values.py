@@ -15,8 +15,8 @@ from klamm.protocol.nouns import TopicPartition
 
 __all__ = [
     "MAX_THROTTLE", "AlterOperation", "AnyPartition", "AnyReplica", "Broker", "Changes", "ClusterDescription", "ConfigChange",
-    "ConfigEntry", "ConfigResource", "ConfigSource", "ElectionType", "LogDir", "LogDirReplica", "PartitionDescription", "Reassignment",
-    "ResourceType", "TopicDescription", "TopicPartition", "TopicPartitionReplica",
+    "ConfigEntry", "ConfigResource", "ConfigSource", "ElectionType", "LogDir", "LogDirReplica", "LogOffset", "OffsetSpec",
+    "PartitionDescription", "Reassignment", "ResourceType", "TopicDescription", "TopicPartition", "TopicPartitionReplica",
 ]
 
 AnyPartition = TypeVar("AnyPartition", bound=tuple[str, int])
@@ -179,6 +179,25 @@ class ConfigChange(NamedTuple):
     name: str
     value: str | None = None
     operation: AlterOperation = AlterOperation.SET
+
+
+class OffsetSpec(IntEnum):
+    """Which offset of a partition to look up. A timestamp in ms may be given instead. The values are those of the protocol."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+
+
+class LogOffset(NamedTuple):
+    """An offset of a log; -1 if no record has this timestamp or a later one. `timestamp` is in ms, -1 for EARLIEST and LATEST.
+
+    `leader_epoch` is -1 if it is not known.
+    """
+
+    offset: int
+    timestamp: int = -1
+    leader_epoch: int = -1
 
 
 Changes = Mapping[str, str | None] | Iterable[ConfigChange]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from klamm.admin.connections import Make
-from klamm.admin.coordinators import RETRIED
 from klamm.admin.errors import AdminError, error_of
 from klamm.admin.results import Listed
+from klamm.admin.routing.coordinators import RETRIED
 from klamm.admin.scope import Scope
 from klamm.admin.session import RETRY_BACKOFF_S, Session
 from klamm.protocol.apis import ApiKey

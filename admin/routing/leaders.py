@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from klamm.admin.by_broker import Send, each_by_broker
 from klamm.admin.errors import AdminError, error_of, response_error
 from klamm.admin.metadata import metadata_of_topics
+from klamm.admin.routing.by_broker import Send, each_by_broker
 from klamm.admin.scope import Scope
 from klamm.admin.session import Session
 from klamm.protocol.errors import ErrorCode

@@ -19,11 +19,11 @@ from klamm.admin.arguments import (
     check_text,
     check_timeout,
 )
-from klamm.admin.coordinators import RETRIED, KeyType, each_to_coordinator
 from klamm.admin.errors import AdminError, Unsupported, error_of, response_error
-from klamm.admin.group_values import CommittedOffset, GroupPartitions
+from klamm.admin.groups.group_values import CommittedOffset, GroupPartitions
 from klamm.admin.io_thread import Call
 from klamm.admin.results import Described, PartitionResult
+from klamm.admin.routing.coordinators import RETRIED, KeyType, each_to_coordinator
 from klamm.admin.scope import Scope
 from klamm.admin.session import Outcomes, Session
 from klamm.admin.values import AnyPartition

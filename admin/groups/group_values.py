@@ -1,12 +1,12 @@
-"""Immutable arguments and results of the calls for groups and offsets."""
+"""Immutable arguments and results of the calls for groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import NamedTuple
 
-from klamm.protocol.consumer_assignments import assigned_partitions
+from klamm.admin.groups.consumer_assignments import assigned_partitions
 from klamm.protocol.nouns import TopicPartition
 
 CONSUMER = "consumer"
@@ -96,25 +96,6 @@ class MemberToRemove(NamedTuple):
 
     instance_id: str | None = None
     member_id: str = ""
-
-
-class OffsetSpec(IntEnum):
-    """Which offset of a partition to look up. A timestamp in ms may be given instead. The values are those of the protocol."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-
-
-class LogOffset(NamedTuple):
-    """An offset of a log; -1 if no record has this timestamp or a later one. `timestamp` is in ms, -1 for EARLIEST and LATEST.
-
-    `leader_epoch` is -1 if it is not known.
-    """
-
-    offset: int
-    timestamp: int = -1
-    leader_epoch: int = -1
 
 
 GroupPartitions = Iterable[str] | Mapping[str, Iterable[tuple[str, int]] | None]

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from klamm.admin.by_broker import Send, each_by_broker
 from klamm.admin.errors import AdminError, Unsupported, error_of, response_error
+from klamm.admin.routing.by_broker import Send, each_by_broker
 from klamm.admin.scope import Scope
 from klamm.admin.session import Session
 from klamm.protocol import messages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.protocol.consumer_assignments import assigned_partitions
+from klamm.admin.groups.consumer_assignments import assigned_partitions
 from klamm.protocol.nouns import TopicPartition
 
 KAFKA_PYTHON = bytes.fromhex("0000 00000001 0006 6f7264657273 00000003 00000000 00000002 00000005 00000000")

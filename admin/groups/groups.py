@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from klamm.admin.arguments import check_group, check_iterable, check_timeout
-from klamm.admin.coordinators import RETRIED, KeyType, each_to_coordinator
 from klamm.admin.errors import AdminError, Unsupported, error_of, response_error
-from klamm.admin.group_values import GroupDescription, GroupState, GroupType, ListedGroup, MemberDescription, MemberToRemove
+from klamm.admin.groups.group_values import GroupDescription, GroupState, GroupType, ListedGroup, MemberDescription, MemberToRemove
 from klamm.admin.io_thread import Call
-from klamm.admin.list_at_brokers import list_at_brokers
 from klamm.admin.results import Described, Listed, Result
+from klamm.admin.routing.coordinators import RETRIED, KeyType, each_to_coordinator
+from klamm.admin.routing.list_at_brokers import list_at_brokers
 from klamm.admin.scope import Scope
 from klamm.admin.session import Outcomes, Session
 from klamm.protocol import messages
