@@ -65,7 +65,7 @@ class Session:
                     self._turn += 1
             await scope.pause(RETRY_BACKOFF_S)
 
-    def ask_another(self) -> None:
+    def try_another(self) -> None:
         """Send the next request of `to_any` to another broker: the metadata of the last one may be old."""
         self._turn += 1
 

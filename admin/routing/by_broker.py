@@ -1,8 +1,8 @@
 """Sends each key of a call to the broker that serves it now: groups to their coordinators, partitions to their leaders.
 
-All keys of one broker are one request, and the brokers are asked in parallel. Keys that a broker does not serve (it is not their
+All keys of one broker are one request, and the requests are sent in parallel. Keys that a broker does not serve (it is not their
 coordinator or leader, it is still loading, it cannot be reached) are looked up and sent again until the deadline of the call. A broker that
-does not respond has half of the call's time, so that the next one can be asked. The other keys keep their outcome.
+does not respond has half of the call's time, so that another one can be tried. The other keys keep their outcome.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def each_by_broker(
         pending = [key for key in pending if is_retried(outcomes[key], retried)]
         if not pending or scope.remaining_s <= RETRY_BACKOFF_S:
             break
-        session.ask_another()
+        session.try_another()
         await scope.pause(RETRY_BACKOFF_S)
     return outcomes
 

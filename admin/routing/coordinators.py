@@ -1,6 +1,6 @@
 """Finds the coordinators of groups and of transactional ids (FindCoordinator, key 10), and sends each key to its coordinator.
 
-A request has many keys since Kafka 3.0 (version 4). Older brokers are asked for one key at a time.
+A request has many keys since Kafka 3.0 (version 4). Older brokers get one request for each key.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Read = Callable[[Any, int, int], dict[str, V]]
 
 
 async def list_at_brokers(session: Session, scope: Scope, key: ApiKey, make: Make, read: Read[V]) -> Listed[V]:
-    """What all live brokers list, sorted by id. A broker that is still loading is asked again until the deadline of the call.
+    """What all live brokers list, sorted by id. A broker that is still loading gets the request again until the deadline of the call.
 
     Its error is then in the result, together with what it listed so far.
     """
