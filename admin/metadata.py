@@ -56,7 +56,7 @@ def describe_topics(topics: Iterable[str] | None, timeout_ms: int) -> Call[Descr
 
 
 def metadata_of_topics(topics: list[str] | None) -> Make:
-    """Builds a Metadata request for these topics, or for all. No topic is created by it. Old brokers always get a request for all topics."""
+    """Builds a Metadata request for these topics, or for all. For old brokers it is always for all: they would create missing ones."""
 
     def make(version: int) -> messages.MetadataRequest:
         if version == 0:
