@@ -97,6 +97,10 @@ class FetchPartition:
         if owner.waiting is not None:
             owner.waiting.partition_changed(self)
 
+    def is_news(self, error_code: int, high_watermark: int, start_offset: int, is_notable: bool) -> bool:
+        """What `must_respond` would return."""
+        return bool(is_notable or error_code or self.high_watermark != high_watermark or self.start_offset != start_offset)
+
     def must_respond(self, error_code: int, high_watermark: int, start_offset: int, is_notable: bool) -> bool:
         """Whether an incremental response must contain this partition. It counts as sent: the client then knows these offsets.
 

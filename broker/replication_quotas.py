@@ -36,8 +36,9 @@ LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 INFINITE = float("inf")
 
+
 class Sample:
-    """The bytes that were recorded from `start_ms` until `last_ms`."""
+    """What was recorded from `start_ms` until `last_ms`, such as bytes."""
 
     __slots__ = ("last_ms", "size", "start_ms")
 
@@ -45,13 +46,13 @@ class Sample:
         self.begin(now_ms)
 
     def begin(self, now_ms: int) -> None:
-        """Start the sample again at this time, with 0 bytes."""
+        """Start the sample again at this time, with nothing in it."""
         self.start_ms = self.last_ms = now_ms
-        self.size = 0
+        self.size: float = 0
 
 
 class SampleWindow:
-    """A rate in bytes per second over the last samples. Times are in milliseconds of a monotonic clock."""
+    """A rate per second over the last samples. Times are in milliseconds of a monotonic clock."""
 
     __slots__ = ("_age_ms", "_current", "_length_ms", "_most", "_samples")
 
@@ -63,8 +64,8 @@ class SampleWindow:
         self._samples: list[Sample] = []
         self._current = 0
 
-    def record(self, size: int, now_ms: int) -> None:
-        """Record that `size` bytes were copied."""
+    def record(self, size: float, now_ms: int) -> None:
+        """Record that `size` bytes, or whatever the rate counts, have come."""
         sample = self._present(now_ms)
         if now_ms - sample.start_ms >= self._length_ms:
             self._current = (self._current + 1) % self._most
@@ -78,16 +79,21 @@ class SampleWindow:
         sample.last_ms = now_ms
 
     def rate(self, now_ms: int) -> float:
-        """Bytes per second."""
+        """The rate per second."""
+        total, elapsed_ms = self._total(now_ms)
+        return total * 1000 / max(elapsed_ms, self._length_ms)
+
+    def _total(self, now_ms: int) -> tuple[float, int]:
+        """The sum of all samples, and the milliseconds since the start of the oldest one."""
         self._present(now_ms)
-        total = 0
+        total: float = 0
         oldest_ms = now_ms
         for sample in self._samples:
             if now_ms - sample.last_ms >= self._age_ms:
                 sample.begin(now_ms)
             total += sample.size
             oldest_ms = min(oldest_ms, sample.start_ms)
-        return total * 1000 / max(now_ms - oldest_ms, self._length_ms)
+        return total, now_ms - oldest_ms
 
     def until(self, bound: float, now_ms: int) -> int:
         """Milliseconds until the rate is not above the bound, if nothing is recorded until then; 0 if it is not above it now."""

@@ -28,7 +28,7 @@ from klamm.server.lifecycle.foundation import make_foundation
 from klamm.server.lifecycle.start_failure import CANNOT_START, Fitness, StartFailed, why
 from klamm.server.lifecycle.start_table import START, RunningBroker
 from klamm.server.lifecycle.steps import Interrupted, Steps
-from klamm.server.requests.quotas import MutationQuota, no_quota
+from klamm.server.requests.quotas import MutationQuota
 from klamm.server.seams import Seams
 from klamm.server.security.authorizer import Authorizer
 from klamm.server.services import Services
@@ -51,7 +51,7 @@ class BrokerServer:
         authorizer: Authorizer | None = None,
         topic_policy: TopicPolicy | None = None,
         alter_config_policy: AlterConfigPolicy | None = None,
-        mutation_quota: MutationQuota = no_quota,
+        mutation_quota: MutationQuota | None = None,
         patient: bool = True,
         seams: Seams | None = None,
     ) -> None:

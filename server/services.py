@@ -42,7 +42,7 @@ from klamm.server.metrics.metrics import Metrics
 from klamm.server.producer_ids import ProducerIds
 from klamm.server.requests.not_offered import NotOfferedLog
 from klamm.server.requests.purgatory import Purgatory
-from klamm.server.requests.quotas import MutationQuota
+from klamm.server.requests.quotas import ClientQuotas, MutationQuota
 from klamm.server.security.authorizer import Authorizer
 
 
@@ -205,6 +205,7 @@ class Services:
     topic_policy: TopicPolicy
     alter_config_policy: AlterConfigPolicy
     reassignment_policy: ReassignmentPolicy
+    client_quotas: ClientQuotas
     mutation_quota: MutationQuota
     producer_ids: ProducerIds
     clock: Clock

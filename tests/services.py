@@ -46,7 +46,7 @@ from klamm.server.requests.handlers import HANDLERS, offered
 from klamm.server.requests.not_offered import NotOfferedLog
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.purgatory import Purgatory
-from klamm.server.requests.quotas import MutationQuota, no_quota
+from klamm.server.requests.quotas import ClientQuotas, MutationQuota, no_quota
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.seams import random_member_id
 from klamm.server.security.authorizer import AllowAll, Authorizer, Operation, Principal, Resource
@@ -235,6 +235,7 @@ def make_services(
     topic_policy: TopicPolicy = any_topic,
     alter_config_policy: AlterConfigPolicy = any_change,
     reassignment_policy: ReassignmentPolicy = any_reassignment,
+    client_quotas: ClientQuotas | None = None,
     mutation_quota: MutationQuota = no_quota,
     producer_ids: ProducerIds | None = None,
     metrics: Metrics = NO_METRICS,
@@ -264,6 +265,7 @@ def make_services(
         topic_policy=topic_policy,
         alter_config_policy=alter_config_policy,
         reassignment_policy=reassignment_policy,
+        client_quotas=ClientQuotas(configs, SYSTEM_CLOCK) if client_quotas is None else client_quotas,
         mutation_quota=mutation_quota,
         producer_ids=NoProducerIds() if producer_ids is None else producer_ids,
         clock=SYSTEM_CLOCK,

@@ -222,6 +222,15 @@ class AdminZk:
         found = await self._session.children_of([paths.config_path("users", f"{user}/clients") for user in users])
         return [f"{user}/clients/{client}" for user, clients in zip(users, found, strict=True) for client in sorted(clients or ())]
 
+    async def quota_entities(self) -> list[tuple[str, str]]:
+        """Type and name of all users, clients of users, clients and addresses with a config znode."""
+        kinds = "users", "clients", "ips"
+        found = await self._session.children_of(list(map(paths.configs_path, kinds)))
+        names = [(kind, name) for kind, of_kind in zip(kinds, found, strict=True) for name in sorted(of_kind or ())]
+        if found[0]:
+            names += [("users", name) for name in await self.user_client_names()]
+        return names
+
     async def read_config(self, kind: str, name: str) -> dict[str, str] | None:
         """Properties of an entity; None if it has no znode. Raises Unreadable."""
         (config,) = await self.read_configs(kind, [name])

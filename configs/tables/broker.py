@@ -58,6 +58,8 @@ MEANINGFUL = frozenset(
         "max.connection.creation.rate",
         "quota.window.num",
         "quota.window.size.seconds",
+        "controller.quota.window.num",
+        "controller.quota.window.size.seconds",
         "socket.listen.backlog.size",
         "request.timeout.ms",
         "num.replica.fetchers",

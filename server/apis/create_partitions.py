@@ -24,6 +24,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import Pace
 from klamm.server.requests.context import Context
+from klamm.server.requests.mutations import Mutations
 from klamm.server.requests.topic_creation import TOPIC_ENTRIES, wait_for_leaders
 from klamm.server.security.authorizer import Operation, ResourceType
 from klamm.server.services import Services
@@ -33,7 +34,10 @@ STRICT_QUOTA_SINCE = 3
 ATTEMPTS = 100
 """Attempts to write a topic whose znode changes between reading and writing; after the last one the topic gets UNKNOWN_SERVER_ERROR."""
 
-_WITHOUT_TEXT = frozenset((ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR))
+_WITHOUT_TEXT = frozenset((
+    ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+))
 
 Result = tuple[ErrorCode, str | None]
 _DONE: Result = (ErrorCode.NONE, None)
@@ -70,16 +74,16 @@ async def _create(ctx: Context, request: messages.CreatePartitionsRequest) -> me
     reached = list(takewhile(lambda topic: may_be_in_path(topic.name), wanted))
     growing = _Growing(services, {topic.name: topic for topic in reached}, racks, results)
     plans = await growing.plan([topic.name for topic in reached])
-    throttle_ms = 0
+    mutations = Mutations(ctx, STRICT_QUOTA_SINCE)
     complete = len(reached) == len(wanted)
     if not request.validate_only:
-        plans, throttle_ms = _within_quota(ctx, plans, results)
+        plans = _within_quota(mutations, plans, results)
         partitions = {plan.name: (*plan.stored.assignments, *plan.added) for plan in await growing.write(plans)}
         for name in await wait_for_leaders(services, partitions, request.timeout_ms) if complete else ():
             results[name] = ErrorCode.REQUEST_TIMED_OUT, None
     if not complete:
         return refuse(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
-    return await _response(ctx, results, throttle_ms)
+    return await _response(ctx, results, mutations.throttle_ms)
 
 
 class _Growing:
@@ -131,18 +135,15 @@ class _Growing:
         return done
 
 
-def _within_quota(ctx: Context, plans: Sequence[GrowthPlan], results: dict[str, Result]) -> tuple[list[GrowthPlan], int]:
-    """Return the plans within the mutation quota and the throttle time (ms); the other plans get their result."""
-    throttle_ms = 0
+def _within_quota(mutations: Mutations, plans: Sequence[GrowthPlan], results: dict[str, Result]) -> list[GrowthPlan]:
+    """Return the plans within the mutation quota; the other plans get their result."""
     fitting = []
     for plan in plans:
-        wait_ms = ctx.services.mutation_quota(ctx.peer.principal, len(plan.added))
-        throttle_ms = max(throttle_ms, wait_ms)
-        if wait_ms and ctx.api_version >= STRICT_QUOTA_SINCE:
-            results[plan.name] = ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many changes, try later"
+        if mutations.refuses(len(plan.added)):
+            results[plan.name] = ErrorCode.THROTTLING_QUOTA_EXCEEDED, None
         else:
             fitting.append(plan)
-    return fitting, throttle_ms
+    return fitting
 
 
 def _grown(plan: GrowthPlan) -> StoredTopic:

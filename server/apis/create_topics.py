@@ -8,7 +8,7 @@ ValidateOnly (version 1 and later) writes nothing; the response is that of a cre
 If the client has DESCRIBE_CONFIGS, version 5 and later show partitions, replication factor and configs of a created topic, version 7 also
 its id; otherwise TopicConfigErrorCode is TOPIC_AUTHORIZATION_FAILED. A topic that exceeds the mutation quota is refused from version 6 on;
 in older versions the quota only throttles. The error message is the empty string with NOT_CONTROLLER. It is null on success, on
-time-outs and with UNKNOWN_SERVER_ERROR.
+time-outs, with UNKNOWN_SERVER_ERROR and with THROTTLING_QUOTA_EXCEEDED.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.protocol.pace import Pace
 from klamm.server.requests.context import Context
+from klamm.server.requests.mutations import Mutations
 from klamm.server.requests.topic_creation import TOPIC_ENTRIES, Creation, create_topics, wait_for_leaders
 from klamm.server.security.authorizer import Operation, ResourceType
 
 CONFIGS_SINCE = 5
 STRICT_QUOTA_SINCE = 6
 
-_WITHOUT_TEXT = frozenset((ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR))
+_WITHOUT_TEXT = frozenset((
+    ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+))
 
 
 def handle(ctx: Context, request: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse | Awaitable[messages.CreateTopicsResponse]:
@@ -54,9 +57,8 @@ async def _create(ctx: Context, request: messages.CreateTopicsRequest) -> messag
         lambda name: may_create_all or ctx.authorize(Operation.CREATE, ResourceType.TOPIC, name),
     )
     wanted = [topic for topic, refusal in zip(request.topics, refusals, strict=True) if refusal is None]
-    outcomes, throttle_ms = await create_topics(
-        ctx, wanted, validate_only=request.validate_only, strict_quota=ctx.api_version >= STRICT_QUOTA_SINCE
-    )
+    mutations = Mutations(ctx, STRICT_QUOTA_SINCE)
+    outcomes = await create_topics(ctx, wanted, mutations, validate_only=request.validate_only)
     if not request.validate_only:
         started = {name: outcome.plan.assignments for name, outcome in outcomes.items() if outcome.plan is not None}
         for name in await wait_for_leaders(ctx.services, started, request.timeout_ms):
@@ -72,7 +74,7 @@ async def _create(ctx: Context, request: messages.CreateTopicsRequest) -> messag
         else:
             row = _refused(topic.name, refusal.code, refusal.message, configs.refusal(topic.name))
         results.append(encode(row))
-    return messages.CreateTopicsResponse(throttle_time_ms=throttle_ms, topics=results)
+    return messages.CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
 
 
 class _Configs:

@@ -17,6 +17,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.protocol.pace import Pace
 from klamm.server.requests.context import Context
+from klamm.server.requests.mutations import Mutations
 from klamm.server.security.authorizer import Operation, ResourceType
 
 DISABLED_SINCE = 3
@@ -70,12 +71,10 @@ async def _delete(ctx: Context, deletions: Sequence[Deletion], timeout_ms: int) 
         topics,
     )
     codes: dict[str, ErrorCode] = {}
-    throttle_ms = 0
+    mutations = Mutations(ctx, STRICT_QUOTA_SINCE)
     accepted = []
     for name in wanted:
-        wait_ms = services.mutation_quota(ctx.peer.principal, len(topics[name].partitions))
-        throttle_ms = max(throttle_ms, wait_ms)
-        if wait_ms and ctx.api_version >= STRICT_QUOTA_SINCE:
+        if mutations.refuses(len(topics[name].partitions)):
             codes[name] = ErrorCode.THROTTLING_QUOTA_EXCEEDED
         else:
             accepted.append(name)
@@ -83,7 +82,7 @@ async def _delete(ctx: Context, deletions: Sequence[Deletion], timeout_ms: int) 
         codes.update(zip(accepted, await services.admin_store.request_deletions(accepted), strict=True))
         await _wait(ctx, codes, timeout_ms)
     settle_deletions(deletions, codes)
-    return await _response(ctx, deletions, throttle_ms)
+    return await _response(ctx, deletions, mutations.throttle_ms)
 
 
 async def _wait(ctx: Context, codes: dict[str, ErrorCode], timeout_ms: int) -> None:

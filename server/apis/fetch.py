@@ -82,7 +82,15 @@ def refuse(request: messages.FetchRequest, version: int, code: ErrorCode, messag
 
 
 def params_of(ctx: Context, request: messages.FetchRequest) -> FetchParams:
-    """The parameters that all partitions of a request share. Equal requests usually get the same object."""
+    """The parameters that all partitions of a request share. Equal requests usually get the same object.
+
+    A consumer with a quota gets at most what it may fetch in one window, so that it is not throttled for sure.
+    """
+    throttle = ctx.peer.throttle
+    most = None if throttle is None else throttle.most_fetched()
+    if most is not None:
+        capped = _new_params(ctx, request)
+        return capped._replace(max_bytes=min(capped.max_bytes, most), min_bytes=min(capped.min_bytes, most))
     if len(request.rack_id) > LONGEST_RACK:
         return _new_params(ctx, request)
     known = ctx.services.fetches.params

@@ -1,5 +1,5 @@
 """Applies changed configs to a running broker: connection limits, listeners, cached responses, options of the controller, logs, replication
-throttles, number of fetchers, recovery after unclean elections.
+throttles, client quotas, number of fetchers, recovery after unclean elections.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from klamm.controller.values import DEFAULT_BROKER, ConfigEntity
 from klamm.server.background import BackgroundTasks
 from klamm.server.broker_registration import Registration
 from klamm.server.configs.dynamic_configs import controller_events
+from klamm.server.configs.quota_configs import QuotaConfigs
 from klamm.server.net.listeners import LISTENER_CONFIGS, Listeners
 from klamm.server.replication.throttle_configs import ThrottleConfigs
 
@@ -61,6 +62,7 @@ class ConfigApplication:
         logs: LogManager,
         background: BackgroundTasks,
         throttles: ThrottleConfigs,
+        quotas: QuotaConfigs,
         resize_fetchers: Callable[[int], None],
         recover_in_mode: Callable[[str], None],
     ) -> None:
@@ -72,6 +74,7 @@ class ConfigApplication:
         self._logs = logs
         self._background = background
         self._throttles = throttles
+        self._quotas = quotas
         self._resize_fetchers = resize_fetchers
         self._recover_in_mode = recover_in_mode
 
@@ -89,6 +92,8 @@ class ConfigApplication:
                 self._background.start(self._registration.follow_listeners())
         elif kind == "topics":
             self._logs.set_topic_config(name, properties)
+        else:
+            self._quotas(kind, name, properties)
         for event in controller_events(self._config, kind, name, properties, changed):
             self._controller.put(event, ConfigChanged())
 

@@ -2,8 +2,9 @@
 
 A notification names an entity whose znode was written. Each broker processes every notification once, in order, by reading the znode of the
 entity; the number of the last processed one is kept in memory only. Every broker removes notifications older than 15 minutes. `start`
-processes the existing ones and reads the znodes of this broker and of the default entity; `look` is called again in every new session. A
-stored value cannot stop a broker: an unreadable znode or an invalid value is logged and ignored.
+processes the existing ones and reads the znodes of this broker, of the default entity of brokers, and of all users, clients and addresses;
+`look` is called again in every new session. A stored value cannot stop a broker: an unreadable znode or an invalid value is logged and
+ignored.
 
 Listeners are called at each change with (kind, name, properties, changed). For this broker's configs, `changed` has the names with a new
 value in `BrokerConfig`; for other entities it has all names that are set. `controller_events` returns the events for the controller.
@@ -74,7 +75,8 @@ class DynamicConfigs:
         try:
             await self._execute()
             await self._encrypt_again()
-            for entity, properties in (await self._read_all([("brokers", DEFAULT_ENTITY), ("brokers", self._own)])).items():
+            entities = [("brokers", DEFAULT_ENTITY), ("brokers", self._own), *await self._admin_zk.quota_entities()]
+            for entity, properties in (await self._read_all(entities)).items():
                 self._take(entity, properties)
         finally:
             self._looking = False

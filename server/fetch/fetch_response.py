@@ -50,6 +50,7 @@ def encode(
     leaders: Mapping[FetchPartition, tuple[int, int]] = _NONE,
     endpoints: Sequence[messages.FetchResponse.NodeEndpoint] = (),
     error_code: int = 0,
+    throttle_ms: int = 0,
 ) -> list[bytes]:
     """The pieces of a response body; the records are in memory. Neighbouring rows of one topic are one topic of the response.
 
@@ -90,9 +91,9 @@ def encode(
     if is_flexible:
         add(_endpoints(version, endpoints) if endpoints and version >= ENDPOINTS_SINCE else _WITHOUT_TAGS)
     if version >= SESSIONS_SINCE:
-        head = _HEAD_OF_SESSION(0, error_code, session_id)
+        head = _HEAD_OF_SESSION(throttle_ms, error_code, session_id)
     else:
-        head = _INT32(0) if version >= THROTTLE_SINCE else b""
+        head = _INT32(throttle_ms) if version >= THROTTLE_SINCE else b""
     pieces[0] = head + _count(topics, is_flexible)
     return pieces
 

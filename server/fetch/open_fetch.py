@@ -26,6 +26,7 @@ from klamm.protocol.records.scan import BadRecord
 from klamm.server.fetch.delayed_fetch import DelayedFetch
 from klamm.server.fetch.fetch_response import ENDPOINTS_SINCE, encode, size_of
 from klamm.server.requests.context import Context
+from klamm.server.requests.peer import FetchThrottle
 from klamm.server.security.authorizer import AllowAll, Operation, ResourceType
 
 MIN_ONE_SINCE, STORAGE_ERROR_SINCE = 3, 6
@@ -213,6 +214,8 @@ class OpenFetch:
 
     def respond(self) -> Body | Coroutine[Any, Any, Body]:
         """The response to what was read; the client knows then what it says. A coroutine where records have to be loaded or converted."""
+        if self._ctx.peer.throttle is not None and (refusal := self._throttled(self._ctx.peer.throttle)) is not None:
+            return refusal
         for _ in self._conclude():
             pass
         if self._params.version < MAGIC_2_SINCE or self._has_files:
@@ -220,6 +223,8 @@ class OpenFetch:
         return self._encode_rows(self.rows)
 
     async def _respond_to_many(self) -> Body:
+        if self._ctx.peer.throttle is not None and (refusal := self._throttled(self._ctx.peer.throttle)) is not None:
+            return refusal
         for _ in self._conclude():
             await asyncio.sleep(0)
         if self._params.version < MAGIC_2_SINCE or self._has_files:
@@ -227,6 +232,23 @@ class OpenFetch:
         if len(self.rows) <= SLICE:
             return self._encode_rows(self.rows)
         return await asyncio.to_thread(self._encode_rows, self.rows)
+
+    def _throttled(self, throttle: FetchThrottle) -> Body | None:
+        """The empty response for a client above a quota, None if it is within its quotas. The client knows nothing new then."""
+        context, version = self._context, self._params.version
+        rows = [*self.rows, *self._unread]
+        if context.session is not None:
+            rows = [
+                (partition, read)
+                for partition, read in rows
+                if partition.is_news(read.error_code, read.high_watermark, read.log_start_offset, read.is_notable)
+            ]
+        wait_ms = throttle.fetched(size_of(version, rows))
+        if not wait_ms:
+            return None
+        session_id = NO_SESSION if context.session is None else context.session.id
+        code = ErrorCode.INVALID_FETCH_SESSION_EPOCH if context.is_overtaken else ErrorCode.NONE
+        return encode(version, session_id, (), error_code=code, throttle_ms=wait_ms)
 
     def _conclude(self) -> Iterator[None]:
         """Note what the client knows now; `rows` are what it is sent. Yields after each slice."""

@@ -30,6 +30,7 @@ from klamm.protocol.value_class import dataclass
 from klamm.server.background import BackgroundTasks
 from klamm.server.configs.config_application import FETCHERS, RECOVERY_MODE, ConfigApplication, controller_options
 from klamm.server.configs.dynamic_configs import DynamicConfigs
+from klamm.server.configs.quota_configs import QuotaConfigs
 from klamm.server.configs.topic_configs import TopicConfigs
 from klamm.server.disks import Disks, are_on_disk
 from klamm.server.features import SUPPORTED_FEATURES, FeatureCache, Features, FeatureWatch
@@ -50,6 +51,7 @@ from klamm.server.replication.throttle_configs import ThrottleConfigs
 from klamm.server.requests.handlers import handlers_of, offered
 from klamm.server.requests.not_offered import NotOfferedLog
 from klamm.server.requests.purgatory import Purgatory
+from klamm.server.requests.quotas import ClientQuotas
 from klamm.server.services import Services
 from klamm.server.session_handler import SessionHandler
 from klamm.zk.store.store import ZkStore, ZkStoreOptions
@@ -108,6 +110,8 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
     )
     listener = config.inter_broker_listener_name
     followers = Followers(follower, replicas, metadata, listener, background, base.tap, config.get(FETCHERS))
+    client_quotas = ClientQuotas(config, clock)
+    client_quotas.listeners.append(base.listeners.clear_response_caches)
     services = Services(
         identity=base.identity,
         config=config,
@@ -128,7 +132,8 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
         topic_policy=base.topic_policy,
         alter_config_policy=base.alter_config_policy,
         reassignment_policy=base.reassignment_policy,
-        mutation_quota=base.mutation_quota,
+        client_quotas=client_quotas,
+        mutation_quota=client_quotas.mutate if base.mutation_quota is None else base.mutation_quota,
         producer_ids=_producer_ids(base, store, requests, background),
         clock=clock,
         new_topic_id=seams.new_topic_id,
@@ -163,10 +168,11 @@ def _connect(base: Foundation, parts: BrokerParts, journal: OpenJournal | None) 
         recover_in_mode = process.set_mode
 
     topics = partial(base.admin_zk.config_names, "topics")
+    quotas = QuotaConfigs(services.client_quotas, base.listeners.limits, background)
     throttles = ThrottleConfigs(services.replication_quotas, topics, TopicConfigs(base.admin_zk), background, base.clock)
     application = ConfigApplication(
-        config, base.listeners, base.registration, controller, services.logs, background, throttles, parts.followers.resize,
-        recover_in_mode,
+        config, base.listeners, base.registration, controller, services.logs, background, throttles, quotas,
+        parts.followers.resize, recover_in_mode,
     )
     if journal is not None:
         configs.listen(journal.events.config_changed)

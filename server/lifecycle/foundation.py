@@ -35,7 +35,8 @@ class Foundation:
     topic_policy: TopicPolicy
     alter_config_policy: AlterConfigPolicy
     reassignment_policy: ReassignmentPolicy
-    mutation_quota: MutationQuota
+    mutation_quota: MutationQuota | None
+    """None for that of the stored configs."""
     metrics: Metrics
     tap: BrokerTap | None
     zk: ZkSession
@@ -60,7 +61,7 @@ def make_foundation(
     authorizer: Authorizer | None,
     topic_policy: TopicPolicy | None,
     alter_config_policy: AlterConfigPolicy | None,
-    mutation_quota: MutationQuota,
+    mutation_quota: MutationQuota | None,
 ) -> Foundation:
     """The foundation of one broker. Without an authorizer everything is allowed; policies that are None are those of the config.
 

@@ -22,9 +22,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, cast
 
-from klamm.protocol.clock import Clock
+from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, UNREAD, FlowControl
+from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, THROTTLED, UNREAD, FlowControl
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to
 from klamm.server.requests.context import CloseConnection
 from klamm.server.requests.dispatch import Dispatcher
@@ -87,6 +87,7 @@ class ClientConnection(asyncio.Protocol):
         "_listener",
         "_loop",
         "_metadata",
+        "_mute_timer",
         "_reason",
         "_responses",
         "_send",
@@ -113,6 +114,7 @@ class ClientConnection(asyncio.Protocol):
         self._due: deque[bytes | Exception | asyncio.Future[bytes | None]] = deque()
         """Responses in the order of their requests. The first one is still being made."""
         self._api_key = b""
+        self._mute_timer: Timer | None = None
         self.last_used = self._time()
         self.name = "?"
         self.peer: Peer
@@ -129,6 +131,7 @@ class ClientConnection(asyncio.Protocol):
         self.name = f"{host}:{address[1]}"
         connection_id = self._listener.connection_id(self.name)
         self.peer = Peer(self._listener.name, host, self._responses, connection=connection_id)
+        self.peer.mute = self._mute
         if self._listener.tap is not None:
             self._tap = self._listener.tap.connection(ConnectionKind.ACCEPTED, self.name, connection_id, self._listener.name)
             self._send = writing_to(self._tap, self._transport.write)
@@ -140,6 +143,9 @@ class ClientConnection(asyncio.Protocol):
         self.peer.is_open = False
         if self.peer.on_lost is not None:
             self.peer.on_lost()
+        self.peer.mute = None
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
         self._transport = None
         self._flow.stop(CLOSED)
         if self._tap is not None:
@@ -197,6 +203,19 @@ class ClientConnection(asyncio.Protocol):
     def admit(self) -> None:
         """The opposite of `hold`."""
         self._flow.allow(HELD)
+        if not self._flow.stops:
+            self._go_on()
+
+    def _mute(self, seconds: float) -> None:
+        """Serve nothing for this time, but send the responses that are being made: the client is above a quota (KIP-219)."""
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
+        self._flow.stop(THROTTLED)
+        self._mute_timer = self._listener.clock.call_later(seconds, self._unmute)
+
+    def _unmute(self) -> None:
+        self._mute_timer = None
+        self._flow.allow(THROTTLED)
         if not self._flow.stops:
             self._go_on()
 

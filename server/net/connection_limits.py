@@ -16,10 +16,13 @@ import heapq
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
 from klamm.server.requests.peer import Peer
+
+if TYPE_CHECKING:
+    from klamm.broker.client_quotas import AddressRates
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +109,8 @@ class ConnectionLimits:
         self.per_ip_overrides = dict(per_ip_overrides or {})
         self.rate = ConnectionRate()
         self.inter_broker_listener: str | None = None
+        self.address_rates: AddressRates | None = None
+        """The quotas of addresses (connection_creation_rate), None without any."""
         self._gates: list[Gate] = []
         self._by_host: Counter[str] = Counter()
         self._served = 0
@@ -129,6 +134,24 @@ class ConnectionLimits:
             gate.pause.cancel()
         if gate in self._gates:
             self._gates.remove(gate)
+
+    def limit_address(self, address: str | None, limit: int | None) -> None:
+        """Set how many connections per second an address may open, None without a limit; the address None stands for all others."""
+        if self.address_rates is None:
+            if limit is None:
+                return
+            from klamm.broker.client_quotas import AddressRates
+
+            self.address_rates = AddressRates(self.rate.windows, int(self.rate.window_s))
+        rates = self.address_rates
+        if address is None:
+            rates.default = limit
+        elif limit is None:
+            rates.limits.pop(address, None)
+        else:
+            rates.limits[address] = limit
+        if rates.default is None and not rates.limits:
+            self.address_rates = None
 
     def changed(self) -> None:
         """Apply changed limits: close connections above the limits, let in those that do not have to wait any more."""
@@ -192,6 +215,12 @@ class ConnectionLimits:
         """Count a connection and return True, or refuse it and return False."""
         gate.next_is_counted = False
         host = connection.peer.host
+        if self.address_rates is not None:
+            wait_ms = self.address_rates.count(host, int(self._clock.monotonic() * 1000))
+            if wait_ms:
+                connection.hold()
+                self._clock.call_later(wait_ms / 1000, connection.close)
+                return False
         if self._by_host[host] >= self.per_ip_overrides.get(host, self.max_per_ip):
             gate.refuse(connection)
             return False

@@ -23,6 +23,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
@@ -35,6 +36,7 @@ from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.requests.not_offered import NotOffered
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following, Run
+from klamm.server.requests.quotas import Enforced
 from klamm.server.services import Services
 
 log = logging.getLogger(__name__)
@@ -91,7 +93,18 @@ class Dispatcher:
         self.metadata = services.metadata
         """The metadata cache; cached responses are valid for one generation of it."""
         self._services = services
+        self._unthrottled = handlers
+        services.client_quotas.listeners.append(self._follow_quotas)
+        self._follow_quotas()
+
+    def _follow_quotas(self) -> None:
+        """Take the handlers that measure requests while there are client quotas, else the plain ones."""
+        enforced = self._services.client_quotas.enforced
+        handlers = self._unthrottled
+        if enforced is not None:
+            handlers = _throttled(handlers, enforced)
         self._handlers = handlers
+        self._is_measured = enforced is not None
         self._pipelined = frozenset(key.to_bytes(2, "big") for key, handler in handlers.items() if handler.pipelined)
 
     def is_pipelined(self, api_key: bytes) -> bool:
@@ -112,6 +125,8 @@ class Dispatcher:
         """
         if not logged and request_log.log.isEnabledFor(logging.DEBUG):
             return self._logged(peer, payload)
+        if self._is_measured:
+            peer.arrival = len(payload), self._services.clock.monotonic()
         repeated = peer.repeated.find(payload)
         if repeated is not None and (handler := self._handlers.get(repeated[0].header[0])) is not None:
             shape, correlation_id, request = repeated
@@ -243,6 +258,18 @@ class Dispatcher:
             raise
         except Exception as fault:  # noqa: BLE001 as in `_respond`
             return _fault(ctx, handler, ctx.correlation_id, request, fault)
+
+
+def _throttled(handlers: Mapping[int, Handler], enforced: Enforced) -> dict[int, Handler]:
+    """Handlers that do the same under quotas, each request for itself; those for requests from brokers as they are."""
+    from klamm.server.requests.throttling import EXEMPT, handle_throttled  # most brokers have no quotas
+
+    return {
+        key: handler
+        if key in EXEMPT
+        else handler._replace(handle=partial(handle_throttled, enforced, handler.handle), cached=False, pipelined=False, handle_run=None)
+        for key, handler in handlers.items()
+    }
 
 
 def _frame(ctx: Context, correlation_id: int, response: Any) -> bytes | None:

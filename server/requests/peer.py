@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from klamm.protocol.shortcuts.repeated_requests import RepeatedRequests
 from klamm.server.requests.response_cache import ResponseCache
@@ -20,6 +21,16 @@ def java_address(host: str) -> str:
     return "/" + ":".join(f"{int(group, 16):x}" for group in groups) + (f"%{scope}" if scope else "")
 
 
+class FetchThrottle(Protocol):
+    """The quotas of a consumer, for its Fetch; see `RequestThrottle`."""
+
+    def most_fetched(self) -> int | None:
+        """The bytes that the client may fetch without being throttled for sure; None without a limit."""
+
+    def fetched(self, size: int) -> int:
+        """Record a response of this size; returns the throttle time in ms. If it is not 0, the response must be empty."""
+
+
 class Peer:
     """One client connection. `connection` is its id, unique within the broker; `responses` are the cached responses for this client.
 
@@ -27,12 +38,14 @@ class Peer:
     `exclusive`: the request in progress has not done its work yet, so no other request may be begun, even if its API may be pipelined.
     `on_lost` is called when the connection is lost. A waiting request sets it, and removes it afterwards.
     `repeated` decodes requests that are like earlier ones of this connection.
+    `mute` stops the service of the connection for some seconds after the response of the present request; None if it is lost.
+    `arrival` has size and time (of the clock) of the present request, while requests are measured; `throttle` are the quotas of a Fetch.
     A client that authenticates gets another `principal`, and the response cache of that principal (`ClientConnection.identify`).
     """
 
     __slots__ = (
-        "connection", "exclusive", "host", "is_open", "listener", "on_lost",
-        "principal", "repeated", "responses",
+        "arrival", "connection", "exclusive", "host", "is_open", "listener", "mute", "on_lost",
+        "principal", "repeated", "responses", "throttle",
     )
 
     def __init__(
@@ -48,3 +61,6 @@ class Peer:
         self.responses = responses
         self.principal = principal
         self.on_lost: Callable[[], None] | None = None
+        self.mute: Callable[[float], None] | None = None
+        self.arrival = 0, 0.0
+        self.throttle: FetchThrottle | None = None

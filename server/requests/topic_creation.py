@@ -29,6 +29,7 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_LEADER, ZERO_UUID
 from klamm.protocol.pace import Pace
 from klamm.server.requests.context import Context
+from klamm.server.requests.mutations import NEVER_STRICT, Mutations
 from klamm.server.services import Services
 from klamm.zk.layout.key_order import scala_order
 
@@ -50,25 +51,19 @@ class Creation:
 
 
 async def create_topics(
-    ctx: Context, topics: Sequence[Any], *, validate_only: bool = False, strict_quota: bool = True
-) -> tuple[dict[str, Creation], int]:
-    """Check and write CreatableTopics with different names; returns the outcome of each name and the throttle time of the client (ms).
-
-    Without `strict_quota` the quota throttles the client but does not refuse topics.
-    """
+    ctx: Context, topics: Sequence[Any], mutations: Mutations, *, validate_only: bool = False
+) -> dict[str, Creation]:
+    """Check and write CreatableTopics with different names, as far as the quota of mutations allows; returns the outcome of each name."""
     services = ctx.services
     outcomes = await _plan(services, topics, written=not validate_only)
     has_topic_ids = services.config.inter_broker_protocol_version.has_topic_ids
-    throttle_ms = 0
     if validate_only:
-        return outcomes, throttle_ms
+        return outcomes
     writes: list[Creation] = []
     for outcome in outcomes.values():
         if outcome.plan is not None:
-            wait_ms = services.mutation_quota(ctx.peer.principal, len(outcome.plan.assignments))
-            throttle_ms = max(throttle_ms, wait_ms)
-            if wait_ms and strict_quota:
-                outcome.code, outcome.message, outcome.plan = ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many changes, try later", None
+            if mutations.refuses(len(outcome.plan.assignments)):
+                outcome.code, outcome.message, outcome.plan = ErrorCode.THROTTLING_QUOTA_EXCEEDED, None, None
             else:
                 outcome.topic_id = services.new_topic_id() if has_topic_ids else ZERO_UUID
                 writes.append(outcome)
@@ -81,7 +76,7 @@ async def create_topics(
     for outcome, code in zip(writes, codes, strict=True):
         if code is not ErrorCode.NONE:
             outcome.code, outcome.message, outcome.plan, outcome.topic_id = code, None, None, ZERO_UUID
-    return outcomes, throttle_ms
+    return outcomes
 
 
 async def auto_create(ctx: Context, names: Iterable[str]) -> dict[str, ErrorCode]:
@@ -91,7 +86,7 @@ async def auto_create(ctx: Context, names: Iterable[str]) -> dict[str, ErrorCode
     """
     topics = [_default_topic(ctx.services, name) for name in names if is_valid_name(name)]
     try:
-        outcomes, _ = await create_topics(ctx, topics, strict_quota=False)
+        outcomes = await create_topics(ctx, topics, Mutations(ctx, NEVER_STRICT))
     except StoreLost as problem:
         log.warning("cannot create %d topics until a client requests them again: %s", len(topics), problem)
         outcomes = {topic.name: Creation(ErrorCode.NONE) for topic in topics}

@@ -66,7 +66,7 @@ async def test_more_partitions_by_default_than_a_topic_can_have(node: TopicBroke
 
 
 async def test_a_quota_refuses_no_creation_on_the_way(node: TopicBroker) -> None:
-    node.services = replace(node.services, mutation_quota=lambda principal, mutations: 500)
+    node.services = replace(node.services, mutation_quota=lambda principal, client_id, mutations, strict: 500)
     assert await ask(node, "new") == {"new": 5}
     assert await node.stored("new") is not None
 

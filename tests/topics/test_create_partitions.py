@@ -190,7 +190,7 @@ async def test_quota(node: TopicBroker, version: int) -> None:
     await create(node, topic("a", 1, 1), topic("b", 1, 1))
     counted: list[int] = []
 
-    def quota(principal: Any, mutations: int) -> int:
+    def quota(principal: Any, client_id: str, mutations: int, *, strict: bool) -> int:
         counted.append(mutations)
         return 300 if mutations > 2 else 0
 
@@ -198,7 +198,7 @@ async def test_quota(node: TopicBroker, version: int) -> None:
     request = messages.CreatePartitionsRequest(topics=[growth(3, name="a"), growth(4, name="b"), growth(1, name="b2")], timeout_ms=5000)
     response = await node.request(request, version)
     assert [row.error_code for row in response.results] == [0, 89 if version >= 3 else 0, 3]
-    assert response.throttle_time_ms == 300
+    assert 0 < response.throttle_time_ms <= 300
     assert counted == [2, 3]
     assert len(await lists(node, "b")) == (1 if version >= 3 else 4)
     await node.request(request._replace(topics=[growth(9, name="a")], validate_only=True), version)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.protocol.framing import BadLength
-from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, UNREAD, FlowControl
+from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, THROTTLED, UNREAD, FlowControl
 
 LIMIT = 1000
 
@@ -69,7 +69,7 @@ def test_pipelined_frames_keep_their_order_and_half_a_frame_waits() -> None:
     assert one.flow.between_frames
 
 
-@pytest.mark.parametrize("reason", [HELD, UNREAD, HANDLING])
+@pytest.mark.parametrize("reason", [HELD, UNREAD, HANDLING, THROTTLED])
 def test_nothing_is_given_out_or_read_while_there_is_a_reason_to_stop(reason: int) -> None:
     one = Input()
     one.flow.feed(frame(b"1") + frame(b"2"))
