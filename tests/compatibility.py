@@ -62,6 +62,7 @@ RECORDINGS = [
     ("Frames between brokers in a story of 34 steps", "interbroker.jsonl.gz", "stories"),
     ("Frames and answers of brokers of older protocols", "older_protocols.jsonl.gz", "golden/test_older_protocols.py"),
     ("Awkward instances of the controller's messages", "serializers.jsonl.gz", "golden/test_serializers.py"),
+    ("Throttle times of clients under quotas, by Kafka's classes", "client_quotas.jsonl.gz", "broker/test_client_quotas.py"),
     ("Answers to DescribeConfigs", "describe_configs.json.gz", "configs/test_describe_configs.py"),
 ]
 """Other comparisons with real brokers: what, the file in tests/golden, and the test below tests/."""

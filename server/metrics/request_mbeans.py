@@ -62,7 +62,7 @@ REQUEST_MBEANS: tuple[MBean, ...] = (
           "A request that had none until now is not listed."),
     *(MBean(_REQUESTS + name, Kind.HISTOGRAM, "a part of that time", ("request",), note=_NO_QUEUES) for name in _PARTS_OF_TIME),
     MBean(_REQUESTS + "ThrottleTimeMs", Kind.HISTOGRAM, "time for which clients were throttled", ("request",),
-          note="Only mutations of topics have a quota; their throttle times are in their responses."),
+          note="Throttle times are in the responses."),
     MBean(_REQUESTS + "MessageConversionsTimeMs", Kind.HISTOGRAM, "time for the conversion of records", ("request",),
           note="Conversions are not counted."),
     MBean(_REQUESTS + "TemporaryMemoryBytes", Kind.HISTOGRAM, "memory for conversions and decompression", ("request",),

@@ -83,7 +83,7 @@ SERVER_MBEANS: tuple[MBean, ...] = (
     ),
     *(
         MBean(f"kafka.server:type={name}", Kind.SELECTOR, "a quota, and the requests that wait for it",
-              note="Quotas of clients do not exist yet, but for mutations of topics, which are refused and do not wait.", attribute="all")
+              note="Client quotas are enforced, but their clients are not measured for metrics.", attribute="all")
         for name in ("Produce", "Fetch", "Request", "ControllerMutation")
     ),
     MBean("kafka.server:type=LeaderReplication", Kind.SELECTOR, "bytes a second of throttled replication",
