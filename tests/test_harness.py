@@ -22,6 +22,7 @@ OWN_LOOPS = {
     "server/net/test_connection.py": "until nothing moves any more",
     "server/request_registration/test_request_registration.py": "turns of a driven clock",
     "stories/both/command_offsets.py": "asks again while a coordinator loads",
+    "stories/both/command_transactions.py": "asks again while a coordinator has something under way",
     "stories/both/telling.py": "looks until an outcome stays the same",
     "zk/test_zk_store.py": "cuts a connection again and again",
 }

@@ -18,6 +18,7 @@ from klamm.tests.stories.both import (
     command_reassignment,
     command_records,
     command_requests,
+    command_transactions,
     command_views,
 )
 from klamm.tests.stories.both.commands import ACTIONS, VIEWS, Look
@@ -31,7 +32,10 @@ UNCHANGED_S = 0.8
 CALM_S = 0.015
 """How long a replayed story is left alone before a view is believed."""
 
-WORDS = (command_brokers, command_connections, command_offsets, command_reassignment, command_records, command_requests, command_views)
+WORDS = (
+    command_brokers, command_connections, command_offsets, command_reassignment, command_records, command_requests, command_transactions,
+    command_views,
+)
 """The modules whose words stories may use."""
 
 
