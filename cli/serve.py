@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NO_TRANSACTIONS = "transactions are not supported yet: a producer with a transactional.id cannot begin one"
-
-
 @click.command(short_help="Run a cluster: brokers in one process or several, and a ZooKeeper.")
 @click.option(
     "--brokers",
@@ -134,7 +131,6 @@ def command(
     served = ServedCluster(cluster, None if embedded is None else embedded.started)
 
     def ready() -> None:
-        log.info(NO_TRANSACTIONS)
         say(_as_json(cluster) if as_json else _as_lines(cluster))
 
     run(lambda: live(served, signals, ready, served.failure))

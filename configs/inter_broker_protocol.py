@@ -152,6 +152,11 @@ class MetadataVersion:
         """Whether producer ids come from the controller (AllocateProducerIds). Before this version, brokers take blocks from ZooKeeper."""
         return self >= _PRODUCER_ID_ALLOCATION
 
+    @property
+    def write_txn_markers_version(self) -> int:
+        """The version of WriteTxnMarkers that brokers send each other."""
+        return 1 if self >= _TOPIC_IDS else 0
+
 
 def _by_text() -> dict[str, MetadataVersion]:
     found: dict[str, MetadataVersion] = {}

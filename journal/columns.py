@@ -61,7 +61,7 @@ FRAMES = (
     *WHERE,
     Column("conn_id", "int64", False, "number of the connection in this process, from 1"),
     Column("dir", "int8", False, "`Direction`"),
-    Column("kind", "string", False, "type of the connection: accepted, channel, to controller, to leader"),
+    Column("kind", "string", False, "type of the connection: accepted, channel, to controller, to leader, to broker"),
     Column("listener", "string", True, "name of the listener that accepted the connection"),
     Column("peer", "string", False, "host:port of the other end"),
     Column("peer_id", "int32", True, "broker id of the other end, if this broker opened the connection to a known broker"),

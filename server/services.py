@@ -44,6 +44,9 @@ from klamm.server.requests.not_offered import NotOfferedLog
 from klamm.server.requests.purgatory import Purgatory
 from klamm.server.requests.quotas import ClientQuotas, MutationQuota
 from klamm.server.security.authorizer import Authorizer
+from klamm.server.transactions.marker_writer import MarkerWriter
+from klamm.server.transactions.partition_verifier import PartitionVerifier
+from klamm.server.transactions.transaction_coordinator import TransactionCoordinator
 
 
 class ControllerService(Protocol):
@@ -191,6 +194,9 @@ class Services:
     controller: ControllerService
     admin_store: AdminStore
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    marker_writer: MarkerWriter
+    verifier: PartitionVerifier
     purgatory: Purgatory
     fetches: Fetches
     replication_quotas: ReplicationQuotas

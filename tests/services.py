@@ -51,6 +51,7 @@ from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.seams import random_member_id
 from klamm.server.security.authorizer import AllowAll, Authorizer, Operation, Principal, Resource
 from klamm.server.services import AdminStore, ControllerService, Services
+from klamm.server.transactions.transaction_parts import make_transaction_parts
 
 
 class InactiveController:
@@ -245,6 +246,9 @@ def make_services(
     configs = broker_config(broker_id) if config is None else config
     logs = LogManager(configs, SYSTEM_CLOCK, MemoryBudget(), random.randrange, no_topic_configs)
     replicas = ReplicaManager(broker_id, cache, logs)
+    ids = NoProducerIds() if producer_ids is None else producer_ids
+    groups = GroupCoordinator(GroupOptions.of(configs), replicas, BackgroundTasks(), SYSTEM_CLOCK, random_member_id)
+    transactions = make_transaction_parts(configs, replicas, groups, ids, BackgroundTasks(), SYSTEM_CLOCK)
     return Services(
         identity=BrokerIdentity(broker_id, cluster_id, broker_epoch),
         config=configs,
@@ -253,7 +257,10 @@ def make_services(
         logs=logs,
         controller=InactiveController() if controller is None else controller,
         admin_store=LostStore() if admin_store is None else admin_store,
-        groups=GroupCoordinator(GroupOptions.of(configs), replicas, BackgroundTasks(), SYSTEM_CLOCK, random_member_id),
+        groups=groups,
+        transactions=transactions.coordinator,
+        marker_writer=transactions.writer,
+        verifier=transactions.verifier,
         purgatory=Purgatory(),
         fetches=Fetches(configs, random.randrange),
         replication_quotas=ReplicationQuotas(broker_id, configs.get, SYSTEM_CLOCK),
@@ -267,7 +274,7 @@ def make_services(
         reassignment_policy=reassignment_policy,
         client_quotas=ClientQuotas(configs, SYSTEM_CLOCK) if client_quotas is None else client_quotas,
         mutation_quota=mutation_quota,
-        producer_ids=NoProducerIds() if producer_ids is None else producer_ids,
+        producer_ids=ids,
         clock=SYSTEM_CLOCK,
         new_topic_id=random_topic_id,
         metrics=metrics,

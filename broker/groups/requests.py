@@ -104,7 +104,8 @@ class OffsetCommit(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """OffsetCommit, or TxnOffsetCommit if `producer_id` is not -1. The offsets have passed the checks of the request."""
+    """OffsetCommit, or TxnOffsetCommit if `producer_id` is not -1. The offsets have passed the checks of the request. `verified` says
+    for the caller how the transaction was verified; groups only hand it back with the append."""
 
     ticket: object
     group_id: str
@@ -114,6 +115,7 @@ class Commit(NamedTuple):
     offsets: dict[TopicPartition, OffsetCommit]
     producer_id: int = -1
     producer_epoch: int = -1
+    verified: object = None
 
 
 class Respond(NamedTuple):

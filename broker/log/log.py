@@ -40,6 +40,7 @@ from klamm.broker.log.storage import (
     WriteEpochs,
 )
 from klamm.broker.log.transaction_markers import read_marker
+from klamm.broker.log.verifications import Verification, Verifications
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import BatchHeader, Buffer, CorruptRecords, computed_crc, each_header
 from klamm.protocol.records.validation import Assigned, Origin, assign
@@ -73,8 +74,8 @@ class Log(LocalLog):
     """One log. The attributes may be read; only methods change them. End offsets are exclusive."""
 
     __slots__ = (
-        "_are_producers_known", "_leader_high_watermark", "_producers", "_reading_producers", "clean_offset", "epochs", "high_watermark",
-        "last_stable_offset", "on_start_moved", "on_written",
+        "_are_producers_known", "_leader_high_watermark", "_producers", "_reading_producers", "_verifications", "clean_offset", "epochs",
+        "high_watermark", "last_stable_offset", "on_start_moved", "on_written",
     )
 
     def __init__(
@@ -95,6 +96,7 @@ class Log(LocalLog):
         self._are_producers_known = True
         """False after a truncation, until the producer states have been read again."""
         self._reading_producers: asyncio.Task[None] | None = None
+        self._verifications: Verifications | None = None
         self._leader_high_watermark = 0
         if storage is not None and loaded is not None:
             self._take(storage, loaded)
@@ -140,6 +142,26 @@ class Log(LocalLog):
         producers = self._producers
         if producers is not None and producers.remove_expired(now_ms, expiration_ms) and not len(producers):
             self._producers = None
+        if self._verifications is not None:
+            self._verifications.remove_expired(now_ms, expiration_ms)
+
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Verification | None:
+        """A verification for records of a transaction with this first sequence number; None if the producer has an open transaction here,
+        which makes it superfluous."""
+        if self.is_in_transaction(producer_id):
+            return None
+        if self._verifications is None:
+            self._verifications = Verifications()
+        return self._verifications.begin(producer_id, epoch, sequence, now_ms)
+
+    def check_verified(self, producer_id: int, sequence: int, verification: Verification | None) -> None:
+        """Check that records of a transaction may be appended now: it is open here, or it was verified. Raises ApiError."""
+        if not self.is_in_transaction(producer_id):
+            (self._verifications or Verifications()).check(producer_id, sequence, verification)
+
+    def is_in_transaction(self, producer_id: int) -> bool:
+        """Whether a transaction of this producer is open in this log, whatever its epoch."""
+        return self._producers is not None and self._producers.is_in_transaction(producer_id)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a transaction of this producer and epoch is open in this log."""
@@ -308,6 +330,8 @@ class Log(LocalLog):
                 entry = producers.take(header, data, position)
                 if entry is not None:
                     aborted.append(entry)
+                if self._verifications is not None and header.is_transactional:
+                    self._verifications.end(header.producer_id)
             position += header.size
         if producers is not None:
             self._update_last_stable_offset()

@@ -197,6 +197,11 @@ class ProducerStates:
             return None
         return AbortedTransaction(header.producer_id, first_offset, marker_offset, last_stable_offset)
 
+    def is_in_transaction(self, producer_id: int) -> bool:
+        """Whether a transaction of this producer is open, whatever its epoch."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.open_first_offset >= 0
+
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a transaction of this producer and epoch is open."""
         producer = self._producers.get(producer_id)

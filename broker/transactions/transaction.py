@@ -43,7 +43,7 @@ class Transaction:
     """A transactional id."""
 
     __slots__ = (
-        "fence_failed", "last_epoch", "last_producer_id", "pending", "producer_epoch", "stored", "transactional_id", "unmarked",
+        "fence_failed", "last_epoch", "last_producer_id", "pending", "producer_epoch", "start_ms", "stored", "transactional_id", "unmarked",
     )
 
     def __init__(self, transactional_id: str, stored: StoredTransaction) -> None:
@@ -51,6 +51,8 @@ class Transaction:
         self.stored = stored
         self.producer_epoch = stored.producer_epoch
         """The epoch of `stored`, or the one after it while its producer is fenced."""
+        self.start_ms = stored.start_ms
+        """When the last transaction began, as administrators see it: until the coordinator moves, InitProducerId does not change it."""
         self.last_producer_id = NO_PRODUCER_ID
         self.last_epoch = NO_PRODUCER_EPOCH
         self.pending: TransactionState | None = None
@@ -79,6 +81,8 @@ class Transaction:
         """The log says this: a coordinator that loads and one that has appended come here alike."""
         if stored.state is EMPTY:
             self.last_producer_id, self.last_epoch = self.stored.producer_id, NO_PRODUCER_EPOCH
+        else:
+            self.start_ms = stored.start_ms
         self.stored = stored
         self.producer_epoch = stored.producer_epoch
         self.unmarked = dict.fromkeys(stored.partitions) if stored.state in COMPLETE else {}

@@ -164,12 +164,8 @@ class Transactions:
         `NeedProducerId` says that it takes a new producer id: then the caller calls again with one. If the caller gets none, it responds
         itself with the code.
         """
-        error = ErrorCode.NONE
-        if not request.transactional_id:
-            error = ErrorCode.INVALID_REQUEST
-        elif not 0 < request.timeout_ms <= self._limits.max_timeout_ms:
-            error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
-        elif self._is_unloaded:
+        error = init_error(request, self._limits)
+        if error is ErrorCode.NONE and self._is_unloaded:
             error = ErrorCode.NOT_COORDINATOR
         if error is not ErrorCode.NONE:
             self._effects.append(GiveResult(request.ticket, ProducerIdResult(error)))
@@ -238,7 +234,7 @@ class Transactions:
             return ErrorCode.NOT_COORDINATOR if self._is_unloaded else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         stored = transaction.stored
         return Description(
-            stored.producer_id, transaction.producer_epoch, stored.state.text, stored.timeout_ms, stored.start_ms,
+            stored.producer_id, transaction.producer_epoch, stored.state.text, stored.timeout_ms, transaction.start_ms,
             transaction.open_partitions,
         )
 
@@ -252,7 +248,7 @@ class Transactions:
             for each in self._transactions.values()
             if (not producer_ids or each.stored.producer_id in producer_ids)
             and (states is None or each.state in states)
-            and (longer_than_ms < 0 or now.wall_ms - each.stored.start_ms > longer_than_ms)
+            and (longer_than_ms < 0 or now.wall_ms - each.start_ms > longer_than_ms)
         ]
 
     def _current(self, transactional_id: str) -> Transaction | ErrorCode:
@@ -268,6 +264,10 @@ class Transactions:
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do; None if nothing waits for time."""
         return self._again[0][0] if self._again else None
+
+    def waiting(self, kind: type[AppendStates] | type[SendMarkers]) -> int:
+        """How many effects of this kind failed and wait to be tried again."""
+        return sum(isinstance(effect, kind) for _, _, effect in self._again)
 
     def tick(self, now: Now) -> None:
         """Try again what failed and whose pause is over."""
@@ -466,6 +466,7 @@ class Transactions:
         for transaction in self._transactions.values():
             transaction.last_producer_id = NO_PRODUCER_ID
             transaction.last_epoch = NO_PRODUCER_EPOCH
+            transaction.start_ms = transaction.stored.start_ms
             if transaction.state in COMPLETE:
                 self._complete_later(transaction, now)
 
@@ -475,6 +476,13 @@ class Transactions:
         self._transactions.clear()
         self._completions.clear()
         self._again.clear()
+
+
+def init_error(request: InitProducerId, limits: TransactionLimits) -> ErrorCode:
+    """Why an InitProducerId is refused whatever its transactional id is doing; comes before the question who coordinates it."""
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE if 0 < request.timeout_ms <= limits.max_timeout_ms else ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 def _append_of(transaction: Transaction, transition: Transition, token: object) -> AppendStates:

@@ -138,6 +138,10 @@ MEANINGFUL = frozenset(
         "transaction.state.log.replication.factor",
         "transaction.state.log.segment.bytes",
         "transaction.state.log.min.isr",
+        "transaction.partition.verification.enable",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        "transactional.id.expiration.ms",
     }
     # defaults of topic configs
     | {key.server for key in TOPIC if key.server is not None}

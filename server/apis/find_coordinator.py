@@ -22,6 +22,7 @@ from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
 from klamm.server.requests.context import Context
 from klamm.server.requests.topic_creation import auto_create
 from klamm.server.security.authorizer import Operation, ResourceType
+from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 
 MANY_KEYS_SINCE = 4
 SHARE_GROUPS_SINCE = 6
@@ -101,6 +102,10 @@ async def _find(ctx: Context, key_type: int, key: str, created: dict[str, bool])
         topic, index = OFFSETS_TOPIC, ctx.services.groups.partitions.partition_of(key)
     elif key_type == KeyType.SHARE and ctx.api_version >= SHARE_GROUPS_SINCE:
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    elif key_type == KeyType.TRANSACTION:
+        if not ctx.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+            return _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        topic, index = TRANSACTION_TOPIC, ctx.services.transactions.partitions.partition_of(key)
     else:
         return _Found(ErrorCode.INVALID_REQUEST)
     metadata = ctx.services.metadata

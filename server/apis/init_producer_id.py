@@ -1,14 +1,15 @@
-"""InitProducerId (22), versions 0-5: give an idempotent producer an id and epoch 0.
+"""InitProducerId (22), versions 0-5: give a producer an id and an epoch.
 
-Without a transactional id the producer gets the broker's next id, even if it already had one: this is how it starts again after an error
-that it cannot resolve. Needs IDEMPOTENT_WRITE on the cluster, or WRITE on any topic. While the broker has no block of ids, the code is
-COORDINATOR_LOAD_IN_PROGRESS, and clients retry. An id without an epoch, an epoch without an id and an empty transactional id get
-INVALID_REQUEST. There is no transaction coordinator yet: with a transactional id the code is COORDINATOR_NOT_AVAILABLE.
-Source: wire 5, 12, 13.
+Without a transactional id the producer gets the broker's next id and epoch 0, even if it already had one: this is how it starts again after
+an error that it cannot resolve. Needs IDEMPOTENT_WRITE on the cluster, or WRITE on any topic. While the broker has no block of ids, the
+code is COORDINATOR_LOAD_IN_PROGRESS, and clients retry. With a transactional id its coordinator gives the next epoch, after it has aborted
+a transaction that is open; needs WRITE on the transactional id. An id without an epoch, an epoch without an id and an empty transactional
+id get INVALID_REQUEST. Before version 4 a fenced producer gets INVALID_PRODUCER_EPOCH. Source: wire 5, 12, 13.
 """
 
 from __future__ import annotations
 
+from klamm.broker.transactions.requests import InitProducerId
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH
@@ -16,12 +17,15 @@ from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
 NO_ID = -1
+FENCED_SINCE = 4
 
 
 async def handle(ctx: Context, request: messages.InitProducerIdRequest) -> messages.InitProducerIdResponse:
     code = _refusal(ctx, request)
     if code is not ErrorCode.NONE:
         return refuse(request, ctx.api_version, code)
+    if request.transactional_id is not None:
+        return await _init_transactional(ctx, request, request.transactional_id)
     try:
         producer_id = await ctx.services.producer_ids.next_id()
     except ApiError as error:
@@ -45,13 +49,19 @@ def _refusal(ctx: Context, request: messages.InitProducerIdRequest) -> ErrorCode
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):
         return ErrorCode.INVALID_REQUEST
-    if transactional_id is None:
-        return ErrorCode.NONE
-    if not transactional_id:
-        return ErrorCode.INVALID_REQUEST
-    if not 0 < request.transaction_timeout_ms <= ctx.services.config.get("transaction.max.timeout.ms"):
-        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.NONE
+
+
+async def _init_transactional(
+    ctx: Context, request: messages.InitProducerIdRequest, transactional_id: str
+) -> messages.InitProducerIdResponse:
+    result = await ctx.services.transactions.init_producer_id(
+        InitProducerId(None, transactional_id, request.transaction_timeout_ms, request.producer_id, request.producer_epoch)
+    )
+    code = result.error
+    if code is ErrorCode.PRODUCER_FENCED and ctx.api_version < FENCED_SINCE:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return messages.InitProducerIdResponse(error_code=code, producer_id=result.producer_id, producer_epoch=result.producer_epoch)
 
 
 def _may_write_some_topic(ctx: Context) -> bool:

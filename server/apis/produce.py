@@ -3,8 +3,9 @@
 Each partition has its own result. The checks are in the order of Apache Kafka: permission, known partition, acks, internal topics,
 leader, enough replicas in sync, records; the last two are made by the replica manager and the log. Two errors refuse a request as a whole,
 after a look at the first batch of each partition: a batch with an impossible length or magic, and transactional records without permission
-for the transactional id. With acks=0 there is no response, and an error closes the connection. With acks=-1 the response waits for the ISR,
-at most for the time-out of the request; with acks=1 it waits until a log on disk has been written.
+for the transactional id. The first records of a transaction are verified before these checks (`server/produce/verification.py`). With
+acks=0 there is no response, and an error closes the connection. With acks=-1 the response waits for the ISR, at most for the time-out of
+the request; with acks=1 it waits until a log on disk has been written.
 
 If the logs are open and the records are cheap to check, everything is appended before `handle` returns. So the next requests of the
 connection do not wait. Otherwise (first use of a log, recompression, long batches, many partitions) the connection handles no other request
@@ -27,7 +28,8 @@ from klamm.protocol.pace import SLICE, Pace
 from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, CorruptRecords, batch_size
 from klamm.protocol.records.validation import Refused, version_error
 from klamm.server.produce.delayed_produce import Appended
-from klamm.server.produce.record_appends import RecordAppends
+from klamm.server.produce.record_appends import RecordAppends, transactional_batch
+from klamm.server.produce.verification import TransactionalRecords, verify
 from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.requests.queued_requests import Run
 from klamm.server.security.authorizer import Operation, ResourceType
@@ -36,7 +38,8 @@ LEADER_SINCE = 10
 ADMIN_CLIENT = "__admin_client"
 """Client id that may write to internal topics."""
 NO_OFFSET = -1
-VERIFICATION_FAILED = "Failed to verify the transaction: there is no transaction coordinator yet"
+SEVERAL_PRODUCERS = "Transactional records contained more than one producer ID"
+KNOWS_ABORTABLE_SINCE = 11
 
 _WITHOUT_LOG_START = frozenset((
     ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
@@ -59,7 +62,12 @@ def handle(ctx: Context, request: messages.ProduceRequest) -> Response | Awaitab
     if refusal is not None:
         return _refused(request, ctx.api_version, refusal)
     parts = _parts(topics)
-    appends = _appends(ctx, request)
+    if request.transactional_id is not None:
+        unverified = _unverified(ctx, request, parts)
+        if unverified:
+            ctx.peer.exclusive = True
+            return _verify_and_append(ctx, request, parts, unverified)
+    appends = _appends(ctx, request, parts)
     later = [part for part in parts if not part.append_now(ctx, request, appends)]
     if later:
         ctx.peer.exclusive = True
@@ -76,7 +84,9 @@ def handle_run(ctx: Context, requests: Sequence[messages.ProduceRequest]) -> Run
         replica, _ = parts[0].check(ctx, request)
     except ApiError:
         return None
-    appends = _appends(ctx, request)
+    if request.transactional_id is not None and _unverified(ctx, request, parts):
+        return None
+    appends = _appends(ctx, request, parts)
     results = appends.append_run(replica, [part.records for part in parts if part.records is not None])
     if not results:
         return None
@@ -106,8 +116,55 @@ def _responses(ctx: Context, request: messages.ProduceRequest, parts: Sequence[P
     return [response_of(ctx, [part]) for part in parts]
 
 
-def _appends(ctx: Context, request: messages.ProduceRequest) -> RecordAppends:
-    return RecordAppends(ctx.services.replicas, ctx.services.clock, ctx.api_version, request.acks)
+def _appends(ctx: Context, request: messages.ProduceRequest, parts: Iterable[Part] = ()) -> RecordAppends:
+    verifications = None
+    if request.transactional_id is not None and _is_verified(ctx):
+        verifications = {
+            part.transaction.replica: part.transaction.verification
+            for part in parts if part.transaction is not None and part.transaction.verification is not None
+        }
+    return RecordAppends(ctx.services.replicas, ctx.services.clock, ctx.api_version, request.acks, verifications=verifications)
+
+
+def _is_verified(ctx: Context) -> bool:
+    """Whether this broker verifies transactions before it appends their first records."""
+    enabled: bool = ctx.services.config.get("transaction.partition.verification.enable")
+    return enabled
+
+
+def _unverified(ctx: Context, request: messages.ProduceRequest, parts: Iterable[Part]) -> list[Part]:
+    """Parts with records of a transaction that is not open in their log."""
+    if not _is_verified(ctx):
+        return []
+    found = []
+    for part in parts:
+        try:
+            replica, records = part.check(ctx, request)
+        except ApiError:
+            continue  # the append will fail in the same way
+        header = transactional_batch(records)
+        if header is not None:
+            part.transaction = TransactionalRecords(replica, header.producer_id, header.producer_epoch, header.base_sequence)
+            if not part.transaction.is_open:
+                found.append(part)
+    return found
+
+
+async def _verify_and_append(
+    ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part], unverified: Sequence[Part]
+) -> Response | None:
+    """Append what the coordinator of the transaction confirms, and all that needs no verification."""
+    records = [part.transaction for part in unverified if part.transaction is not None]
+    if len({each.producer_id for each in records}) > 1:
+        return _refused(request, ctx.api_version, ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, SEVERAL_PRODUCERS))
+    services = ctx.services
+    errors = await verify(
+        services.replicas, services.verifier, services.clock, request.transactional_id or "", records,
+        knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_SINCE,
+    )
+    for part in unverified:
+        part.failure = None if part.transaction is None else errors.get(part.transaction.replica)
+    return await _append_later(ctx, request, parts, parts)
 
 
 def refuse(request: messages.ProduceRequest, version: int, code: ErrorCode, message: str | None = None) -> Response | None:
@@ -124,9 +181,12 @@ def refuse(request: messages.ProduceRequest, version: int, code: ErrorCode, mess
 
 
 class Part:
-    """One partition of a request. `row` is its result; `appended` are the records in the log, which may still wait for replicas."""
+    """One partition of a request. `row` is its result; `appended` are the records in the log, which may still wait for replicas.
 
-    __slots__ = ("appended", "index", "records", "row", "topic")
+    `transaction` is there for records of a transaction, `failure` if they could not be verified.
+    """
+
+    __slots__ = ("appended", "failure", "index", "records", "row", "topic", "transaction")
 
     def __init__(self, topic: str, index: int, records: Buffer | None) -> None:
         self.topic = topic
@@ -134,6 +194,8 @@ class Part:
         self.records = records
         self.row: Row | None = None
         self.appended: Appended | None = None
+        self.transaction: TransactionalRecords | None = None
+        self.failure: ApiError | None = None
 
     @property
     def is_good(self) -> bool:
@@ -176,20 +238,19 @@ class Part:
         if self.records is None:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         try:
-            return self._replica(ctx, request, self.records), self.records
+            return self._replica(ctx, request), self.records
         except ApiError as error:
             code = version_error(self.records, ctx.api_version)
             raise error if code is None else ApiError(code) from None
 
-    def _replica(self, ctx: Context, request: messages.ProduceRequest, records: Buffer) -> HostedPartition:
+    def _replica(self, ctx: Context, request: messages.ProduceRequest) -> HostedPartition:
         """The partition. Raises ApiError; an error of `version_error` takes precedence over these errors."""
         if request.acks not in (-1, 0, 1):
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
         if self.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        if request.transactional_id is not None and _is_transactional(records):
-            # a transaction coordinator, once there is one, verifies the partition here
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, VERIFICATION_FAILED)
+        if self.failure is not None:
+            raise self.failure
         return ctx.services.replicas.leader(self.topic, self.index)
 
     def succeed(self, replica: HostedPartition, result: AppendResult) -> None:
@@ -209,7 +270,7 @@ class Part:
     def fail(self, replica: HostedPartition | None, error: ApiError) -> None:
         """Store the result of records that were not appended. With `replica` the response may contain its log start offset."""
         start = NO_OFFSET if replica is None or error.code in _WITHOUT_LOG_START else replica.log_start_offset
-        text = error.message if error.message == VERIFICATION_FAILED else None
+        text = self.failure.message if error is self.failure and self.failure is not None else None
         self.row = Row(index=self.index, error_code=error.code, base_offset=NO_OFFSET, log_start_offset=start, error_message=text)
 
 
@@ -263,13 +324,16 @@ async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Respon
                 return _refused(request, ctx.api_version, refusal)
             found |= {(part.topic, part.index): part for part in _parts([slice_of_topic])}
     parts = list(found.values())
+    unverified = [] if request.transactional_id is None else _unverified(ctx, request, parts)
+    if unverified:
+        return await _verify_and_append(ctx, request, parts, unverified)
     return await _append_later(ctx, request, parts, parts)
 
 
 async def _append_later(
     ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part], later: Sequence[Part]
 ) -> Response | None:
-    pace, appends = Pace(), _appends(ctx, request)
+    pace, appends = Pace(), _appends(ctx, request, parts)
     for part in later:
         await pace()
         await part.append_later(ctx, request, appends)

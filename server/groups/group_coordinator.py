@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from klamm.broker.groups.group import Group
-from klamm.broker.groups.groups import Groups
+from klamm.broker.groups.groups import CommitAppended, Groups
 from klamm.broker.groups.log_replay import replay_batches
 from klamm.broker.groups.offsets import NO_PRODUCER
 from klamm.broker.groups.rebalances import Limits, Now
@@ -24,14 +24,16 @@ from klamm.broker.groups.requests import AppendRecords, Commit, Join, JoinResult
 from klamm.broker.log.log import AppendResult
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
-from klamm.protocol.clock import Clock, Timer
+from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, Codec
 from klamm.protocol.records.record import Record, encode_batch
 from klamm.server.background import BackgroundTasks
 from klamm.server.coordinators.owned_partitions import OwnedPartitions
+from klamm.server.coordinators.partition_timers import PartitionTimers
 from klamm.server.produce.internal_appends import InternalAppends
+from klamm.server.produce.record_appends import Verified
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +76,7 @@ class GroupCoordinator:
         self.fresh_id = fresh_id
         self._clock = clock
         self._appends = InternalAppends(replicas, clock, options.commit_timeout_ms)
-        self._timers: dict[int, tuple[int, Timer]] = {}
-        """Partition → (when its timer fires, in ms of the monotonic clock, the timer)."""
+        self._timers = PartitionTimers(clock, self._tick)
         self.partitions: OwnedPartitions[Groups] = OwnedPartitions(
             OFFSETS_TOPIC, replicas, self, background, clock, lambda: options.partitions
         )
@@ -204,14 +205,18 @@ class GroupCoordinator:
                     _complete(ticket, result)
                 case AppendRecords():
                     self._append(index, groups, effect)
-        self._set_timer(index, groups)
+        self._timers.set(index, groups.next_deadline_ms if self.partitions.owns(index, groups) else None)
 
     def _append(self, index: int, groups: Groups, append: AppendRecords) -> None:
         if not append.records:
             groups.appended(append, ErrorCode.NONE, 0, self.now())
             self._settle(index, groups)
             return
-        appended = self._appends.append(TopicPartition(OFFSETS_TOPIC, index), self._batch(append))
+        token = append.token
+        verified = token.request.verified if isinstance(token, CommitAppended) else None
+        appended = self._appends.append(
+            TopicPartition(OFFSETS_TOPIC, index), self._batch(append), verified=verified if isinstance(verified, Verified) else None
+        )
         appended.add_done_callback(partial(self._appended, index, groups, append))
 
     def _batch(self, append: AppendRecords) -> bytes:
@@ -239,23 +244,13 @@ class GroupCoordinator:
 
     # --- time
 
-    def _set_timer(self, index: int, groups: Groups) -> None:
-        deadline_ms = groups.next_deadline_ms if self.partitions.owns(index, groups) else None
-        present = self._timers.get(index)
-        if present is not None:
-            if deadline_ms is not None and present[0] <= deadline_ms:
-                return
-            present[1].cancel()
-            del self._timers[index]
-        if deadline_ms is not None:
-            seconds = max(deadline_ms / 1000 - self._clock.monotonic(), 0)
-            self._timers[index] = deadline_ms, self._clock.call_later(seconds, self._tick, index, groups)
-
-    def _tick(self, index: int, groups: Groups) -> None:
-        self._timers.pop(index, None)
-        if self.partitions.owns(index, groups):
-            groups.tick(self.now())
-            self._settle(index, groups)
+    def _tick(self, index: int) -> None:
+        try:
+            groups = self.partitions.get(index)
+        except ApiError:
+            return
+        groups.tick(self.now())
+        self._settle(index, groups)
 
 
 def _new_future() -> asyncio.Future[Any]:

@@ -48,12 +48,13 @@ from klamm.server.replication.isr_updates import IsrUpdates
 from klamm.server.replication.leader_requests import FetcherOptions
 from klamm.server.replication.stored_isr_updates import StoredIsrUpdates
 from klamm.server.replication.throttle_configs import ThrottleConfigs
-from klamm.server.requests.handlers import handlers_of, offered
+from klamm.server.requests.handlers import offered_by
 from klamm.server.requests.not_offered import NotOfferedLog
 from klamm.server.requests.purgatory import Purgatory
 from klamm.server.requests.quotas import ClientQuotas
 from klamm.server.services import Services
 from klamm.server.session_handler import SessionHandler
+from klamm.server.transactions.transaction_parts import TransactionParts, make_transaction_parts
 from klamm.zk.store.store import ZkStore, ZkStoreOptions
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class BrokerParts:
     isr_requests: ControllerRequests
     """AlterPartition has a connection of its own. Below 2.7-IV2 nothing is sent there."""
     followers: Followers
+    transactions: TransactionParts
     services: Services
     dynamic_configs: DynamicConfigs
 
@@ -112,6 +114,9 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
     followers = Followers(follower, replicas, metadata, listener, background, base.tap, config.get(FETCHERS))
     client_quotas = ClientQuotas(config, clock)
     client_quotas.listeners.append(base.listeners.clear_response_caches)
+    groups = GroupCoordinator(GroupOptions.of(config), replicas, background, clock, seams.new_member_id)
+    producer_ids = _producer_ids(base, store, requests, background)
+    transactions = make_transaction_parts(config, replicas, groups, producer_ids, background, clock, base.tap)
     services = Services(
         identity=base.identity,
         config=config,
@@ -120,13 +125,16 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
         logs=logs,
         controller=controller,
         admin_store=base.admin_zk,
-        groups=GroupCoordinator(GroupOptions.of(config), replicas, background, clock, seams.new_member_id),
+        groups=groups,
+        transactions=transactions.coordinator,
+        marker_writer=transactions.writer,
+        verifier=transactions.verifier,
         purgatory=Purgatory(clock),
         fetches=Fetches(config, seams.random.randrange),
         replication_quotas=quotas,
         follower_lag=followers.lag,
         features=features,
-        offered=offered(handlers_of(config)),
+        offered=offered_by(config),
         not_offered=NotOfferedLog(),
         authorizer=base.authorizer,
         topic_policy=base.topic_policy,
@@ -134,7 +142,7 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
         reassignment_policy=base.reassignment_policy,
         client_quotas=client_quotas,
         mutation_quota=client_quotas.mutate if base.mutation_quota is None else base.mutation_quota,
-        producer_ids=_producer_ids(base, store, requests, background),
+        producer_ids=producer_ids,
         clock=clock,
         new_topic_id=seams.new_topic_id,
         metrics=base.metrics,
@@ -142,7 +150,8 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
     )
     dynamic_configs = DynamicConfigs(config, broker_id, base.admin_zk, background.start, clock.now_ms)
     parts = BrokerParts(
-        background, feature_watch, disks, memory, channels, store, controller, requests, isr_requests, followers, services, dynamic_configs
+        background, feature_watch, disks, memory, channels, store, controller, requests, isr_requests, followers, transactions,
+        services, dynamic_configs,
     )
     _connect(base, parts, journal)
     return parts
@@ -155,6 +164,7 @@ def _connect(base: Foundation, parts: BrokerParts, journal: OpenJournal | None) 
 
     replicas.listeners.append(parts.followers.apply)
     replicas.listeners.append(services.groups.partitions.apply)
+    replicas.listeners.append(services.transactions.partitions.apply)
     replicas.leaders.isr_updates = _isr_updates(base, replicas.leaders, parts.isr_requests, background)
     if parts.disks is not None:
         replicas.states.logs_found = parts.disks.directories.found

@@ -122,8 +122,16 @@ def _check_followers(broker: RunningBroker) -> None:
     broker.parts.background.start(broker.parts.services.replicas.leaders.run())
 
 
-def _tend_groups(broker: RunningBroker) -> None:
-    broker.parts.background.start(broker.parts.services.groups.expire_offsets())
+def _tend_coordinators(broker: RunningBroker) -> None:
+    parts = broker.parts
+    parts.background.start(parts.services.groups.expire_offsets())
+    parts.background.start(parts.transactions.coordinator.abort_timed_out())
+    parts.background.start(parts.transactions.coordinator.expire_ids())
+
+
+def _close_coordinators(broker: RunningBroker) -> None:
+    broker.parts.services.groups.close()
+    broker.parts.transactions.close()
 
 
 def _bind(broker: RunningBroker) -> None:
@@ -210,7 +218,7 @@ START: tuple[Step[RunningBroker], ...] = (
     Step("bind the metrics endpoint", _bind_metrics, _close_metrics),
     Step("fetchers", undo=lambda b: b.parts.followers.close()),
     Step("purgatory", undo=lambda b: b.parts.services.purgatory.close()),
-    Step("coordinators", _tend_groups, lambda b: b.parts.services.groups.close()),
+    Step("coordinators", _tend_coordinators, _close_coordinators),
     Step("load logs", _load_logs),
     Step("register", lambda b: b.base.registration.register()),
     Step("check features", _check_features),

@@ -115,7 +115,7 @@ REPLICA_MBEANS: tuple[MBean, ...] = (
     MBean(_MANAGER + "ProducerIdCount", Kind.GAUGE, "producer ids that the logs remember",
           read=one(lambda reading: sum(len(log.active_producers()) for log in list(reading.services.logs)))),
     MBean(_MANAGER + "PartitionsWithLateTransactionsCount", Kind.GAUGE, "partitions with a transaction that is late",
-          note="There are no transactions yet."),
+          note="The age of transactions is not looked at; their coordinators abort them."),
     MBean(_PARTITION + "UnderReplicated", Kind.GAUGE, "1 on the leader if the ISR lacks a replica", _OF_PARTITION,
           _of_partitions(lambda _, replica: int(_is_under_replicated(replica)))),
     MBean(_PARTITION + "InSyncReplicasCount", Kind.GAUGE, "size of the ISR, 0 on a follower", _OF_PARTITION,

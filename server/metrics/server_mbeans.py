@@ -5,18 +5,23 @@ from __future__ import annotations
 from functools import partial
 
 from klamm.broker.groups.states import GroupState
+from klamm.broker.transactions.requests import AppendStates, SendMarkers
 from klamm.server.metrics.mbean import Kind, MBean, one
 from klamm.server.metrics.readings import BrokerReading
 
 _SERVER = "kafka.server:type=KafkaServer,name="
 _SESSION = "kafka.server:type=SessionExpireListener,name="
 _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
-_NO_TRANSACTIONS = "There are no transactions yet."
+_NOT_COUNTED = "Not counted; the requests are, by API."
 _NO_CLIENT = "It is a metric of Kafka's client library; the requests are counted where they arrive."
 
 
 def _groups_in(reading: BrokerReading, state: GroupState) -> int:
     return sum(group.state is state for group in reading.services.groups.groups())
+
+
+def _retries(reading: BrokerReading, kind: type[AppendStates] | type[SendMarkers]) -> int:
+    return sum(each.waiting(kind) for _, each in reading.services.transactions.partitions.loaded())
 
 
 def _disconnects(reading: BrokerReading) -> int:
@@ -62,16 +67,16 @@ SERVER_MBEANS: tuple[MBean, ...] = (
           note="They are not counted yet; the requests are, by API.", attribute="all"),
     *(
         MBean(f"kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name={name}",
-              Kind.GAUGE, "transaction markers that wait",
-              note=_NO_TRANSACTIONS)
-        for name in ("LogAppendRetryQueueSize", "UnknownDestinationQueueSize")
+              Kind.GAUGE, "what waits to be sent or appended again at the end of transactions",
+              read=one(partial(_retries, kind=kind)))
+        for name, kind in (("LogAppendRetryQueueSize", AppendStates), ("UnknownDestinationQueueSize", SendMarkers))
     ),
-    MBean("kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate", Kind.METER, "transactions that were not verified",
-          note=_NO_TRANSACTIONS),
+    MBean("kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate", Kind.METER, "partitions that were not verified",
+          read=one(lambda reading: reading.services.verifier.failures)),
     MBean("kafka.server:type=AddPartitionsToTxnManager,name=VerificationTimeMs", Kind.HISTOGRAM, "time for the verification",
-          note=_NO_TRANSACTIONS),
+          note=_NOT_COUNTED),
     *(
-        MBean(f"kafka.server:type={name}", Kind.SELECTOR, "transactions", note=_NO_TRANSACTIONS, attribute="all")
+        MBean(f"kafka.server:type={name}", Kind.SELECTOR, "transactions", note=_NOT_COUNTED, attribute="all")
         for name in ("transaction-coordinator-metrics", "txn-marker-channel-metrics", "AddPartitionsManager-channel-metrics")
     ),
     *(

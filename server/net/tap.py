@@ -43,6 +43,8 @@ class ConnectionKind(Enum):
     """This broker's requests to the active controller."""
     TO_LEADER = "to leader"
     """This broker's fetches from a leader."""
+    TO_BROKER = "to broker"
+    """This broker's markers of transactions to a leader, and its verifications to a transaction coordinator."""
 
     @property
     def is_ours(self) -> bool:

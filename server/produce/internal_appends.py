@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import NamedTuple
 
 from klamm.broker.log.log import AppendResult
 from klamm.broker.partition import HostedPartition
@@ -19,7 +20,24 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import Buffer
 from klamm.protocol.records.validation import Origin, Refused
 from klamm.server.produce.delayed_produce import ALL_REPLICAS, Appended, DelayedProduce
-from klamm.server.produce.record_appends import RecordAppends
+from klamm.server.produce.record_appends import RecordAppends, Verified
+
+
+class _QueuedAppend(NamedTuple):
+    """One append. `timeout_ms` is how long it waits for the replicas."""
+
+    appends: RecordAppends
+    records: Buffer
+    done: asyncio.Future[AppendResult]
+    timeout_ms: int
+    verified: Verified | None
+
+    def checked(self, replica: HostedPartition) -> RecordAppends:
+        """How to append, with the check whether the records were verified."""
+        if self.verified is None:
+            return self.appends
+        verification = self.verified.verification
+        return self.appends._replace(verifications={} if verification is None else {replica: verification})
 
 
 class InternalAppends:
@@ -30,57 +48,67 @@ class InternalAppends:
         self._replicas = replicas
         self._clock = clock
         self._timeout_ms = timeout_ms
-        self._queues: dict[TopicPartition, deque[_Queued]] = {}
+        self._queues: dict[TopicPartition, deque[_QueuedAppend]] = {}
         """Appends that take long, and those that came after them."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def append(self, partition: TopicPartition, records: Buffer, origin: Origin = Origin.COORDINATOR) -> asyncio.Future[AppendResult]:
+    def append(
+        self, partition: TopicPartition, records: Buffer, origin: Origin = Origin.COORDINATOR, *, timeout_ms: int | None = None,
+        verified: Verified | None = None,
+    ) -> asyncio.Future[AppendResult]:
         """Append one batch to a partition that this broker leads; a future for its offsets, once all replicas of the ISR have it.
+
+        `timeout_ms` is how long it waits for them, if it is not the usual time. With `verified`, records of a transaction get
+        INVALID_TXN_STATE if the transaction is not open in the log and the verification is void by then.
 
         The future fails with ApiError, as a Produce with acks=all does: NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION,
         KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, or the code with which a log refuses
         records. After REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND the records are in the log of this broker all the same.
         """
         appends = RecordAppends(self._replicas, self._clock, APIS[ApiKey.PRODUCE].max_version, ALL_REPLICAS, origin)
-        done: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+        queued = _QueuedAppend(
+            appends, records, asyncio.get_running_loop().create_future(), self._timeout_ms if timeout_ms is None else timeout_ms, verified
+        )
+        done = queued.done
         queue = self._queues.get(partition)
         if queue is not None:
-            queue.append((appends, records, done))
+            queue.append(queued)
             return done
         try:
             replica = self._replicas.leader(*partition)
-            result = appends.append(replica, records)
+            result = queued.checked(replica).append(replica, records)
         except (ApiError, Refused) as error:
             done.set_exception(_as_api_error(error))
             return done
         if result is not None:
-            self._wait_for_replicas(replica, result, done)
+            self._wait_for_replicas(replica, result, queued)
             return done
-        queue = self._queues[partition] = deque([(appends, records, done)])
+        queue = self._queues[partition] = deque([queued])
         task = asyncio.get_running_loop().create_task(self._append_queued(partition, queue))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return done
 
-    async def _append_queued(self, partition: TopicPartition, queue: deque[_Queued]) -> None:
+    async def _append_queued(self, partition: TopicPartition, queue: deque[_QueuedAppend]) -> None:
         try:
             while queue:
-                appends, records, done = queue[0]
+                queued = queue[0]
                 try:
                     replica = self._replicas.leader(*partition)
-                    result = await appends.append_later(replica, records)
+                    result = await queued.checked(replica).append_later(replica, queued.records)
                 except Exception as error:  # noqa: BLE001 who asked for the append gets it
-                    if not done.done():
-                        done.set_exception(_as_api_error(error) if isinstance(error, Refused) else error)
+                    if not queued.done.done():
+                        queued.done.set_exception(_as_api_error(error) if isinstance(error, Refused) else error)
                 else:
-                    self._wait_for_replicas(replica, result, done)
+                    self._wait_for_replicas(replica, result, queued)
                 queue.popleft()
         finally:
             del self._queues[partition]
-            for _, _, done in queue:
-                done.cancel()
+            for queued in queue:
+                queued.done.cancel()
 
-    def _wait_for_replicas(self, replica: HostedPartition, result: AppendResult, done: asyncio.Future[AppendResult]) -> None:
+    def _wait_for_replicas(self, replica: HostedPartition, result: AppendResult, queued: _QueuedAppend) -> None:
+        done = queued.done
         appended = Appended(replica, result.last_offset)
 
         def settle() -> None:
@@ -95,10 +123,7 @@ class InternalAppends:
         if appended.settle(self._replicas, ALL_REPLICAS):
             settle()
         else:
-            DelayedProduce(self._replicas, ALL_REPLICAS, [appended], settle).begin(self._clock, self._timeout_ms)
-
-
-_Queued = tuple[RecordAppends, Buffer, asyncio.Future[AppendResult]]
+            DelayedProduce(self._replicas, ALL_REPLICAS, [appended], settle).begin(self._clock, queued.timeout_ms)
 
 
 def _as_api_error(error: ApiError | Refused) -> ApiError:

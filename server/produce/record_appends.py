@@ -8,29 +8,41 @@ Then `wait` waits for the replicas that `acks` asks for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from klamm.broker.log.log import AppendResult, Log
+from klamm.broker.log.verifications import Verification
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError
-from klamm.protocol.records.batch import Buffer
+from klamm.protocol.records.batch import MAGIC, TRANSACTIONAL, BatchHeader, Buffer, batch_size, read_header
 from klamm.protocol.records.batch_runs import assign_run
 from klamm.protocol.records.rebase import rebased
 from klamm.protocol.records.validation import Origin, assign, costs_much
 from klamm.server.produce.delayed_produce import Appended, wait_for_acks
 
 
+class Verified(NamedTuple):
+    """How a coordinator's records of a transaction were verified; None if the transaction was open in the log."""
+
+    verification: Verification | None
+
+
 class RecordAppends(NamedTuple):
-    """Appends of one request. `version` is that of Produce whose rules records have to follow."""
+    """Appends of one request. `version` is that of Produce whose rules records have to follow.
+
+    `verifications` are those of transactional records, by partition; with them, records of a transaction that is not open in the log get
+    INVALID_TXN_STATE if their verification is missing or void. None: nothing is verified.
+    """
 
     replicas: ReplicaManager
     clock: Clock
     version: int
     acks: int
     origin: Origin = Origin.CLIENT
+    verifications: Mapping[HostedPartition, Verification] | None = None
 
     def append(self, replica: HostedPartition, records: Buffer) -> AppendResult | None:
         """Append records now. None when that may take long: then nothing has happened.
@@ -41,6 +53,8 @@ class RecordAppends(NamedTuple):
         log = replica.log
         if log is None or costs_much(records, log.config.rules):
             return None
+        if self.verifications is not None:
+            self._check_verified(replica, log, records)
         return self.replicas.append(replica, records, self.version, self.acks, self.origin, self.clock.now_ms())
 
     async def append_later(self, replica: HostedPartition, records: Buffer) -> AppendResult:
@@ -55,7 +69,14 @@ class RecordAppends(NamedTuple):
         at = log.next_offset, replica.leader_epoch, log.config.rules
         assigned = await asyncio.to_thread(assign, records, self.version, *at, now_ms, self.origin)
         assigned = rebased(assigned, log.next_offset, replica.leader_epoch)
+        if self.verifications is not None:
+            self._check_verified(replica, log, records)
         return self.replicas.append_assigned(replica, assigned, self.acks, self.origin, now_ms)
+
+    def _check_verified(self, replica: HostedPartition, log: Log, records: Buffer) -> None:
+        header = transactional_batch(records)
+        if header is not None and self.verifications is not None:
+            log.check_verified(header.producer_id, header.base_sequence, self.verifications.get(replica))
 
     def append_run(self, replica: HostedPartition, batches: Sequence[Buffer]) -> list[AppendResult]:
         """Append batches of several requests as one piece, as far as they can be stored as they are; the result of each of these.
@@ -78,3 +99,12 @@ class RecordAppends(NamedTuple):
     async def wait(self, appended: list[Appended], timeout_ms: int) -> None:
         """Return when all that was appended is settled or the time-out is over; nothing of it is settled yet."""
         await wait_for_acks(self.replicas, self.clock, self.acks, appended, timeout_ms)
+
+
+def transactional_batch(records: Buffer) -> BatchHeader | None:
+    """The header of the first batch if it is data of a transaction. Raises CorruptRecords if its length or magic is impossible."""
+    size = batch_size(records, 0)
+    if size is None or size > len(records) or records[16] != MAGIC or not records[22] & TRANSACTIONAL:
+        return None
+    header = read_header(records)
+    return None if header.is_control or header.producer_id < 0 else header

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.apis import APIS, Api, ApiKey
+from klamm.protocol.errors import ErrorCode
 from klamm.server.apis import (
     acls,
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     allocate_producer_ids,
     alter_client_quotas,
     alter_configs,
@@ -32,8 +36,10 @@ from klamm.server.apis import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -45,6 +51,7 @@ from klamm.server.apis import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     metadata_fetch,
     offset_commit,
@@ -57,10 +64,15 @@ from klamm.server.apis import (
     sasl,
     stop_replica,
     sync_group,
+    txn_offset_commit,
     update_features,
     update_metadata,
+    write_txn_markers,
 )
 from klamm.server.requests.dispatch import Handler
+
+if TYPE_CHECKING:
+    from klamm.server.requests.context import Context
 
 HANDLERS: dict[int, Handler] = {
     ApiKey.PRODUCE: Handler(produce.handle, produce.refuse, pipelined=True, handle_run=produce.handle_run),
@@ -117,6 +129,13 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.DELETE_GROUPS: Handler(delete_groups.handle, delete_groups.refuse),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Handler(consumer_protocol.heartbeat, consumer_protocol.refuse_heartbeat),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Handler(consumer_protocol.describe, consumer_protocol.refuse_describe),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Handler(add_partitions_to_txn.handle, add_partitions_to_txn.refuse),
+    ApiKey.ADD_OFFSETS_TO_TXN: Handler(add_offsets_to_txn.handle, add_offsets_to_txn.refuse),
+    ApiKey.END_TXN: Handler(end_txn.handle, end_txn.refuse),
+    ApiKey.WRITE_TXN_MARKERS: Handler(write_txn_markers.handle, write_txn_markers.refuse),
+    ApiKey.TXN_OFFSET_COMMIT: Handler(txn_offset_commit.handle, txn_offset_commit.refuse),
+    ApiKey.DESCRIBE_TRANSACTIONS: Handler(describe_transactions.handle, describe_transactions.refuse),
+    ApiKey.LIST_TRANSACTIONS: Handler(list_transactions.handle, list_transactions.refuse),
     ApiKey.REGISTER_BROKER: Handler(register_broker.handle, register_broker.refuse),
     ApiKey.METADATA_FETCH: Handler(metadata_fetch.handle, metadata_fetch.refuse),
     ApiKey.REASSIGN_PARTITIONS: Handler(reassign_partitions.handle, reassign_partitions.refuse),
@@ -135,14 +154,37 @@ KIP_179 = frozenset(
 REGISTER_BROKER = frozenset({ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH})
 
 
+TRANSACTIONS = frozenset(
+    {ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.WRITE_TXN_MARKERS, ApiKey.TXN_OFFSET_COMMIT}
+)
+"""Below inter-broker protocol 0.11 ApiVersions does not list these, and requests get UNSUPPORTED_VERSION."""
+
+
 def handlers_of(config: BrokerConfig) -> dict[int, Handler]:
     """The APIs that a broker with these configs serves; those that are switched off are unknown to it."""
     off: frozenset[ApiKey] = frozenset() if config.get("kip179.enable") else KIP_179
     if not config.is_registerbroker_on:
         off |= REGISTER_BROKER
-    return {key: handler for key, handler in HANDLERS.items() if key not in off}
+    handlers = {key: handler for key, handler in HANDLERS.items() if key not in off}
+    return handlers | {key: _unsupported(HANDLERS[key]) for key in _hidden(config)}
+
+
+def _hidden(config: BrokerConfig) -> frozenset[ApiKey]:
+    return TRANSACTIONS if config.inter_broker_protocol_version.record_version < 2 else frozenset()
+
+
+def _unsupported(handler: Handler) -> Handler:
+    def handle(ctx: Context, request: Any) -> Any:
+        return handler.refuse(request, ctx.api_version, ErrorCode.UNSUPPORTED_VERSION)
+
+    return Handler(handle, handler.refuse)
 
 
 def offered(keys: Iterable[int]) -> tuple[Api, ...]:
     """The APIs with these keys, as ApiVersions lists them."""
     return tuple(APIS[key] for key in sorted(keys))
+
+
+def offered_by(config: BrokerConfig) -> tuple[Api, ...]:
+    """The APIs that a broker with these configs offers to clients."""
+    return offered(handlers_of(config).keys() - _hidden(config))

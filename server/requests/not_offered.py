@@ -18,15 +18,7 @@ log = logging.getLogger(__name__)
 MAX_CLIENTS = 1000
 """Remember this many pairs of API and client. All later clients count as one."""
 
-TRANSACTIONS = "transactions"
 NOT_OFFERED: Mapping[str, str] = {
-    "AddPartitionsToTxn": TRANSACTIONS,
-    "AddOffsetsToTxn": TRANSACTIONS,
-    "EndTxn": TRANSACTIONS,
-    "WriteTxnMarkers": TRANSACTIONS,
-    "TxnOffsetCommit": TRANSACTIONS,
-    "DescribeTransactions": TRANSACTIONS,
-    "ListTransactions": TRANSACTIONS,
     "Envelope": "forwarded requests",
 }
 """API name → the feature that it belongs to, for the log."""

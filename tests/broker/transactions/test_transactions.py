@@ -480,6 +480,18 @@ def test_a_transaction_is_described() -> None:
     assert driver.transactions.describe(ID) == Description(0, 0, "CompleteCommit", 1_000, START_MS + 7, ())
 
 
+def test_the_start_of_a_transaction_is_shown_until_the_coordinator_moves() -> None:
+    driver = TransactionDriver()
+    driver.begun()
+    driver.end(0, 0)
+    driver.init()
+    assert driver.transactions.describe(ID) == Description(0, 1, "Empty", 60_000, START_MS, ())
+    assert driver.transactions.listed(driver.now, longer_than_ms=1) == []
+    other = driver.reloaded()
+    assert other.transactions.describe(ID) == Description(0, 1, "Empty", 60_000, -1, ())
+    assert other.transactions.listed(driver.now, longer_than_ms=1) == [Listed(ID, 0, "Empty")]
+
+
 def test_an_unknown_and_an_empty_id_are_not_described() -> None:
     driver = TransactionDriver()
     assert driver.transactions.describe("unknown") is E.TRANSACTIONAL_ID_NOT_FOUND

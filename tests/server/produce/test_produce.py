@@ -15,7 +15,9 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import computed_crc
+from klamm.protocol.records.record import Record, encode_batch
 from klamm.server.apis import produce
+from klamm.server.produce.verification import NOT_VERIFIED
 from klamm.server.requests.context import CloseConnection
 from klamm.server.security.authorizer import Operation
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
@@ -104,12 +106,15 @@ async def test_transactional_records_need_write_of_their_transactional_id() -> N
     assert [row.error_code for row in rows] == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
 
 
-async def test_transactional_records_are_not_verified_without_a_coordinator() -> None:
-    rows = await Logged().rows(asked_for(("t", 0, TRANSACTIONAL), ("t", 4, GOOD), transactional_id="tx"))
+async def test_transactional_records_are_not_appended_without_a_coordinator_that_verifies_them() -> None:
+    logged = Logged()
+    records = encode_batch([Record(0, 1, None, b"v")], attributes=0x10, producer_id=7, producer_epoch=0, base_sequence=0)
+    rows = await logged.rows(asked_for(("t", 0, records), ("t", 4, GOOD), transactional_id="tx"))
     assert [(row.error_code, row.error_message) for row in rows] == [
-        (ErrorCode.NOT_ENOUGH_REPLICAS, produce.VERIFICATION_FAILED),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, NOT_VERIFIED + "COORDINATOR_NOT_AVAILABLE"),
         (ErrorCode.NONE, None),
     ]
+    assert (await logged.log(0)).log_end_offset == 0
 
 
 @pytest.mark.parametrize(("at", "byte", "text"), [(16, 3, "Invalid magic"), (11, 1, "Record size 1 ")])

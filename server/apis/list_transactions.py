@@ -1,0 +1,40 @@
+"""ListTransactions (66), versions 0-1: the transactional ids that this broker coordinates.
+
+Filters are states, producer ids, and from version 1 on the time since the transaction began, in milliseconds; a state that does not exist
+is named in the response. While a partition of the transaction topic is being loaded, the code is COORDINATOR_LOAD_IN_PROGRESS, and nothing
+is listed. Transactional ids without DESCRIBE are left out.
+Source: wire 5 and 13, `TransactionStateManager.listTransactionStates` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from klamm.broker.transactions.states import STATES
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
+
+ANY_DURATION = -1
+
+
+async def handle(ctx: Context, request: messages.ListTransactionsRequest) -> messages.ListTransactionsResponse:
+    transactions = ctx.services.transactions
+    if transactions.partitions.is_loading:
+        return refuse(request, ctx.api_version, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    states = {STATES[each] for each in request.state_filters if each in STATES} if request.state_filters else None
+    duration_ms = request.duration_filter if ctx.api_version >= 1 else ANY_DURATION
+    row = messages.ListTransactionsResponse.TransactionState
+    return messages.ListTransactionsResponse(
+        unknown_state_filters=list(dict.fromkeys(each for each in request.state_filters if each not in STATES)),
+        transaction_states=[
+            row(transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state)
+            for each in transactions.listed(states, set(request.producer_id_filters), duration_ms)
+            if ctx.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
+        ],
+    )
+
+
+def refuse(
+    request: messages.ListTransactionsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.ListTransactionsResponse:
+    return messages.ListTransactionsResponse(error_code=code)

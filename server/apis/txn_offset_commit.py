@@ -1,0 +1,120 @@
+"""TxnOffsetCommit (28), versions 0-4: the offsets of a group, as part of a transaction.
+
+They count once the transaction is committed. The group's partition of the offsets topic must be in the transaction (AddOffsetsToTxn): the
+group coordinator, its leader, verifies that as for Produce; before version 4 the code for it is INVALID_TXN_STATE in place of
+TRANSACTION_ABORTABLE. From version 3 on the consumer's generation and member id are checked. Needs WRITE on the transactional id, READ on
+the group and on the topics. Before version 2 a coordinator that loads is COORDINATOR_NOT_AVAILABLE, since these clients fail otherwise.
+Source: wire 5 and 13, `KafkaApis.handleTxnOffsetCommitRequest` and `GroupCoordinator.handleTxnCommitOffsets` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from klamm.broker.groups.groups import COMMIT_ERRORS
+from klamm.broker.groups.requests import Commit
+from klamm.broker.groups.requests import OffsetCommit as Offset
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.pace import Pace
+from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
+from klamm.server.produce.record_appends import Verified
+from klamm.server.produce.verification import TransactionalRecords, verify
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
+
+KNOWS_ABORTABLE_SINCE = 4
+KNOWS_LOADING_SINCE = 2
+NO_SEQUENCE = -1
+
+
+async def handle(ctx: Context, request: messages.TxnOffsetCommitRequest) -> messages.TxnOffsetCommitResponse:
+    if not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return refuse(request, ctx.api_version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not ctx.authorize(Operation.READ, ResourceType.GROUP, request.group_id):
+        return refuse(request, ctx.api_version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    codes: dict[TopicPartition, ErrorCode] = {}
+    offsets: dict[TopicPartition, Offset] = {}
+    pace, now_ms = Pace(), ctx.services.clock.now_ms()
+    for topic in request.topics:
+        allowed = ctx.authorize(Operation.READ, ResourceType.TOPIC, topic.name)
+        for part in topic.partitions:
+            await pace()
+            key = TopicPartition(topic.name, part.partition_index)
+            if not allowed:
+                codes[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif ctx.services.metadata.partition(*key) is None:
+                codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                offsets[key] = Offset(part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "", now_ms)
+    if offsets:
+        code = await _commit(ctx, request, offsets, codes)
+        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.api_version < KNOWS_LOADING_SINCE:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        codes |= {key: code for key in offsets if key not in codes or code is not ErrorCode.NONE}
+    return _response(request, codes)
+
+
+def refuse(
+    request: messages.TxnOffsetCommitRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.TxnOffsetCommitResponse:
+    keys = [TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    return _response(request, dict.fromkeys(keys, code))
+
+
+async def _commit(
+    ctx: Context, request: messages.TxnOffsetCommitRequest, offsets: dict[TopicPartition, Offset], codes: dict[TopicPartition, ErrorCode]
+) -> ErrorCode:
+    """Commit offsets; the code of all of them. Those with too much metadata get theirs in `codes` and are left out."""
+    groups = ctx.services.groups
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    try:
+        index, _ = groups.partitions.find(request.group_id)
+        verified = await _verify(ctx, request, index)
+    except ApiError as error:
+        return COMMIT_ERRORS.get(error.code, error.code)
+    most = groups.options.max_metadata_size
+    short = {key: offset for key, offset in offsets.items() if len(offset.metadata) <= most}
+    codes |= {key: ErrorCode.OFFSET_METADATA_TOO_LARGE for key in offsets if key not in short}
+    commit = Commit(
+        None, request.group_id, request.generation_id, request.member_id, request.group_instance_id, short, request.producer_id,
+        request.producer_epoch, verified,
+    )
+    try:
+        return await groups.commit(commit)
+    except ApiError as error:
+        return error.code
+
+
+async def _verify(ctx: Context, request: messages.TxnOffsetCommitRequest, index: int) -> Verified | None:
+    """How the transaction was verified, None if this broker does not do that. Raises ApiError if the offsets must not be committed."""
+    services = ctx.services
+    if not services.config.get("transaction.partition.verification.enable"):
+        return None
+    replica = services.replicas.leader(OFFSETS_TOPIC, index)
+    records = TransactionalRecords(replica, request.producer_id, request.producer_epoch, NO_SEQUENCE)
+    errors = await verify(
+        services.replicas, services.verifier, services.clock, request.transactional_id, [records],
+        knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_SINCE,
+    )
+    if replica in errors:
+        raise errors[replica]
+    return Verified(records.verification)
+
+
+def _response(request: messages.TxnOffsetCommitRequest, codes: dict[TopicPartition, ErrorCode]) -> messages.TxnOffsetCommitResponse:
+    response = messages.TxnOffsetCommitResponse
+    return response(
+        topics=[
+            response.TxnOffsetCommitResponseTopic(
+                topic.name,
+                [
+                    response.TxnOffsetCommitResponsePartition(
+                        part.partition_index, codes[TopicPartition(topic.name, part.partition_index)]
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,62 @@
+"""WriteTxnMarkers (27), versions 0-1: the coordinator of a transaction has its markers written by the leaders of its partitions.
+
+Each marker is a control batch in each of its partitions; the response comes when all replicas of the ISR have it. An administrator ends a
+hanging transaction with the same request. Needs ALTER or CLUSTER_ACTION on the cluster. The response has one row for each
+producer id. Source: wire 5 and 13, `KafkaApis.handleWriteTxnMarkersRequest` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
+from klamm.server.transactions.marker_writer import TransactionEnd
+
+
+async def handle(ctx: Context, request: messages.WriteTxnMarkersRequest) -> messages.WriteTxnMarkersResponse:
+    if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER) and not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if any(marker.producer_id < 0 or marker.producer_epoch < 0 for marker in request.markers):
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    writer = ctx.services.marker_writer
+    results = await asyncio.gather(
+        *(
+            writer.write(
+                TransactionEnd(each.producer_id, each.producer_epoch, each.coordinator_epoch, each.transaction_result), _partitions(each)
+            )
+            for each in request.markers
+        )
+    )
+    return _response(zip(request.markers, results, strict=True))
+
+
+def refuse(
+    request: messages.WriteTxnMarkersRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.WriteTxnMarkersResponse:
+    return _response((marker, dict.fromkeys(_partitions(marker), code)) for marker in request.markers)
+
+
+def _partitions(marker: Any) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+
+
+def _response(results: Iterable[tuple[Any, dict[TopicPartition, ErrorCode]]]) -> messages.WriteTxnMarkersResponse:
+    response = messages.WriteTxnMarkersResponse
+    producers: dict[int, dict[TopicPartition, ErrorCode]] = {}
+    for marker, codes in results:
+        producers.setdefault(marker.producer_id, {}).update(codes)
+    rows = []
+    for producer_id, codes in producers.items():
+        topics: dict[str, list[Any]] = {}
+        for partition, code in codes.items():
+            row = response.WritableTxnMarkerPartitionResult(partition_index=partition.partition, error_code=code)
+            topics.setdefault(partition.topic, []).append(row)
+        results_of_topics = [response.WritableTxnMarkerTopicResult(name=topic, partitions=each) for topic, each in topics.items()]
+        rows.append(response.WritableTxnMarkerResult(producer_id=producer_id, topics=results_of_topics))
+    return response(markers=rows)

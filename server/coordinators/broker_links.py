@@ -1,0 +1,62 @@
+"""Requests of coordinators to other brokers: a kept connection to each, opened when it is first needed, with one request in flight.
+
+A request that fails is not sent again here: its owner decides, since the partition in question may have another leader by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from klamm.protocol import messages
+from klamm.protocol.clock import Clock
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.nouns import Endpoint
+from klamm.server.net.kept_connection import KeptConnection
+from klamm.server.net.tap import BrokerTap, ConnectionKind
+
+R = TypeVar("R")
+
+
+class BrokerLinks:
+    """The connections of one coordinator to other brokers. `find` returns the endpoint of a live broker, None if it is not known."""
+
+    def __init__(
+        self, client_id: str, find: Callable[[int], Endpoint | None], timeout_s: float, tap: BrokerTap | None, clock: Clock
+    ) -> None:
+        """`timeout_s` limits a connection attempt and the wait for a response."""
+        self._client_id = client_id
+        self._find = find
+        self._timeout_s = timeout_s
+        self._tap = tap
+        self._clock = clock
+        self._links: dict[int, tuple[KeptConnection, asyncio.Lock]] = {}
+
+    async def send(self, broker_id: int, api_key: int, version: int, request: messages.Request[R]) -> R | None:
+        """Send a request; the decoded response, None if there is none: no connection, connection lost, no response in time."""
+        link = self._links.get(broker_id)
+        if link is None:
+            connection = KeptConnection(
+                f"broker {broker_id}", ConnectionKind.TO_BROKER, self._client_id, partial(self._find, broker_id), self._tap, self._clock,
+                broker_id,
+            )
+            link = self._links[broker_id] = connection, asyncio.Lock()
+        connection, lock = link
+        async with lock:
+            try:
+                await connection.connect(self._timeout_s)
+                payload, offset = await connection.exchange(api_key, version, messages.encode(request, version), self._timeout_s)
+                response: R
+                response, _ = messages.decode(f"{messages.APIS[api_key].name}Response", version, payload, offset)
+            except (OSError, RemoteProtocolError):
+                connection.close()
+                return None
+        return response
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection, _ in self._links.values():
+            connection.close()
+        self._links.clear()

@@ -1,0 +1,81 @@
+"""Verifies records of transactions before they are appended (KIP-890): who produces to a partition must have added it to its transaction.
+
+A partition in whose log the transaction is open already needs no verification. For the others the coordinator is asked; what it says, or
+why it says nothing, is the error of the partition. Clients before Produce version 11 do not know TRANSACTION_ABORTABLE and get
+INVALID_TXN_STATE. Source: `ReplicaManager.maybeSendPartitionsToTransactionCoordinator` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klamm.broker.log.verifications import Verification
+from klamm.broker.partition import HostedPartition
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
+
+if TYPE_CHECKING:
+    from klamm.protocol.clock import Clock
+    from klamm.server.transactions.partition_verifier import PartitionVerifier
+
+NOT_ADDED = "Partition was not added to the transaction"
+NOT_VERIFIED = "Unable to verify the partition has been added to the transaction. Underlying error: "
+NOT_NOW = frozenset((
+    ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+))
+"""With these codes of the coordinator the producer tries again: it gets NOT_ENOUGH_REPLICAS."""
+
+
+class TransactionalRecords:
+    """Records of a transaction for one partition that this broker leads. `verification` is there once they have been verified."""
+
+    __slots__ = ("producer_epoch", "producer_id", "replica", "sequence", "verification")
+
+    def __init__(self, replica: HostedPartition, producer_id: int, producer_epoch: int, sequence: int) -> None:
+        self.replica = replica
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.sequence = sequence
+        self.verification: Verification | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the transaction is open in the log, as far as that is known without opening it."""
+        return self.replica.log is not None and self.replica.log.is_in_transaction(self.producer_id)
+
+
+async def verify(
+    replicas: ReplicaManager, verifier: PartitionVerifier, clock: Clock, transactional_id: str, records: list[TransactionalRecords],
+    *, knows_abortable: bool,
+) -> dict[HostedPartition, ApiError]:
+    """Verify records of one producer; the errors of those that must not be appended."""
+    errors: dict[HostedPartition, ApiError] = {}
+    asked: dict[TopicPartition, TransactionalRecords] = {}
+    for each in records:
+        replica = each.replica
+        try:
+            log = await replicas.open_log(replica)
+        except ApiError as error:
+            errors[replica] = error
+            continue
+        each.verification = log.begin_verification(each.producer_id, each.producer_epoch, each.sequence, clock.now_ms())
+        if each.verification is not None:
+            asked[TopicPartition(replica.topic, replica.index)] = each
+    if asked:
+        producer = next(iter(asked.values()))
+        codes = await verifier.verify(transactional_id, producer.producer_id, producer.producer_epoch, asked)
+        for partition, each in asked.items():
+            if codes[partition] is not ErrorCode.NONE:
+                errors[each.replica] = error_of(codes[partition], knows_abortable=knows_abortable)
+    return errors
+
+
+def error_of(code: ErrorCode, *, knows_abortable: bool) -> ApiError:
+    """What the client gets for a code of the coordinator. Only codes that leaders give themselves have a text."""
+    if code is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ApiError(ErrorCode.INVALID_TXN_STATE, NOT_ADDED)
+    if code in NOT_NOW:
+        return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, NOT_VERIFIED + code.name)
+    return ApiError(code)

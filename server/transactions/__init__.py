@@ -1,0 +1,1 @@
+"""Transactions: the coordinator of transactional ids, the markers that end transactions, and the verification of partitions."""

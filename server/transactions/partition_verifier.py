@@ -1,0 +1,123 @@
+"""Verifies with the coordinator that partitions are in a transaction, before their leader appends its first records (KIP-890).
+
+A verification is an AddPartitionsToTxn that adds nothing. Verifications by one coordinator that come while a request to it is in flight are
+sent together in the next one, one for each transactional id. Source: `AddPartitionsToTxnManager` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import TopicPartition
+from klamm.server.background import BackgroundTasks
+from klamm.server.coordinators.broker_links import BrokerLinks
+from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+
+Codes = dict[TopicPartition, ErrorCode]
+VERSION = 5
+
+
+class _Verifying(NamedTuple):
+    """One transactional id, its producer and some partitions. The result has a code for each partition."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    result: asyncio.Future[Codes]
+
+
+class PartitionVerifier:
+    """The verifications of one broker."""
+
+    def __init__(
+        self, coordinator: TransactionCoordinator, metadata: MetadataCache, links: BrokerLinks, background: BackgroundTasks
+    ) -> None:
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._links = links
+        self._background = background
+        self._queues: dict[int, list[_Verifying]] = {}
+        self.failures = 0
+        """How many partitions were not verified so far."""
+
+    async def verify(self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]) -> Codes:
+        """A code for each partition: NONE if it is in the transaction, TRANSACTION_ABORTABLE if it is not; NETWORK_EXCEPTION if the
+        coordinator does not respond; INVALID_PRODUCER_EPOCH if the producer is fenced; other codes of the coordinator."""
+        codes = await self._verify(transactional_id, producer_id, producer_epoch, tuple(partitions))
+        self.failures += sum(code is not ErrorCode.NONE for code in codes.values())
+        return {each: ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code for each, code in codes.items()}
+
+    async def _verify(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: tuple[TopicPartition, ...]
+    ) -> Codes:
+        leader = self._metadata.leader(TRANSACTION_TOPIC, self._coordinator.partitions.partition_of(transactional_id))
+        if leader is None or (leader != self._metadata.broker_id and leader not in self._metadata.brokers):
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if leader == self._metadata.broker_id:
+            return self._coordinator.verify(transactional_id, producer_id, producer_epoch, partitions)
+        result: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
+        waiting = _Verifying(transactional_id, producer_id, producer_epoch, partitions, result)
+        if leader in self._queues:
+            self._queues[leader].append(waiting)
+        else:
+            self._queues[leader] = [waiting]
+            self._background.start(self._send_all(leader))
+        return await result
+
+    async def _send_all(self, broker_id: int) -> None:
+        batch: dict[str, _Verifying] = {}
+        try:
+            while self._queues[broker_id]:
+                batch = {}
+                self._queues[broker_id] = [
+                    each for each in self._queues[broker_id] if batch.setdefault(each.transactional_id, each) is not each
+                ]
+                response = await self._links.send(broker_id, ApiKey.ADD_PARTITIONS_TO_TXN, VERSION, _request(list(batch.values())))
+                found = {} if response is None else _codes(response)
+                is_refused = response is not None and response.error_code != ErrorCode.NONE
+                default = ErrorCode(response.error_code) if response is not None and is_refused else ErrorCode.NETWORK_EXCEPTION
+                for each in batch.values():
+                    _respond(each, found.get(each.transactional_id, {}), default)
+        finally:
+            for each in (*batch.values(), *self._queues.pop(broker_id)):
+                _respond(each, {}, ErrorCode.NETWORK_EXCEPTION)
+
+
+def _request(waiting: Sequence[_Verifying]) -> messages.AddPartitionsToTxnRequest:
+    request = messages.AddPartitionsToTxnRequest
+    rows = []
+    for each in waiting:
+        topics: dict[str, list[int]] = {}
+        for topic, index in each.partitions:
+            topics.setdefault(topic, []).append(index)
+        rows.append(
+            request.AddPartitionsToTxnTransaction(
+                transactional_id=each.transactional_id, producer_id=each.producer_id, producer_epoch=each.producer_epoch,
+                verify_only=True,
+                topics=[request.AddPartitionsToTxnTopic(name=topic, partitions=tuple(indexes)) for topic, indexes in topics.items()],
+            )
+        )
+    return request(transactions=rows)
+
+
+def _codes(response: Any) -> dict[str, Codes]:
+    return {
+        row.transactional_id: {
+            TopicPartition(topic.name, each.partition_index): ErrorCode(each.partition_error_code)
+            for topic in row.topic_results
+            for each in topic.results_by_partition
+        }
+        for row in response.results_by_transaction
+    }
+
+
+def _respond(each: _Verifying, codes: Codes, default: ErrorCode) -> None:
+    if not each.result.done():
+        each.result.set_result({each: codes.get(each, default) for each in each.partitions})

@@ -1,0 +1,278 @@
+"""The coordinator of the transactional ids whose partition of the transaction topic this broker leads (Apache Kafka's
+`TransactionCoordinator`).
+
+`broker/transactions/` decides; here its effects happen. Records are appended to the partition of the id with acks=all, producer ids are
+drawn, markers are sent to the leaders of the transaction's partitions, and results complete the futures of requests that wait.
+
+A request whose result may come later gets a future. `describe` raises ApiError if this broker cannot serve the id:
+COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR. The others have the code in their result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from klamm.broker.groups.rebalances import Now
+from klamm.broker.log.log import AppendResult
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.broker.transactions.log_replay import replay_batches
+from klamm.broker.transactions.requests import (
+    AddPartitions,
+    AppendStates,
+    Description,
+    EndTransaction,
+    GiveResult,
+    InitProducerId,
+    Listed,
+    NeedProducerId,
+    ProducerIdResult,
+    SendMarkers,
+    TransactionLimits,
+)
+from klamm.broker.transactions.states import TransactionState
+from klamm.broker.transactions.transaction import Transaction
+from klamm.broker.transactions.transactions import Transactions, init_error
+from klamm.configs.broker_config import BrokerConfig
+from klamm.protocol.clock import Clock
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.records.batch import Buffer
+from klamm.protocol.records.record import Record, encode_batch
+from klamm.server.background import BackgroundTasks
+from klamm.server.coordinators.owned_partitions import OwnedPartitions
+from klamm.server.coordinators.partition_timers import PartitionTimers
+from klamm.server.produce.internal_appends import InternalAppends
+from klamm.server.producer_ids import ProducerIds
+from klamm.server.transactions.marker_sender import MarkerSender
+
+log = logging.getLogger(__name__)
+
+TRANSACTION_TOPIC = "__transaction_state"
+
+
+class TransactionOptions(NamedTuple):
+    """Configs of the coordinator. Times are milliseconds."""
+
+    limits: TransactionLimits
+    partitions: int
+    abort_check_ms: int
+    expiry_check_ms: int
+    request_timeout_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> TransactionOptions:
+        """Those of a broker."""
+        get = config.get
+        return cls(
+            TransactionLimits(get("transaction.max.timeout.ms"), get("transactional.id.expiration.ms")),
+            get("transaction.state.log.num.partitions"), get("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            get("transaction.remove.expired.transaction.cleanup.interval.ms"), get("request.timeout.ms"),
+        )
+
+
+class TransactionCoordinator:
+    """All transactional ids that one broker coordinates."""
+
+    def __init__(
+        self, options: TransactionOptions, replicas: ReplicaManager, producer_ids: ProducerIds, sender: MarkerSender,
+        background: BackgroundTasks, clock: Clock,
+    ) -> None:
+        self.options = options
+        self.sender = sender
+        self._replicas = replicas
+        self._producer_ids = producer_ids
+        self._background = background
+        self._clock = clock
+        self._appends = InternalAppends(replicas, clock, options.request_timeout_ms)
+        self._timers = PartitionTimers(clock, self._tick)
+        self.partitions: OwnedPartitions[Transactions] = OwnedPartitions(
+            TRANSACTION_TOPIC, replicas, self, background, clock, lambda: options.partitions
+        )
+
+    # --- requests
+
+    def init_producer_id(self, request: InitProducerId) -> asyncio.Future[ProducerIdResult]:
+        """InitProducerId with a transactional id; the ticket of the request is replaced. The result comes when the epoch is stored."""
+        ticket = _new_future()
+        error = init_error(request, self.options.limits)
+        if error is not ErrorCode.NONE:
+            ticket.set_result(ProducerIdResult(error))
+            return ticket
+        try:
+            index, transactions = self.partitions.find(request.transactional_id)
+        except ApiError as problem:
+            ticket.set_result(ProducerIdResult(problem.code))
+            return ticket
+        transactions.init_producer_id(request._replace(ticket=ticket), self.now())
+        self._settle(index, transactions)
+        return ticket
+
+    def add_partitions(self, request: AddPartitions) -> asyncio.Future[ErrorCode]:
+        """AddPartitionsToTxn, for one transactional id; the code comes when the partitions are stored."""
+        ticket = _new_future()
+        try:
+            index, transactions = self._find(request.transactional_id)
+        except ApiError as problem:
+            ticket.set_result(problem.code)
+            return ticket
+        transactions.add_partitions(request._replace(ticket=ticket), self.now())
+        self._settle(index, transactions)
+        return ticket
+
+    def verify(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """AddPartitionsToTxn that only verifies: a code for each partition."""
+        try:
+            _, transactions = self._find(transactional_id)
+        except ApiError as problem:
+            return dict.fromkeys(partitions, problem.code)
+        return transactions.verify(transactional_id, producer_id, producer_epoch, partitions)
+
+    def end(self, request: EndTransaction) -> asyncio.Future[ErrorCode]:
+        """EndTxn; the code comes when the decision is stored."""
+        ticket = _new_future()
+        try:
+            index, transactions = self._find(request.transactional_id)
+        except ApiError as problem:
+            ticket.set_result(problem.code)
+            return ticket
+        transactions.end(request._replace(ticket=ticket), self.now())
+        self._settle(index, transactions)
+        return ticket
+
+    def describe(self, transactional_id: str) -> Description | ErrorCode:
+        """DescribeTransactions, for one transactional id."""
+        return self._find(transactional_id)[1].describe(transactional_id)
+
+    def listed(self, states: Collection[TransactionState] | None, producer_ids: Collection[int], longer_than_ms: int) -> list[Listed]:
+        """ListTransactions, for all partitions of this broker: see `Transactions.listed`."""
+        now = self.now()
+        return [row for _, each in self.partitions.loaded() for row in each.listed(now, states, producer_ids, longer_than_ms)]
+
+    def transactions(self) -> Iterator[Transaction]:
+        """All transactional ids that this broker coordinates."""
+        return (transaction for _, transactions in self.partitions.loaded() for transaction in transactions)
+
+    def now(self) -> Now:
+        """The time of an event."""
+        return Now(int(self._clock.monotonic() * 1000), self._clock.now_ms())
+
+    def _find(self, transactional_id: str) -> tuple[int, Transactions]:
+        if not transactional_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        return self.partitions.find(transactional_id)
+
+    # --- time
+
+    async def abort_timed_out(self) -> None:
+        """Abort transactions that are open for too long, from time to time, until this is cancelled."""
+        while True:
+            await self._clock.sleep(self.options.abort_check_ms / 1000)
+            for index, transactions in self.partitions.loaded():
+                transactions.abort_timed_out(self.now())
+                self._settle(index, transactions)
+
+    async def expire_ids(self) -> None:
+        """Delete transactional ids that were not used for long, from time to time, until this is cancelled."""
+        while True:
+            await self._clock.sleep(self.options.expiry_check_ms / 1000)
+            for index, transactions in self.partitions.loaded():
+                replica = self._replicas.get(TRANSACTION_TOPIC, index)
+                if replica is not None and replica.log is not None:
+                    transactions.expire(self.now(), replica.log.config.rules.max_message_bytes)
+                    self._settle(index, transactions)
+                await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """This broker stops: requests that wait get NOT_COORDINATOR when their appends end."""
+        self.partitions.close()
+
+    def _tick(self, index: int) -> None:
+        try:
+            transactions = self.partitions.get(index)
+        except ApiError:
+            return
+        transactions.tick(self.now())
+        self._settle(index, transactions)
+
+    # --- the owner of partitions
+
+    def make(self, index: int) -> Transactions:
+        """From `OwnedPartitions`, as the next three. The epoch of the coordinator is that in which this broker became the leader."""
+        replica = self._replicas.get(TRANSACTION_TOPIC, index)
+        return Transactions(self.options.limits, 0 if replica is None else replica.leader_epoch)
+
+    def replay(self, state: Transactions, batches: Buffer) -> int:
+        return replay_batches(state, batches)
+
+    def loaded(self, index: int, state: Transactions) -> None:
+        state.loaded(self.now())
+        self._settle(index, state)
+
+    def unload(self, index: int, state: Transactions) -> None:
+        state.unload()
+        self._settle(index, state)
+
+    # --- effects
+
+    def _settle(self, index: int, transactions: Transactions) -> None:
+        """Do what the transactions of a partition want done, and set the timer for their next deadline."""
+        while effects := transactions.take_effects():
+            for effect in effects:
+                match effect:
+                    case GiveResult(ticket, result):
+                        _complete(ticket, result)
+                    case NeedProducerId(request):
+                        self._background.start(self._draw_id(index, transactions, request))
+                    case AppendStates():
+                        self._append(index, transactions, effect)
+                    case SendMarkers():
+                        self.sender.send(effect, partial(self._sent, index, transactions))
+        self._timers.set(index, transactions.next_deadline_ms if self.partitions.owns(index, transactions) else None)
+
+    async def _draw_id(self, index: int, transactions: Transactions, request: InitProducerId) -> None:
+        try:
+            new_id = await self._producer_ids.next_id()
+        except ApiError as problem:
+            _complete(request.ticket, ProducerIdResult(problem.code))
+            return
+        transactions.init_producer_id(request, self.now(), new_id)
+        self._settle(index, transactions)
+
+    def _append(self, index: int, transactions: Transactions, append: AppendStates) -> None:
+        now_ms = self._clock.now_ms()
+        batch = encode_batch([Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(append.records)])
+        appended = self._appends.append(TopicPartition(TRANSACTION_TOPIC, index), batch, timeout_ms=append.timeout_ms)
+        appended.add_done_callback(partial(self._appended, index, transactions, append))
+
+    def _appended(self, index: int, transactions: Transactions, append: AppendStates, appended: asyncio.Future[AppendResult]) -> None:
+        if appended.cancelled():
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif (problem := appended.exception()) is None:
+            error = ErrorCode.NONE
+        elif isinstance(problem, ApiError):
+            error = problem.code
+        else:
+            log.error("%s-%d: an append failed", TRANSACTION_TOPIC, index, exc_info=problem)
+            error = ErrorCode.UNKNOWN_SERVER_ERROR
+        transactions.appended(append, error, self.now())
+        self._settle(index, transactions)
+
+    def _sent(self, index: int, transactions: Transactions, sent: SendMarkers, results: Mapping[TopicPartition, ErrorCode]) -> None:
+        transactions.markers_sent(sent, results, self.now())
+        self._settle(index, transactions)
+
+
+def _new_future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _complete(ticket: object, result: object) -> None:
+    """Give a request its result, unless its client has gone."""
+    if isinstance(ticket, asyncio.Future) and not ticket.done():
+        ticket.set_result(result)

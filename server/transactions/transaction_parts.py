@@ -1,0 +1,58 @@
+"""The parts of a broker that transactions need, made together."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.configs.broker_config import BrokerConfig
+from klamm.protocol.clock import Clock
+from klamm.protocol.nouns import Endpoint
+from klamm.server.background import BackgroundTasks
+from klamm.server.coordinators.broker_links import BrokerLinks
+from klamm.server.groups.group_coordinator import GroupCoordinator
+from klamm.server.net.tap import BrokerTap
+from klamm.server.producer_ids import ProducerIds
+from klamm.server.transactions.marker_sender import MarkerSender
+from klamm.server.transactions.marker_writer import MarkerWriter
+from klamm.server.transactions.partition_verifier import PartitionVerifier
+from klamm.server.transactions.transaction_coordinator import TransactionCoordinator, TransactionOptions
+
+
+class TransactionParts(NamedTuple):
+    """See the classes."""
+
+    coordinator: TransactionCoordinator
+    writer: MarkerWriter
+    verifier: PartitionVerifier
+    links: tuple[BrokerLinks, ...]
+    """Connections to other brokers, for markers and for verifications."""
+
+    def close(self) -> None:
+        """This broker stops."""
+        self.coordinator.close()
+        for each in self.links:
+            each.close()
+
+
+def make_transaction_parts(
+    config: BrokerConfig, replicas: ReplicaManager, groups: GroupCoordinator, producer_ids: ProducerIds, background: BackgroundTasks,
+    clock: Clock, tap: BrokerTap | None = None,
+) -> TransactionParts:
+    """The parts, connected with each other."""
+    metadata, listener, timeout_ms = replicas.metadata, config.inter_broker_listener_name, config.get("request.timeout.ms")
+
+    def find(broker_id: int) -> Endpoint | None:
+        broker = metadata.brokers.get(broker_id)
+        return None if broker is None else broker.endpoints.get(listener)
+
+    def links(purpose: str) -> BrokerLinks:
+        return BrokerLinks(f"broker-{replicas.broker_id}-{purpose}", find, timeout_ms / 1000, tap, clock)
+
+    for_markers, for_verifications = links("txn-marker-sender"), links("add-partitions-manager")
+    writer = MarkerWriter(replicas, groups, clock, timeout_ms)
+    version = config.inter_broker_protocol_version.write_txn_markers_version
+    sender = MarkerSender(metadata, writer, for_markers, background, listener, version)
+    coordinator = TransactionCoordinator(TransactionOptions.of(config), replicas, producer_ids, sender, background, clock)
+    verifier = PartitionVerifier(coordinator, metadata, for_verifications, background)
+    return TransactionParts(coordinator, writer, verifier, (for_markers, for_verifications))
