@@ -160,7 +160,7 @@ class TransactionCoordinator:
 
     def now(self) -> Now:
         """The time of an event."""
-        return Now(int(self._clock.monotonic() * 1000), self._clock.now_ms())
+        return Now(round(self._clock.monotonic() * 1000), self._clock.now_ms())
 
     def _find(self, transactional_id: str) -> tuple[int, Transactions]:
         if not transactional_id:
