@@ -72,14 +72,16 @@ class QuotaClient:
         return time.monotonic() - begun
 
 
-def set_quotas(broker: OwnedBroker, entity: dict[str, str | None], **quotas: float | None) -> None:
-    """Set quotas of an entity, None removes one; returns when the broker has applied them."""
+def set_quotas(
+    broker: OwnedBroker, entity: dict[str, str | None], seen_by: OwnedBroker | None = None, **quotas: float | None
+) -> None:
+    """Set quotas of an entity, None removes one; returns when the broker, or another one that is to see it, has applied them."""
     alter(broker, entity, quotas)
     marker = unique("marker")
     alter(broker, {"client-id": marker}, {"request_percentage": 0})
 
     def applied() -> bool:
-        with QuotaClient(broker, marker) as client:
+        with QuotaClient(seen_by or broker, marker) as client:
             return client.throttle_ms() > 0
 
     wait_for(applied, "the broker applies the quotas")  # it reads changes in their order

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
-from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker
+from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker, all_know
 from klamm.tests.harness.tree import Tree
 from klamm.tests.reference.jars import NoJars, jars
 from klamm.zk.admin import AdminZk
@@ -35,6 +36,22 @@ def broker(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pyt
         yield made
     finally:
         made.kill()
+        tree.close()
+
+
+@pytest.fixture
+def pair(zookeeper: str, chroot: str, tmp_path: Path) -> Iterator[tuple[OwnedBroker, OwnedBroker]]:
+    """A broker of Klamm and one of Apache Kafka, in one cluster."""
+    tree = Tree(zookeeper, chroot)
+    brokers = OwnedBroker(tree, tmp_path, 0), KafkaBroker(jars(), tree, tmp_path, 1)
+    try:
+        for one in brokers:
+            one.start()
+        all_know(brokers)
+        yield brokers
+    finally:
+        for one in brokers:
+            one.kill()
         tree.close()
 
 

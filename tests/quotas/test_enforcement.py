@@ -201,3 +201,17 @@ def test_a_broker_that_starts_again_enforces_what_is_stored(broker: OwnedBroker)
             return client.throttle_ms() > 0
 
     wait_for(throttled, "the quota is enforced")
+
+
+@pytest.mark.slow
+@pytest.mark.reference
+def test_brokers_of_klamm_and_of_kafka_enforce_what_the_other_stores(pair: tuple[OwnedBroker, OwnedBroker]) -> None:
+    for storing, enforcing in (pair, pair[::-1]):
+        name = "cli ent*" + unique("é")
+        set_quotas(storing, {"user": "ANONYMOUS", "client-id": name}, seen_by=enforcing, request_percentage=0)
+        with QuotaClient(enforcing, name) as client, QuotaClient(enforcing, "other") as other:
+            assert client.throttle_ms() == 1000
+            assert other.throttle_ms() == 0
+        set_quotas(storing, {"user": "ANONYMOUS", "client-id": name}, seen_by=enforcing, request_percentage=None)
+        with QuotaClient(enforcing, name) as client:
+            assert client.throttle_ms() == 0

@@ -10,6 +10,7 @@ from klamm.server.services import AdminStore
 from klamm.tests.services import Denying, LostStore, make_services, respond
 from klamm.tests.stories.both import answers
 from klamm.zk.admin import AdminZk
+from klamm.zk.layout.znodes import encode_controller
 from klamm.zk.session.session import ZkSession
 
 ALICE = [{"entityType": "user", "entityName": "alice"}]
@@ -43,6 +44,15 @@ async def test_an_alteration_fails_while_there_is_no_controller(zk_session: ZkSe
     store = AdminZk(zk_session)
     assert (await altered(store)).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert await store.config_names("users") == []
+
+
+async def test_validation_alone_stores_nothing(zk_session: ZkSession) -> None:
+    await zk_session.create("/controller", encode_controller(1, 0), ephemeral=True)
+    services = make_services(admin_store=AdminZk(zk_session))
+    for only, stored in ((True, []), (False, ["alice"])):
+        message = answers.request("AlterClientQuotas", 1, {**ALTERATION, "validateOnly": only})
+        assert (await respond(services, message, 1)).entries[0].error_code == 0
+        assert await zk_session.children("/config/users") == stored
 
 
 async def test_an_unreadable_znode_fails_the_entity_and_the_description(zk_session: ZkSession) -> None:
