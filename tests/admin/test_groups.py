@@ -43,7 +43,7 @@ def new(what: str) -> str:
 def topic(members: Members) -> str:
     """A topic with three partitions; 5 records in partition 0 and 3 in partition 1, with timestamps 1000, 2000 and so on."""
     name = new("t")
-    members.create(name, [[1], [2], [3]])
+    members.create(name, [[1], [2], [3]], {"retention.ms": "-1"})  # records of 1970 would be deleted
     producer = KafkaProducer(bootstrap_servers=members.bootstrap(), acks="all")
     for partition, count in ((0, 5), (1, 3)):
         for number in range(count):

@@ -128,7 +128,8 @@ def test_with_json_a_bad_option_is_a_line_of_json_too() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["reassign-partitions", "--help"], ["reassign-partitions", "--list"], ["preferred-replica-election"], ["metadata-log", "dump"]],
+    [["reassign-partitions", "--help"], ["reassign-partitions", "--list"], ["preferred-replica-election"], ["metadata-log", "dump"],
+     ["groups", "offsets", "--help"], ["groups", "reset-offsets", "g", "--bootstrap-server", "x"]],
     ids=" ".join,
 )
 def test_help_and_bad_options_of_the_tools_import_no_client(arguments: list[str]) -> None:

@@ -12,6 +12,8 @@ from klamm.tests.cli.running import call
 
 TOOLS: dict[str, tuple[str, ...]] = {
     "configs": ("--entity-type", "brokers", "--entity-default", "--describe"),
+    "groups list": (),
+    "groups reset-offsets": ("g", "--all-topics", "--to-latest"),
     "leader-election": ("--election-type", "preferred", "--all-topic-partitions"),
     "preferred-replica-election": (),
     "reassign-partitions": ("--list",),

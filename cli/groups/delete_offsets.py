@@ -1,0 +1,42 @@
+"""`klamm groups delete-offsets`: deletes committed offsets of a group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from klamm.cli.groups.options import Place, connection_options, group_argument, print_table, run
+from klamm.cli.groups.topics import TOPIC, Topic, partitions_of
+
+if TYPE_CHECKING:
+    from klamm.admin import AsyncAdminClient
+
+HEAD = ("TOPIC", "PARTITION", "STATUS")
+
+
+@click.command("delete-offsets", short_help="Delete committed offsets of a group.")
+@group_argument
+@click.option(
+    "--topic", "topics", type=TOPIC, multiple=True, required=True, help="Topic, with some of its partitions or with all. Repeatable."
+)
+@connection_options
+def command(group: str, topics: tuple[Topic, ...], bootstrap_server: str, command_config: Path | None) -> None:
+    """Delete offsets of a group. Offsets of topics that its members read are not deleted.
+
+    \b
+    klamm groups delete-offsets billing --topic orders --topic refunds:0,1 --bootstrap-server localhost:9092
+    """
+
+    async def work(client: AsyncAdminClient) -> None:
+        from klamm.cli.output import counted
+        from klamm.cli.tool_failures import ToolFailed
+
+        outcome = (await client.delete_group_offsets(group, await partitions_of(client, topics))).values()
+        print_table(HEAD, [(*partition, "Successful" if error is None else f"Error: {error}") for partition, error in outcome.items()])
+        failed = sum(error is not None for error in outcome.values())
+        if failed:
+            raise ToolFailed(f"{counted(failed, 'offset')} could not be deleted")
+
+    run(Place(bootstrap_server, command_config), work)

@@ -1,0 +1,55 @@
+"""`klamm groups describe`: the states of groups, with the columns of `kafka-consumer-groups --describe --state`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from klamm.cli.groups.options import (
+    Place,
+    check_groups,
+    chosen_groups,
+    connection_options,
+    groups_of,
+    json_option,
+    print_json,
+    print_table,
+    run,
+)
+
+if TYPE_CHECKING:
+    from klamm.admin import AsyncAdminClient
+
+HEAD = ("GROUP", "COORDINATOR", "ID", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
+
+
+@click.command("describe", short_help="Show coordinators, strategies and states of groups.")
+@chosen_groups
+@connection_options
+@json_option
+def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+    """Show the state of groups: coordinator, its broker id, assignment strategy, state, number of members.
+
+    If one of the groups does not exist, the others are printed, and the exit code is 1.
+
+    \b
+    klamm groups describe billing --bootstrap-server localhost:9092
+    """
+    named = check_groups(groups, all_groups)
+
+    async def work(client: AsyncAdminClient) -> None:
+        from klamm.cli.groups.described import described
+
+        brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in (await client.describe_cluster()).brokers}
+        async with described(client, await groups_of(client, named)) as found:
+            rows = [
+                (g.group_id, brokers.get(g.coordinator), g.coordinator, g.protocol or None, g.state, len(g.members)) for g in found
+            ]
+            if as_json:
+                print_json("groups", HEAD, rows)
+            else:
+                print_table(HEAD, rows)
+
+    run(Place(bootstrap_server, command_config), work)

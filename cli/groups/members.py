@@ -1,0 +1,52 @@
+"""`klamm groups members`: the members of groups, with the columns of `kafka-consumer-groups --describe --members --verbose`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from klamm.cli.groups.options import (
+    Place,
+    check_groups,
+    chosen_groups,
+    connection_options,
+    groups_of,
+    json_option,
+    print_json,
+    print_table,
+    run,
+)
+
+if TYPE_CHECKING:
+    from klamm.admin import AsyncAdminClient
+
+HEAD = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT")
+
+
+@click.command("members", short_help="Show members of groups and their partitions.")
+@chosen_groups
+@connection_options
+@json_option
+def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+    """Show the members of groups: ids, host, client id, and the partitions that each is assigned. Partitions are shown of stable groups.
+
+    If one of the groups does not exist, the others are printed, and the exit code is 1.
+
+    \b
+    klamm groups members billing --bootstrap-server localhost:9092
+    """
+    named = check_groups(groups, all_groups)
+
+    async def work(client: AsyncAdminClient) -> None:
+        from klamm.cli.groups.described import described, member_row
+
+        async with described(client, await groups_of(client, named)) as found:
+            rows = [member_row(group, member) for group in found for member in group.members]
+            if as_json:
+                print_json("members", HEAD, rows)
+            else:
+                print_table(HEAD, rows)
+
+    run(Place(bootstrap_server, command_config), work)

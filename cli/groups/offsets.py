@@ -1,0 +1,61 @@
+"""`klamm groups offsets`: committed offsets and lags, with the columns of `kafka-consumer-groups --describe`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from klamm.cli.groups.options import (
+    Place,
+    check_groups,
+    chosen_groups,
+    connection_options,
+    groups_of,
+    json_option,
+    print_json,
+    print_table,
+    run,
+)
+
+if TYPE_CHECKING:
+    from klamm.admin import AsyncAdminClient
+
+ENDS_MS = 5000
+"""Limit for the ends of logs; a partition without a leader would use the time of the whole call."""
+HEAD = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
+
+
+@click.command("offsets", short_help="Show offsets and lags of groups.")
+@chosen_groups
+@connection_options
+@json_option
+def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+    """Show the committed offset, the end of the log, the lag and the member of each partition that groups read.
+
+    A value that does not exist, or that cannot be found because a partition has no leader, is "-". If one of the groups does not exist,
+    the others are printed, and the exit code is 1.
+
+    \b
+    klamm groups offsets billing --bootstrap-server localhost:9092
+    """
+    named = check_groups(groups, all_groups)
+
+    async def work(client: AsyncAdminClient) -> None:
+        from klamm.admin import OffsetSpec
+        from klamm.cli.groups.described import described, offset_rows
+
+        async with described(client, await groups_of(client, named)) as found:
+            fetched = (await client.list_group_offsets([group.group_id for group in found])).all()
+            committed = {group: offsets.all() for group, offsets in fetched.items()}
+            partitions = {partition for offsets in committed.values() for partition in offsets}
+            partitions |= {partition for group in found for member in group.members for partition in member.partitions or ()}
+            ends = (await client.list_offsets(dict.fromkeys(sorted(partitions), OffsetSpec.LATEST), timeout_ms=ENDS_MS)).found
+            rows = [row for group in found for row in offset_rows(group, committed[group.group_id], ends)]
+            if as_json:
+                print_json("offsets", HEAD, rows)
+            else:
+                print_table(HEAD, rows)
+
+    run(Place(bootstrap_server, command_config), work)
