@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from klamm.cli.groups.options import Place, connection_options, group_argument, print_table, run
-from klamm.cli.groups.topics import TOPIC, Topic, partitions_of
+from klamm.cli.groups.topics import TOPIC, ChosenTopic, partitions_of
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -22,7 +22,7 @@ HEAD = ("TOPIC", "PARTITION", "STATUS")
     "--topic", "topics", type=TOPIC, multiple=True, required=True, help="Topic, with some of its partitions or with all. Repeatable."
 )
 @connection_options
-def command(group: str, topics: tuple[Topic, ...], bootstrap_server: str, command_config: Path | None) -> None:
+def command(group: str, topics: tuple[ChosenTopic, ...], bootstrap_server: str, command_config: Path | None) -> None:
     """Delete offsets of a group. Offsets of topics that its members read are not deleted.
 
     \b

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from klamm.cli.groups.options import Place, connection_options, group_argument, json_option, print_json, print_table, run
-from klamm.cli.groups.topics import TOPIC, Topic, partitions_of
+from klamm.cli.groups.topics import TOPIC, ChosenTopic, partitions_of
 from klamm.cli.parameters import INT64
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _target(given: Mapping[str, Any]) -> Target:
     return Target(option, 0 if value is True else value)
 
 
-async def _new_offsets(client: AsyncAdminClient, group: str, topics: tuple[Topic, ...], target: Target) -> dict[TopicPartition, int]:
+async def _new_offsets(client: AsyncAdminClient, group: str, topics: tuple[ChosenTopic, ...], target: Target) -> dict[TopicPartition, int]:
     """Raises AdminError; ToolFailed if the group has members; ValueError."""
     from klamm.admin import GroupState, OffsetSpec
     from klamm.cli.groups.new_offsets import Logs, new_offsets, specs

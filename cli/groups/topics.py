@@ -14,34 +14,34 @@ if TYPE_CHECKING:
 _NUMBERS = re.compile(r"(.+):(\d{1,9}(?:,\d{1,9})*)")
 
 
-class Topic(NamedTuple):
+class ChosenTopic(NamedTuple):
     """A topic and partitions of it; None means all."""
 
     name: str
     partitions: tuple[int, ...] | None
 
 
-class TopicType(click.ParamType[Topic]):
+class TopicType(click.ParamType[ChosenTopic]):
     """`NAME` or `NAME:0,1`."""
 
     name = "NAME[:PARTITION,…]"
 
-    def convert(self, value: str | Topic, param: click.Parameter | None, ctx: click.Context | None) -> Topic:
+    def convert(self, value: str | ChosenTopic, param: click.Parameter | None, ctx: click.Context | None) -> ChosenTopic:
         """The topic and its partitions."""
-        if isinstance(value, Topic):
+        if isinstance(value, ChosenTopic):
             return value
         numbers = _NUMBERS.fullmatch(value)
         if numbers is not None:
-            return Topic(numbers[1], tuple(dict.fromkeys(map(int, numbers[2].split(",")))))
+            return ChosenTopic(numbers[1], tuple(dict.fromkeys(map(int, numbers[2].split(",")))))
         if not value or ":" in value:
             self.fail(f"{value!r} is not NAME or NAME:0,1", param, ctx)
-        return Topic(value, None)
+        return ChosenTopic(value, None)
 
 
 TOPIC = TopicType()
 
 
-async def partitions_of(client: AsyncAdminClient, topics: tuple[Topic, ...]) -> list[TopicPartition]:
+async def partitions_of(client: AsyncAdminClient, topics: tuple[ChosenTopic, ...]) -> list[TopicPartition]:
     """The partitions of these topics, sorted. Raises the AdminError of a topic that does not exist."""
     from klamm.protocol.nouns import TopicPartition
 

@@ -15,7 +15,6 @@ CLASSES = {
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-console-producer": "kafka.tools.ConsoleProducer",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
-    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",

@@ -8,7 +8,7 @@ import pytest
 from klamm.admin import CommittedOffset, GroupDescription, GroupState, LogOffset, MemberDescription, TopicPartition
 from klamm.cli.groups.described import member_row, offset_rows
 from klamm.cli.groups.new_offsets import Logs, Target, duration_ms, new_offsets, specs, time_ms
-from klamm.cli.groups.topics import TOPIC, Topic
+from klamm.cli.groups.topics import TOPIC, ChosenTopic
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 LOGS = Logs({A: LogOffset(10), B: LogOffset(0)}, {A: LogOffset(20), B: LogOffset(5)}, {A: LogOffset(12, 99), B: LogOffset(-1)})
@@ -84,9 +84,10 @@ def test_other_texts_are_not_durations(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "topic"), [("orders", Topic("orders", None)), ("orders:0", Topic("orders", (0,))), ("a.b:2,0,2", Topic("a.b", (2, 0)))]
+    ("text", "topic"),
+    [("orders", ChosenTopic("orders", None)), ("orders:0", ChosenTopic("orders", (0,))), ("a.b:2,0,2", ChosenTopic("a.b", (2, 0)))],
 )
-def test_a_topic_may_name_partitions(text: str, topic: Topic) -> None:
+def test_a_topic_may_name_partitions(text: str, topic: ChosenTopic) -> None:
     assert TOPIC.convert(text, None, None) == topic
 
 
