@@ -316,7 +316,8 @@ class Groups:
             self._rebalances.effects.append(AppendRecords(None, records))
 
     def _drop_if_empty(self, group: Group, now: Now) -> None:
-        if group.state is EMPTY and not group.offsets and not group.pending:
+        """Members that were given an id and have not joined do not keep a group, as in Apache Kafka."""
+        if group.state is EMPTY and not group.offsets:
             self._drop(group, now)
 
     def _drop(self, group: Group, now: Now) -> None:

@@ -163,6 +163,8 @@ class GroupTale:
     def __init__(self, grounds: GroupGrounds) -> None:
         self.grounds = grounds
         self.lines: list[str] = []
+        self.names: dict[str, str] = {}
+        """Names of texts that differ from run to run, other than member ids."""
         self._names: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self._connections: list[GroupConnection] = []
@@ -278,7 +280,10 @@ class GroupTale:
         return value
 
     def _text(self, value: Any) -> str:
-        return _MEMBER_ID.sub(self._named, json.dumps(value, ensure_ascii=False))
+        text = _MEMBER_ID.sub(self._named, json.dumps(value, ensure_ascii=False))
+        for whole, name in self.names.items():
+            text = text.replace(whole, name)
+        return text
 
     def _named(self, match: re.Match[str]) -> str:
         whole, before = match[0], match[1]

@@ -253,6 +253,15 @@ def test_an_empty_group_is_gone_with_its_last_offset_and_one_with_members_is_not
     assert driver.groups.get(GROUP) is None
 
 
+def test_a_member_that_has_not_joined_with_its_id_does_not_keep_an_empty_group() -> None:
+    driver = GroupDriver()
+    member_id = driver.joined(driver.join("a")).member_id
+    assert driver.groups.get(GROUP) is not None
+    driver.groups.delete_offsets(GROUP, [T0], driver.now)
+    assert driver.groups.get(GROUP) is None
+    assert driver.joined(driver.join("a", member_id)).error is E.UNKNOWN_MEMBER_ID
+
+
 def test_offsets_of_deleted_topics_are_forgotten_also_those_of_open_transactions() -> None:
     driver = GroupDriver()
     driver.commit({T0: 1, T1: 2})
