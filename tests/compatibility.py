@@ -19,6 +19,7 @@ from klamm.tests.stories.both.story_file import Scene, Story, StoryFile, read_al
 
 TESTS = Path(__file__).resolve().parent
 STORIES, EXACT, TOOLS, GOLDEN = TESTS / "stories" / "both", TESTS / "stories" / "exact", TESTS / "tools", TESTS / "golden"
+SECURITY_TOOLS = TESTS / "security"
 
 SECTIONS = {
     "3": "Election, fail-over, resignation",
@@ -70,7 +71,7 @@ RECORDINGS = [
 
 def page() -> str:
     """The page as text."""
-    stories, tools = [*read_all(STORIES), *read_all(EXACT)], read_all(TOOLS)
+    stories, tools = [*read_all(STORIES), *read_all(EXACT)], [*read_all(TOOLS), *read_all(SECURITY_TOOLS)]
     told = [*_stories(stories), *_tools(tools)]
     return "\n".join([*_head(), *told, *_clients(), *_mixed(), *_damages(), *_differences([*stories, *tools]), *_recordings()]) + "\n"
 
@@ -125,7 +126,7 @@ def _tools(files: list[StoryFile]) -> list[str]:
     lines = [
         "## Tools and the Java client\n",
         "Kafka's own tools, run by their main classes with all their output and exit codes compared, and a program over the Java",
-        "AdminClient (`make test-all`; [tests/tools](../tests/tools)).\n",
+        "AdminClient (`make test-all`; [tests/tools](../tests/tools), [tests/security](../tests/security)).\n",
         "| story | about | runs | result |",
         "|---|---|---|---|",
     ]
@@ -139,7 +140,9 @@ def _tools(files: list[StoryFile]) -> list[str]:
 
 def _is_run(line: str) -> bool:
     word = line.split()[0]
-    return word in CLASSES or word in ("kafka-preferred-replica-election", "kafka-features", "admin-client")
+    return word in CLASSES or word in (
+        "kafka-preferred-replica-election", "kafka-features", "kafka-acls", "kafka-delegation-tokens", "admin-client",
+    )
 
 
 def _tests(folder: str) -> Iterator[tuple[Path, str, list[str]]]:
