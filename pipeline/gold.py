@@ -18,10 +18,12 @@ from klamm.pipeline.lake.tables import (
     API_MATRIX,
     CLIENT_SCORECARD,
     EVENT_TABLE,
+    GROUP_GENERATIONS,
     HEADERS,
     LATENCY,
     LEADER_TIMELINE,
     MESSAGES,
+    OFFSET_COMMITS,
     PARTITION_STATE,
     QUARANTINE,
     REASSIGN,
@@ -29,6 +31,9 @@ from klamm.pipeline.lake.tables import (
     Table,
     ddl,
 )
+from klamm.pipeline.rules.contents import Contents
+from klamm.pipeline.rules.group_calls import COMMITS, GROUP_JOINS, MEMBER_CALLS
+from klamm.pipeline.rules.record import Need
 from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake
 from klamm.pipeline.rules.verdict_tables import write_judgement
 from klamm.pipeline.spark.settings import FEW
@@ -112,6 +117,33 @@ SELECT run_id, client_sw, client_id, size(collect_set(struct(node_id, process, c
 FROM headers WHERE dir IN (0, 1) AND kind = 'accepted'
 GROUP BY run_id, client_sw, client_id
 """,
+    GROUP_GENERATIONS: """
+WITH told AS (
+  SELECT run_id, node_id, process, group_id, turn, life, generation, min_by(protocol_type, answer_seq) AS protocol_type,
+    min_by(protocol, answer_seq) AS protocol, min_by(leader, answer_seq) AS leader,
+    greatest(max(size(members)), count(DISTINCT member_id)) AS members, min(answer_seq) AS seq, min(ts_ns) AS from_ts_ns,
+    min(answer_ts_ns) AS joined_ts_ns
+  FROM group_joins GROUP BY run_id, node_id, process, group_id, turn, life, generation
+), used AS (
+  SELECT run_id, node_id, process, group_id, turn, known.life AS life, generation,
+    count(DISTINCT if(api_key = 14, member_id, NULL)) AS synced, min(if(api_key = 14, answer_ts_ns, NULL)) AS stable_ts_ns,
+    count_if(api_key = 8) AS commits,
+    max(if(exists(sent, each -> each.assignment.partitions IS NOT NULL),
+      size(flatten(transform(sent, each -> coalesce(flatten(transform(each.assignment.partitions, t -> t.partitions)), array())))),
+      NULL)) AS partitions
+  FROM member_calls WHERE array_contains(codes, 0) AND known.generation = generation
+  GROUP BY run_id, node_id, process, group_id, turn, known.life, generation
+)
+SELECT t.run_id, t.node_id, t.process, t.group_id, t.generation, t.protocol_type, t.protocol, t.leader, t.members,
+  coalesce(u.synced, 0) AS synced, u.partitions AS partitions, coalesce(u.commits, 0) AS commits, t.seq, t.from_ts_ns, t.joined_ts_ns,
+  u.stable_ts_ns AS stable_ts_ns, lead(t.joined_ts_ns) OVER (PARTITION BY t.run_id, t.group_id ORDER BY t.joined_ts_ns) AS to_ts_ns
+FROM told t LEFT JOIN used u ON u.run_id = t.run_id AND u.node_id = t.node_id AND u.process = t.process AND u.group_id = t.group_id
+  AND u.turn = t.turn AND u.life = t.life AND u.generation = t.generation
+""",
+    OFFSET_COMMITS: """
+SELECT run_id, node_id, seq, ts_ns, client_id, group_id, member_id, generation, topic, partition, committed_offset, error_code
+FROM commits
+""",
 }
 
 
@@ -121,8 +153,13 @@ INPUTS: dict[Table, tuple[str, ...]] = {
     LEADER_TIMELINE: (PARTITION_STATE.name,),
     REASSIGN_SPANS: (REASSIGN.name, EVENT_TABLE.name),
     CLIENT_SCORECARD: (HEADERS,),
+    GROUP_GENERATIONS: (MESSAGES.name, GROUP_JOINS.name, MEMBER_CALLS.name),
+    OFFSET_COMMITS: (MESSAGES.name, COMMITS.name),
 }
-"""The views that the queries read. If the first view has no rows, the table has none."""
+"""The views that the queries read, of silver or prepared for rules. If the first view has no rows, the table has none."""
+
+NEEDS: dict[Table, tuple[Need, ...]] = {GROUP_GENERATIONS: GROUP_JOINS.needs, OFFSET_COMMITS: COMMITS.needs}
+"""If none of these holds, the table has no rows, and its query does not run."""
 
 
 def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
@@ -134,9 +171,12 @@ def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
     entries: list[Entry] = []
 
     def build(table: Table, first: str, *_: str) -> None:
-        entries.extend(_build(spark, lake, table, runs, total if silver[first] else 0))
+        entries.extend(_build(spark, lake, table, runs, total if silver[first] and table not in lacking else 0))
 
-    judgement = judge_lake(spark, lake, runs, readers=[Reader(names, partial(build, table, *names)) for table, names in INPUTS.items()])
+    contents = Contents(lake, runs, ())
+    lacking = {table for table, needs in NEEDS.items() if contents.lacks(needs)}
+    readers = [Reader(() if table in lacking else names, partial(build, table, *names)) for table, names in INPUTS.items()]
+    judgement = judge_lake(spark, lake, runs, readers=readers)
     manifest.append(lake, entries)
     write_judgement(lake, judgement, runs)
     return judgement

@@ -2,7 +2,7 @@
 
 The same code generates them from the same definitions as the server's decoders (`protocol/decoding.py`). Names and forms are those of
 `protocol/json_form.py`, except for records: of these the object has the size and the first 61 bytes (the header of a record batch), because
-nobody looks for record bodies in a table.
+nobody looks for record bodies in a table. Subscriptions and assignments of a group's members are decoded (`member_bytes.py`).
 
 A second decoder is for frames of which the journal kept only the first bytes. It fills each dict as it reads, and returns what it has when
 the bytes end.
@@ -16,6 +16,7 @@ from functools import lru_cache
 from struct import error as struct_error
 from typing import Any
 
+from klamm.pipeline.decode import member_bytes
 from klamm.protocol.decoding import MAX_ELEMENTS, DecoderSource
 from klamm.protocol.messages import message_type
 from klamm.protocol.schema import Field, Struct
@@ -97,7 +98,10 @@ class JsonSource(DecoderSource):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.names |= {"ABSENT": _ABSENT, "put": _put, "uuid_text": uuid_text, "bytes_text": bytes_text, "records_brief": records_brief}
+        self.names |= {
+            "ABSENT": _ABSENT, "put": _put, "uuid_text": uuid_text, "bytes_text": bytes_text, "records_brief": records_brief,
+            "subscription_brief": member_bytes.subscription_brief, "assignment_brief": member_bytes.assignment_brief,
+        }
 
     def default(self, field: Field) -> str:
         """A field that is not there is not in the object."""
@@ -131,10 +135,14 @@ class JsonSource(DecoderSource):
             return f"ABSENT if {value} is ABSENT else {made}"
         return f"None if {value} is None else {made}" if self.version in field.nullable else made
 
+    def in_json(self, field: Field) -> str:
+        """The name of the function that gives bytes their JSON form."""
+        return member_bytes.maker_of(self.schema.name, field.name) or "bytes_text"
+
     def sized(self, field: Field, where: str, nullable: bool) -> str:
         value = super().sized(field, where, nullable)
         if field.type == "bytes":
-            self.line(f"{value} = bytes_text({value})")
+            self.line(f"{value} = {self.in_json(field)}({value})")
         elif field.type == "records":
             self.line(f"{value} = records_brief({value}, 0 if {value} is None else len({value}))")
         return value
@@ -217,5 +225,5 @@ class CutSource(JsonSource):
             return value
         self.line("if pos > len(buf): raise CutShortError")
         if field.type == "bytes":
-            self.line(f"{value} = bytes_text({value})")
+            self.line(f"{value} = {self.in_json(field)}({value})")
         return value

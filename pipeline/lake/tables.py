@@ -77,7 +77,8 @@ MESSAGES = Table("silver", "messages", (
     *HEADER,
     *SIZES,
     Column("body", "variant", True, "the message, fields named as Kafka's JSON names them; null where only the header was kept. "
-           "`records` are their size and first 61 bytes. With `--no-variant`: a string, `body_json`"),
+           "`records` are their size and first 61 bytes; subscriptions and assignments of a group's members are their size, a checksum and, "
+           "of consumers, topics and partitions. With `--no-variant`: a string, `body_json`"),
     Column("left", "int32", True, "bytes behind the body, which Kafka ignores in a request; null for a frame that was cut"),
     Column("err", "string", True, "what is wrong with a frame that decodes: its body is too long and left out, or, in a sample of what "
            "brokers sent, it has other bytes when it is encoded again"),
@@ -226,6 +227,35 @@ CLIENT_SCORECARD = Table("gold", "client_scorecard", (
     Column("last_ts_ns", "int64", False, ""),
 ), "a client: what it did on the connections that brokers accepted")
 
+GROUP_GENERATIONS = Table("gold", "group_generations", (
+    *_some("run_id node_id process"),
+    Column("group_id", "string", False, ""),
+    Column("generation", "int32", False, ""),
+    Column("protocol_type", "string", True, "consumer, connect, …"),
+    Column("protocol", "string", True, "the assignor that the coordinator chose"),
+    Column("leader", "string", True, "member id"),
+    Column("members", "int32", False, "that the leader was told of, or else that got a JoinGroup response"),
+    Column("synced", "int32", False, "members that got their assignment"),
+    Column("partitions", "int32", True, "that the leader of a consumer group assigned; null where no assignment is known"),
+    Column("commits", "int64", False, "OffsetCommit requests that succeeded"),
+    Column("seq", "int64", False, "the first JoinGroup response with this generation"),
+    Column("from_ts_ns", "int64", False, "the first JoinGroup request that this generation answers: a rebalance had begun by then"),
+    Column("joined_ts_ns", "int64", False, "the first JoinGroup response"),
+    Column("stable_ts_ns", "int64", True, "the first member got its assignment; null if none did"),
+    Column("to_ts_ns", "int64", True, "when the next generation had its members; null for the last"),
+), "a generation of a group with members, as its coordinator told it in JoinGroup responses; brokers whose journal lacks rows are left out")
+
+OFFSET_COMMITS = Table("gold", "offset_commits", (
+    *_some("run_id node_id seq ts_ns client_id"),
+    Column("group_id", "string", True, ""),
+    Column("member_id", "string", True, "empty for who is no member"),
+    Column("generation", "int32", True, "-1 for who is no member; null in version 0, which writes to ZooKeeper"),
+    Column("topic", "string", True, ""),
+    Column("partition", "int32", True, ""),
+    Column("committed_offset", "int64", True, ""),
+    Column("error_code", "int16", True, "null without a response"),
+), "a partition in an OffsetCommit request; brokers whose journal lacks rows are left out")
+
 VERDICTS = Table("gold", "verdicts", (
     *_some("run_id"),
     Column("rule", "string", False, "see `spec/conformance.md`"),
@@ -249,7 +279,9 @@ BRONZE = (
     Table("bronze", "events", (*EVENTS, Column("segment", "string", False, "name of the journal's file")), "an event, as journaled"),
 )
 SILVER = (MESSAGES, QUARANTINE, PARTITION_STATE, BROKER_STATE, API_ERRORS, EVENT_TABLE, DECISIONS, REASSIGN)
-GOLD = (LATENCY, API_MATRIX, LEADER_TIMELINE, REASSIGN_SPANS, CLIENT_SCORECARD, VERDICTS, RULE_STATS)
+GOLD = (
+    LATENCY, API_MATRIX, LEADER_TIMELINE, REASSIGN_SPANS, CLIENT_SCORECARD, GROUP_GENERATIONS, OFFSET_COMMITS, VERDICTS, RULE_STATS,
+)
 
 HEADERS = "headers"
 

@@ -6,6 +6,7 @@ cache. Requests of a client to several brokers are ordered by the brokers' clock
 
 from __future__ import annotations
 
+from klamm.pipeline.rules.groups import X_05
 from klamm.pipeline.rules.record import Rule, View, errors_of
 from klamm.pipeline.rules.traffic import CLUSTER_KEYS
 
@@ -150,4 +151,5 @@ RULES: tuple[Rule, ...] = (
         f"A client that goes on asks for metadata within {REFRESH_NS // 1_000_000_000} s of error 3, 5, 6 or 74 to Produce, "
         "Fetch or ListOffsets.", "wire 9", ("lasting", "discoveries"), _STALE, about="lasting",
     ),
+    X_05,
 )

@@ -31,7 +31,10 @@ KEPT = 1000
 JOBS_AT_ONCE = 3
 """One more than a small machine has cores, because some jobs wait for Python's workers."""
 
-FAMILIES = ("traffic", "shared", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "clients")
+FAMILIES = (
+    "traffic", "shared", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "group_calls", "groups",
+    "clients",
+)
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""
 
 

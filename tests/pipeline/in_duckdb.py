@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -93,14 +93,20 @@ def rows(database: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
 
 def judged(database: duckdb.DuckDBPyConnection, rules: Sequence[str]) -> list[dict[str, Any]]:
     """What these rules say of each thing that they look at, in all runs: `JUDGED_COLUMNS`, and `rule`."""
-    known, views = runner.rules(), runner.views()
-    graph = needed(views, {name for rule in rules for name in known[rule].inputs})
+    known = runner.rules()
+    prepare(database, {name for rule in rules for name in known[rule].inputs})
+    return [row | {"rule": rule} for rule in rules for row in rows(database, known[rule].judged)]
+
+
+def prepare(database: duckdb.DuckDBPyConnection, names: Collection[str]) -> None:
+    """Make prepared views, and what they read, as far as they are not there."""
+    views = runner.views()
+    graph = needed(views, names)
     made = {name for (name,) in database.execute("SELECT table_name FROM duckdb_tables()").fetchall()} | {HEADERS}
     while left := graph.keys() - made:
         for name in sorted(name for name in left if made.issuperset(graph[name])):
             database.execute(f"CREATE TABLE {name} AS {translated(views[name].sql)}")
             made.add(name)
-    return [row | {"rule": rule} for rule in rules for row in rows(database, known[rule].judged)]
 
 
 def translated(sql: str) -> str:
@@ -172,6 +178,8 @@ def _lambda(function: str) -> Callable[[list[str]], str]:
 
 def _variant(arguments: list[str]) -> str:
     kind = " ".join(arguments[2].strip("'").split())
+    if kind == "string":
+        return f"json_extract_string({arguments[0]}, {arguments[1]})"
     value = f"json_extract({arguments[0]}, {arguments[1]})"
     return f"TRY_CAST({value} AS {_type(kind)})" if kind in _TYPES else f"from_json({value}, '{_structure(kind)}')"
 

@@ -9,13 +9,24 @@ import duckdb
 import pytest
 
 from klamm.journal.columns import Direction, Flag
-from klamm.pipeline.gold import QUERIES
-from klamm.pipeline.lake.tables import API_MATRIX, CLIENT_SCORECARD, LATENCY, LEADER_TIMELINE, REASSIGN_SPANS, Table
+from klamm.pipeline.gold import INPUTS, QUERIES
+from klamm.pipeline.lake.tables import (
+    API_MATRIX,
+    CLIENT_SCORECARD,
+    GROUP_GENERATIONS,
+    LATENCY,
+    LEADER_TIMELINE,
+    OFFSET_COMMITS,
+    REASSIGN_SPANS,
+    Table,
+)
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import START_NS, TinyJournal
-from klamm.tests.pipeline.in_duckdb import rows, silver
+from klamm.tests.pipeline.in_duckdb import prepare, rows, silver
 from klamm.tests.pipeline.leader_rows import leader
+from klamm.tests.pipeline.rules.fixtures import Run
+from klamm.tests.pipeline.rules.group_journals import GroupJournal, assignment
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +108,47 @@ def test_a_phase_lasts_from_the_one_before_it_in_its_step_and_has_the_latest_thr
         ("A1", 20, 24, True),
         ("A2", 24, 30, False),
         ("B1", 10, 50, False),
+    ]
+
+
+@pytest.fixture(scope="module")
+def group_lake(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
+    """Member a alone, then with b; a third generation in which nobody syncs."""
+    folder = tmp_path_factory.mktemp("groups")
+    run = Run(folder, "r")
+    group = GroupJournal(run)
+    both, first, second = (assignment({"t": partitions}) for partitions in ([0, 1, 2], [0], [1, 2]))
+    group.join("a", 1, "a", ("a",))  # requests at 2 and 4 ms
+    group.sync("a", 1, both, {"a": both})
+    group.commit("a", 1, 7)
+    group.join("b", 2, "a")  # at 8 ms
+    group.join("a", 2, "a", ("a", "b"))
+    group.sync("a", 2, first, {"a": first, "b": second})  # at 12 ms
+    group.sync("b", 2, second)
+    group.commit("a", 1, 8, 22)
+    group.commit("", -1, 9, 25)
+    group.join("a", 3, "a", ("a", "b"))  # at 20 ms
+    run.close()
+    database = silver(folder)
+    prepare(database, {name for of in (GROUP_GENERATIONS, OFFSET_COMMITS) for name in INPUTS[of]})
+    return database
+
+
+def test_a_generation_has_its_members_from_their_requests_until_the_next_one(group_lake: duckdb.DuckDBPyConnection) -> None:
+    names = "generation", "leader", "protocol", "members", "synced", "partitions", "commits"
+    assert sorted(table(group_lake, GROUP_GENERATIONS, *names)) == [
+        (1, "a", "range", 1, 1, 3, 1), (2, "a", "range", 2, 2, 3, 0), (3, "a", "range", 2, 0, None, 0),
+    ]
+    times = sorted(table(group_lake, GROUP_GENERATIONS, "from_ts_ns", "joined_ts_ns", "stable_ts_ns", "to_ts_ns"))
+    assert [tuple(each and (each - START_NS) // 1_000_000 for each in row) for row in times] == [
+        (2, 3, 5, 9), (8, 9, 13, 21), (20, 21, None, None),
+    ]
+
+
+def test_commits_are_the_partitions_of_requests_with_their_codes(group_lake: duckdb.DuckDBPyConnection) -> None:
+    names = "group_id", "member_id", "generation", "topic", "partition", "committed_offset", "error_code"
+    assert table(group_lake, OFFSET_COMMITS, *names) == [
+        ("g", "a", 1, "t", 0, 7, 0), ("g", "a", 1, "t", 0, 8, 22), ("g", "", -1, "t", 0, 9, 25),
     ]
 
 

@@ -1,0 +1,159 @@
+"""What the rules about groups and gold's tables of groups read: requests of members with their responses, in the order of the coordinator.
+
+A coordinator is a process of a broker. It may stop being that of a group and be it again, with what the log says; so each row has a
+`turn`, the number of times before it that a LeaderAndIsr request told the broker of another leader or leader epoch of a partition of
+`__consumer_offsets`. A row whose response came in another turn than its request is in `turn` by its request, in `answer_turn` by its
+response.
+
+Journals that lack rows, or bodies of these requests, cannot say which generation was the current one. Brokers with such a journal are
+left out.
+"""
+
+from __future__ import annotations
+
+from klamm.pipeline.rules.record import View, messages_of
+
+PARTITIONS_OF = "array<struct<topic string, partitions array<int>>>"
+"""What a consumer's assignment is in a body (`decode/member_bytes.py`)."""
+
+_GIVEN = f"struct<size int, crc bigint, partitions {PARTITIONS_OF}>"
+_CODES = "array<struct<partitions array<struct<errorCode int>>>>"
+_COMMITTED = "array<struct<name string, partitions array<struct<partitionIndex int, committedOffset bigint>>>>"
+_OF_COMMIT = "array<struct<name string, partitions array<struct<partitionIndex int, errorCode int>>>>"
+_FETCHED = "array<struct<name string, partitions array<struct<partitionIndex int, committedOffset bigint, errorCode int>>>>"
+_FETCHED_OF_GROUPS = f"array<struct<groupId string, errorCode int, topics {_FETCHED}>>"
+
+OF_GROUP = "PARTITION BY run_id, node_id, process, group_id, turn"
+
+GROUP_KEYS = messages_of(8, 9, 11, 12, 14)
+
+GROUP_CALLS = View(
+    "group_calls",
+    ("messages", "partition_state", "ends"),
+    f"""
+WITH unsure AS (
+    SELECT run_id, node_id FROM messages WHERE api_key IN (8, 9, 11, 12, 14) AND (body IS NULL OR flags & 2 <> 0)
+    UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless),
+told AS (
+    SELECT run_id, node_id, process, seq, leader, leader_epoch,
+        lag(leader) OVER w AS leader_before, lag(leader_epoch) OVER w AS leader_epoch_before
+    FROM partition_state WHERE topic = '__consumer_offsets' AND api_key = 4 AND dir = 0
+    WINDOW w AS (PARTITION BY run_id, node_id, process, partition ORDER BY seq)),
+moves AS (
+    SELECT run_id, node_id, process, collect_set(seq) AS moved FROM told
+    WHERE leader_before IS NULL OR leader_before <> leader OR leader_epoch_before <> leader_epoch GROUP BY ALL),
+asked AS (SELECT * FROM messages LEFT ANTI JOIN unsure USING (run_id, node_id) WHERE dir = 0 AND api_key IN (8, 9, 11, 12, 14)),
+answers AS (
+    SELECT run_id, node_id, cause_seq, seq AS answer_seq, ts_ns AS answer_ts_ns, error_code AS error, body AS answer
+    FROM messages WHERE dir = 1 AND api_key IN (8, 9, 11, 12, 14))
+SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, q.ts_ns, q.api_key, q.api_version, q.client_id, a.answer_seq, a.answer_ts_ns,
+    a.error, q.body, a.answer,
+    coalesce(size(filter(m.moved, each -> each < q.seq)), 0) AS turn,
+    coalesce(size(filter(m.moved, each -> each < a.answer_seq)), 0) AS answer_turn,
+    try_variant_get(q.body, '$.groupId', 'string') AS group_id, try_variant_get(q.body, '$.memberId', 'string') AS member_id,
+    try_variant_get(q.body, '$.groupInstanceId', 'string') AS instance_id,
+    coalesce(try_variant_get(q.body, '$.generationId', 'int'), try_variant_get(q.body, '$.generationIdOrMemberEpoch', 'int')) AS generation,
+    if(q.api_key = 8, flatten(transform(try_variant_get(a.answer, '$.topics', '{_CODES}'),
+        t -> transform(t.partitions, p -> p.errorCode))), array(CAST(a.error AS INT))) AS codes
+FROM asked q LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
+LEFT JOIN moves m ON m.run_id = q.run_id AND m.node_id = q.node_id AND m.process = q.process
+""",
+    needs=(GROUP_KEYS,),
+    is_kept=True,
+)
+"""OffsetCommit, OffsetFetch, JoinGroup, Heartbeat and SyncGroup requests that brokers received. `answer` and what begins like it are null
+without a response; `codes` are the error codes of the response, of OffsetCommit one for each partition."""
+
+GROUP_JOINS = View(
+    "group_joins",
+    ("group_calls",),
+    f"""
+WITH joined AS (
+    SELECT run_id, node_id, process, conn_id, seq, ts_ns, answer_seq, answer_ts_ns, answer_turn AS turn, group_id, instance_id,
+        member_id AS asked_as, try_variant_get(answer, '$.memberId', 'string') AS member_id,
+        try_variant_get(answer, '$.generationId', 'int') AS generation, try_variant_get(answer, '$.leader', 'string') AS leader,
+        coalesce(try_variant_get(answer, '$.protocolType', 'string'), try_variant_get(body, '$.protocolType', 'string')) AS protocol_type,
+        try_variant_get(answer, '$.protocolName', 'string') AS protocol,
+        transform(try_variant_get(answer, '$.members', 'array<struct<memberId string>>'), m -> m.memberId) AS members
+    FROM group_calls WHERE api_key = 11 AND error = 0),
+begun AS (
+    SELECT *, if(generation = 1 AND row_number() OVER (
+            PARTITION BY run_id, node_id, process, group_id, turn, member_id ORDER BY answer_seq) = 1
+        AND (lag(generation) OVER w > 1 OR lag(leader) OVER w <> leader AND NOT array_contains(members, lag(leader) OVER w)),
+        1, 0) AS begins
+    FROM joined WINDOW w AS ({OF_GROUP} ORDER BY answer_seq))
+SELECT *, sum(begins) OVER ({OF_GROUP} ORDER BY answer_seq ROWS UNBOUNDED PRECEDING) AS life FROM begun
+""",
+    needs=(messages_of(11),),
+    is_kept=True,
+)
+"""JoinGroup responses without error. `life` counts how often the group began again with generation 1 and other members: a group without
+members may be deleted, by request or because nothing of it is kept. `asked_as` is the member id of the request."""
+
+MEMBER_CALLS = View(
+    "member_calls",
+    ("group_calls", "group_joins"),
+    f"""
+WITH points AS (
+    SELECT run_id, node_id, process, group_id, turn, answer_seq AS place,
+        struct(generation, leader, protocol_type, life, answer_seq AS seq) AS joined, NULL AS request
+    FROM group_joins
+    UNION ALL
+    SELECT run_id, node_id, process, group_id, turn, seq, NULL,
+        struct(conn_id, seq, ts_ns, api_key, member_id, instance_id, generation, answer_seq, answer_ts_ns, codes,
+            try_variant_get(body, '$.assignments', 'array<struct<memberId string, assignment {_GIVEN}>>') AS sent,
+            try_variant_get(answer, '$.assignment', '{_GIVEN}') AS given)
+    FROM group_calls WHERE api_key IN (8, 14) AND generation >= 0)
+SELECT run_id, node_id, process, group_id, turn, request.*, known FROM (
+    SELECT *, last_value(joined, true) OVER ({OF_GROUP} ORDER BY place ROWS UNBOUNDED PRECEDING) AS known FROM points)
+WHERE request IS NOT NULL AND known IS NOT NULL
+""",
+    needs=(messages_of(8, 14),),
+    is_kept=True,
+)
+"""OffsetCommit and SyncGroup requests that name a generation, beside the one that the coordinator had told last (`known`). Of SyncGroup
+`sent` are the assignments of the request, and `given` is that of the response."""
+
+COMMITS = View(
+    "commits",
+    ("group_calls",),
+    f"""
+WITH topics AS (
+    SELECT * EXCEPT (body, answer, codes), try_variant_get(body, '$.retentionTimeMs', 'bigint') AS retention_ms,
+        try_variant_get(answer, '$.topics', '{_OF_COMMIT}') AS results
+    FROM group_calls LATERAL VIEW explode(try_variant_get(body, '$.topics', '{_COMMITTED}')) AS t
+    WHERE api_key = 8),
+asked AS (
+    SELECT * EXCEPT (t, p, results, error), t.name AS topic, p.partitionIndex AS partition, p.committedOffset AS committed_offset,
+        transform(flatten(transform(filter(results, r -> r.name = t.name),
+            r -> filter(r.partitions, each -> each.partitionIndex = p.partitionIndex))), each -> each.errorCode) AS codes
+    FROM topics LATERAL VIEW explode(t.partitions) AS p)
+SELECT * EXCEPT (codes), try_element_at(codes, 1) AS error_code FROM asked
+""",
+    needs=(messages_of(8),),
+    is_kept=True,
+)
+"""Partitions in OffsetCommit requests; `error_code` is null without a response."""
+
+FETCHED = View(
+    "fetched_offsets",
+    ("group_calls",),
+    f"""
+WITH answers AS (
+    SELECT run_id, node_id, process, conn_id, seq, ts_ns, answer_seq, turn, answer_turn, one.groupId AS group_id, one.topics AS topics
+    FROM group_calls LATERAL VIEW explode(try_variant_get(answer, '$.groups', '{_FETCHED_OF_GROUPS}')) AS one
+    WHERE api_key = 9 AND api_version >= 8 AND one.errorCode = 0
+    UNION ALL
+    SELECT run_id, node_id, process, conn_id, seq, ts_ns, answer_seq, turn, answer_turn, group_id,
+        try_variant_get(answer, '$.topics', '{_FETCHED}')
+    FROM group_calls WHERE api_key = 9 AND api_version BETWEEN 1 AND 7 AND coalesce(error, 0) = 0),
+topics AS (SELECT * EXCEPT (topics, t), t.name AS topic, t.partitions AS partitions FROM answers LATERAL VIEW explode(topics) AS t)
+SELECT * EXCEPT (partitions, p), p.partitionIndex AS partition, p.committedOffset AS committed_offset
+FROM topics LATERAL VIEW explode(partitions) AS p WHERE p.errorCode = 0
+""",
+    needs=(messages_of(9),),
+    is_kept=True,
+)
+"""Partitions in OffsetFetch responses without error; -1 is no offset. Version 0 reads ZooKeeper and is left out."""
+
+VIEWS = (GROUP_CALLS, GROUP_JOINS, MEMBER_CALLS, COMMITS, FETCHED)
