@@ -121,7 +121,7 @@ GROUP BY run_id, client_sw, client_id
 WITH told AS (
   SELECT run_id, node_id, process, group_id, turn, life, generation, min_by(protocol_type, answer_seq) AS protocol_type,
     min_by(protocol, answer_seq) AS protocol, min_by(leader, answer_seq) AS leader,
-    greatest(max(size(members)), count(DISTINCT member_id)) AS members, min(answer_seq) AS seq, min(ts_ns) AS from_ts_ns,
+    coalesce(max(nullif(size(members), 0)), count(DISTINCT member_id)) AS members, min(answer_seq) AS seq, min(ts_ns) AS from_ts_ns,
     min(answer_ts_ns) AS joined_ts_ns
   FROM group_joins GROUP BY run_id, node_id, process, group_id, turn, life, generation
 ), used AS (

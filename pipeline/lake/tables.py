@@ -235,7 +235,7 @@ GROUP_GENERATIONS = Table("gold", "group_generations", (
     Column("protocol", "string", True, "the assignor that the coordinator chose"),
     Column("leader", "string", True, "member id"),
     Column("members", "int32", False, "that the leader was told of, or else that got a JoinGroup response"),
-    Column("synced", "int32", False, "members that got their assignment"),
+    Column("synced", "int32", False, "member ids that got their assignment: a static member that comes back has another one"),
     Column("partitions", "int32", True, "that the leader of a consumer group assigned; null where no assignment is known"),
     Column("commits", "int64", False, "OffsetCommit requests that succeeded"),
     Column("seq", "int64", False, "the first JoinGroup response with this generation"),

@@ -78,7 +78,7 @@ WITH joined AS (
     FROM group_calls WHERE api_key = 11 AND error = 0),
 begun AS (
     SELECT *, if(generation = 1 AND row_number() OVER (
-            PARTITION BY run_id, node_id, process, group_id, turn, member_id ORDER BY answer_seq) = 1
+            PARTITION BY run_id, node_id, process, group_id, turn, coalesce(instance_id, member_id) ORDER BY answer_seq) = 1
         AND (lag(generation) OVER w > 1 OR lag(leader) OVER w <> leader AND NOT array_contains(members, lag(leader) OVER w)),
         1, 0) AS begins
     FROM joined WINDOW w AS ({OF_GROUP} ORDER BY answer_seq))

@@ -76,13 +76,14 @@ WITH leaders AS (
     SELECT DISTINCT run_id, node_id, process, group_id, turn, life, generation, leader FROM group_joins),
 sends AS (
     SELECT s.run_id, s.node_id, s.process, s.group_id, s.turn, l.life, l.generation, min(s.seq) AS seq,
-        flatten(collect_list(s.sent)) AS sent
+        flatten(collect_list(s.sent)) AS sent, transform(min_by(s.sent, s.seq), each -> each.memberId) AS first_members
     FROM member_calls s JOIN leaders l ON l.run_id = s.run_id AND l.node_id = s.node_id AND l.process = s.process
         AND l.group_id = s.group_id AND l.turn = s.turn AND l.life = s.known.life AND l.generation = s.generation AND l.leader = s.member_id
-    -- A static leader that came back may skip the assignment: then it sends nothing, and the one before counts.
+    -- A static leader that came back may send nothing: the assignment before counts.
     WHERE s.api_key = 14 AND (size(s.sent) > 0 OR s.instance_id IS NULL) GROUP BY ALL),
 synced AS (
-    SELECT m.*, s.seq AS sent_seq, filter(s.sent, each -> each.memberId = m.member_id) AS own
+    SELECT m.*, s.seq AS sent_seq, filter(s.sent, each -> each.memberId = m.member_id) AS own,
+        array_contains(s.first_members, m.member_id) AS is_known
     FROM member_calls m JOIN sends s ON s.run_id = m.run_id AND s.node_id = m.node_id AND s.process = m.process
         AND s.group_id = m.group_id AND s.turn = m.turn AND s.life = m.known.life AND s.generation = m.generation
     WHERE m.api_key = 14 AND array_contains(m.codes, 0) AND m.answer_seq > s.seq)
@@ -94,7 +95,8 @@ SELECT run_id, node_id, conn_id, answer_seq AS seq,
                 ' bytes that the leader did not send')
     END AS detail,
     array(sent_seq, seq, answer_seq) AS evidence
-FROM synced WHERE size(own) > 0 OR instance_id IS NULL"""
+-- A static member that came back has the assignment of its former id, whatever it sends itself.
+FROM synced WHERE is_known OR instance_id IS NULL"""
 
 _COMMITTED = """
 SELECT run_id, node_id, conn_id, answer_seq AS seq,
@@ -111,30 +113,32 @@ WITH groups_of_others AS (
         SELECT run_id, explode(try_variant_get(body, '$.groupsNames', 'array<string>')) FROM messages WHERE api_key = 42 AND dir = 0)),
 deleted AS (SELECT DISTINCT run_id, topic FROM partition_state WHERE leader = -2),
 known AS (
-    SELECT run_id, node_id, process, group_id, turn, topic, partition, seq, ts_ns, answer_seq, committed_offset, error_code
+    SELECT run_id, node_id, process, group_id, turn, answer_turn, topic, partition, seq, ts_ns, answer_seq, committed_offset, error_code,
+        coalesce(retention_ms, -1) >= 0 AS may_expire
     FROM commits LEFT ANTI JOIN groups_of_others USING (run_id, group_id) LEFT ANTI JOIN deleted USING (run_id, topic)
-    WHERE api_version >= 1 AND coalesce(retention_ms, -1) < 0 AND coalesce(answer_turn, turn) = turn
-        AND coalesce(error_code, -1) IN (-1, 0, 7, 14, 15, 16)),
+    WHERE api_version >= 1 AND coalesce(error_code, -1) IN (-1, 0, 7, 14, 15, 16)),
 done AS (
     SELECT f.run_id, f.node_id, f.seq, f.group_id, f.topic, f.partition, max(k.seq) AS last_seq, max(k.ts_ns) AS last_ts_ns
     FROM fetched_offsets f JOIN known k ON k.run_id = f.run_id AND k.node_id = f.node_id AND k.process = f.process
-        AND k.group_id = f.group_id AND k.turn = f.turn AND k.topic = f.topic AND k.partition = f.partition
-    WHERE f.turn = f.answer_turn AND k.error_code = 0 AND k.answer_seq < f.seq GROUP BY ALL),
+        AND k.group_id = f.group_id AND k.topic = f.topic AND k.partition = f.partition
+    WHERE f.turn = f.answer_turn AND k.turn = f.turn AND k.answer_turn = f.turn AND k.error_code = 0 AND k.answer_seq < f.seq
+    GROUP BY ALL),
+-- A commit that began after the response to another one has taken its place.
 possible AS (
     SELECT f.run_id, f.node_id, f.conn_id, f.seq, f.ts_ns, f.answer_seq, f.group_id, f.topic, f.partition, f.committed_offset,
-        d.last_seq, d.last_ts_ns, collect_set(k.committed_offset) AS offsets
+        d.last_seq, d.last_ts_ns, collect_set(k.committed_offset) AS offsets, bool_or(k.may_expire) AS may_expire
     FROM fetched_offsets f
     JOIN done d ON d.run_id = f.run_id AND d.node_id = f.node_id AND d.seq = f.seq AND d.group_id = f.group_id AND d.topic = f.topic
         AND d.partition = f.partition
     JOIN known k ON k.run_id = f.run_id AND k.node_id = f.node_id AND k.process = f.process AND k.group_id = f.group_id
-        AND k.turn = f.turn AND k.topic = f.topic AND k.partition = f.partition
+        AND k.topic = f.topic AND k.partition = f.partition
     WHERE k.seq < f.answer_seq AND (k.answer_seq IS NULL OR k.answer_seq > d.last_seq)
     GROUP BY ALL)
 SELECT run_id, node_id, conn_id, answer_seq AS seq,
     if(array_contains(offsets, committed_offset), NULL, concat('group ', group_id, ', ', topic, '-', partition, ': offset ', committed_offset,
         ' after a commit of ', array_join(transform(array_sort(offsets), each -> CAST(each AS STRING)), ' or '))) AS detail,
     array(last_seq, seq, answer_seq) AS evidence
-FROM possible WHERE committed_offset >= 0 OR ts_ns - last_ts_ns < {KEPT_NS}"""
+FROM possible WHERE committed_offset >= 0 OR ts_ns - last_ts_ns < {KEPT_NS} AND NOT may_expire"""
 
 _FENCED = """
 WITH joined AS (

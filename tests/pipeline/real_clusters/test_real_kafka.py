@@ -1,4 +1,4 @@
-"""The judge is judged: what real brokers of Apache Kafka 3.9.1 say breaks no rule about frames, whether recorded long ago or now."""
+"""The judge is judged: what real brokers of Apache Kafka 3.9.1 say breaks no rule about frames and groups, whether recorded long ago or now."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from klamm.tests.harness.kafka import WITHIN_S, KafkaBroker, all_know, request
 from klamm.tests.harness.ports import free_ports
 from klamm.tests.harness.record_clients import produce, read_all
 from klamm.tests.harness.tree import Tree
+from klamm.tests.pipeline.real_clusters.group_session import live_in_groups
 from klamm.tests.pipeline.real_clusters.recorded_frames import RECORDINGS, write_recording
 from klamm.tests.pipeline.real_clusters.recording import Door, Recorder
 from klamm.tests.pipeline.rules.conftest import into_silver
@@ -30,10 +31,11 @@ from klamm.tests.pipeline.rules.conftest import into_silver
 pytestmark = [pytest.mark.slow]
 
 
-def judged_by_wire_rules(spark: Any, lake: Path, runs: list[str]) -> Judgement:
+def judged_by_rules_of_frames(spark: Any, lake: Path, runs: list[str]) -> Judgement:
+    """By the rules about the wire and about groups."""
     into_silver(spark, lake)
     views(spark, lake, runs)
-    return runner.judge(spark, runs, [rule for rule in runner.rules().values() if rule.id.startswith("W-")])
+    return runner.judge(spark, runs, [rule for rule in runner.rules().values() if rule.id.startswith(("W-", "G-", "X-05"))])
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def recorded(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Judgement:
     lake = tmp_path_factory.mktemp("recorded")
     for name in RECORDINGS:
         write_recording(lake, name)
-    return judged_by_wire_rules(spark, lake, sorted(RECORDINGS))
+    return judged_by_rules_of_frames(spark, lake, sorted(RECORDINGS))
 
 
 class RealCluster:
@@ -120,7 +122,7 @@ def with_kafka_python(bootstrap: str) -> None:
 
 
 @pytest.mark.reference
-def test_no_wire_rule_is_violated_by_real_brokers_behind_a_recording_proxy(cluster: RealCluster, spark: Any, tmp_path: Path) -> None:
+def test_no_rule_of_frames_is_violated_by_real_brokers_behind_a_recording_proxy(cluster: RealCluster, spark: Any, tmp_path: Path) -> None:
     for broker in cluster.brokers:
         broker.start()
     all_know(cluster.brokers)
@@ -132,6 +134,7 @@ def test_no_wire_rule_is_violated_by_real_brokers_behind_a_recording_proxy(clust
     assert sum(read_all(cluster.bootstrap, "orders").values()) == 100
     with_kafka_python(cluster.bootstrap)
     asyncio.run(with_aiokafka(cluster.bootstrap))
+    live_in_groups(cluster.bootstrap, "orders", 3)
     odd_requests(cluster.ports[0])
     cluster.brokers[1].stop()
     produce(cluster.bootstrap, "orders", [f"alone-{number}" for number in range(10)])
@@ -145,7 +148,8 @@ def test_no_wire_rule_is_violated_by_real_brokers_behind_a_recording_proxy(clust
     lake = tmp_path / "lake"
     proofs, foreign = verify(lake)
     assert ([proof.problems for proof in proofs], foreign) == ([[], []], [])
-    judgement = judged_by_wire_rules(spark, lake, ["real"])
+    judgement = judged_by_rules_of_frames(spark, lake, ["real"])
     checked = {stat.rule: stat.checked for stat in judgement.stats}
-    assert [(one.rule, one.detail) for one in judgement.verdicts if one.severity == "error"] == []
+    assert [(one.rule, one.detail) for one in judgement.verdicts if one.severity == "error" or one.rule == "X-05"] == []
     assert all(checked[f"W-{number:02d}"] for number in (1, 2, 3, 4, 5, 7, 8, 9, 11)), checked
+    assert all(checked[rule] for rule in ("G-01", "G-02", "G-03", "G-04", "G-05", "X-05")), checked

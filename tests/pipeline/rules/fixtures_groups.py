@@ -199,6 +199,7 @@ def a_static_member_that_came_back_has_what_its_old_id_had(run: Run) -> None:
     group.sync("b2", 1, SECOND, instance="two")
     group.join("a2", 1, "a2", ("a2", "b2"), asked_as="", instance="one")
     group.sync("a2", 1, FIRST, instance="one")
+    group.sync("a2", 1, FIRST, {"a2": BOTH}, instance="one")
 
 
 @bad("G-03")
@@ -304,6 +305,26 @@ def an_offset_may_expire_after_a_minute(run: Run) -> None:
     group.fetch(5)
     later(group.journal, 61)
     group.fetch(-1)
+
+
+@good("G-05")
+def an_offset_with_a_retention_time_may_expire_at_any_time(run: Run) -> None:
+    group = GroupJournal(run)
+    group.commit("", -1, 5)
+    group.commit("", -1, 6, version=2, retention_ms=1)
+    group.fetch(6)
+    group.fetch(-1)
+
+
+@good("G-05")
+def a_commit_that_is_answered_by_another_coordinator_may_count(run: Run) -> None:
+    group = GroupJournal(run)
+    group.told_to_lead(0)
+    group.commit("", -1, 5)
+    lost = group.ask_commit("", -1, 6, conn=3)
+    group.fetch(6)
+    group.told_to_lead(1, leader=2)
+    group.answer_commit(lost, 16, conn=3)
 
 
 @bad("G-05")
