@@ -1,7 +1,7 @@
 """What members of a group send through the coordinator, which does not look into it: subscriptions and assignments.
 
 A table has their size, a checksum to compare them by, and what consumers say in them (`ConsumerProtocolSubscription`,
-`ConsumerProtocolAssignment` of Apache Kafka). Data of users and of other protocols, such as that of Kafka Connect, are only their first bytes.
+`ConsumerProtocolAssignment` of Apache Kafka). What other protocols send, such as that of Kafka Connect, is only its first bytes.
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ MESSAGES = Table("silver", "messages", (
     *HEADER,
     *SIZES,
     Column("body", "variant", True, "the message, fields named as Kafka's JSON names them; null where only the header was kept. "
-           "`records` are their size and first 61 bytes; subscriptions and assignments of a group's members are their size, a checksum and, "
-           "of consumers, topics and partitions. With `--no-variant`: a string, `body_json`"),
+           "`records` are their size and first 61 bytes; subscriptions and assignments of a group's members are their size, a checksum "
+           "and, of consumers, topics and partitions. With `--no-variant`: a string, `body_json`"),
     Column("left", "int32", True, "bytes behind the body, which Kafka ignores in a request; null for a frame that was cut"),
     Column("err", "string", True, "what is wrong with a frame that decodes: its body is too long and left out, or, in a sample of what "
            "brokers sent, it has other bytes when it is encoded again"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import altair as alt
 
-from klamm.pipeline.report.facts import COPY, Facts, Row, Simulation
+from klamm.pipeline.report.facts import COPY, REBALANCE, STABLE, Facts, Row, Simulation
 
 Spec = dict[str, Any]
 
@@ -130,6 +130,25 @@ def _by_phase(phases: set[str]) -> alt.Scale:
 _PHASE_COLOURS = (
     "#4c78a8", "#f58518", "#eeca3b", "#54a24b", "#88d27a", "#b79a20", "#439894", "#83bcb6", "#e45756", "#ff9d98", "#79706e", "#b279a2",
 )
+
+
+def groups(facts: Facts) -> Spec | None:
+    """Rebalances and generations of groups; bands in the background are the terms of controllers."""
+    if not facts.generations:
+        return None
+    names = sorted({row["group"] for row in facts.generations})
+    bars = alt.Chart(_data(facts.generations)).mark_bar(height=ROW - 5, cornerRadius=2).encode(
+        x=_time("from_ms"),
+        x2="to_ms:T",
+        y=alt.Y("group:N", title=None, sort=names, axis=alt.Axis(labelLimit=260)),
+        color=alt.Color("phase:N", title=None, scale=alt.Scale(domain=[REBALANCE, STABLE], range=["#e45756", "#4c78a8"])),
+        stroke=alt.value("white"),
+        tooltip=[
+            "group:N", "generation:Q", "phase:N", "members:Q", "leader:N", "partitions:Q", "commits:Q", "broker:Q", _tip("from_ms"),
+            _tip("to_ms"),
+        ],
+    )
+    return _spec(alt.layer(_terms(facts), bars), len(names))
 
 
 def errors(facts: Facts) -> Spec | None:

@@ -23,6 +23,7 @@ from klamm.pipeline.lake.tables import (
     BRONZE,
     CLIENT_SCORECARD,
     EVENT_TABLE,
+    GROUP_GENERATIONS,
     LATENCY,
     LEADER_TIMELINE,
     QUARANTINE,
@@ -38,12 +39,16 @@ from klamm.protocol.value_class import dataclass
 
 PARTITIONS = 40
 """Number of partitions in a timeline."""
+GROUPS = 40
+"""Number of groups in a timeline."""
 CLIENTS = 40
 BUCKETS = 80
 """Number of time buckets."""
 VIOLATIONS = 5
 """Number of violations of a rule that are shown with their evidence."""
 MARKS = 2000
+REBALANCE, STABLE = "rebalance", "stable"
+"""What a group does: its members join and wait for their assignment, or they have it."""
 COPY = "copy"
 """The phase of a reassignment in which new replicas copy."""
 
@@ -99,6 +104,10 @@ class Facts:
     phases: list[Row]
     """topic_partition, phase, step, throttle, from_ms, to_ms: of reassignments, COPY among the phases."""
     reassigned: int
+    generations: list[Row]
+    """group, phase (REBALANCE or STABLE), generation, leader, members, partitions, commits, broker, from_ms, to_ms: of the groups with most
+    generations."""
+    groups: int
     errors: list[Row]
     """at_ms, to_ms, what, code, count: what is the API with the error's name."""
     latencies: list[Row]
@@ -134,12 +143,13 @@ def collect(lake: Path, run: str | None = None) -> Facts:
     matrix, clients = _matrix(tables.read(API_MATRIX, API_MATRIX.names))
     leaders, partitions = _leaders(timeline, end)
     phases, reassigned = _phases(spans, end)
+    generations, groups = _generations(tables.read(GROUP_GENERATIONS, GROUP_GENERATIONS.names), end)
     return Facts(
         run, runs, _ms(begin), _ms(end),
         {"frames": times.num_rows, "events": tables.rows(EVENT_TABLE), "quarantine": tables.rows(QUARANTINE)},
         sorted(pc.unique(times["node_id"]).to_pylist()),
         _controllers(tables.read(EVENT_TABLE, ("ts_ns", "kind", "node_id", "controller_epoch")), end),
-        leaders, partitions, _led(timeline, begin, end), phases, reassigned,
+        leaders, partitions, _led(timeline, begin, end), phases, reassigned, generations, groups,
         _errors(tables.read(API_ERRORS, ("ts_ns", "api_key", "error_code", "count", "dir")), begin, end),
         _latencies(tables.read(LATENCY, LATENCY.names)), matrix, clients,
         tables.read(CLIENT_SCORECARD, CLIENT_SCORECARD.names).to_pylist()[:CLIENTS],
@@ -274,6 +284,25 @@ def _with_copying(phases: list[Row], end_ms: float) -> list[Row]:
             if row["phase"] in ("A1", "A2") and until > row["to_ms"]:
                 rows.append(row | {"phase": COPY, "from_ms": row["to_ms"], "to_ms": until})
     return rows
+
+
+def _generations(table: pa.Table, end: int) -> tuple[list[Row], int]:
+    """Of each generation the time until its first member has its assignment, and the time until the next rebalance begins."""
+    rows = table.sort_by("joined_ts_ns").to_pylist() if table.num_rows else []
+    counts = Counter(row["group_id"] for row in rows)
+    shown = {name for name, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:GROUPS]}
+    phases: list[Row] = []
+    for name in shown:
+        own = [row for row in rows if row["group_id"] == name]
+        for row, after in zip(own, [*own[1:], None], strict=True):
+            until = end if after is None else max(after["from_ts_ns"], row["joined_ts_ns"])
+            stable = until if row["stable_ts_ns"] is None else min(row["stable_ts_ns"], until)
+            about = {"group": name, "broker": row["node_id"]}
+            about |= {name: row[name] for name in ("generation", "leader", "members", "partitions", "commits")}
+            for phase, since, to in ((REBALANCE, row["from_ts_ns"], stable), (STABLE, stable, until)):
+                if to > since:
+                    phases.append(about | {"phase": phase, "from_ms": _ms(since), "to_ms": _ms(to)})
+    return sorted(phases, key=lambda row: (row["from_ms"], row["group"]))[:MARKS], len(counts)
 
 
 def _errors(errors: pa.Table, begin: int, end: int) -> list[Row]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from klamm.pipeline.report import charts
 from klamm.pipeline.report.evidence import Evidence, Incident, Place
-from klamm.pipeline.report.facts import CLIENTS, PARTITIONS, Facts, Row, RuleResult
+from klamm.pipeline.report.facts import CLIENTS, GROUPS, PARTITIONS, Facts, Row, RuleResult
 from klamm.protocol.value_class import dataclass
 
 
@@ -55,6 +55,7 @@ def render(
         return f'<div class="picture" id="{name}" role="img"></div>'
 
     more = f"the {PARTITIONS} that changed most of {facts.partitions:,}" if facts.partitions > PARTITIONS else f"all {facts.partitions:,}"
+    groups = f"the {GROUPS} with most generations of {facts.groups:,}" if facts.groups > GROUPS else f"all {facts.groups:,} with members"
     sections = [
         _section("rules", "Rules", _rule_table(facts.rules, rules)),
         _section(
@@ -73,6 +74,14 @@ def render(
             "reassignments", "Reassignments", f"<p>{facts.reassigned:,} partitions were reassigned.</p>"
             + picture("reassign-picture", charts.reassignments(facts), "Nothing was reassigned.") + _phase_texts(facts)
             + _table(facts.phases, ("topic_partition", "phase", "step", "throttle", "from_ms", "to_ms")),
+        ),
+        _section(
+            "groups", "Groups", f"<p>Groups: {groups}. A rebalance lasts until the first member has its assignment.</p>"
+            + picture("groups-picture", charts.groups(facts), "No group had members.")
+            + _table(
+                facts.generations,
+                ("group", "generation", "phase", "members", "leader", "partitions", "commits", "broker", "from_ms", "to_ms"),
+            ),
         ),
         _section(
             "errors", "Errors",

@@ -6,7 +6,6 @@ What a coordinator knows from the log only, a journal does not show. So a rule b
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.group_calls import OF_GROUP
 from klamm.pipeline.rules.record import Rule, messages_of
 
 KEPT_NS = 60_000_000_000
@@ -135,8 +134,9 @@ possible AS (
     WHERE k.seq < f.answer_seq AND (k.answer_seq IS NULL OR k.answer_seq > d.last_seq)
     GROUP BY ALL)
 SELECT run_id, node_id, conn_id, answer_seq AS seq,
-    if(array_contains(offsets, committed_offset), NULL, concat('group ', group_id, ', ', topic, '-', partition, ': offset ', committed_offset,
-        ' after a commit of ', array_join(transform(array_sort(offsets), each -> CAST(each AS STRING)), ' or '))) AS detail,
+    if(array_contains(offsets, committed_offset), NULL, concat('group ', group_id, ', ', topic, '-', partition, ': offset ',
+        committed_offset, ' after a commit of ', array_join(transform(array_sort(offsets), each -> CAST(each AS STRING)), ' or ')
+    )) AS detail,
     array(last_seq, seq, answer_seq) AS evidence
 FROM possible WHERE committed_offset >= 0 OR ts_ns - last_ts_ns < {KEPT_NS} AND NOT may_expire"""
 
@@ -197,8 +197,8 @@ RULES: tuple[Rule, ...] = (
         needs=_JOINS,
     ),
     Rule(
-        "G-02", "error", "Under one coordinator the generation of a group grows by one and never goes back, but a group without members may "
-        "begin again with 1. A generation without members is not seen.", "wire 12", ("group_joins", "group_calls"), _GROWS,
+        "G-02", "error", "Under one coordinator the generation of a group grows by one and never goes back, but a group without members "
+        "may begin again with 1. A generation without members is not seen.", "wire 12", ("group_joins", "group_calls"), _GROWS,
         about="group_joins", needs=_JOINS,
     ),
     Rule(

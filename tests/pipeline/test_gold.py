@@ -7,13 +7,15 @@ import pytest
 
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.gold import build_gold
-from klamm.pipeline.lake.tables import views
+from klamm.pipeline.lake.tables import GROUP_GENERATIONS, OFFSET_COMMITS, read, views
 from klamm.pipeline.silver import build_silver
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import START_NS, TinyJournal
 from klamm.tests.pipeline.bronze_rows import bronze
 from klamm.tests.pipeline.leader_rows import leader
+from klamm.tests.pipeline.rules.fixtures import Run
+from klamm.tests.pipeline.rules.group_journals import GroupJournal, assignment
 
 pytestmark = pytest.mark.slow
 
@@ -40,11 +42,18 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         journal.event("reassign_phase", topic="t", partition=0, output={"phase": "U", "step": 1}, cause=cause, ts_ns=START_NS + 20)
         journal.event("throttle_removed", topic="t", cause=cause, ts_ns=START_NS + 25)
         journal.event("reassign_phase", topic="t", partition=0, output={"phase": "B1", "step": 1}, cause=cause, ts_ns=START_NS + 30)
+    run = Run(lake, "groups")
+    group = GroupJournal(run)
+    assigned = assignment({"t": [0, 1]})
+    group.join("a", 1, "a", ("a",))
+    group.sync("a", 1, assigned, {"a": assigned})
+    group.commit("a", 1, 7)
+    run.close()
     frames, events = bronze(spark, lake)
     build_silver(spark, lake, frames, events, 0)
     build_gold(spark, lake, ["r"])
-    build_gold(spark, lake, ["r"])
-    views(spark, lake)
+    build_gold(spark, lake, ["r", "groups"])
+    views(spark, lake, ["r"])
     return lake
 
 
@@ -81,3 +90,11 @@ def test_a_phase_lasts_from_the_phase_before_it_and_knows_the_throttle(spark: An
 def test_a_client_has_one_line_of_counts(spark: Any, lake: Path) -> None:
     sql = "SELECT client_id, connections, requests, responses, no_response, errors, quarantined, apis, p50_ns FROM client_scorecard"
     assert rows(spark, sql) == [("app", 1, 103, 101, 1, 1, 1, 2, 50000)]
+
+
+def test_a_generation_of_a_group_and_its_commits_have_a_line_each(spark: Any, lake: Path) -> None:
+    generations, commits = (read(spark, lake, table).toArrow().to_pylist() for table in (GROUP_GENERATIONS, OFFSET_COMMITS))
+    names = "run_id", "group_id", "generation", "leader", "members", "synced", "partitions", "commits"
+    assert [tuple(row[name] for name in names) for row in generations] == [("groups", "g", 1, "a", 1, 1, 2, 1)]
+    names = "member_id", "generation", "topic", "partition", "committed_offset", "error_code"
+    assert [tuple(row[name] for name in names) for row in commits] == [("a", 1, "t", 0, 7, 0)]

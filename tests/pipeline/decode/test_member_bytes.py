@@ -21,7 +21,7 @@ VERSIONS = range(4)
 
 def encoded(kind: type, version: int, **fields: object) -> bytes:
     """As kafka-python's consumers send it; the version comes first."""
-    return bytes(kind(version=version, **fields).encode())  # type: ignore[call-arg,attr-defined]
+    return bytes(kind(version=version, **fields).encode())
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -46,7 +46,7 @@ class _Members:
             for consumer in self.open:
                 consumer.poll(0.02)
             owned = [[each.partition for each in consumer.assignment()] for consumer in self.open]
-            return all(owned) and sorted(sum(owned, [])) == list(range(partitions))
+            return all(owned) and sorted(each for one in owned for each in one) == list(range(partitions))
 
         wait_for(look, f"{len(self.open)} members own {partitions} partitions", WITHIN_S)
 

@@ -1,12 +1,13 @@
 """A cluster of Klamm that lives through what the rules judge, with its journal on.
 
 Creations, elections clean and unclean, shrinks, growths, reassignments with and without throttle, deaths of brokers, moves of the
-controller, deletions, configs, the blacklist, requests that nobody offers. Each step waits for its effect. What the brokers decided and
-sent is in the lake afterwards.
+controller, deletions, configs, the blacklist, requests that nobody offers, consumers in groups. Each step waits for its effect. What the
+brokers decided and sent is in the lake afterwards.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
@@ -23,6 +24,7 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness import requests
 from klamm.tests.harness.client import Client, ConnectionClosed
 from klamm.tests.harness.waits import eventually
+from klamm.tests.pipeline.real_clusters.group_session import live_in_groups
 from klamm.tests.server.brokers import request
 
 CONFIG = {
@@ -30,6 +32,8 @@ CONFIG = {
     "leader.imbalance.check.interval.seconds": "1",
     "replica.lag.time.max.ms": "2000",
     "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
 }
 MOVED_S = 60.0
 _HEADER = Struct(">hhih4s")
@@ -45,6 +49,7 @@ async def live_through_much(zookeeper: str, lake: Path, run: str) -> None:
         story = _Story(cluster)
         await story.topics()
         await story.strangers()
+        await story.groups()
         await story.deaths()
         await story.unclean()
         await story.moves()
@@ -110,6 +115,16 @@ class _Story:
             assert [row.error_code for row in refused.topics] == [ErrorCode.NOT_CONTROLLER]
             await request(other, ApiKey.METADATA, 12, requests.metadata(None))
         await request(other, ApiKey.ELECT_LEADERS, 2, requests.elect_leaders(None))
+
+    async def groups(self) -> None:
+        """Consumers live in groups; somebody who is not a member sends heartbeats."""
+        bootstrap = ",".join(f"{broker.advertised[0].host}:{broker.advertised[0].port}" for broker in self.cluster.brokers)
+        await asyncio.to_thread(live_in_groups, bootstrap, "t", 4)
+        for broker in self.cluster.brokers:
+            for _ in range(2):
+                beat = messages.HeartbeatRequest(group_id="group-range", generation_id=1, member_id="gone")
+                response = await request(broker, ApiKey.HEARTBEAT, 3, beat)
+                assert response.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID)
 
     async def metadata(self) -> None:
         """Metadata in old and new versions from every broker."""

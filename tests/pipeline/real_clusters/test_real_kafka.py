@@ -1,4 +1,4 @@
-"""The judge is judged: what real brokers of Apache Kafka 3.9.1 say breaks no rule about frames and groups, whether recorded long ago or now."""
+"""The judge is judged: what real brokers of Apache Kafka 3.9.1 say breaks no rule about frames and groups, recorded long ago or now."""
 
 from __future__ import annotations
 

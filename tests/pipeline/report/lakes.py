@@ -16,6 +16,7 @@ from klamm.pipeline.lake.tables import (
     API_ERRORS,
     API_MATRIX,
     BRONZE,
+    GROUP_GENERATIONS,
     LATENCY,
     LEADER_TIMELINE,
     QUARANTINE,
@@ -118,6 +119,12 @@ def tables(lake: Path, seqs: dict[str, int]) -> None:
             at = until
     write(lake, LEADER_TIMELINE, timeline)
     write(lake, REASSIGN_SPANS, spans)
+    write(lake, GROUP_GENERATIONS, [
+        {"node_id": 1, "process": 1, "group_id": group, "generation": generation, "leader": HOSTILE, "members": generation, "synced": 1,
+         "partitions": 3, "from_ts_ns": START_NS + generation * SECOND, "joined_ts_ns": START_NS + generation * SECOND + SECOND // 10,
+         "stable_ts_ns": START_NS + generation * SECOND + SECOND // 5 if generation < 3 else None}
+        for group in ("payments", HOSTILE) for generation in (1, 2, 3)
+    ])
     apis = (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.CREATE_TOPICS)
     write(lake, API_ERRORS, [
         {"ts_ns": START_NS + chance.randrange(5 * SECOND), "dir": 1, "api_key": chance.choice(apis), "path": "errorCode",

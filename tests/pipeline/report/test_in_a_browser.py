@@ -43,7 +43,7 @@ def test_all_pictures_are_drawn(tmp_path: Path, look: str) -> None:
     assert f'data-look="{look}"' in document
     assert 'data-drawn="9"' in document and "data-failed" not in document
     pictures = dict(re.findall(r'<div class="picture[^"]*" id="([a-z-]+)".*?(<svg.*?</svg>)', document, re.DOTALL))
-    assert len(pictures) == 9
+    assert len(pictures) == 10
     for name, drawing in pictures.items():
         marks = len(re.findall(r"<path[^>]* d=\"M", drawing)) + drawing.count("<line ")
         assert marks > 5, f"{name} is empty"

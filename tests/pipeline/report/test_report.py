@@ -17,6 +17,7 @@ from klamm.pipeline.decode.frame_decoder import Reason
 from klamm.pipeline.report import charts, evidence, facts, write
 from klamm.pipeline.report.page import RuleText, _head
 from klamm.pipeline.report.write import report
+from klamm.tests.journal.writing import START_NS
 from klamm.tests.pipeline.report import lakes
 
 RULES = {
@@ -50,7 +51,7 @@ def specs(page: str) -> dict[str, dict]:
 def test_page_has_all_pictures_and_their_rows(page: str) -> None:
     assert set(specs(page)) == {
         "leadership-picture", "led-picture", "balance-picture", "reassign-picture", "errors-picture", "latency-picture", "matrix-picture",
-        "incident-picture", "simulation-picture",
+        "groups-picture", "incident-picture", "simulation-picture",
     }
 
 
@@ -162,6 +163,17 @@ def test_pictures_are_bounded_and_the_page_says_what_is_left_out(page: str, lake
     assert "the 40 that changed most of 64" in page
 
 
+def test_a_generation_is_a_rebalance_and_the_time_until_the_next_one(lake: Path) -> None:
+    collected = facts.collect(lake)
+    rows = [row for row in collected.generations if row["group"] == "payments"]
+    begin = START_NS / 1e6
+    assert [(row["generation"], row["phase"], round(row["from_ms"] - begin), round(row["to_ms"] - begin)) for row in rows[:-1]] == [
+        (1, "rebalance", 1000, 1200), (1, "stable", 1200, 2000), (2, "rebalance", 2000, 2200), (2, "stable", 2200, 3000),
+    ]
+    assert (rows[-1]["generation"], rows[-1]["phase"], rows[-1]["to_ms"]) == (3, "rebalance", collected.end_ms)
+    assert collected.groups == 2
+
+
 def test_leaders_of_all_partitions_are_counted_at_each_time(lake: Path) -> None:
     collected = facts.collect(lake)
     for at_ms in {row["at_ms"] for row in collected.led}:
@@ -175,6 +187,7 @@ def test_tables_without_rows_are_sentences(tmp_path: Path) -> None:
     lakes.write_bronze(tmp_path)
     page = report(tmp_path, None, RULES)
     assert set(specs(page)) == {"incident-picture"}
+    assert "No group had members." in page
     for sentence in ("Nothing was reassigned.", "No response had an error code.", "No rule was checked", "Every frame decodes."):
         assert sentence in page
 

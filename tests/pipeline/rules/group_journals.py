@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from struct import pack
-from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -59,7 +58,9 @@ class GroupJournal:
         )
         return int(self.journal.response(conn, asked, response))
 
-    def ask_sync(self, member: str, generation: int, sent: dict[str, bytes] | None = None, instance: str | None = None, *, conn: int = 1) -> int:
+    def ask_sync(
+        self, member: str, generation: int, sent: dict[str, bytes] | None = None, *, instance: str | None = None, conn: int = 1
+    ) -> int:
         """A SyncGroup request; its seq."""
         row = messages.SyncGroupRequest.SyncGroupRequestAssignment
         request = messages.SyncGroupRequest(
@@ -73,7 +74,7 @@ class GroupJournal:
         error: int = 0,
     ) -> int:
         """SyncGroup and its response."""
-        asked = self.ask_sync(member, generation, sent, instance)
+        asked = self.ask_sync(member, generation, sent, instance=instance)
         return int(self.journal.response(1, asked, messages.SyncGroupResponse(error_code=error, assignment=given)))
 
     def heartbeat(self, member: str, generation: int = 1, error: int = 0, *, instance: str | None = None) -> int:
@@ -136,6 +137,6 @@ class GroupJournal:
         )
         asked = int(self.journal.request(conn, ApiKey.LEADER_AND_ISR, 7, request))
         row = messages.LeaderAndIsrResponse
-        errors = [row.LeaderAndIsrTopicError(topic_id=bytes(15) + b"\1", partition_errors=[row.LeaderAndIsrPartitionError(None, 0, 0)])]
+        errors = [row.LeaderAndIsrTopicError(topic_id=bytes(15) + b"\1", partition_errors=[row.LeaderAndIsrPartitionError("", 0, 0)])]
         self.journal.response(conn, asked, messages.LeaderAndIsrResponse(topics=errors))
         return asked
