@@ -96,5 +96,5 @@ def test_a_generation_of_a_group_and_its_commits_have_a_line_each(spark: Any, la
     generations, commits = (read(spark, lake, table).toArrow().to_pylist() for table in (GROUP_GENERATIONS, OFFSET_COMMITS))
     names = "run_id", "group_id", "generation", "leader", "members", "synced", "partitions", "commits"
     assert [tuple(row[name] for name in names) for row in generations] == [("groups", "g", 1, "a", 1, 1, 2, 1)]
-    names = "member_id", "generation", "topic", "partition", "committed_offset", "error_code"
-    assert [tuple(row[name] for name in names) for row in commits] == [("a", 1, "t", 0, 7, 0)]
+    columns = "member_id", "generation", "topic", "partition", "committed_offset", "error_code"
+    assert [tuple(row[name] for name in columns) for row in commits] == [("a", 1, "t", 0, 7, 0)]
