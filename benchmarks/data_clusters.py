@@ -119,6 +119,9 @@ def start_kafka(stack: contextlib.ExitStack, folder: pathlib.Path, brokers: int,
             "log.segment.delete.delay.ms": 1000,
             "offsets.topic.replication.factor": min(3, brokers),
             "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": min(3, brokers),
+            "transaction.state.log.min.isr": min(2, brokers),
+            "transaction.state.log.num.partitions": 4,
             "group.initial.rebalance.delay.ms": 0,
         }
         file = home / "server.properties"
