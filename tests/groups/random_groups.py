@@ -117,6 +117,8 @@ class Telling:
         client.pending = (step.api, version, task)
         if step.api not in ("JoinGroup", "SyncGroup"):
             await asyncio.wait([task], timeout=WITHIN_S)
+        if step.api == "LeaveGroup":  # in Apache Kafka a timer ends the rebalance of a group that has nobody but members to come
+            await self.tale.until(client.group, "no rebalance without members", _has_members_or_no_rebalance)
         await self._settle()
 
     def _version(self, client: Client, step: Step) -> int:
@@ -202,6 +204,10 @@ class Telling:
     def _delete_offsets(self, client: Client, who: dict[str, Any], generation: int, choice: int) -> dict[str, Any]:
         names = ("apples", "pears") if choice % 2 else ("apples",)
         return {"groupId": client.group, "topics": [{"name": name, "partitions": [{"partitionIndex": choice % 3}]} for name in names]}
+
+
+def _has_members_or_no_rebalance(described: Any) -> bool:
+    return bool(described.members) or described.group_state != "PreparingRebalance"
 
 
 class Difference(NamedTuple):
