@@ -37,7 +37,8 @@ LIMIT_S = 600
 TEST_LIMIT_S = 45
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "build", "dist", "*.egg-info")
 _PASSED, _FAILED, _BROKEN = 0, 1, 3
-_KEPT = ("klamm.protocol",)
+_KEPT = "klamm.protocol"
+"""What the tests of most mutants take over from this process: it costs the most to load, and few mutants are in it."""
 
 
 def not_copied(folder: str, entries: list[str]) -> set[str]:
@@ -63,13 +64,16 @@ class Copy:
         self._changes = 0
         shutil.copytree(ROOT, self.root, ignore=not_copied)
 
-    def run(self, tests: Iterable[str]) -> tuple[Fate, str]:
-        """KILLED when a test fails or takes too long, SURVIVED when all pass, BROKEN when they cannot be run; and pytest's last lines."""
+    def run(self, tests: Iterable[str], *, keeps: bool = True) -> tuple[Fate, str]:
+        """KILLED when a test fails or takes too long, SURVIVED when all pass, BROKEN when they cannot be run; and pytest's last lines.
+
+        With `keeps`, the package `protocol` is that of this process, unchanged.
+        """
         arguments = ["-q", "-x", "--tb=line", "-p", "no:cacheprovider", "-m", "not slow", f"--timeout={TEST_LIMIT_S}"]
         arguments += ["-o", "timeout_grace=2", "-W", "ignore::pytest.PytestAssertRewriteWarning", *tests]
         child = os.fork()
         if child == 0:
-            os._exit(self._test(arguments))
+            os._exit(self._test(arguments, keeps))
         code = _wait(child)
         lines = self._output.read_text(errors="replace").splitlines()
         if code is None:
@@ -77,8 +81,8 @@ class Copy:
         fate = {_PASSED: Fate.SURVIVED, _FAILED: Fate.KILLED}.get(code, Fate.BROKEN)
         return fate, "\n".join([line for line in lines if line.startswith(("FAILED", "ERROR"))] or lines[-5:])
 
-    def _test(self, arguments: Sequence[str]) -> int:
-        """In the child: `klamm` is the copy from here on, but for what no mutant touches."""
+    def _test(self, arguments: Sequence[str], keeps: bool) -> int:
+        """In the child: `klamm` is the copy from here on, without `protocol` if the child keeps that."""
         os.setsid()
         output = os.open(self._output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for stream in (1, 2):
@@ -86,14 +90,15 @@ class Copy:
         os.chdir(self.root)
         os.environ |= {"PYTHONPATH": str(self.root.parent), "KLAMM_TEST_ZOOKEEPER": self._zookeeper}
         sys.path.insert(0, str(self.root.parent))
-        for name in [name for name in sys.modules if name.partition(".")[0] == "klamm" and not name.startswith(_KEPT)]:
+        loaded = [name for name in sys.modules if name.partition(".")[0] == "klamm" and not (keeps and name.startswith(_KEPT))]
+        for name in loaded:
             del sys.modules[name]
         klamm = importlib.import_module("klamm")
         klamm.__path__ = [str(self.root)]
         if Path(str(importlib.import_module("klamm.controller.values").__file__)).parent.parent != self.root:
             return _BROKEN
-        for name in _KEPT:
-            setattr(klamm, name.partition(".")[2], sys.modules[name])
+        if keeps:
+            setattr(klamm, _KEPT.partition(".")[2], sys.modules[_KEPT])
         return int(pytest.main(list(arguments)))
 
     def try_one(self, mutant: Mutant) -> tuple[Fate, str]:
@@ -101,7 +106,7 @@ class Copy:
         text = path.read_text()
         self._write(path, mutate(mutant, text))
         try:
-            return self.run(mutant.tests)
+            return self.run(mutant.tests, keeps=not mutant.file.startswith("protocol/"))
         finally:
             self._write(path, text)
 

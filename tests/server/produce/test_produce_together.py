@@ -13,15 +13,18 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.framing import FrameReader
-from klamm.protocol.records.batch import crc_is_right, each_header
+from klamm.protocol.records.batch import TRANSACTIONAL, crc_is_right, each_header
+from klamm.protocol.records.record import Record, encode_batch
 from klamm.server.security.authorizer import Operation
 from klamm.tests.server.logged_broker import GOOD, asked_for, fetched_by_2
 from klamm.tests.server.produce.produce_connection import Connection, Queue, payload
 from klamm.tests.services import Denying
 
 VERSIONS = range(3, APIS[ApiKey.PRODUCE].max_version + 1)
-PRODUCER = record_batch(b"v" * 10)
-PRODUCER = PRODUCER[:43] + (7).to_bytes(8, "big") + PRODUCER[51:]
+RECORDS = [Record(0, 1, None, b"v")]
+PRODUCER = encode_batch(RECORDS, producer_id=7, producer_epoch=0, base_sequence=0)
+TRANSACTION = encode_batch(RECORDS, producer_id=7, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
+NOBODYS_TRANSACTION = encode_batch(RECORDS, attributes=TRANSACTIONAL)
 BAD_CRC = GOOD[:-1] + b"\1"
 
 
@@ -76,11 +79,12 @@ async def test_requests_that_came_together_are_appended_together_and_answered_on
         payload(asked_for(("t", 0, b""))),
         payload(asked_for(("t", 0, BAD_CRC))),
         payload(asked_for(("t", 0, PRODUCER))),
-        payload(asked_for(("t", 0, GOOD[:22] + b"\x10" + GOOD[23:]))),
+        payload(asked_for(("t", 0, TRANSACTION))),
+        payload(asked_for(("t", 0, NOBODYS_TRANSACTION))),
         payload(asked_for(("t", 0, record_batch(bytes(40_000))))),
     ],
     ids=["partition", "version", "client id", "time-out", "acks", "transactional id", "null", "empty", "crc", "producer", "transactional",
-         "long"],
+         "transactional without a producer", "long"],
 )
 async def test_what_is_not_like_the_first_request_or_must_be_judged_stays(other: bytes) -> None:
     connection = await Connection.made()
