@@ -86,6 +86,30 @@ async def test_what_was_written_is_described(session: ZkSession) -> None:
     assert stored == {"SCRAM-SHA-256": credential_text(MECHANISMS[1], b"salt", b"salted password", 4096)}
 
 
+async def test_each_user_has_one_result_and_nothing_of_one_that_fails_is_written(session: ZkSession) -> None:
+    await session.create("/controller", b'{"version":2,"brokerid":1,"timestamp":"1","kraftControllerEpoch":-1}')
+    store = AdminZk(session)
+    await store.write_config("users", "rich", {"producer_byte_rate": "7"})
+    named = UPSERTION._replace
+    request = Alter(
+        deletions=[Alter.ScramCredentialDeletion("rich", 2), Alter.ScramCredentialDeletion("twice", 1)],
+        upsertions=[
+            named(name="least", iterations=4096), named(name="most", iterations=16384), named(name="few", iterations=4095),
+            named(name="many", iterations=16385), named(name="twice"), named(name="half"), named(name="half", mechanism=3),
+            named(name="rich"), named(name=""),
+        ],
+    )
+    codes = {user: ErrorCode(code).name for user, (code, _) in (await altered(request, store)).items()}
+    assert codes == {
+        "least": "NONE", "most": "NONE", "few": "UNACCEPTABLE_CREDENTIAL", "many": "UNACCEPTABLE_CREDENTIAL", "twice": "DUPLICATE_RESOURCE",
+        "half": "UNSUPPORTED_SASL_MECHANISM", "rich": "RESOURCE_NOT_FOUND", "": "UNACCEPTABLE_CREDENTIAL",
+    }
+    assert sorted(await store.config_names("users")) == ["least", "most", "rich"]
+    assert (await altered(Alter(deletions=[], upsertions=[named(name="rich")]), store))["rich"][0] == ErrorCode.NONE
+    stored = await store.read_config("users", "rich")
+    assert stored is not None and stored.keys() == {"producer_byte_rate", "SCRAM-SHA-256"} and stored["producer_byte_rate"] == "7"
+
+
 def test_a_credential_proves_what_the_client_of_rfc_7677_sent() -> None:
     """Section 3: user, password pencil, 4096 iterations. The stored keys verify its proof, and sign as its server did."""
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
