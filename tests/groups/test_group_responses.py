@@ -11,8 +11,13 @@ from typing import NamedTuple
 import pytest
 
 import klamm
+from klamm.journal.reading import segments
 from klamm.tests.groups.group_tale import CHAPTERS, KINDS, OPENING, answers, open_tale, tell, told_to_kafka
 from klamm.tests.groups.telling import GroupGrounds
+from klamm.tests.pipeline.in_duckdb import judged, silver
+
+RULES = ("G-01", "G-02", "G-03", "G-04", "G-05", "G-06", "W-01", "W-09", "W-11")
+"""Rules about groups and about frames that the tale exercises; Apache Kafka's frames of the same tale obey them."""
 
 
 class Opened(NamedTuple):
@@ -23,10 +28,17 @@ class Opened(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def opened(zookeeper: str, request: pytest.FixtureRequest) -> Iterator[Opened]:
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the clusters write their journals, each as a run of the name of its kind."""
+    return tmp_path_factory.mktemp("journal")
+
+
+@pytest.fixture(scope="module")
+def opened(zookeeper: str, journal: Path, request: pytest.FixtureRequest) -> Iterator[Opened]:
     """A cluster of the kind that the parameter names."""
     kind = KINDS[request.param]
     configs = {name: str(value) for name, value in kind.configs.items()}
+    configs |= {"klamm.journal.dir": str(journal), "klamm.journal.run": request.param}
     with klamm.Cluster(kind.brokers, zookeeper=f"{zookeeper}/tale-{uuid.uuid4().hex[:8]}", config=configs) as cluster:
         grounds = GroupGrounds({broker_id: (host, port) for broker_id, host, port in cluster.addresses})
         yield Opened(grounds, asyncio.run(open_tale(request.param, grounds)))
@@ -36,6 +48,16 @@ def opened(zookeeper: str, request: pytest.FixtureRequest) -> Iterator[Opened]:
 def test_a_group_coordinator_responds_as_that_of_apache_kafka(opened: Opened, chapter: str) -> None:
     lines = opened.opening if chapter == OPENING else asyncio.run(tell(chapter, opened.grounds))
     assert lines == answers()[chapter]
+
+
+def test_no_rule_about_groups_is_violated_by_what_the_tale_had_from_the_first_cluster(journal: Path) -> None:
+    """The second cluster may still be running."""
+    if not [segment for segment in segments(journal) if segment.run == "small"]:
+        pytest.skip("only a part of the tale was told")
+    database = silver(journal)
+    rows = [row for row in judged(database, RULES) if row["run_id"] == "three"]
+    assert [(row["rule"], row["detail"]) for row in rows if row["detail"] is not None] == []
+    assert {row["rule"] for row in rows} == set(RULES)
 
 
 def test_the_file_has_the_chapters_of_the_tale() -> None:
