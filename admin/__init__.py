@@ -1,7 +1,8 @@
 """A typed admin client of Kafka clusters, for threads and for asyncio.
 
 It is built on kafka-python's connections (sockets, proxies, TLS, SASL, API versions) and exceptions. It has the APIs of KIP-183, KIP-455
-and KIP-179, the other calls that a reassignment tool needs, and those for groups and their offsets. docs/admin.md describes it.
+and KIP-179, the other calls that a reassignment tool needs, those for groups and
+their offsets, and those for transactions. docs/admin.md describes it.
 """
 
 from klamm.admin.async_client import AsyncAdminClient
@@ -18,6 +19,13 @@ from klamm.admin.groups.group_values import (
 )
 from klamm.admin.metadata_log import MetadataLogPart
 from klamm.admin.results import Described, Listed, PartitionResult, Result
+from klamm.admin.transactions.transaction_values import (
+    ActiveProducer,
+    ListedTransaction,
+    ProducerIdAndEpoch,
+    TransactionDescription,
+    TransactionState,
+)
 from klamm.admin.values import (
     MAX_THROTTLE,
     AlterOperation,
@@ -41,10 +49,10 @@ from klamm.admin.values import (
 )
 
 __all__ = [
-    "MAX_THROTTLE", "AdminClient", "AdminError", "AlterOperation", "AsyncAdminClient", "BadResponse", "Broker", "Closed",
-    "ClusterDescription", "CommittedOffset", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource", "Described",
-    "Disconnected", "ElectionType", "GroupDescription", "GroupState", "GroupType", "Listed", "ListedGroup", "LogDir", "LogDirReplica",
-    "LogOffset", "MemberDescription", "MemberToRemove", "MetadataLogPart", "NotAuthenticated", "OffsetSpec", "PartitionDescription",
-    "PartitionResult", "Reassignment", "ResourceType", "Result", "TimedOut", "TopicDescription", "TopicPartition",
-    "TopicPartitionReplica", "Unsupported",
+    "MAX_THROTTLE", "ActiveProducer", "AdminClient", "AdminError", "AlterOperation", "AsyncAdminClient", "BadResponse", "Broker",
+    "Closed", "ClusterDescription", "CommittedOffset", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource", "Described",
+    "Disconnected", "ElectionType", "GroupDescription", "GroupState", "GroupType", "Listed", "ListedGroup", "ListedTransaction",
+    "LogDir", "LogDirReplica", "LogOffset", "MemberDescription", "MemberToRemove", "MetadataLogPart", "NotAuthenticated", "OffsetSpec",
+    "PartitionDescription", "PartitionResult", "ProducerIdAndEpoch", "Reassignment", "ResourceType", "Result", "TimedOut",
+    "TopicDescription", "TopicPartition", "TopicPartitionReplica", "TransactionDescription", "TransactionState", "Unsupported",
 ]

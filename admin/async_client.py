@@ -22,6 +22,14 @@ from klamm.admin.io_thread import IoThread
 from klamm.admin.results import Described, Listed, PartitionResult, Result
 from klamm.admin.scope import OnRetry
 from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
+from klamm.admin.transactions import producers, transactions
+from klamm.admin.transactions.transaction_values import (
+    ActiveProducer,
+    ListedTransaction,
+    ProducerIdAndEpoch,
+    TransactionDescription,
+    TransactionState,
+)
 from klamm.admin.values import (
     MAX_THROTTLE,
     AnyPartition,
@@ -259,6 +267,50 @@ class AsyncAdminClient:
     ) -> Result[MemberToRemove]:
         """As `AdminClient.remove_members`."""
         return await self._io.run_in_loop(groups.remove_members(group_id, members, reason, self._time(timeout_ms)))
+
+    # Transactions
+
+    async def list_transactions(
+        self,
+        states: Iterable[TransactionState | str] | None = None,
+        producer_ids: Iterable[int] | None = None,
+        *,
+        min_duration_ms: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Listed[ListedTransaction]:
+        """As `AdminClient.list_transactions`."""
+        return await self._io.run_in_loop(transactions.list_transactions(states, producer_ids, min_duration_ms, self._time(timeout_ms)))
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> Described[str, TransactionDescription]:
+        """As `AdminClient.describe_transactions`."""
+        return await self._io.run_in_loop(transactions.describe_transactions(transactional_ids, self._time(timeout_ms)))
+
+    async def describe_producers(
+        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: int | None = None
+    ) -> Described[TopicPartition, tuple[ActiveProducer, ...]]:
+        """As `AdminClient.describe_producers`."""
+        return await self._io.run_in_loop(producers.describe_producers(partitions, self._time(timeout_ms)))
+
+    async def abort_transaction(
+        self,
+        partition: tuple[str, int],
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """As `AdminClient.abort_transaction`."""
+        call = producers.abort_transaction(partition, producer_id, producer_epoch, coordinator_epoch, self._time(timeout_ms))
+        return await self._io.run_in_loop(call)
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> Described[str, ProducerIdAndEpoch]:
+        """As `AdminClient.fence_producers`."""
+        return await self._io.run_in_loop(transactions.fence_producers(transactional_ids, self._time(timeout_ms)))
 
     # Offsets of logs
 

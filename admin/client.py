@@ -21,6 +21,14 @@ from klamm.admin.io_thread import IoThread
 from klamm.admin.results import Described, Listed, PartitionResult, Result
 from klamm.admin.scope import OnRetry
 from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
+from klamm.admin.transactions import producers, transactions
+from klamm.admin.transactions.transaction_values import (
+    ActiveProducer,
+    ListedTransaction,
+    ProducerIdAndEpoch,
+    TransactionDescription,
+    TransactionState,
+)
 from klamm.admin.values import (
     MAX_THROTTLE,
     AnyPartition,
@@ -343,6 +351,62 @@ class AdminClient:
         are no instance ids, and one member can be removed at a time.
         """
         return self._io.run(groups.remove_members(group_id, members, reason, self._time(timeout_ms)))
+
+    # Transactions
+
+    def list_transactions(
+        self,
+        states: Iterable[TransactionState | str] | None = None,
+        producer_ids: Iterable[int] | None = None,
+        *,
+        min_duration_ms: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Listed[ListedTransaction]:
+        """The transactional ids of all live brokers, sorted, in these states and with these producer ids; None means all.
+
+        With `min_duration_ms` only transactions that have been open for longer. Each broker lists the transactional ids that it
+        coordinates; one that cannot has an error in `errors`, by its id. Source: KIP-664, key 66, since 3.0; durations since 3.8 (KIP-994).
+        """
+        return self._io.run(transactions.list_transactions(states, producer_ids, min_duration_ms, self._time(timeout_ms)))
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> Described[str, TransactionDescription]:
+        """State, producer and open partitions of each transactional id, from its coordinator.
+
+        One that does not exist has TRANSACTIONAL_ID_NOT_FOUND. Source: KIP-664, key 65, since 3.0.
+        """
+        return self._io.run(transactions.describe_transactions(transactional_ids, self._time(timeout_ms)))
+
+    def describe_producers(
+        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: int | None = None
+    ) -> Described[TopicPartition, tuple[ActiveProducer, ...]]:
+        """The producers that the leader of each partition knows, with their open transactions. Source: KIP-664, key 61, since 2.8."""
+        return self._io.run(producers.describe_producers(partitions, self._time(timeout_ms)))
+
+    def abort_transaction(
+        self,
+        partition: tuple[str, int],
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Abort a hanging transaction in a partition: its leader writes an abort marker. The coordinator does not learn of it.
+
+        Producer id and epoch are those that `describe_producers` shows, and its coordinator epoch, or 0 if that is None. Use it only for a
+        transaction that its coordinator has forgotten. Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED and other errors of
+        the partition. Source: KIP-664, key 27.
+        """
+        return self._io.run(producers.abort_transaction(partition, producer_id, producer_epoch, coordinator_epoch, self._time(timeout_ms)))
+
+    def fence_producers(self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None) -> Described[str, ProducerIdAndEpoch]:
+        """Fence the producers of each transactional id, by a new epoch, which is returned. Their open transactions are aborted.
+
+        A transactional id that does not exist is created. Source: KIP-664, key 22, since 0.11.
+        """
+        return self._io.run(transactions.fence_producers(transactional_ids, self._time(timeout_ms)))
 
     # Offsets of logs
 

@@ -30,6 +30,7 @@ VERBS = {
     "reassign-partitions": "klamm.cli.reassign_partitions.verb",
     "report": "klamm.cli.report",
     "serve": "klamm.cli.serve",
+    "transactions": "klamm.cli.transactions.verb",
 }
 """Name of a command → the module that has its `command`."""
 

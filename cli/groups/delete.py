@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.groups.options import Place, connection_options, fail_together, run
+from klamm.cli.groups.options import CLIENT_ID
 from klamm.cli.output import say
+from klamm.cli.tool_commands import Place, connection_options, fail_together, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -34,4 +35,4 @@ def command(groups: tuple[str, ...], bootstrap_server: str, command_config: Path
         failed = {group: error for group, error in outcome.items() if error is not None}
         fail_together([f"Group '{group}' could not be deleted due to: {error}" for group, error in failed.items()])
 
-    run(Place(bootstrap_server, command_config), work)
+    run(Place(bootstrap_server, command_config), CLIENT_ID, work)

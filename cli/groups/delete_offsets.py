@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.groups.options import Place, connection_options, group_argument, print_table, run
-from klamm.cli.groups.topics import TOPIC, ChosenTopic, partitions_of
+from klamm.cli.chosen_topics import TOPIC, ChosenTopic, partitions_of
+from klamm.cli.groups.options import CLIENT_ID, group_argument
+from klamm.cli.tool_commands import Place, connection_options, print_table, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -39,4 +40,4 @@ def command(group: str, topics: tuple[ChosenTopic, ...], bootstrap_server: str, 
         if failed:
             raise ToolFailed(f"{counted(failed, 'offset')} could not be deleted")
 
-    run(Place(bootstrap_server, command_config), work)
+    run(Place(bootstrap_server, command_config), CLIENT_ID, work)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.groups.options import Place, connection_options, fail_together, json_option, print_json, print_table, run
+from klamm.cli.groups.options import CLIENT_ID
+from klamm.cli.tool_commands import Place, connection_options, fail_together, json_option, print_json, print_table, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -44,4 +45,4 @@ def command(bootstrap_server: str, command_config: Path | None, states: tuple[st
             print_table(HEAD, rows)
         fail_together([f"broker {broker}: {error}" for broker, error in listed.errors.items()])
 
-    run(Place(bootstrap_server, command_config), work)
+    run(Place(bootstrap_server, command_config), CLIENT_ID, work)

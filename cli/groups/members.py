@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.groups.options import (
-    Place,
-    check_groups,
-    chosen_groups,
-    connection_options,
-    groups_of,
-    json_option,
-    print_json,
-    print_table,
-    run,
-)
+from klamm.cli.groups.options import CLIENT_ID, check_groups, chosen_groups, groups_of
+from klamm.cli.tool_commands import Place, connection_options, json_option, print_json, print_table, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -49,4 +40,4 @@ def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, co
             else:
                 print_table(HEAD, rows)
 
-    run(Place(bootstrap_server, command_config), work)
+    run(Place(bootstrap_server, command_config), CLIENT_ID, work)

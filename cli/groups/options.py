@@ -1,50 +1,25 @@
-"""Options that the commands of `klamm groups` share, and how they run: with a client that has reached a broker."""
+"""Arguments that the commands of `klamm groups` share."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import logging
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-
-from klamm.cli.logs import printable
-from klamm.cli.output import say
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
 
 F = TypeVar("F", bound=Callable[..., Any])
-Rows = Sequence[Sequence[object]]
-
-server_option = click.option("--bootstrap-server", metavar="HOST:PORT[,…]", required=True, help="Brokers for the first connection.")
-config_option = click.option(
-    "--command-config", type=click.Path(path_type=Path), metavar="FILE", help="Properties file for the admin client."
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of a table.")
+CLIENT_ID = "klamm-groups"
 group_argument = click.argument("group", metavar="GROUP")
 _groups_argument = click.argument("groups", nargs=-1, metavar="[GROUP]…")
 _all_option = click.option("--all-groups", is_flag=True, help="All groups of the cluster.")
 
 
-class Place(NamedTuple):
-    """Where a command connects to."""
-
-    bootstrap_server: str
-    command_config: Path | None
-
-
 def chosen_groups(function: F) -> F:
     """The arguments of commands for some groups, or for all."""
     return _groups_argument(_all_option(function))
-
-
-def connection_options(function: F) -> F:
-    """The options of all commands."""
-    return server_option(config_option(function))
 
 
 def check_groups(groups: Sequence[str], all_groups: bool) -> list[str] | None:
@@ -54,49 +29,6 @@ def check_groups(groups: Sequence[str], all_groups: bool) -> list[str] | None:
     return None if all_groups else list(dict.fromkeys(groups))
 
 
-def run(place: Place, work: Callable[[AsyncAdminClient], Awaitable[None]]) -> None:
-    """Run the work of a command. Raises ToolFailed, and the errors of the properties file."""
-    logging.getLogger().addHandler(logging.NullHandler())  # hides log lines of libraries: the tool reports the same in its own words
-    asyncio.run(_run(place, work))
-
-
-async def _run(place: Place, work: Callable[[AsyncAdminClient], Awaitable[None]]) -> None:
-    from klamm.admin import AdminError
-    from klamm.cli.tool_client import connected_client, error_text
-    from klamm.cli.tool_failures import ToolFailed
-
-    try:
-        async with connected_client(place.bootstrap_server, place.command_config, "klamm-groups") as client:
-            await work(client)
-    except AdminError as error:
-        raise ToolFailed(error_text(error)) from error
-    except ValueError as problem:
-        raise ToolFailed(str(problem)) from problem
-
-
 async def groups_of(client: AsyncAdminClient, groups: list[str] | None) -> list[str]:
     """The named groups; all groups of the cluster for None. Raises AdminError."""
     return list((await client.list_groups()).all()) if groups is None else groups
-
-
-def print_table(head: Sequence[str], rows: Rows) -> None:
-    """Print a table; "-" stands for None. Without rows nothing is printed."""
-    from klamm.cli.text_table import text_table
-
-    if rows:
-        for line in text_table([head, *(["-" if cell is None else printable(str(cell)) for cell in row] for row in rows)])[0]:
-            say(line)
-
-
-def print_json(name: str, head: Sequence[str], rows: Rows) -> None:
-    """Print one object with a list of objects, whose names are those of the columns: LOG-END-OFFSET is `log_end_offset`."""
-    names = [title.lower().replace("-", "_").lstrip("#") for title in head]
-    say(json.dumps({name: [dict(zip(names, row, strict=True)) for row in rows]}))
-
-
-def fail_together(failures: Sequence[str]) -> None:
-    """Raise ToolFailed with the reasons in one line, if there are any."""
-    from klamm.cli.tool_failures import ToolFailed
-
-    if failures:
-        raise ToolFailed("; ".join(failures))

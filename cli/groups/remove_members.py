@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.groups.options import Place, connection_options, fail_together, group_argument, run
+from klamm.cli.groups.options import CLIENT_ID, group_argument
 from klamm.cli.logs import printable
 from klamm.cli.output import say
+from klamm.cli.tool_commands import Place, connection_options, fail_together, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -56,4 +57,4 @@ def command(
                 say(printable(f"Removed member {removed[member]} from group '{group}'."))
         fail_together([f"Member {removed[member]}: {error}" for member, error in outcome.items() if error is not None])
 
-    run(Place(bootstrap_server, command_config), work)
+    run(Place(bootstrap_server, command_config), CLIENT_ID, work)

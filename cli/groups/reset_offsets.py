@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from klamm.cli.groups.options import Place, connection_options, group_argument, json_option, print_json, print_table, run
-from klamm.cli.groups.topics import TOPIC, ChosenTopic, partitions_of
+from klamm.cli.chosen_topics import TOPIC, ChosenTopic, partitions_of
+from klamm.cli.groups.options import CLIENT_ID, group_argument
 from klamm.cli.parameters import INT64
+from klamm.cli.tool_commands import Place, connection_options, json_option, print_json, print_table, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient, CommittedOffset
@@ -59,7 +60,7 @@ def command(**given: Any) -> None:
         else:
             print_table(HEAD, rows)
 
-    run(Place(given["bootstrap_server"], given["command_config"]), work)
+    run(Place(given["bootstrap_server"], given["command_config"]), CLIENT_ID, work)
 
 
 def _target(given: Mapping[str, Any]) -> Target:

@@ -1,0 +1,47 @@
+"""`klamm transactions abort`: aborts a hanging transaction in a partition, as `kafka-transactions abort --start-offset`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from klamm.cli.parameters import Whole
+from klamm.cli.tool_commands import Place, connection_options, run
+from klamm.cli.transactions.verb import CLIENT_ID
+
+if TYPE_CHECKING:
+    from klamm.admin import AsyncAdminClient
+
+
+@click.command("abort", short_help="Abort a hanging transaction in a partition.")
+@click.option("--topic", required=True, metavar="NAME", help="Topic of the partition.")
+@click.option("--partition", type=Whole(0, 2**31 - 1), required=True, metavar="NUMBER", help="Number of the partition.")
+@click.option("--start-offset", type=Whole(0), required=True, metavar="OFFSET", help="First offset of the transaction.")
+@connection_options
+def command(topic: str, partition: int, start_offset: int, bootstrap_server: str, command_config: Path | None) -> None:
+    """Abort a transaction in one partition: its leader writes an abort marker. The coordinator does not learn of it.
+
+    Use it only for a hanging transaction, which its coordinator has forgotten: `klamm transactions producers` shows its start offset, but
+    no transactional id of `klamm transactions list` has its producer id and an open transaction.
+
+    \b
+    klamm transactions abort --topic orders --partition 0 --start-offset 1234 --bootstrap-server localhost:9092
+    """
+
+    async def work(client: AsyncAdminClient) -> None:
+        from klamm.cli.logs import printable
+        from klamm.cli.output import say
+        from klamm.cli.tool_failures import ToolFailed
+
+        where = (topic, partition)
+        active = (await client.describe_producers([where])).all()
+        chosen = [each for producers in active.values() for each in producers if each.transaction_start_offset == start_offset]
+        if not chosen:
+            raise ToolFailed(f"Could not find any open transactions starting at offset {start_offset} on partition {topic}-{partition}")
+        one = chosen[0]
+        await client.abort_transaction(where, one.producer_id, one.producer_epoch, one.coordinator_epoch or 0)
+        say(printable(f"Aborted the transaction of producer {one.producer_id} with epoch {one.producer_epoch} in {topic}-{partition}."))
+
+    run(Place(bootstrap_server, command_config), CLIENT_ID, work)

@@ -1,0 +1,38 @@
+"""`klamm transactions fence`: fences the producers of transactional ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from klamm.cli.tool_commands import Place, connection_options, fail_together, run
+from klamm.cli.transactions.verb import CLIENT_ID
+
+if TYPE_CHECKING:
+    from klamm.admin import AsyncAdminClient
+
+
+@click.command("fence", short_help="Fence producers and abort their transactions.")
+@click.argument("transactional_ids", nargs=-1, required=True, metavar="TRANSACTIONAL_ID…")
+@connection_options
+def command(transactional_ids: tuple[str, ...], bootstrap_server: str, command_config: Path | None) -> None:
+    """Fence the producers of transactional ids: they get a new epoch, and the open transactions of former producers are aborted.
+
+    A transactional id that does not exist is created.
+
+    \b
+    klamm transactions fence copier-1 --bootstrap-server localhost:9092
+    """
+
+    async def work(client: AsyncAdminClient) -> None:
+        from klamm.cli.logs import printable
+        from klamm.cli.output import say
+
+        fenced = await client.fence_producers(transactional_ids)
+        for transactional_id, (producer_id, epoch) in fenced.found.items():
+            say(printable(f"Fenced the producers of '{transactional_id}': producer {producer_id} has epoch {epoch} now."))
+        fail_together([f"Transactional id '{each}': {error}" for each, error in fenced.errors.items()])
+
+    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
