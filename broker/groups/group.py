@@ -246,7 +246,7 @@ class Group:
         self.state, self.state_ms = (STABLE if self.members else EMPTY), stored.state_ms
 
     def to_store(self, assignments: dict[str, bytes]) -> StoredGroup:
-        """The group's record, with these assignments."""
+        """The group's record, with these assignments; members that are not among them have an empty one."""
         members = tuple(
             StoredMember(
                 each.member_id, each.instance_id, each.client_id, each.client_host, each.rebalance_timeout_ms, each.session_timeout_ms,

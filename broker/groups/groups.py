@@ -224,7 +224,7 @@ class Groups:
     def appended(self, append: AppendRecords, error: ErrorCode, base_offset: int, now: Now) -> None:
         """What became of an append. `base_offset` is where its first record is; it does not matter after an error."""
         token = append.token
-        if error is ErrorCode.NONE and not isinstance(token, RenameAppended) and self._is_current(token):
+        if error is ErrorCode.NONE and self._is_current(token):
             for position, (key, value) in enumerate(append.records):
                 self.replay(key, value, base_offset + position, append.producer_id)
         match token:
@@ -244,7 +244,9 @@ class Groups:
                 log.warning("a record of the offsets topic was not appended: %s", error.name)
 
     def _is_current(self, token: object) -> bool:
-        """Whether what was appended is still the newest: an assignment is not if another rebalance has begun."""
+        """Whether what was appended changes the groups: an assignment does not if another rebalance has begun, a static member's new id
+        and deletions have changed them already.
+        """
         match token:
             case SyncAppended(group_id, generation):
                 group = self._groups.get(group_id)

@@ -283,8 +283,7 @@ class Rebalances:
         self._respond_sync(member, SyncResult(IN_PROGRESS))
         member.syncing = request.ticket
         if group.leader == member.member_id:
-            assignments = {**dict.fromkeys(group.members, b""), **dict(request.assignments)}
-            stored = group.to_store(assignments)
+            stored = group.to_store(dict(request.assignments))
             self.effects.append(AppendRecords(SyncAppended(group.group_id, group.generation), (group_record(group.group_id, stored),)))
 
     def synced(self, group: Group, done: SyncAppended, error: ErrorCode, now: Now) -> None:

@@ -16,6 +16,7 @@ from klamm.broker.groups.requests import (
     Sync,
     SyncResult,
 )
+from klamm.broker.groups.states import GroupState
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
@@ -92,15 +93,16 @@ class GroupDriver:
 
     def join(
         self, client: str = "c", member_id: str = "", *, instance: str | None = None, protocols: tuple[str, ...] = ("range",),
-        metadata: bytes = b"m", session_ms: int = 10_000, rebalance_ms: int = 60_000, kind: str = "consumer", version: int = 9,
-        group: str = GROUP,
+        metadata: bytes | dict[str, bytes] = b"m", session_ms: int = 10_000, rebalance_ms: int = 60_000, kind: str = "consumer",
+        version: int = 9, group: str = GROUP,
     ) -> str:
+        """`metadata` is that of all protocols, or by protocol."""
         ticket = self._ticket("join")
         self.groups.join(
             Join(
                 ticket, group, member_id, instance, client, "/127.0.0.1", rebalance_ms, session_ms, kind,
-                tuple(Protocol(name, metadata) for name in protocols), f"id{self._tickets}",
-                version >= 4 and instance is None, version >= 9,
+                tuple(Protocol(name, metadata if isinstance(metadata, bytes) else metadata[name]) for name in protocols),
+                f"id{self._tickets}", version >= 4, version >= 9,
             ),
             self.now,
         )
@@ -123,6 +125,13 @@ class GroupDriver:
         )
         self.settle()
         return ticket
+
+    def beat(self, until_ms: int, *member_ids: str, generation: int = 1) -> None:
+        """Let time pass while these members send heartbeats."""
+        while self.ms < until_ms:
+            self.advance(min(5_000, until_ms - self.ms))
+            for member_id in member_ids:
+                self.heartbeat(member_id, generation)
 
     def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> ErrorCode:
         return self.groups.heartbeat(GROUP, member_id, instance, generation, self.now)
@@ -182,3 +191,9 @@ class GroupDriver:
         ]
         for member_id, ticket in zip(ids, tickets, strict=True):
             assert self.synced(ticket) == SyncResult(ErrorCode.NONE, "consumer", "range", member_id.encode())
+
+
+def state_of(driver: GroupDriver) -> GroupState | None:
+    """The state of the group; None if there is none."""
+    group = driver.groups.get(GROUP)
+    return None if group is None else group.state

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.broker.groups.log_records import GroupKey, OffsetKey, read_key
 from klamm.broker.groups.requests import OffsetCommit
-from klamm.broker.groups.states import DEAD, EMPTY, MOVES, PREPARING, STABLE
+from klamm.broker.groups.states import COMPLETING, DEAD, EMPTY, MOVES, PREPARING, STABLE
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.nouns import TopicPartition
-from klamm.tests.broker.groups.group_driver import GROUP, START_MS, GroupDriver
+from klamm.tests.broker.groups.group_driver import GROUP, START_MS, GroupDriver, state_of
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SUBSCRIPTION_TO_T = b"\x00\x01\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x00\x00\x00\x00\x00"
+SUBSCRIPTION_TO_U = SUBSCRIPTION_TO_T.replace(b"t", b"u")
 DAY_MS = 86_400_000
 
 
@@ -69,10 +71,15 @@ def test_a_commit_keeps_the_session_alive() -> None:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
+        (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
         (E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, E.COORDINATOR_NOT_AVAILABLE),
+        (E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_NOT_AVAILABLE),
         (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE),
         (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR),
+        (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
         (E.MESSAGE_TOO_LARGE, E.INVALID_COMMIT_OFFSET_SIZE),
+        (E.RECORD_LIST_TOO_LARGE, E.INVALID_COMMIT_OFFSET_SIZE),
+        (E.INVALID_FETCH_SIZE, E.INVALID_COMMIT_OFFSET_SIZE),
     ],
 )
 def test_an_offset_that_cannot_be_appended_does_not_count(error: E, told: E) -> None:
@@ -133,6 +140,44 @@ def test_a_transaction_of_an_old_client_needs_no_member_and_of_a_new_one_the_gen
     assert driver.commit({T0: 1}, a, 1, producer_id=5) is E.NONE
     assert driver.commit({T0: 1}, a, 0, producer_id=5) is E.ILLEGAL_GENERATION
     assert driver.commit({T0: 1}, "x", 1, producer_id=5) is E.UNKNOWN_MEMBER_ID
+
+
+def test_a_transaction_makes_its_group_whose_members_it_then_has_to_name() -> None:
+    driver = GroupDriver()
+    assert driver.commit({T0: 1}, "m", 3, producer_id=5) is E.UNKNOWN_MEMBER_ID
+    assert driver.commit({T0: 1}, producer_id=5) is E.NONE
+
+
+def test_a_transaction_commits_while_the_assignment_is_awaited() -> None:
+    driver = GroupDriver()
+    a, _ = driver.new_member("a")
+    driver.advance(3_000)
+    assert driver.commit({T0: 1}, a, 1) is E.REBALANCE_IN_PROGRESS
+    assert driver.commit({T0: 1}, a, 1, producer_id=5) is E.NONE
+
+
+def test_a_transaction_that_names_a_generation_names_its_member() -> None:
+    driver = GroupDriver()
+    driver.stable(1)
+    assert driver.commit({T0: 1}, "", 1, producer_id=5) is E.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_goes_with_the_only_topic_of_its_open_transaction() -> None:
+    driver = GroupDriver()
+    driver.commit({T0: 1}, producer_id=5)
+    driver.groups.topics_deleted([T1], driver.now)
+    assert driver.groups.get(GROUP) is not None
+    driver.groups.topics_deleted([T0], driver.now)
+    assert driver.groups.get(GROUP) is None
+
+
+def test_a_commit_of_a_transaction_does_not_keep_the_session_alive() -> None:
+    driver = GroupDriver()
+    (a,) = driver.stable(1, session_ms=10_000)
+    driver.advance(9_000)
+    assert driver.commit({T0: 1}, a, 1, producer_id=5) is E.NONE
+    driver.advance(1_000)
+    assert driver.heartbeat(a, 1) is E.UNKNOWN_MEMBER_ID
 
 
 # --- expiry
@@ -201,6 +246,107 @@ def test_an_offset_whose_append_is_under_way_does_not_expire() -> None:
     assert driver.offsets() == {T0: 1}
 
 
+def test_what_is_under_way_keeps_a_group_without_offsets() -> None:
+    appending, in_transaction = GroupDriver(), GroupDriver()
+    appending.holds = True
+    appending.commit({T0: 1})
+    in_transaction.commit({T0: 1}, producer_id=5)
+    for driver in (appending, in_transaction):
+        driver.groups.expire(0, driver.now)
+    appending.release()
+    in_transaction.groups.transaction_ended(5, True)
+    assert appending.offsets() == in_transaction.offsets() == {T0: 1}
+
+
+def test_an_expiry_time_of_its_own_goes_before_the_time_since_the_group_is_empty() -> None:
+    driver = GroupDriver()
+    (a,) = driver.stable(1)
+    driver.commit({T0: 1}, a, 1, expire_ms=START_MS + 2 * DAY_MS)
+    driver.leave(a)
+    driver.advance(2 * DAY_MS - driver.ms - 1)
+    driver.groups.expire(DAY_MS, driver.now)
+    assert driver.offsets() == {T0: 1}
+    driver.advance(1)
+    driver.groups.expire(DAY_MS, driver.now)
+    assert driver.offsets() == {}
+
+
+def test_an_offset_that_two_appends_write_is_unstable_until_both_have_ended() -> None:
+    driver = GroupDriver()
+    driver.holds = True
+    driver.commit({T0: 1})
+    driver.commit({T0: 2})
+    first, second = driver.held
+    group = driver.groups.get(GROUP)
+    assert group is not None
+    driver.append(first)
+    assert group.offsets.is_unstable(T0)
+    driver.append(second)
+    assert not group.offsets.is_unstable(T0)
+
+
+def test_offsets_of_a_stable_group_expire_from_their_commit() -> None:
+    driver = GroupDriver()
+    (a,) = driver.stable(1, metadata=SUBSCRIPTION_TO_T, session_ms=1_800_000)
+    driver.advance(60_000)
+    driver.commit({TopicPartition("u", 0): 2}, a, 1)
+    driver.advance(999)
+    driver.groups.expire(1_000, driver.now)
+    assert driver.offsets() == {("u", 0): 2}
+    driver.advance(1)
+    driver.groups.expire(1_000, driver.now)
+    assert driver.offsets() == {}
+
+
+def test_no_offset_expires_while_a_group_rebalances() -> None:
+    driver = GroupDriver()
+    (a,) = driver.stable(1, metadata=SUBSCRIPTION_TO_T)
+    driver.commit({TopicPartition("u", 0): 2}, a, 1)
+    driver.new_member("b", metadata=SUBSCRIPTION_TO_T)
+    assert state_of(driver) is PREPARING
+    driver.groups.expire(0, driver.now)
+    assert driver.offsets() == {("u", 0): 2}
+
+
+def test_no_offset_of_a_group_of_another_type_expires_while_it_has_members() -> None:
+    driver = GroupDriver()
+    a, _ = driver.new_member("a", kind="connect", session_ms=1_800_000)
+    driver.advance(3_000)
+    driver.sync(a, 1, kind="connect")
+    driver.commit({T0: 1}, a, 1)
+    assert state_of(driver) is STABLE
+    driver.groups.expire(0, driver.now)
+    assert driver.offsets() == {T0: 1}
+
+
+@pytest.mark.parametrize("subscriptions", [(SUBSCRIPTION_TO_T, SUBSCRIPTION_TO_U), (SUBSCRIPTION_TO_U, SUBSCRIPTION_TO_T)])
+def test_a_topic_that_one_of_the_members_is_subscribed_to_is_kept(subscriptions: tuple[bytes, bytes]) -> None:
+    driver = GroupDriver()
+    ids = [driver.new_member(f"c{index}", metadata=each)[0] for index, each in enumerate(subscriptions)]
+    driver.advance(6_000)
+    driver.complete(ids, 1)
+    driver.commit({T0: 1, TopicPartition("u", 0): 2, TopicPartition("v", 0): 3}, ids[0], 1)
+    driver.groups.expire(0, driver.now)
+    assert driver.offsets() == {T0: 1, ("u", 0): 2}
+
+
+@pytest.mark.parametrize(
+    "subscription",
+    [
+        b"", b"\0", SUBSCRIPTION_TO_T[:8], b"\xff\xff" + SUBSCRIPTION_TO_T[2:], b"\0\0\xff\xff\xff\xff", b"\0\0\0\0\0\1\xff\xff",
+        b"\0\0\0\0\0\1\0\2t", b"\0\0\0\0\0\1\0\1\xff", b"\0\0\x7f\xff\xff\xff\0\0",
+    ],
+    ids=["empty", "short", "cut", "version", "count", "null topic", "cut topic", "not UTF-8", "more topics than bytes"],
+)
+def test_a_subscription_that_cannot_be_read_keeps_every_topic(subscription: bytes) -> None:
+    driver = GroupDriver()
+    (a,) = driver.stable(1, metadata=subscription, session_ms=1_800_000)
+    driver.commit({T0: 1}, a, 1)
+    driver.groups.expire(0, driver.now)
+    assert driver.offsets() == {T0: 1}
+    assert driver.groups.delete_offsets(GROUP, [T0], driver.now) == (E.NONE, {T0: E.GROUP_SUBSCRIBED_TO_TOPIC})
+
+
 # --- deletion
 
 
@@ -233,6 +379,57 @@ def test_offsets_of_a_group_that_is_no_consumer_group_are_not_deleted_while_it_h
     assert driver.joined(ticket).protocol_type == "connect"
     assert driver.groups.delete_offsets(GROUP, [T0], driver.now) == (E.NON_EMPTY_GROUP, {})
     assert driver.groups.delete_offsets("unknown", [T0], driver.now) == (E.GROUP_ID_NOT_FOUND, {})
+
+
+def test_offsets_that_no_member_is_subscribed_to_are_deleted_while_the_assignment_is_awaited() -> None:
+    driver = GroupDriver()
+    driver.commit({T0: 1, TopicPartition("u", 0): 2})
+    driver.new_member("a", metadata=SUBSCRIPTION_TO_T)
+    driver.advance(3_000)
+    assert state_of(driver) is COMPLETING
+    driver.groups.delete_offsets(GROUP, [T0, TopicPartition("u", 0)], driver.now)
+    assert driver.offsets() == {T0: 1}
+
+
+def test_offsets_of_a_group_without_members_are_deleted_whatever_its_type() -> None:
+    simple, connect = GroupDriver(), GroupDriver()
+    a, _ = connect.new_member("a", kind="connect")
+    connect.advance(3_000)
+    connect.leave(a)
+    for driver in (simple, connect):
+        driver.commit({T0: 1, T1: 1})
+        assert driver.groups.delete_offsets(GROUP, [T0], driver.now) == (E.NONE, {T0: E.NONE})
+        assert driver.offsets() == {T1: 1}
+
+
+def test_only_what_is_in_the_log_is_deleted_there() -> None:
+    driver = GroupDriver()
+    driver.commit({T0: 1})
+    driver.groups.delete_offsets(GROUP, [T1, T0], driver.now)
+    driver.settle()
+    assert [(read_key(key), value) for key, value, _, _ in driver.log[1:]] == [(OffsetKey(GROUP, T0), None)]
+
+
+def test_a_group_that_had_members_is_deleted_in_the_log_too() -> None:
+    driver = GroupDriver()
+    (a,) = driver.stable(1)
+    driver.leave(a)
+    driver.groups.delete(GROUP, driver.now)
+    driver.settle()
+    assert [(read_key(key), value) for key, value, _, _ in driver.log][-1] == (GroupKey(GROUP), None)
+    driver.advance(60_000)
+    assert driver.groups.get(GROUP) is None
+
+
+def test_offsets_whose_append_ends_after_their_group_was_deleted_do_not_bring_it_back() -> None:
+    driver = GroupDriver()
+    driver.commit({T0: 1})
+    driver.holds = True
+    driver.commit({T0: 2})
+    commit = driver.held.pop()
+    assert driver.groups.delete(GROUP, driver.now) is E.NONE
+    driver.append(commit)
+    assert driver.groups.get(GROUP) is None
 
 
 def test_an_empty_group_is_gone_with_its_last_offset_and_one_with_members_is_not() -> None:

@@ -64,5 +64,11 @@ def test_bytes_that_are_no_key_are_refused(key: bytes | None) -> None:
         log_records.read_key(key)
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_both_versions_of_an_offsets_key_are_read(version: int) -> None:
+    key = version.to_bytes(2, "big") + b"\0\1g\0\1t\0\0\0\3"
+    assert log_records.read_key(key) == OffsetKey("g", TopicPartition("t", 3))
+
+
 def test_keys_of_later_brokers_are_nobodys() -> None:
     assert log_records.read_key(b"\0\3\0\1g") is None

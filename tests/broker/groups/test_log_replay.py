@@ -8,7 +8,7 @@ from klamm.broker.groups.log_replay import replay_batches
 from klamm.broker.groups.rebalances import Limits
 from klamm.broker.groups.requests import OffsetCommit
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.records.batch import TRANSACTIONAL
+from klamm.protocol.records.batch import CONTROL, TRANSACTIONAL
 from klamm.protocol.records.record import ControlType, Record, control_batch, encode_batch
 
 T0 = TopicPartition("t", 0)
@@ -48,6 +48,22 @@ def test_a_marker_of_one_producer_leaves_the_transactions_of_others_open() -> No
     groups = Groups(Limits())
     replay_batches(groups, commit(0, 20, producer_id=7) + marker(1, 8, ControlType.COMMIT))
     assert committed(groups) is None
+
+
+def test_a_control_record_that_is_no_marker_leaves_the_transaction_open() -> None:
+    groups = Groups(Limits())
+    later = encode_batch([Record(1, 1, b"\0\0\0\2", b"")], producer_id=7, producer_epoch=0, attributes=TRANSACTIONAL | CONTROL)
+    assert replay_batches(groups, commit(0, 20, producer_id=7) + later) == 2
+    assert committed(groups) is None
+    replay_batches(groups, marker(2, 7, ControlType.COMMIT))
+    assert committed(groups) == 20
+
+
+def test_a_batch_of_a_producer_without_a_transaction_is_committed_at_once() -> None:
+    groups = Groups(Limits())
+    key, value = log_records.offset_record("g", T0, OffsetCommit(20, -1, "", 1))
+    replay_batches(groups, encode_batch([Record(0, 1, key, value)], producer_id=7, producer_epoch=0, base_sequence=0))
+    assert committed(groups) == 20
 
 
 def test_no_bytes_replay_nothing() -> None:

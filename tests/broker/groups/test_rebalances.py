@@ -5,15 +5,10 @@ from __future__ import annotations
 import pytest
 
 from klamm.broker.groups.rebalances import NEW_MEMBER_MS, Limits
-from klamm.broker.groups.requests import JoinResult
+from klamm.broker.groups.requests import JoinResult, Leaving
 from klamm.broker.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
 from klamm.protocol.errors import ErrorCode as E
-from klamm.tests.broker.groups.group_driver import GROUP, GroupDriver
-
-
-def state_of(driver: GroupDriver) -> object:
-    group = driver.groups.get(GROUP)
-    return None if group is None else group.state
+from klamm.tests.broker.groups.group_driver import GROUP, GroupDriver, state_of
 
 
 def test_a_member_without_an_id_is_given_one_and_joins_with_it() -> None:
@@ -138,34 +133,14 @@ def test_session_timeouts_have_bounds(session_ms: int, error: E) -> None:
     assert driver.joined(driver.join(session_ms=session_ms)).error is error
 
 
+def test_the_session_timeout_is_checked_before_the_member_id() -> None:
+    assert (driver := GroupDriver()).joined(driver.join("x", "x-unknown", session_ms=1)).error is E.INVALID_SESSION_TIMEOUT
+
+
 def test_an_unknown_member_makes_no_group() -> None:
     driver = GroupDriver()
     assert driver.joined(driver.join("x", "x-unknown")) == JoinResult(E.UNKNOWN_MEMBER_ID, "x-unknown")
     assert driver.groups.get(GROUP) is None
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"kind": "connect"}, E.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocols": ("sticky",)}, E.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocols": ()}, E.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocols": ("sticky", "range")}, E.MEMBER_ID_REQUIRED),
-    ],
-)
-def test_members_need_a_protocol_in_common(options: dict[str, object], error: E) -> None:
-    driver = GroupDriver()
-    driver.stable(1)
-    assert driver.joined(driver.join("b", **options)).error is error  # type: ignore[arg-type]
-
-
-def test_the_protocol_that_most_members_prefer_is_chosen_among_those_that_all_know() -> None:
-    driver = GroupDriver()
-    tickets = [driver.new_member(name, protocols=protocols)[1] for name, protocols in (
-        ("a", ("range", "sticky", "own")), ("b", ("sticky", "range")), ("c", ("other", "sticky", "range")),
-    )]
-    driver.advance(10_000)
-    assert {driver.joined(ticket).protocol for ticket in tickets} == {"sticky"}
 
 
 def test_a_group_has_at_most_as_many_members_as_allowed() -> None:
@@ -183,6 +158,36 @@ def test_a_loaded_group_that_is_too_large_rebalances_and_sheds_members() -> None
     tickets = [driver.join(f"c{index}", member_id) for index, member_id in enumerate(ids)]
     assert driver.joined(tickets[2]).error is E.GROUP_MAX_SIZE_REACHED
     assert {driver.joined(ticket).generation for ticket in tickets[:2]} == {2}
+
+
+def test_a_full_group_refuses_a_member_whatever_its_protocols_are() -> None:
+    driver = GroupDriver(Limits(max_size=1))
+    driver.stable(1)
+    assert driver.joined(driver.join("b", protocols=("sticky",))).error is E.GROUP_MAX_SIZE_REACHED
+
+
+def test_members_of_a_full_group_may_join_again() -> None:
+    driver = GroupDriver(Limits(max_size=2))
+    a, b = driver.stable(2)
+    assert driver.joined(driver.join("c1", b)).error is E.NONE
+    tickets = [driver.join("c0", a, metadata=b"other"), driver.join("c1", b)]
+    assert {driver.joined(ticket).generation for ticket in tickets} == {2}
+
+
+def test_while_members_join_those_that_wait_keep_their_place_and_no_others_find_one() -> None:
+    driver = GroupDriver(Limits(max_size=2))
+    (a, first), _ = driver.new_member("a"), driver.new_member("b")
+    assert driver.joined(driver.join("c")).error is E.GROUP_MAX_SIZE_REACHED
+    again = driver.join("a", a)
+    assert driver.joined(first).error is E.REBALANCE_IN_PROGRESS
+    driver.advance(10_000)
+    assert len(driver.joined(again).members) == 2
+
+
+def test_a_loaded_group_of_the_largest_size_goes_on() -> None:
+    before = GroupDriver()
+    before.stable(2)
+    assert state_of(before.reloaded(Limits(max_size=2))) is STABLE
 
 
 # --- repeats
@@ -220,6 +225,52 @@ def test_a_join_that_is_overtaken_by_another_of_the_same_member_is_answered() ->
     second = driver.join("c0", a)
     assert driver.joined(first).error is E.REBALANCE_IN_PROGRESS
     assert second not in driver.results
+
+
+def test_a_follower_that_lost_its_join_response_gets_it_without_the_members() -> None:
+    driver = GroupDriver()
+    (a, _), (b, _) = driver.new_member("a"), driver.new_member("b")
+    driver.advance(10_000)
+    again = driver.joined(driver.join("b", b))
+    assert (again.generation, again.leader, again.members) == (1, a, ())
+
+
+def test_a_sync_that_is_overtaken_by_another_of_the_same_member_is_answered() -> None:
+    driver = GroupDriver()
+    (a, _), (b, _) = driver.new_member("a"), driver.new_member("b")
+    driver.advance(10_000)
+    first, second = driver.sync(b, 1), driver.sync(b, 1)
+    assert driver.synced(first).error is E.REBALANCE_IN_PROGRESS
+    driver.sync(a, 1, {a: b"A", b: b"B"})
+    assert driver.synced(second).assignment == b"B"
+
+
+def test_a_member_that_joins_again_changes_its_session_timeout() -> None:
+    driver = GroupDriver()
+    (a,) = driver.stable(1, session_ms=30_000)
+    driver.join("c0", a, session_ms=10_000)
+    driver.sync(a, 2)
+    began = driver.ms
+    driver.advance(9_999)
+    assert driver.heartbeat(a, 2) is E.NONE
+    driver.advance(9_999)
+    assert driver.heartbeat(a, 2) is E.NONE
+    driver.advance(10_000)
+    assert driver.heartbeat(a, 2) is E.UNKNOWN_MEMBER_ID
+    assert driver.ms == began + 29_998
+
+
+def test_a_member_that_joins_again_changes_its_rebalance_timeout() -> None:
+    driver = GroupDriver()
+    a, b = driver.stable(2, rebalance_ms=60_000, session_ms=100_000)
+    tickets = [driver.join(f"c{index}", each, metadata=b"x", rebalance_ms=5_000, session_ms=100_000) for index, each in enumerate((a, b))]
+    assert {driver.joined(ticket).generation for ticket in tickets} == {2}
+    driver.complete([a, b], 2)
+    rejoin = driver.join("c0", a, rebalance_ms=5_000, session_ms=100_000)
+    driver.advance(4_999)
+    assert rejoin not in driver.results
+    driver.advance(1)
+    assert [each.member_id for each in driver.joined(rejoin).members] == [a]
 
 
 def test_sync_after_the_assignment_is_stored_gets_it_again() -> None:
@@ -269,13 +320,34 @@ def test_members_that_do_not_sync_are_removed_after_the_rebalance_timeout() -> N
     assert driver.heartbeat(b, 1) is E.UNKNOWN_MEMBER_ID
 
 
+def test_the_time_to_sync_of_an_earlier_generation_removes_nobody() -> None:
+    driver = GroupDriver()
+    a, b = driver.stable(rebalance_ms=30_000)
+    generation_began = 6_000
+    driver.beat(generation_began + 29_000, a, b)
+    tickets = [driver.join("c0", a, metadata=b"other", rebalance_ms=30_000), driver.join("c1", b, rebalance_ms=30_000)]
+    assert {driver.joined(ticket).generation for ticket in tickets} == {2}
+    driver.advance(5_000)
+    assert driver.heartbeat(a, 2) is driver.heartbeat(b, 2) is E.NONE
+
+
+def test_a_group_whose_members_have_all_synced_goes_on() -> None:
+    driver = GroupDriver()
+    a, b = driver.stable(rebalance_ms=20_000)
+    driver.beat(60_000, a, b)
+    assert driver.heartbeat(a, 1) is driver.heartbeat(b, 1) is E.NONE
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_NOT_AVAILABLE),
         (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
         (E.REQUEST_TIMED_OUT, E.REBALANCE_IN_PROGRESS),
         (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+        (E.RECORD_LIST_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+        (E.INVALID_FETCH_SIZE, E.UNKNOWN_SERVER_ERROR),
     ],
 )
 def test_an_assignment_that_cannot_be_stored_fails_all_syncs_and_begins_a_rebalance(error: E, told: E) -> None:
@@ -302,7 +374,125 @@ def test_an_assignment_that_is_stored_after_another_rebalance_began_counts_for_n
     assert {member.assignment for member in driver.groups.get(GROUP).members.values()} == {b""}  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("error", [E.NONE, E.NOT_ENOUGH_REPLICAS])
+def test_an_assignment_of_an_earlier_generation_changes_nothing_in_a_later_one(error: E) -> None:
+    driver = GroupDriver()
+    (a, _), (b, _) = driver.new_member("a"), driver.new_member("b")
+    driver.advance(10_000)
+    driver.holds = True
+    driver.sync(a, 1, {a: b"A", b: b"B"})
+    tickets = [driver.join("b", b, metadata=b"other"), driver.join("a", a)]
+    assert {driver.joined(ticket).generation for ticket in tickets} == {2}
+    waiting = driver.sync(b, 2)
+    driver.release(error)
+    assert state_of(driver) is COMPLETING
+    assert waiting not in driver.results
+    driver.holds = False
+    driver.sync(a, 2, {a: b"A", b: b"2"})
+    assert driver.synced(waiting).assignment == b"2"
+
+
+# --- deadlines and leaders of rebalances
+
+
+def test_the_deadline_of_an_earlier_rebalance_does_not_end_a_later_one() -> None:
+    driver = GroupDriver()
+    a, b = driver.stable(session_ms=100_000)
+    tickets = [driver.join("c0", a, metadata=b"x", session_ms=100_000), driver.join("c1", b, session_ms=100_000)]
+    first_began = driver.ms
+    assert {driver.joined(ticket).generation for ticket in tickets} == {2}
+    driver.complete([a, b], 2)
+    driver.advance(30_000)
+    rejoin = driver.join("c0", a, metadata=b"y", session_ms=100_000)
+    driver.advance(first_began + 60_000 - driver.ms)
+    assert rejoin not in driver.results
+    driver.advance(30_000)
+    assert [each.member_id for each in driver.joined(rejoin).members] == [a]
+
+
+def test_a_group_that_had_members_waits_no_longer_for_more_of_them() -> None:
+    driver = GroupDriver(Limits(initial_delay_ms=3_000))
+    (a,) = driver.stable(1)
+    driver.leave(a)
+    _, first = driver.new_member("a")
+    driver.advance(2_900)
+    _, second = driver.new_member("b")
+    driver.advance(100)
+    assert driver.joined(first).generation == driver.joined(second).generation == 3
+
+
+def test_when_the_leader_leaves_the_member_that_joined_first_leads() -> None:
+    driver = GroupDriver()
+    a, b, c = driver.stable(3)
+    driver.leave(a)
+    last = driver.join("c2", c)
+    first = driver.join("c1", b)
+    assert driver.joined(last).leader == driver.joined(first).leader == b
+    assert [bool(driver.joined(ticket).members) for ticket in (first, last)] == [True, False]
+
+
 # --- sessions
+
+
+def test_a_member_that_waits_for_others_keeps_its_session() -> None:
+    driver = GroupDriver()
+    a, b = driver.stable(session_ms=10_000)
+    rejoin = driver.join("c0", a, metadata=b"other")
+    driver.beat(driver.ms + 50_000, b)
+    assert driver.joined(driver.join("c1", b)).generation == driver.joined(rejoin).generation == 2
+
+
+def test_the_session_of_a_member_begins_with_its_generation() -> None:
+    driver = GroupDriver()
+    driver.new_member("a", session_ms=10_000)
+    driver.advance(3_000)
+    driver.advance(9_999)
+    assert state_of(driver) is COMPLETING
+    driver.advance(1)
+    assert state_of(driver) is EMPTY
+
+
+def test_an_assignment_begins_the_session_again() -> None:
+    driver = GroupDriver()
+    (a, _), (b, _) = driver.new_member("a", session_ms=30_000), driver.new_member("b", session_ms=10_000)
+    driver.advance(6_000)
+    waiting = driver.sync(b, 1)
+    driver.advance(9_000)
+    driver.sync(a, 1, {a: b"A", b: b"B"})
+    assert driver.synced(waiting).assignment == b"B"
+    driver.advance(9_999)
+    assert driver.heartbeat(b, 1) is E.NONE
+
+
+def test_sync_in_a_stable_group_begins_the_session_again() -> None:
+    driver = GroupDriver()
+    (a,) = driver.stable(1, session_ms=10_000)
+    driver.advance(9_000)
+    driver.sync(a, 1)
+    driver.advance(9_999)
+    assert driver.heartbeat(a, 1) is E.NONE
+
+
+def test_syncs_that_fail_begin_the_sessions_again() -> None:
+    driver = GroupDriver()
+    (a, _), (b, _) = driver.new_member("a", session_ms=30_000), driver.new_member("b", session_ms=10_000)
+    driver.advance(6_000)
+    waiting = driver.sync(b, 1)
+    driver.advance(9_000)
+    driver.error = E.NOT_ENOUGH_REPLICAS
+    driver.sync(a, 1, {a: b"A", b: b"B"})
+    assert driver.synced(waiting).error is E.COORDINATOR_NOT_AVAILABLE
+    driver.advance(9_999)
+    assert driver.heartbeat(b, 1) is E.REBALANCE_IN_PROGRESS
+
+
+def test_a_session_that_becomes_shorter_ends_earlier() -> None:
+    driver = GroupDriver()
+    a, b = driver.stable(session_ms=100_000)
+    driver.join("c0", a, session_ms=10_000)
+    driver.join("c1", b, session_ms=100_000)
+    driver.advance(10_000)
+    assert driver.heartbeat(a, 2) is E.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_that_sends_no_heartbeat_is_removed_and_the_others_rebalance() -> None:
@@ -326,6 +516,10 @@ def test_the_last_member_that_goes_leaves_an_empty_group_with_a_grown_generation
     assert driver.reloaded().groups.get(GROUP).generation == 2  # type: ignore[union-attr]
 
 
+def test_a_heartbeat_to_a_group_that_nobody_knows_is_from_an_unknown_member() -> None:
+    assert GroupDriver().heartbeat("a", 1) is E.UNKNOWN_MEMBER_ID
+
+
 def test_heartbeats_of_a_member_without_its_assignment_are_good() -> None:
     driver = GroupDriver()
     a, _ = driver.new_member("a")
@@ -335,7 +529,8 @@ def test_heartbeats_of_a_member_without_its_assignment_are_good() -> None:
 
 
 @pytest.mark.parametrize(
-    ("member", "generation", "error"), [("x", 1, E.UNKNOWN_MEMBER_ID), (None, 2, E.ILLEGAL_GENERATION), (None, 0, E.ILLEGAL_GENERATION)]
+    ("member", "generation", "error"),
+    [("x", 1, E.UNKNOWN_MEMBER_ID), ("x", 2, E.UNKNOWN_MEMBER_ID), (None, 2, E.ILLEGAL_GENERATION), (None, 0, E.ILLEGAL_GENERATION)],
 )
 def test_heartbeats_check_member_and_generation(member: str | None, generation: int, error: E) -> None:
     driver = GroupDriver()
@@ -365,6 +560,11 @@ def test_leave_of_unknown_members_and_groups_names_them() -> None:
     assert driver.leave("") is E.UNKNOWN_MEMBER_ID
 
 
+def test_each_member_that_leaves_an_unknown_group_has_its_code() -> None:
+    driver = GroupDriver()
+    assert driver.groups.leave(GROUP, [Leaving("x", None), Leaving("y", None)], driver.now) == [E.UNKNOWN_MEMBER_ID] * 2
+
+
 def test_a_member_that_leaves_while_it_joins_is_answered() -> None:
     driver = GroupDriver()
     driver.stable(1)
@@ -392,88 +592,6 @@ def test_a_pending_member_that_leaves_lets_the_rebalance_end() -> None:
     assert driver.joined(rejoin).generation == 2
 
 
-# --- static members
-
-
-def static_group(driver: GroupDriver) -> tuple[str, str]:
-    """A stable group of the static members one, which leads, and two."""
-    tickets = [driver.join("c", instance=name) for name in ("one", "two")]
-    driver.advance(10_000)
-    a, b = (driver.joined(ticket).member_id for ticket in tickets)
-    driver.complete([a, b], 1)
-    return a, b
-
-
-def test_a_static_member_that_returns_gets_a_new_id_without_a_rebalance() -> None:
-    driver = GroupDriver()
-    a, b = static_group(driver)
-    back = driver.joined(driver.join("c", instance="two"))
-    assert (back.error, back.generation, back.leader, back.skip_assignment) == (E.NONE, 1, a, False)
-    assert back.member_id != b
-    assert driver.synced(driver.sync(back.member_id, 1, instance="two")).assignment == b.encode()
-    assert driver.heartbeat(b, 1, "two") is E.FENCED_INSTANCE_ID
-    assert driver.reloaded().heartbeat(back.member_id, 1, "two") is E.NONE
-
-
-@pytest.mark.parametrize(("version", "skips"), [(9, True), (8, False)])
-def test_a_static_leader_that_returns_skips_the_assignment_or_does_not_know_that_it_leads(version: int, skips: bool) -> None:
-    driver = GroupDriver()
-    a, _ = static_group(driver)
-    back = driver.joined(driver.join("c", instance="one", version=version))
-    assert back.skip_assignment is skips
-    assert (back.leader == back.member_id, len(back.members)) == ((True, 2) if skips else (False, 0))
-    assert back.leader == (back.member_id if skips else a)
-
-
-def test_a_static_member_that_returns_with_other_protocols_begins_a_rebalance() -> None:
-    driver = GroupDriver()
-    ticket = driver.join("c", instance="one", protocols=("range", "sticky"))
-    driver.advance(10_000)
-    a = driver.joined(ticket).member_id
-    driver.complete([a], 1)
-    back = driver.joined(driver.join("c", instance="one", protocols=("sticky",)))
-    assert (back.generation, back.protocol) == (2, "sticky")
-
-
-def test_a_static_member_whose_new_id_cannot_be_stored_keeps_its_old_one() -> None:
-    driver = GroupDriver()
-    _, b = static_group(driver)
-    driver.error = E.NOT_ENOUGH_REPLICAS
-    back = driver.joined(driver.join("c", instance="two"))
-    assert (back.error, back.member_id) == (E.COORDINATOR_NOT_AVAILABLE, "")
-    assert driver.heartbeat(b, 1, "two") is E.NONE
-
-
-def test_a_second_process_with_the_same_instance_id_fences_the_first_while_it_waits() -> None:
-    driver = GroupDriver()
-    first = driver.join("c", instance="one")
-    second = driver.join("c", instance="one")
-    assert driver.joined(first).error is E.FENCED_INSTANCE_ID
-    driver.advance(10_000)
-    assert driver.joined(second).error is E.NONE
-
-
-def test_a_static_member_survives_a_rebalance_without_joining_until_its_session_ends() -> None:
-    driver = GroupDriver()
-    a, b = static_group(driver)
-    _, third = driver.new_member("x", rebalance_ms=20_000, session_ms=30_000)
-    rejoin = driver.join("c", a, instance="one", rebalance_ms=20_000, session_ms=30_000)
-    driver.advance(9_999)
-    assert b in driver.groups.get(GROUP).members  # type: ignore[union-attr]
-    assert rejoin not in driver.results
-    driver.advance(1)
-    assert b not in driver.groups.get(GROUP).members  # type: ignore[union-attr]
-    assert driver.joined(third).generation == 2
-
-
-def test_an_administrator_removes_a_static_member_by_its_name() -> None:
-    driver = GroupDriver()
-    a, b = static_group(driver)
-    assert driver.leave("", "two") is E.NONE
-    assert driver.heartbeat(b, 1, "two") is E.UNKNOWN_MEMBER_ID
-    assert driver.heartbeat(a, 1, "one") is E.REBALANCE_IN_PROGRESS
-
-
 # --- another coordinator
 
 
@@ -485,6 +603,8 @@ def test_a_new_coordinator_knows_members_and_assignments_and_gives_each_its_full
     assert driver.synced(driver.sync(a, 1)).assignment == a.encode()
     driver.advance(9_999)
     assert driver.heartbeat(b, 1) is E.NONE
+    driver.advance(1)
+    assert driver.heartbeat(a, 1) is E.UNKNOWN_MEMBER_ID
 
 
 def test_members_that_wait_are_told_that_the_coordinator_has_moved() -> None:
@@ -494,3 +614,14 @@ def test_members_that_wait_are_told_that_the_coordinator_has_moved() -> None:
     driver.settle()
     assert driver.joined(ticket).error is E.NOT_COORDINATOR
     assert len(driver.groups) == 0
+
+
+def test_members_that_wait_for_their_assignment_are_told_that_the_coordinator_has_moved() -> None:
+    driver = GroupDriver()
+    driver.new_member("a")
+    b, _ = driver.new_member("b")
+    driver.advance(10_000)
+    waiting = driver.sync(b, 1)
+    driver.groups.unload(driver.now)
+    driver.settle()
+    assert driver.synced(waiting).error is E.NOT_COORDINATOR
