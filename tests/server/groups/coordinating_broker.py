@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import random
 from collections.abc import Sequence
@@ -21,8 +22,10 @@ from klamm.protocol.records.validation import Origin
 from klamm.server.background import BackgroundTasks
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator, GroupOptions
 from klamm.server.local.driven_clock import DrivenClock
+from klamm.server.security.authorizer import Authorizer
+from klamm.server.services import AdminStore, Services
 from klamm.tests.broker import update_metadata
-from klamm.tests.services import broker_config, no_topic_configs
+from klamm.tests.services import broker_config, make_services, no_topic_configs
 
 GROUP = "g"
 TOPIC_ID = (2).to_bytes(16, "big")
@@ -30,14 +33,15 @@ T = TopicPartition("t", 0)
 
 
 class CoordinatingBroker:
-    """Broker 1. The offsets topic has `partitions` partitions; nobody leads them until `lead`."""
+    """Broker 1. The offsets topic has `partitions` partitions; nobody leads them until `lead`. Topic t has two."""
 
     def __init__(self, partitions: int = 1, *, replicas: Sequence[int] = (1,), **properties: object) -> None:
         self.clock = DrivenClock()
         self.config = broker_config(1, **{"group_initial_rebalance_delay_ms": 0, **properties})
-        metadata = MetadataCache(1)
+        self.metadata = metadata = MetadataCache(1)
         rows = [update_metadata.partition(index, 1, tuple(replicas), tuple(replicas)) for index in range(partitions)]
-        metadata.update(update_metadata.update(update_metadata.topic(OFFSETS_TOPIC, 2, *rows)))
+        topic = update_metadata.topic(T.topic, 3, *[update_metadata.partition(index, 1, (1,), (1,)) for index in range(2)])
+        metadata.update(update_metadata.update(update_metadata.topic(OFFSETS_TOPIC, 2, *rows), topic))
         logs = LogManager(self.config, self.clock, MemoryBudget(), random.randrange, no_topic_configs)
         self.replicas = ReplicaManager(1, metadata, logs, self.clock)
         self.replica_ids = tuple(replicas)
@@ -46,6 +50,11 @@ class CoordinatingBroker:
         options = GroupOptions.of(self.config)
         self.groups = GroupCoordinator(options, self.replicas, self.background, self.clock, lambda: f"id{next(ids)}")
         self.replicas.listeners.append(self.groups.partitions.apply)
+
+    def services(self, authorizer: Authorizer | None = None, store: AdminStore | None = None) -> Services:
+        """What handlers of this broker get."""
+        made = make_services(config=self.config, metadata=self.metadata, authorizer=authorizer, admin_store=store)
+        return dataclasses.replace(made, replicas=self.replicas, groups=self.groups, clock=self.clock)
 
     async def close(self) -> None:
         self.groups.close()
