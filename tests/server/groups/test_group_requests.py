@@ -58,7 +58,7 @@ class OffsetStore(LostStore):
 
 def join(**fields: Any) -> messages.JoinGroupRequest:
     request = messages.JoinGroupRequest
-    usual = {
+    usual: dict[str, Any] = {
         "group_id": GROUP, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000, "member_id": "", "protocol_type": "consumer",
         "protocols": [request.JoinGroupRequestProtocol("range", b"m")],
     }
@@ -66,12 +66,13 @@ def join(**fields: Any) -> messages.JoinGroupRequest:
 
 
 def sync(**fields: Any) -> messages.SyncGroupRequest:
-    usual = {"group_id": GROUP, "generation_id": 1, "member_id": "m", "protocol_type": "consumer", "protocol_name": "range"}
+    usual: dict[str, Any] = {"group_id": GROUP, "generation_id": 1, "member_id": "m", "protocol_type": "consumer", "protocol_name": "range"}
     return messages.SyncGroupRequest(**(usual | fields))
 
 
 def heartbeat(**fields: Any) -> messages.HeartbeatRequest:
-    return messages.HeartbeatRequest(**({"group_id": GROUP, "generation_id": 1, "member_id": "m"} | fields))
+    usual: dict[str, Any] = {"group_id": GROUP, "generation_id": 1, "member_id": "m"}
+    return messages.HeartbeatRequest(**(usual | fields))
 
 
 def leave(version: int) -> messages.LeaveGroupRequest:
