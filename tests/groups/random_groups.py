@@ -47,7 +47,7 @@ _FAULTS = ("", "", "", "", "", "", "", "", "", "", "", "generation", "generation
 """What is wrong with a request: the generation, the member id, the instance id, or no ids at all. Mostly nothing."""
 
 
-class Step(NamedTuple):
+class GroupStep(NamedTuple):
     """A request of one client. `choice` is a number from which its details are taken."""
 
     client: int
@@ -57,7 +57,7 @@ class Step(NamedTuple):
     choice: int
 
 
-def story(seed: int) -> list[Step]:
+def story(seed: int) -> list[GroupStep]:
     """The steps of one story."""
     drawn = random.Random(seed)
     names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
@@ -67,11 +67,11 @@ def story(seed: int) -> list[Step]:
         lowest = 5 if name == "JoinGroup" and drawn.random() < 0.5 else 1 if name.startswith("Offset") and name != "OffsetDelete" else 0
         version = drawn.randint(lowest, messages.APIS[KEYS[name]].max_version)
         (client,) = drawn.choices(range(6), (4, 4, 1) * 2)
-        steps.append(Step(client, name, version, drawn.choice(_FAULTS), drawn.randrange(1 << 16)))
+        steps.append(GroupStep(client, name, version, drawn.choice(_FAULTS), drawn.randrange(1 << 16)))
     return steps
 
 
-class Client:
+class GroupClient:
     """One client: a connection, and what it has been told. `pending` is its request that waits, as (API, version, task)."""
 
     def __init__(self, name: str, group: str, instance: str | None, connection: GroupConnection) -> None:
@@ -91,9 +91,9 @@ class Telling:
             self.tale.names[group] = f"group-{number}"
             for name, instance in (("dynamic", None), ("static", "instance"), ("twin", "instance")):
                 connection = self.tale.connection(grounds.coordinator(group), name)
-                self.clients.append(Client(f"{name}-{number}", group, instance, connection))
+                self.clients.append(GroupClient(f"{name}-{number}", group, instance, connection))
 
-    async def tell(self, steps: Sequence[Step]) -> list[str]:
+    async def tell(self, steps: Sequence[GroupStep]) -> list[str]:
         """The lines."""
         try:
             for step in steps:
@@ -105,7 +105,7 @@ class Telling:
                     client.pending[2].cancel()
         return self.tale.lines
 
-    async def _take(self, step: Step) -> None:
+    async def _take(self, step: GroupStep) -> None:
         client = self.clients[step.client]
         if client.pending is not None or (not client.member_id and step.api in ("SyncGroup", "Heartbeat", "LeaveGroup")):
             return
@@ -121,7 +121,7 @@ class Telling:
             await self.tale.until(client.group, "no rebalance without members", _has_members_or_no_rebalance)
         await self._settle()
 
-    def _version(self, client: Client, step: Step) -> int:
+    def _version(self, client: GroupClient, step: GroupStep) -> int:
         if client.instance is None:
             return step.version
         return max(step.version, {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3, "LeaveGroup": 3, "OffsetCommit": 7}.get(step.api, 0))
@@ -137,7 +137,7 @@ class Telling:
             for client in answered:
                 self._answered(client)
 
-    def _answered(self, client: Client) -> None:
+    def _answered(self, client: GroupClient) -> None:
         assert client.pending is not None
         (name, version, task), client.pending = client.pending, None
         answer = task.result()
@@ -153,7 +153,7 @@ class Telling:
 
     # --- requests
 
-    def _value(self, client: Client, step: Step) -> dict[str, Any]:
+    def _value(self, client: GroupClient, step: GroupStep) -> dict[str, Any]:
         who = {"groupId": client.group, "memberId": client.member_id, "groupInstanceId": client.instance}
         generation = client.generation
         match step.fault:
@@ -175,7 +175,7 @@ class Telling:
             return {**who, "generationId": generation}
         return {"groups": [client.group]} if step.api == "DescribeGroups" else {"groupsNames": [client.group]}
 
-    def _join(self, client: Client, who: dict[str, Any], generation: int, choice: int) -> dict[str, Any]:
+    def _join(self, client: GroupClient, who: dict[str, Any], generation: int, choice: int) -> dict[str, Any]:
         topics = (["apples"], ["apples", "pears"], ["plums"])[choice % 7 % 3]
         known = protocols(range=subscription(*topics), sticky=subscription(*topics, version=0))
         chosen = known[1:] if choice % 11 == 0 else known
@@ -183,25 +183,25 @@ class Telling:
         times = {"sessionTimeoutMs": 1_000 * (300 if choice % 31 else 3_000), "rebalanceTimeoutMs": 300_000}
         return {**who, **times, "protocolType": kind, "protocols": chosen, "reason": "drawn" if choice % 2 else None}
 
-    def _sync(self, client: Client, who: dict[str, Any], generation: int, choice: int) -> dict[str, Any]:
+    def _sync(self, client: GroupClient, who: dict[str, Any], generation: int, choice: int) -> dict[str, Any]:
         members = [each for each in self.clients if each.group == client.group and each.member_id]
         parts = [{"memberId": each.member_id, "assignment": encoded(f"{each.name} {choice % 5}")} for each in members]
         named = {"protocolType": "consumer" if choice % 13 else "connect", "protocolName": "range" if choice % 17 else None}
         return {**who, **named, "generationId": generation, "assignments": parts if client.is_leader or choice % 19 == 0 else []}
 
-    def _leave(self, client: Client, who: dict[str, Any], generation: int, choice: int) -> dict[str, Any]:
+    def _leave(self, client: GroupClient, who: dict[str, Any], generation: int, choice: int) -> dict[str, Any]:
         member = {"memberId": "" if client.instance and choice % 3 == 0 else who["memberId"], "groupInstanceId": who["groupInstanceId"]}
         return {"groupId": client.group, "memberId": who["memberId"], "members": [member]}
 
-    def _commit(self, client: Client, who: dict[str, Any], generation: int, choice: int) -> dict[str, Any]:
+    def _commit(self, client: GroupClient, who: dict[str, Any], generation: int, choice: int) -> dict[str, Any]:
         topics = {"apples": [at(choice % 4, choice, f"note {choice % 3}")], **({"pears": [at(0, choice, None)]} if choice % 2 else {})}
         return {**who, "generationIdOrMemberEpoch": generation, "topics": commits(topics)}
 
-    def _fetch(self, client: Client, who: dict[str, Any], generation: int, choice: int) -> dict[str, Any]:
+    def _fetch(self, client: GroupClient, who: dict[str, Any], generation: int, choice: int) -> dict[str, Any]:
         topics = [{"name": "apples", "partitionIndexes": [0, 1, 3]}, {"name": "pears", "partitionIndexes": [0]}]
         return {"groupId": client.group, "topics": topics, "groups": [{"groupId": client.group, "topics": topics if choice % 2 else None}]}
 
-    def _delete_offsets(self, client: Client, who: dict[str, Any], generation: int, choice: int) -> dict[str, Any]:
+    def _delete_offsets(self, client: GroupClient, who: dict[str, Any], generation: int, choice: int) -> dict[str, Any]:
         names = ("apples", "pears") if choice % 2 else ("apples",)
         return {"groupId": client.group, "topics": [{"name": name, "partitions": [{"partitionIndex": choice % 3}]} for name in names]}
 
@@ -210,7 +210,7 @@ def _has_members_or_no_rebalance(described: Any) -> bool:
     return bool(described.members) or described.group_state != "PreparingRebalance"
 
 
-class Difference(NamedTuple):
+class GroupDifference(NamedTuple):
     """The first line that is not the same, with what was told before it."""
 
     seed: int
@@ -223,7 +223,7 @@ class Difference(NamedTuple):
         return "\n".join((f"seed {self.seed}", *self.before, f"Apache Kafka: {self.kafka}", f"Klamm:        {self.klamm}"))
 
 
-async def compare(kafka: GroupGrounds, own: GroupGrounds, seed: int) -> Difference | None:
+async def compare(kafka: GroupGrounds, own: GroupGrounds, seed: int) -> GroupDifference | None:
     """Tell one story to both, once more if they differ."""
     difference = None
     for _ in range(2):
@@ -233,11 +233,11 @@ async def compare(kafka: GroupGrounds, own: GroupGrounds, seed: int) -> Differen
         if lines == others:
             return None
         ends = [each[place] if place < len(each) else "(nothing)" for each in (lines, others)]
-        difference = Difference(seed, lines[max(0, place - 24) : place], *ends)
+        difference = GroupDifference(seed, lines[max(0, place - 24) : place], *ends)
     return difference
 
 
-async def compare_all(kafka: GroupGrounds, own: GroupGrounds, seeds: Sequence[int]) -> list[Difference]:
+async def compare_all(kafka: GroupGrounds, own: GroupGrounds, seeds: Sequence[int]) -> list[GroupDifference]:
     """Tell several stories at the same time."""
     return [each for each in await asyncio.gather(*(compare(kafka, own, seed) for seed in seeds)) if each is not None]
 
