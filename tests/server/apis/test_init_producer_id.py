@@ -75,7 +75,7 @@ async def test_an_id_without_an_epoch_or_the_reverse_is_an_invalid_request(
         ("t", 900_000, ErrorCode.NOT_COORDINATOR),
     ],
 )
-async def test_a_transactional_id_is_checked_and_then_needs_its_coordinator(transactional_id: str, timeout_ms: int, code: ErrorCode) -> None:
+async def test_a_transactional_id_is_checked_before_its_coordinator(transactional_id: str, timeout_ms: int, code: ErrorCode) -> None:
     fields: dict[str, Any] = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
     assert await asked(make_services(producer_ids=Counting()), **fields) == (code, -1, -1)
 
