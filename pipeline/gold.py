@@ -32,7 +32,7 @@ from klamm.pipeline.lake.tables import (
     ddl,
 )
 from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.group_calls import COMMITS, GROUP_JOINS, MEMBER_CALLS
+from klamm.pipeline.rules.groups.calls import COMMITS, GROUP_JOINS, MEMBER_CALLS
 from klamm.pipeline.rules.record import Need
 from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake
 from klamm.pipeline.rules.verdict_tables import write_judgement

@@ -6,7 +6,7 @@ cache. Requests of a client to several brokers are ordered by the brokers' clock
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.groups import X_05
+from klamm.pipeline.rules.groups.rules import X_05
 from klamm.pipeline.rules.record import Rule, View, errors_of
 from klamm.pipeline.rules.traffic import CLUSTER_KEYS
 

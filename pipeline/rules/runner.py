@@ -32,8 +32,8 @@ JOBS_AT_ONCE = 3
 """One more than a small machine has cores, because some jobs wait for Python's workers."""
 
 FAMILIES = (
-    "traffic", "shared", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "group_calls", "groups",
-    "clients",
+    "traffic", "shared", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "groups.calls",
+    "groups.rules", "clients",
 )
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""
 

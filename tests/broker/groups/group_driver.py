@@ -21,6 +21,10 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
 GROUP = "g"
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+SUBSCRIPTION_TO_T = b"\x00\x01\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x00\x00\x00\x00\x00"
+SUBSCRIPTION_TO_U = SUBSCRIPTION_TO_T.replace(b"t", b"u")
+DAY_MS = 86_400_000
 START_MS = 1_000_000
 
 

@@ -9,12 +9,17 @@ from klamm.broker.groups.requests import OffsetCommit
 from klamm.broker.groups.states import COMPLETING, DEAD, EMPTY, MOVES, PREPARING, STABLE
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.nouns import TopicPartition
-from klamm.tests.broker.groups.group_driver import GROUP, START_MS, GroupDriver, state_of
-
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-SUBSCRIPTION_TO_T = b"\x00\x01\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x00\x00\x00\x00\x00"
-SUBSCRIPTION_TO_U = SUBSCRIPTION_TO_T.replace(b"t", b"u")
-DAY_MS = 86_400_000
+from klamm.tests.broker.groups.group_driver import (
+    DAY_MS,
+    GROUP,
+    START_MS,
+    SUBSCRIPTION_TO_T,
+    SUBSCRIPTION_TO_U,
+    T0,
+    T1,
+    GroupDriver,
+    state_of,
+)
 
 
 def test_a_commit_from_outside_makes_an_empty_group() -> None:

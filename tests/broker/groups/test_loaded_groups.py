@@ -6,8 +6,7 @@ from klamm.broker.groups.log_records import GroupKey, StoredGroup, group_key, gr
 from klamm.broker.groups.states import EMPTY, STABLE
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.nouns import TopicPartition
-from klamm.tests.broker.groups.group_driver import GROUP, START_MS, GroupDriver, state_of
-from klamm.tests.broker.groups.test_group_offsets import DAY_MS, SUBSCRIPTION_TO_T, T0
+from klamm.tests.broker.groups.group_driver import DAY_MS, GROUP, START_MS, SUBSCRIPTION_TO_T, T0, GroupDriver, state_of
 
 
 def test_the_last_record_of_a_group_says_who_its_members_are() -> None:

@@ -1,7 +1,7 @@
 """Rules `G`: consumer groups, as frames between members and their coordinator show them; and what the leader of a group should assign.
 
 What a coordinator knows from the log only, a journal does not show. So a rule begins with what the coordinator told in the same turn
-(`group_calls.py`), and leaves open what came before.
+(`calls.py`), and leaves open what came before.
 """
 
 from __future__ import annotations

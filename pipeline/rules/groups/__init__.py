@@ -1,0 +1,1 @@
+"""Rules about consumer groups, and what they read."""
