@@ -41,7 +41,7 @@ def test_all_pictures_are_drawn(tmp_path: Path, look: str) -> None:
     page.write_text(report(tmp_path / "lake", None, {}))
     document = shown(page, look, "--dump-dom")
     assert f'data-look="{look}"' in document
-    assert 'data-drawn="9"' in document and "data-failed" not in document
+    assert 'data-drawn="10"' in document and "data-failed" not in document
     pictures = dict(re.findall(r'<div class="picture[^"]*" id="([a-z-]+)".*?(<svg.*?</svg>)', document, re.DOTALL))
     assert len(pictures) == 10
     for name, drawing in pictures.items():
