@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Timer(Protocol):
@@ -37,6 +37,18 @@ class Clock(Protocol):
 
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
         """For `async with`: if the body takes longer than `seconds`, it is cancelled and TimeoutError is raised."""
+
+
+class Now(NamedTuple):
+    """The time of an event: `ms` of a clock that never goes back, for deadlines, and wall time, for logs."""
+
+    ms: int
+    wall_ms: int
+
+
+def time_of(clock: Clock) -> Now:
+    """The present time of a clock. Milliseconds are rounded: a timer that fires at its deadline does not come too early."""
+    return Now(round(clock.monotonic() * 1000), clock.now_ms())
 
 
 class SystemClock:

@@ -19,7 +19,7 @@ from klamm.broker.groups import log_records
 from klamm.broker.groups.group import CONSUMER, Group
 from klamm.broker.groups.log_records import GroupKey, OffsetKey
 from klamm.broker.groups.offsets import NO_PRODUCER
-from klamm.broker.groups.rebalances import Limits, Now, Rebalances, RenameAppended, SyncAppended, generation_error
+from klamm.broker.groups.rebalances import Limits, Rebalances, RenameAppended, SyncAppended, generation_error
 from klamm.broker.groups.requests import (
     NO_MEMBER,
     AppendRecords,
@@ -34,6 +34,7 @@ from klamm.broker.groups.requests import (
 )
 from klamm.broker.groups.states import COMPLETING, DEAD, EMPTY, STABLE
 from klamm.broker.groups.timers import JoinEnds, SessionEnds, SyncEnds, Timers
+from klamm.protocol.clock import Now
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import TopicPartition
 

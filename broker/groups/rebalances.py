@@ -19,6 +19,7 @@ from klamm.broker.groups.log_records import group_record
 from klamm.broker.groups.requests import NO_MEMBER, AppendRecords, Effect, Join, JoinResult, Leaving, Respond, Sync, SyncResult
 from klamm.broker.groups.states import CAN_REBALANCE, COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from klamm.broker.groups.timers import JoinEnds, SessionEnds, SyncEnds, Timers
+from klamm.protocol.clock import Now
 from klamm.protocol.errors import ErrorCode
 
 log = logging.getLogger("klamm.broker.groups")
@@ -27,13 +28,6 @@ NEW_MEMBER_MS = 5 * 60 * 1000
 """How long the first JoinGroup of a member may wait: it knows no id yet, so it cannot send heartbeats."""
 
 IN_PROGRESS = ErrorCode.REBALANCE_IN_PROGRESS
-
-
-class Now(NamedTuple):
-    """The time of an event: `ms` of a clock that never goes back, for deadlines, and wall time, for the log."""
-
-    ms: int
-    wall_ms: int
 
 
 class Limits(NamedTuple):

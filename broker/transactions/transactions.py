@@ -23,7 +23,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from klamm.broker.groups.rebalances import Now
 from klamm.broker.transactions import log_records
 from klamm.broker.transactions.requests import (
     NO_PRODUCER_EPOCH,
@@ -56,6 +55,7 @@ from klamm.broker.transactions.transaction import (
     new_transaction,
     producer_error,
 )
+from klamm.protocol.clock import Now
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import TopicPartition
 

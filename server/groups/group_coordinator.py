@@ -13,18 +13,18 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from klamm.broker.groups.group import Group
 from klamm.broker.groups.groups import CommitAppended, Groups
 from klamm.broker.groups.log_replay import replay_batches
 from klamm.broker.groups.offsets import NO_PRODUCER
-from klamm.broker.groups.rebalances import Limits, Now
+from klamm.broker.groups.rebalances import Limits
 from klamm.broker.groups.requests import AppendRecords, Commit, Join, JoinResult, Leaving, Respond, Sync, SyncResult
 from klamm.broker.log.log import AppendResult
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
-from klamm.protocol.clock import Clock
+from klamm.protocol.clock import Clock, Now, time_of
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, Codec
@@ -32,7 +32,8 @@ from klamm.protocol.records.record import Record, encode_batch
 from klamm.server.background import BackgroundTasks
 from klamm.server.coordinators.owned_partitions import OwnedPartitions
 from klamm.server.coordinators.partition_timers import PartitionTimers
-from klamm.server.produce.internal_appends import InternalAppends
+from klamm.server.coordinators.tickets import complete, new_ticket
+from klamm.server.produce.internal_appends import InternalAppends, outcome_of
 from klamm.server.produce.record_appends import Verified
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class GroupCoordinator:
     def join(self, request: Join) -> asyncio.Future[JoinResult]:
         """JoinGroup; the ticket of the request is replaced. The result comes when the rebalance lets it."""
         index, groups = self._find(request.group_id)
-        ticket = _new_future()
+        ticket = new_ticket()
         groups.join(request._replace(ticket=ticket), self.now())
         self._settle(index, groups)
         return ticket
@@ -94,7 +95,7 @@ class GroupCoordinator:
     def sync(self, request: Sync) -> asyncio.Future[SyncResult]:
         """SyncGroup; the result comes when the leader's assignment is stored."""
         index, groups = self._find(request.group_id)
-        ticket = _new_future()
+        ticket = new_ticket()
         groups.sync(request._replace(ticket=ticket), self.now())
         self._settle(index, groups)
         return ticket
@@ -116,7 +117,7 @@ class GroupCoordinator:
     def commit(self, request: Commit) -> asyncio.Future[ErrorCode]:
         """OffsetCommit and TxnOffsetCommit; the code comes when the offsets are in all replicas of the ISR."""
         index, groups = self._find(request.group_id, may_be_empty=True)
-        ticket = _new_future()
+        ticket = new_ticket()
         groups.commit(request._replace(ticket=ticket), self.now())
         self._settle(index, groups)
         return ticket
@@ -171,7 +172,7 @@ class GroupCoordinator:
 
     def now(self) -> Now:
         """The time of an event."""
-        return Now(round(self._clock.monotonic() * 1000), self._clock.now_ms())
+        return time_of(self._clock)
 
     def _find(self, group_id: str, *, may_be_empty: bool = False) -> tuple[int, Groups]:
         if not group_id and not may_be_empty:
@@ -202,7 +203,7 @@ class GroupCoordinator:
         for effect in groups.take_effects():
             match effect:
                 case Respond(ticket, result):
-                    _complete(ticket, result)
+                    complete(ticket, result)
                 case AppendRecords():
                     self._append(index, groups, effect)
         self._timers.set(index, groups.next_deadline_ms if self.partitions.owns(index, groups) else None)
@@ -230,15 +231,7 @@ class GroupCoordinator:
         )
 
     def _appended(self, index: int, groups: Groups, append: AppendRecords, appended: asyncio.Future[AppendResult]) -> None:
-        if appended.cancelled():
-            error, base_offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, 0
-        elif (problem := appended.exception()) is None:
-            error, base_offset = ErrorCode.NONE, appended.result().base_offset
-        elif isinstance(problem, ApiError):
-            error, base_offset = problem.code, 0
-        else:
-            log.error("%s-%d: an append failed", OFFSETS_TOPIC, index, exc_info=problem)
-            error, base_offset = ErrorCode.UNKNOWN_SERVER_ERROR, 0
+        error, base_offset = outcome_of(appended, TopicPartition(OFFSETS_TOPIC, index))
         groups.appended(append, error, base_offset, self.now())
         self._settle(index, groups)
 
@@ -251,13 +244,3 @@ class GroupCoordinator:
             return
         groups.tick(self.now())
         self._settle(index, groups)
-
-
-def _new_future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()
-
-
-def _complete(ticket: object, result: object) -> None:
-    """Give a request its result, unless its client has gone."""
-    if isinstance(ticket, asyncio.Future) and not ticket.done():
-        ticket.set_result(result)

@@ -7,6 +7,7 @@ ISR have the records.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from klamm.protocol.records.batch import Buffer
 from klamm.protocol.records.validation import Origin, Refused
 from klamm.server.produce.delayed_produce import ALL_REPLICAS, Appended, DelayedProduce
 from klamm.server.produce.record_appends import RecordAppends, Verified
+
+log = logging.getLogger(__name__)
 
 
 class _QueuedAppend(NamedTuple):
@@ -124,6 +127,19 @@ class InternalAppends:
             settle()
         else:
             DelayedProduce(self._replicas, ALL_REPLICAS, [appended], settle).begin(self._clock, queued.timeout_ms)
+
+
+def outcome_of(appended: asyncio.Future[AppendResult], partition: TopicPartition) -> tuple[ErrorCode, int]:
+    """What became of an append that is over, for its coordinator: the code, and the offset of the first record, 0 after an error."""
+    if appended.cancelled():
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER, 0
+    problem = appended.exception()
+    if problem is None:
+        return ErrorCode.NONE, appended.result().base_offset
+    if isinstance(problem, ApiError):
+        return problem.code, 0
+    log.error("%s-%d: an append failed", *partition, exc_info=problem)
+    return ErrorCode.UNKNOWN_SERVER_ERROR, 0
 
 
 def _as_api_error(error: ApiError | Refused) -> ApiError:

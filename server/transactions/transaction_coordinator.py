@@ -11,12 +11,10 @@ COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR. The ot
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from klamm.broker.groups.rebalances import Now
 from klamm.broker.log.log import AppendResult
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.transactions.log_replay import replay_batches
@@ -37,7 +35,7 @@ from klamm.broker.transactions.states import TransactionState
 from klamm.broker.transactions.transaction import Transaction
 from klamm.broker.transactions.transactions import Transactions, init_error
 from klamm.configs.broker_config import BrokerConfig
-from klamm.protocol.clock import Clock
+from klamm.protocol.clock import Clock, Now, time_of
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import Buffer
@@ -45,11 +43,10 @@ from klamm.protocol.records.record import Record, encode_batch
 from klamm.server.background import BackgroundTasks
 from klamm.server.coordinators.owned_partitions import OwnedPartitions
 from klamm.server.coordinators.partition_timers import PartitionTimers
-from klamm.server.produce.internal_appends import InternalAppends
+from klamm.server.coordinators.tickets import complete, new_ticket
+from klamm.server.produce.internal_appends import InternalAppends, outcome_of
 from klamm.server.producer_ids import ProducerIds
 from klamm.server.transactions.marker_sender import MarkerSender
-
-log = logging.getLogger(__name__)
 
 TRANSACTION_TOPIC = "__transaction_state"
 
@@ -97,7 +94,7 @@ class TransactionCoordinator:
 
     def init_producer_id(self, request: InitProducerId) -> asyncio.Future[ProducerIdResult]:
         """InitProducerId with a transactional id; the ticket of the request is replaced. The result comes when the epoch is stored."""
-        ticket = _new_future()
+        ticket = new_ticket()
         error = init_error(request, self.options.limits)
         if error is not ErrorCode.NONE:
             ticket.set_result(ProducerIdResult(error))
@@ -113,7 +110,7 @@ class TransactionCoordinator:
 
     def add_partitions(self, request: AddPartitions) -> asyncio.Future[ErrorCode]:
         """AddPartitionsToTxn, for one transactional id; the code comes when the partitions are stored."""
-        ticket = _new_future()
+        ticket = new_ticket()
         try:
             index, transactions = self._find(request.transactional_id)
         except ApiError as problem:
@@ -135,7 +132,7 @@ class TransactionCoordinator:
 
     def end(self, request: EndTransaction) -> asyncio.Future[ErrorCode]:
         """EndTxn; the code comes when the decision is stored."""
-        ticket = _new_future()
+        ticket = new_ticket()
         try:
             index, transactions = self._find(request.transactional_id)
         except ApiError as problem:
@@ -160,7 +157,7 @@ class TransactionCoordinator:
 
     def now(self) -> Now:
         """The time of an event."""
-        return Now(round(self._clock.monotonic() * 1000), self._clock.now_ms())
+        return time_of(self._clock)
 
     def _find(self, transactional_id: str) -> tuple[int, Transactions]:
         if not transactional_id:
@@ -226,7 +223,7 @@ class TransactionCoordinator:
             for effect in effects:
                 match effect:
                     case GiveResult(ticket, result):
-                        _complete(ticket, result)
+                        complete(ticket, result)
                     case NeedProducerId(request):
                         self._background.start(self._draw_id(index, transactions, request))
                     case AppendStates():
@@ -239,7 +236,7 @@ class TransactionCoordinator:
         try:
             new_id = await self._producer_ids.next_id()
         except ApiError as problem:
-            _complete(request.ticket, ProducerIdResult(problem.code))
+            complete(request.ticket, ProducerIdResult(problem.code))
             return
         transactions.init_producer_id(request, self.now(), new_id)
         self._settle(index, transactions)
@@ -251,28 +248,10 @@ class TransactionCoordinator:
         appended.add_done_callback(partial(self._appended, index, transactions, append))
 
     def _appended(self, index: int, transactions: Transactions, append: AppendStates, appended: asyncio.Future[AppendResult]) -> None:
-        if appended.cancelled():
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        elif (problem := appended.exception()) is None:
-            error = ErrorCode.NONE
-        elif isinstance(problem, ApiError):
-            error = problem.code
-        else:
-            log.error("%s-%d: an append failed", TRANSACTION_TOPIC, index, exc_info=problem)
-            error = ErrorCode.UNKNOWN_SERVER_ERROR
+        error, _ = outcome_of(appended, TopicPartition(TRANSACTION_TOPIC, index))
         transactions.appended(append, error, self.now())
         self._settle(index, transactions)
 
     def _sent(self, index: int, transactions: Transactions, sent: SendMarkers, results: Mapping[TopicPartition, ErrorCode]) -> None:
         transactions.markers_sent(sent, results, self.now())
         self._settle(index, transactions)
-
-
-def _new_future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()
-
-
-def _complete(ticket: object, result: object) -> None:
-    """Give a request its result, unless its client has gone."""
-    if isinstance(ticket, asyncio.Future) and not ticket.done():
-        ticket.set_result(result)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.broker.groups.groups import Groups
-from klamm.broker.groups.rebalances import Limits, Now
+from klamm.broker.groups.rebalances import Limits
 from klamm.broker.groups.requests import (
     AppendRecords,
     Commit,
@@ -17,6 +17,7 @@ from klamm.broker.groups.requests import (
     SyncResult,
 )
 from klamm.broker.groups.states import GroupState
+from klamm.protocol.clock import Now
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 

@@ -5,7 +5,6 @@ Time moves when told; appends and markers succeed unless told otherwise.
 
 from __future__ import annotations
 
-from klamm.broker.groups.rebalances import Now
 from klamm.broker.transactions.requests import (
     AddPartitions,
     AppendStates,
@@ -19,6 +18,7 @@ from klamm.broker.transactions.requests import (
 )
 from klamm.broker.transactions.transaction import Transaction
 from klamm.broker.transactions.transactions import Transactions
+from klamm.protocol.clock import Now
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
