@@ -3,8 +3,8 @@
 The response comes when the offsets are in all replicas of the ISR. Members commit in their generation; somebody who is not a member may
 commit (generation -1) while the group is empty, which also makes the group. Metadata that is too long gets OFFSET_METADATA_TOO_LARGE, a
 partition that does not exist UNKNOWN_TOPIC_OR_PARTITION; the other partitions are committed all the same. A partition that is named twice
-has one row. Version 0 writes offsets to
-ZooKeeper. Version 1 has a time of its own for each offset, versions 2-4 a retention time. Needs READ on the group and on the topics.
+has one row. Version 0 writes offsets to ZooKeeper. Version 1 has a time of its own for each offset, versions 2-4 a retention time. Needs
+READ on the group and on the topics.
 Source: wire 5 and 12, `KafkaApis.handleOffsetCommitRequest` of Apache Kafka 3.9.1.
 """
 
@@ -17,7 +17,7 @@ from klamm.broker.groups.requests import OffsetCommit as Offset
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import Pace
+from klamm.server.groups.offset_requests import usable_partitions, with_short_metadata
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
@@ -30,24 +30,16 @@ async def handle(ctx: Context, request: messages.OffsetCommitRequest) -> message
         return refuse(request, version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if request.group_instance_id is not None and not config.inter_broker_protocol_version.has_static_members:
         return refuse(request, version, ErrorCode.UNSUPPORTED_VERSION)
-    codes: dict[TopicPartition, ErrorCode] = {}
-    offsets: dict[TopicPartition, Offset] = {}
-    pace, now_ms = Pace(), ctx.services.clock.now_ms()
-    for topic in request.topics:
-        allowed = ctx.authorize(Operation.READ, ResourceType.TOPIC, topic.name)
-        for part in topic.partitions:
-            await pace()
-            key = TopicPartition(topic.name, part.partition_index)
-            if not allowed:
-                codes[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif ctx.services.metadata.partition(*key) is None:
-                codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                offsets[key] = Offset(
-                    part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "",
-                    now_ms if part.commit_timestamp == NOT_SET else part.commit_timestamp,
-                    None if request.retention_time_ms == NOT_SET else now_ms + request.retention_time_ms,
-                )
+    now_ms = ctx.services.clock.now_ms()
+    usable, codes = await usable_partitions(ctx, request.topics)
+    offsets = {
+        key: Offset(
+            part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "",
+            now_ms if part.commit_timestamp == NOT_SET else part.commit_timestamp,
+            None if request.retention_time_ms == NOT_SET else now_ms + request.retention_time_ms,
+        )
+        for key, part in usable.items()
+    }
     if offsets:
         codes |= await (_store_in_zookeeper if version == 0 else _commit)(ctx, request, offsets)
     return _response(request, codes, [topic.name for topic in request.topics if ctx.services.metadata.contains(topic.name)])
@@ -64,7 +56,7 @@ async def _commit(
     ctx: Context, request: messages.OffsetCommitRequest, offsets: dict[TopicPartition, Offset]
 ) -> dict[TopicPartition, ErrorCode]:
     groups = ctx.services.groups
-    short = {key: offset for key, offset in offsets.items() if _java_length(offset.metadata) <= groups.options.max_metadata_size}
+    short = with_short_metadata(ctx, offsets)
     generation, member_id, instance_id = request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
     try:
         code = await groups.commit(Commit(None, request.group_id, generation, member_id, instance_id, short))
@@ -78,15 +70,9 @@ async def _commit(
 async def _store_in_zookeeper(
     ctx: Context, request: messages.OffsetCommitRequest, offsets: dict[TopicPartition, Offset]
 ) -> dict[TopicPartition, ErrorCode]:
-    most = ctx.services.groups.options.max_metadata_size
-    short = {key: offset.offset for key, offset in offsets.items() if _java_length(offset.metadata) <= most}
+    short = {key: offset.offset for key, offset in with_short_metadata(ctx, offsets).items()}
     await ctx.services.admin_store.write_consumer_offsets(request.group_id, short)
     return {key: ErrorCode.NONE if key in short else ErrorCode.OFFSET_METADATA_TOO_LARGE for key in offsets}
-
-
-def _java_length(text: str) -> int:
-    """The length of a Java string: characters above U+FFFF count twice."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _response(

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import Pace
+from klamm.server.groups.offset_requests import usable_partitions
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
@@ -18,23 +17,10 @@ from klamm.server.security.authorizer import Operation, ResourceType
 async def handle(ctx: Context, request: messages.OffsetDeleteRequest) -> messages.OffsetDeleteResponse:
     if not ctx.authorize(Operation.DELETE, ResourceType.GROUP, request.group_id):
         return refuse(request, ctx.api_version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    codes: dict[TopicPartition, ErrorCode] = {}
-    wanted: list[TopicPartition] = []
-    pace = Pace()
-    for topic in request.topics:
-        allowed = ctx.authorize(Operation.READ, ResourceType.TOPIC, topic.name)
-        for part in topic.partitions:
-            await pace()
-            key = TopicPartition(topic.name, part.partition_index)
-            if not allowed:
-                codes[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif ctx.services.metadata.partition(*key) is None:
-                codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                wanted.append(key)
+    wanted, codes = await usable_partitions(ctx, request.topics)
     if wanted:
         try:
-            code, deleted = ctx.services.groups.delete_offsets(request.group_id, wanted)
+            code, deleted = ctx.services.groups.delete_offsets(request.group_id, list(wanted))
         except ApiError as error:
             code, deleted = error.code, {}
         if code is not ErrorCode.NONE:

@@ -15,8 +15,8 @@ from klamm.broker.groups.requests import OffsetCommit as Offset
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import Pace
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
+from klamm.server.groups.offset_requests import usable_partitions, with_short_metadata
 from klamm.server.produce.record_appends import Verified
 from klamm.server.produce.verification import TransactionalRecords, verify
 from klamm.server.requests.context import Context
@@ -32,20 +32,12 @@ async def handle(ctx: Context, request: messages.TxnOffsetCommitRequest) -> mess
         return refuse(request, ctx.api_version, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not ctx.authorize(Operation.READ, ResourceType.GROUP, request.group_id):
         return refuse(request, ctx.api_version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    codes: dict[TopicPartition, ErrorCode] = {}
-    offsets: dict[TopicPartition, Offset] = {}
-    pace, now_ms = Pace(), ctx.services.clock.now_ms()
-    for topic in request.topics:
-        allowed = ctx.authorize(Operation.READ, ResourceType.TOPIC, topic.name)
-        for part in topic.partitions:
-            await pace()
-            key = TopicPartition(topic.name, part.partition_index)
-            if not allowed:
-                codes[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif ctx.services.metadata.partition(*key) is None:
-                codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                offsets[key] = Offset(part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "", now_ms)
+    now_ms = ctx.services.clock.now_ms()
+    usable, codes = await usable_partitions(ctx, request.topics)
+    offsets = {
+        key: Offset(part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "", now_ms)
+        for key, part in usable.items()
+    }
     if offsets:
         code = await _commit(ctx, request, offsets, codes)
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.api_version < KNOWS_LOADING_SINCE:
@@ -73,8 +65,7 @@ async def _commit(
         verified = await _verify(ctx, request, index)
     except ApiError as error:
         return COMMIT_ERRORS.get(error.code, error.code)
-    most = groups.options.max_metadata_size
-    short = {key: offset for key, offset in offsets.items() if len(offset.metadata) <= most}
+    short = with_short_metadata(ctx, offsets)
     codes |= {key: ErrorCode.OFFSET_METADATA_TOO_LARGE for key in offsets if key not in short}
     commit = Commit(
         None, request.group_id, request.generation_id, request.member_id, request.group_instance_id, short, request.producer_id,
