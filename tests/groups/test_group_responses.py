@@ -19,6 +19,9 @@ from klamm.tests.pipeline.in_duckdb import judged, silver
 RULES = ("G-01", "G-02", "G-03", "G-04", "G-05", "G-06", "W-01", "W-09", "W-11")
 """Rules about groups and about frames that the tale exercises; Apache Kafka's frames of the same tale obey them."""
 
+told: set[str] = set()
+"""The chapters that this process has told."""
+
 
 class Opened(NamedTuple):
     """A cluster with the topics of the tale; `opening` are the lines of the first chapter."""
@@ -47,17 +50,21 @@ def opened(zookeeper: str, journal: Path, request: pytest.FixtureRequest) -> Ite
 @pytest.mark.parametrize(("opened", "chapter"), [(kind, name) for name, (kind, _) in CHAPTERS.items()], indirect=["opened"])
 def test_a_group_coordinator_responds_as_that_of_apache_kafka(opened: Opened, chapter: str) -> None:
     lines = opened.opening if chapter == OPENING else asyncio.run(tell(chapter, opened.grounds))
+    told.add(chapter)
     assert lines == answers()[chapter]
 
 
 def test_no_rule_about_groups_is_violated_by_what_the_tale_had_from_the_first_cluster(journal: Path) -> None:
-    """The second cluster may still be running."""
+    """Each process judges what it told to the first cluster, once that has ended: the second may still be running. One that told every chapter
+    has exercised every rule.
+    """
     if not [segment for segment in segments(journal) if segment.run == "small"]:
         pytest.skip("only a part of the tale was told")
     database = silver(journal)
     rows = [row for row in judged(database, RULES) if row["run_id"] == "three"]
     assert [(row["rule"], row["detail"]) for row in rows if row["detail"] is not None] == []
-    assert {row["rule"] for row in rows} == set(RULES)
+    if told == set(CHAPTERS):
+        assert {row["rule"] for row in rows} == set(RULES)
 
 
 def test_the_file_has_the_chapters_of_the_tale() -> None:
