@@ -55,8 +55,9 @@ def test_a_group_coordinator_responds_as_that_of_apache_kafka(opened: Opened, ch
 
 
 def test_no_rule_about_groups_is_violated_by_what_the_tale_had_from_the_first_cluster(journal: Path) -> None:
-    """Each process judges what it told to the first cluster, once that has ended: the second may still be running. One that told every chapter
-    has exercised every rule.
+    """Each process judges what it told to the first cluster, once that has ended: the second may still be running.
+
+    A process that told every chapter has exercised every rule.
     """
     if not [segment for segment in segments(journal) if segment.run == "small"]:
         pytest.skip("only a part of the tale was told")
