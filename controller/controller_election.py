@@ -19,12 +19,12 @@ from klamm.controller.observation import Observer
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import ControllerElectionDue
 from klamm.controller.propagation.batch import Channels
-from klamm.controller.steering import Steering
 from klamm.controller.store import Store
 from klamm.controller.term import Term, reach
 from klamm.controller.values import ControllerEpoch, ControllerMoved, StoreLost, StoreRefused
 from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.nouns import next_epoch
+from klamm.protocol.steering import Steering
 
 log = logging.getLogger("klamm.controller")
 
@@ -159,7 +159,7 @@ class ControllerElection:
         if self._retry is not None:
             return
         if self._steering is not None:
-            await reach(self._steering, ControllerElectionDue(self._broker_id), self._observer)
+            await reach(self._steering, ControllerElectionDue(self._broker_id), self._broker_id, self._observer)
         try:
             epoch = await self._store.register_controller(
                 self._broker_id, self._clock.now_ms(), shows_session=self.options.registerbroker_enable

@@ -34,7 +34,6 @@ from klamm.controller.options import ControllerOptions
 from klamm.controller.propagation.batch import Channels, RequestSender
 from klamm.controller.propagation.frames import Encoder
 from klamm.controller.registrations.broker_sessions import Connection
-from klamm.controller.steering import Steering
 from klamm.controller.store import Store
 from klamm.controller.term import Term
 from klamm.controller.values import Assignment, BrokerRegistration, BrokerState, BrokerToRegister, Election, ElectionResult, Result
@@ -42,6 +41,7 @@ from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.protocol.steering import Steering
 
 if TYPE_CHECKING:
     from klamm.controller.propagation.batch import BrokerResponse

@@ -20,10 +20,10 @@ from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import EventPhase, ProcedurePhase
 from klamm.controller.propagation.batch import Channels, RequestSender
 from klamm.controller.registrations.broker_sessions import BrokerSessions
-from klamm.controller.steering import HeldPhase, Steering
 from klamm.controller.store import Store
 from klamm.controller.throttles.requests import ThrottleRequests
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
+from klamm.protocol.steering import HeldPhase, Steering
 
 
 @dataclass(slots=True)
@@ -82,11 +82,13 @@ class Term:
     async def reach(self, phase: Callable[[], EventPhase]) -> None:
         """Come to a phase inside an event, which is made only where something may be held; returns when it may go on."""
         if self.steering is not None and self.steering.holds:
-            await reach(self.steering, phase(), self.observer)
+            await reach(self.steering, phase(), self.broker_id, self.observer)
 
     def park(self, phase: ProcedurePhase) -> HeldPhase[Any] | None:
         """Come to a phase between events; None where the procedure may go on at once, else a PhaseReleased says when."""
-        held = None if self.steering is None else self.steering.park(phase, lambda: self.put(PhaseReleased(phase), ReleasedFromPhase()))
+        if self.steering is None:
+            return None
+        held = self.steering.park(phase, lambda: self.put(PhaseReleased(phase), ReleasedFromPhase()), self.broker_id)
         if held is not None and self.observer is not None:
             self.observer.phase_held(phase)
         return held
@@ -124,11 +126,11 @@ class Term:
         self.cluster.term_ended()
 
 
-async def reach(steering: Steering, phase: EventPhase, observer: Observer | None) -> None:
+async def reach(steering: Steering, phase: EventPhase, broker_id: int, observer: Observer | None) -> None:
     """Come to a phase inside an event, while somebody looks on or not."""
     is_seen = observer is not None and steering.wants(phase)
     if observer is not None and is_seen:
         observer.phase_held(phase)
-    await steering.reach(phase)
+    await steering.reach(phase, broker_id)
     if observer is not None and is_seen:
         observer.phase_released(phase)

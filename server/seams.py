@@ -14,9 +14,9 @@ from klamm.broker.log.memory_directory import MemoryDirectory
 from klamm.broker.recovery import RecoveryGate, RecoveryWork, no_work
 from klamm.controller.changes import Subscriber
 from klamm.controller.ids import random_topic_id
-from klamm.controller.steering import Steering
 from klamm.controller.store import Store
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+from klamm.protocol.steering import Steering
 from klamm.protocol.value_class import dataclass
 from klamm.server.metrics.metrics import Metrics
 from klamm.server.net.tap import BrokerTap, Tap

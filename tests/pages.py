@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import dataclasses
 import sys
 import textwrap
 import tomllib
@@ -17,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 TESTS = Path(__file__).resolve().parent
 DOCS = TESTS.parent / "docs"
@@ -216,24 +215,23 @@ def walks_page() -> str:
 
 
 def phases_page() -> str:
-    """The phases at which a controller can be held, from the union that the controller uses."""
-    from klamm.controller.phases import EventPhase, ProcedurePhase
+    """The phases at which a broker can be held, from the table of all phases."""
+    from klamm.server.phases import KINDS, phase_table
 
     lines = [
         NOTE,
-        "# Phases of the controller\n",
-        "Drawn from `controller/phases.py`. A test, or a program that runs a cluster in its own process, can hold a controller at each of",
-        "them, step it, or crash it there (`controller/steering.py`).\n",
+        "# Phases\n",
+        "From `server/phases.py`. A test, or a program that runs a cluster, can hold brokers at each of them, let them go on step by step,",
+        "let what waits there fail, or crash the broker (`protocol/steering.py`).\n",
     ]
-    kinds = [
-        ("Inside an event", "Held there, the controller's only task and its queue wait; brokers and clients go on.", EventPhase),
-        ("Between events", "Held there, only this procedure is parked; all other events are processed as if none were.", ProcedurePhase),
-    ]
-    for title, what, union in kinds:
-        lines += [f"## {title}\n", f"{what}\n", "| phase | fields | where the controller is |", "|---|---|---|"]
-        for phase in get_args(union):
-            fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(phase))
-            lines.append(f"| {phase.__name__} | {fields} | {phase.__doc__} |")
+    for kind in KINDS:
+        title = kind.name[0].upper() + kind.name[1:]
+        lines += [f"## {title}\n", f"While it is held: {kind.held}\n", f"`fail`: {kind.fails}\n"]
+        lines += ["| phase | fields | at this point |", "|---|---|---|"]
+        for row in phase_table():
+            if row.kind == kind.name:
+                text = " ".join(row.text.split())
+                lines.append(f"| {row.name} | {', '.join(f'`{name}`' for name in row.fields)} | {text} |")
         lines.append("")
     return "\n".join(lines)
 

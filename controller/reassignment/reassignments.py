@@ -11,8 +11,8 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Generic, TypeVar
 
 from klamm.controller.phases import ReassignmentPhase
-from klamm.controller.steering import HeldPhase
 from klamm.controller.values import Assignment
+from klamm.protocol.steering import HeldPhase
 from klamm.protocol.value_class import dataclass
 
 P = TypeVar("P", bound=Hashable)

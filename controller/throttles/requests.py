@@ -15,11 +15,11 @@ from typing import Any
 
 from klamm.controller.events import catalogue as events
 from klamm.controller.phases import ProcedurePhase
-from klamm.controller.steering import HeldPhase
 from klamm.controller.throttles.steps import Step
 from klamm.controller.values import ConfigEntity, Result
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.pace import Pace
+from klamm.protocol.steering import HeldPhase
 
 DONE: Result = ErrorCode.NONE, None
 

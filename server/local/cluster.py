@@ -28,7 +28,7 @@ from klamm.broker.metadata_cache import CachedPartition
 from klamm.broker.recovery import Recovery
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.phases import ControllerElectionDue
-from klamm.controller.steering import Steering
+from klamm.protocol.steering import Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.configs.properties_log import log_properties
@@ -77,7 +77,7 @@ class LocalCluster:
         self.brokers: list[BrokerServer] = []
         """The running brokers, sorted by id."""
         self.steering = Steering() if seams is None or seams.steering is None else seams.steering
-        """Holds the brokers' controllers at phases."""
+        """Holds the brokers at phases."""
         self.cluster_id = ""
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
@@ -94,6 +94,8 @@ class LocalCluster:
         self._metrics_port = metrics_port
         self._kept_metrics_ports: dict[int, int] = {}
         """What a broker that starts again takes."""
+        self._latest: dict[int, BrokerServer] = {}
+        """Each broker as it was made last, also while it starts or stops."""
         self._killed: dict[int, BrokerServer] = {}
         self._step = asyncio.Lock()
         self.zookeeper = ""
@@ -142,7 +144,10 @@ class LocalCluster:
                 raise
 
     async def stop(self) -> None:
-        """Stop every broker in order, then the embedded ZooKeeper. May also be called after a failed start."""
+        """Stop every broker in order, then the embedded ZooKeeper. May also be called after a failed start. What is held goes on."""
+        for held in self.steering.held_phases:
+            log.warning("broker %d is held at %s until now; it goes on, since the cluster ends", held.broker_id, held.phase)
+        self.steering.release()
         async with self._step:
             await self._stop()
 
@@ -155,7 +160,8 @@ class LocalCluster:
         async with self._step:
             broker = self._running(broker_id)
             await broker.stop()
-            self.brokers.remove(broker)
+            if broker in self.brokers:  # it may have crashed meanwhile
+                self.brokers.remove(broker)
             if lose_log:
                 await self._lose_log(broker)
             await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
@@ -181,6 +187,19 @@ class LocalCluster:
             if expire:
                 await self._bury(broker_id)
                 await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
+
+    async def crash_broker(self, broker_id: int) -> None:
+        """End a broker like `kill -9`, also while another step is under way: a broker that is held at a phase, one that starts or stops.
+
+        Otherwise like `kill_broker`. Returns when it is closed.
+        """
+        broker = self._latest.get(broker_id)
+        if broker is None:
+            raise ValueError(f"there is no broker {broker_id}")
+        if broker in self.brokers:
+            self.brokers.remove(broker)
+        self._killed[broker_id] = broker
+        await broker.kill()
 
     async def start_broker(self, broker_id: int) -> None:
         """Start a stopped or killed broker again, on its former port and with a new epoch. Returns when every broker shows it.
@@ -272,13 +291,14 @@ class LocalCluster:
             await asyncio.to_thread(remove_logs, directory)
 
     def _make_broker(self, number: int) -> BrokerServer:
-        return BrokerServer(
+        broker = self._latest[number] = BrokerServer(
             self._broker_config(number),
             topic_policy=self._topic_policy,
             alter_config_policy=self._alter_config_policy,
             patient=False,
             seams=self._seams,
         )
+        return broker
 
     def _running(self, broker_id: int) -> BrokerServer:
         for broker in self.brokers:

@@ -14,9 +14,8 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from klamm.broker.recovery import Recovery
-from klamm.controller.phases import Phase
-from klamm.controller.steering import Hold, Steering
 from klamm.machine.interpreter import require_interpreter_lock
+from klamm.protocol.steering import Action, Hold, HoldState, Steering
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.local.arguments import BadArgument, SeedTopic, check_arguments
 from klamm.server.local.cluster import LocalCluster
@@ -25,21 +24,46 @@ from klamm.server.local.loop_thread import LoopThread
 from klamm.server.seams import Seams
 from klamm.zk.session.reachability import check_address
 
-P = TypeVar("P", bound=Phase)
+P = TypeVar("P")
 T = TypeVar("T")
 
 
 class BlockingHold(Generic[P]):
-    """A `Hold` of controllers at phases, for threads without an event loop."""
+    """A `Hold`, for threads without an event loop."""
 
     def __init__(self, hold: Hold[P], thread: LoopThread) -> None:
         self._hold = hold
         self._thread = thread
 
     @property
+    def number(self) -> int:
+        """1, 2, … in the order in which holds were made."""
+        return self._hold.number
+
+    @property
+    def state(self) -> HoldState:
+        """Whether it waits for a phase (`armed`), holds one (`reached`) or has ended (`released`)."""
+        return self._hold.state
+
+    @property
+    def hits(self) -> int:
+        """How many phases matched: those that passed and those that were held."""
+        return self._hold.hits
+
+    @property
+    def passed(self) -> int:
+        """How many of them passed, since they came before the `nth`."""
+        return self._hold.passed
+
+    @property
     def held(self) -> list[P]:
         """The phases that are held now, in the order in which they were reached."""
         return self._hold.held
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """The brokers that are held, in the same order."""
+        return [held.broker_id for held in self._hold.held_phases]
 
     def reached(self, count: int = 1) -> P:
         """Block until `count` phases are held; returns the first of them. An interrupt ends the wait."""
@@ -50,8 +74,8 @@ class BlockingHold(Generic[P]):
         return self._thread.call(_made_of(self._hold.step))
 
     def fail(self, error: BaseException) -> P:
-        """Let the event of the first held phase fail and return the phase. Raises IndexError if none is held, ValueError at a phase between
-        events.
+        """Let what waits at the first held phase fail and return the phase. Raises IndexError if none is held, ValueError if nothing can
+        fail there.
         """
         return self._thread.call(_made_of(self._hold.fail, error))
 
@@ -67,12 +91,17 @@ class BlockingSteering:
         self._steering = steering
         self._thread = thread
 
-    def hold(self, *kinds: type[P], where: Mapping[str, object] | None = None) -> BlockingHold[P]:
-        """Hold phases of these kinds from now on; with `where`, only those with these field values (`klamm.controller.steering.Where`).
+    def hold(
+        self, *kinds: type[P], where: Mapping[str, object] | None = None, count: int | None = None, nth: int = 1,
+        action: Action | None = None,
+    ) -> BlockingHold[P]:
+        """Hold phases of these kinds from now on; with `where`, only those with these field values (`klamm.protocol.steering.Where`).
 
-        Raises ValueError if a kind does not have one of these fields.
+        The first `nth - 1` matching phases pass, the next `count` are held (None: all). An `action` gets each of them at once, on the event
+        loop. Raises ValueError if a kind does not have one of these fields, or if a value has another type than its field.
         """
-        return BlockingHold(self._thread.call(_made_of(lambda: self._steering.hold(*kinds, where=where))), self._thread)
+        made = self._thread.call(_made_of(lambda: self._steering.hold(*kinds, where=where, count=count, nth=nth, action=action)))
+        return BlockingHold(made, self._thread)
 
     def release(self) -> None:
         """End all holds; held phases continue."""
@@ -117,7 +146,7 @@ class BlockingCluster:
 
     @property
     def steering(self) -> BlockingSteering:
-        """Holds, steps or fails the controllers at their phases (`klamm.controller.phases`)."""
+        """Holds, steps or fails brokers at their phases (`klamm.server.phases`)."""
         return BlockingSteering(self._cluster.steering, self._thread)
 
     def stop_broker(self, broker_id: int, *, lose_log: bool = False) -> None:
@@ -139,6 +168,13 @@ class BlockingCluster:
         was the controller. With `expire` its session expires at once, and this returns when no other broker shows it any more.
         """
         self._thread.call(self._cluster.kill_broker(broker_id, expire=expire, lose_log=lose_log))
+
+    def crash_broker(self, broker_id: int) -> None:
+        """End a broker like `kill -9`, also while another step is under way: a broker that is held at a phase, one that starts or stops.
+
+        Otherwise like `kill_broker`. Returns when it is closed.
+        """
+        self._thread.call(self._cluster.crash_broker(broker_id))
 
     def start_broker(self, broker_id: int) -> None:
         """Start a stopped or killed broker again, on its former port and with a new epoch. Returns when every broker shows it.

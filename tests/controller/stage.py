@@ -22,12 +22,12 @@ from klamm.controller.events import catalogue as events
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
 from klamm.controller.states import PartitionState, ReplicaState
-from klamm.controller.steering import Steering
 from klamm.controller.term import Term
 from klamm.controller.values import DEFAULT_BROKER, BrokerRegistration, BrokerToRegister, ControllerMoved, LeaderAndIsr, StateWrite
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint, TopicPartition
+from klamm.protocol.steering import Steering
 from klamm.tests.controller.simulated import Faults, Removed, SimulatedStore, SimulatedWorld, Wrote, WroteTopic
 from klamm.tests.controller.simulated_brokers import SentFrame, SimulatedBrokers, ToldBroker
 from klamm.tests.controller.zero_clock import ZeroClock

@@ -11,11 +11,11 @@ import pytest
 from klamm.controller.controller_election import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
 from klamm.controller.events import catalogue as events
 from klamm.controller.phases import EventPhase, FailoverLoaded, FailoverPartitionsStarted, FailoverReplicasStarted, PartitionsAppeared
-from klamm.controller.steering import Hold
 from klamm.controller.values import Assignment, ControllerMoved, Election, StoredTopic, StoreLost, StoreRefused
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.steering import Hold
 from klamm.tests.controller.conftest import Timer
 from klamm.tests.controller.simulated_brokers import SentFrame
 from klamm.tests.controller.stage import ME, Stage, isr_request

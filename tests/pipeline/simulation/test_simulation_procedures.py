@@ -16,9 +16,8 @@ import pytest
 from klamm.controller import procedures as tables
 from klamm.controller.brokers import controlled_shutdown, startup_and_failure
 from klamm.controller.events import catalogue as events
-from klamm.controller.phases import EventPhase, Phase, ProcedurePhase
+from klamm.controller.phases import Phase
 from klamm.controller.reassignment import steps as reassignment_steps
-from klamm.controller.steering import Steering
 from klamm.controller.values import RECOVERING, Election, LeaderAndIsr
 from klamm.pipeline.simulation import procedures as simulated_procedures
 from klamm.pipeline.simulation.procedures import Procedures
@@ -37,6 +36,7 @@ from klamm.pipeline.simulation.steps import (
     check,
 )
 from klamm.protocol.nouns import NO_EPOCH, Ints, TopicPartition
+from klamm.protocol.steering import Steering
 from klamm.tests.controller.stage import Stage, isr_request
 
 IDS = range(1, 7)
@@ -240,14 +240,16 @@ class Looker(Steering):
     def holds(self) -> bool:
         return True
 
-    def note(self, phase: Phase) -> None:
+    def note(self, phase: object) -> None:
         if type(phase) in PHASES.values():
             self.seen.append(type(phase).__name__)
 
-    async def reach(self, phase: EventPhase) -> None:
+    async def reach(self, phase: object, broker_id: int) -> None:
         self.note(phase)
 
-    def park(self, phase: ProcedurePhase, go_on: Callable[[], None]) -> None:
+    def park(
+        self, phase: object, go_on: Callable[[], None], broker_id: int, fail: Callable[[BaseException], None] | None = None
+    ) -> None:
         self.note(phase)
 
 

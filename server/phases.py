@@ -1,0 +1,94 @@
+"""All phases of a cluster in one table: those of controllers, of the coordinators of groups and transactions, and of writes to ZooKeeper.
+
+A control API or a story names phases by text: `phase_named`, `error_named`. No broker imports this; the classes are beside the code that
+reaches them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, get_args
+
+from klamm.controller.phases import EventPhase, ProcedurePhase
+from klamm.controller.values import ControllerMoved, StoreLost, StoreRefused
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.steering import field_types, json_type
+from klamm.zk.session.requests import ConnectionLost
+
+
+class PhaseKind(NamedTuple):
+    """Phases of one kind. `held` says what waits while one of them is held, `fails` what `fail` does there."""
+
+    name: str
+    held: str
+    fails: str
+    phases: tuple[type[Any], ...]
+
+
+KINDS = (
+    PhaseKind(
+        "inside an event", "The controller's only task and its queue wait; brokers and clients go on.", "The event fails.",
+        get_args(EventPhase),
+    ),
+    PhaseKind(
+        "between events", "Only this procedure of the controller is parked; all other events are processed as if none were.",
+        "Not possible: no event is under way.", get_args(ProcedurePhase),
+    ),
+)
+
+PHASES: Mapping[str, type[Any]] = MappingProxyType({phase.__name__: phase for kind in KINDS for phase in kind.phases})
+"""Every phase by its name."""
+
+
+class PhaseRow(NamedTuple):
+    """A phase as `phase_table` describes it. `fields` has the type of each field as it looks in JSON, by name."""
+
+    name: str
+    kind: str
+    text: str
+    fields: dict[str, str]
+
+
+def phase_table() -> list[PhaseRow]:
+    """All phases, in the order of `KINDS`."""
+    return [
+        PhaseRow(phase.__name__, kind.name, phase.__doc__ or "", {name: json_type(each) for name, each in field_types(phase).items()})
+        for kind in KINDS
+        for phase in kind.phases
+    ]
+
+
+def phase_named(name: str) -> type[Any]:
+    """The phase of this name. Raises ValueError, which says which name may be meant."""
+    phase = PHASES.get(name)
+    if phase is None:
+        raise ValueError(f"there is no phase {name!r}{_suggestion(name, PHASES)}")
+    return phase
+
+
+_ERRORS: Mapping[str, type[Exception]] = {
+    "ConnectionLost": ConnectionLost, "StoreLost": StoreLost, "StoreRefused": StoreRefused, "ControllerMoved": ControllerMoved,
+    "RuntimeError": RuntimeError,
+}
+
+
+def error_named(name: str) -> Exception:
+    """The error of this name, to let something fail with: an error code of Kafka, such as NOT_COORDINATOR; the end of the ZooKeeper session
+    (StoreLost), a lost connection to it (ConnectionLost), a write that it refuses (StoreRefused), another controller (ControllerMoved), a
+    fault (RuntimeError). Raises ValueError, which says which name may be meant.
+    """
+    if name in ErrorCode.__members__:
+        return ApiError(ErrorCode[name])
+    kind = _ERRORS.get(name)
+    if kind is None:
+        raise ValueError(f"there is no error {name!r}{_suggestion(name, (*_ERRORS, *ErrorCode.__members__))}")
+    return kind() if kind is ConnectionLost else kind("steering lets it fail")
+
+
+def _suggestion(name: str, names: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    by_lower = {each.lower(): each for each in names}
+    close = [by_lower[each] for each in get_close_matches(name.lower(), by_lower, 3, 0.6)]
+    return f"; did you mean {' or '.join(close)}?" if close else ""
