@@ -15,6 +15,7 @@ from klamm.controller.values import ControllerMoved, StoreLost, StoreRefused
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.steering import field_types, json_type
 from klamm.zk.session.requests import ConnectionLost
+from klamm.zk.session.steered_writes import ZooKeeperWrite
 
 
 class PhaseKind(NamedTuple):
@@ -34,6 +35,11 @@ KINDS = (
     PhaseKind(
         "between events", "Only this procedure of the controller is parked; all other events are processed as if none were.",
         "Not possible: no event is under way.", get_args(ProcedurePhase),
+    ),
+    PhaseKind(
+        "write to ZooKeeper", "Only this write waits, and what needs its outcome.",
+        "For the writer the connection is lost, so it repeats the write. `StoreLost`: the session has ended. `StoreRefused`: a refusal.",
+        (ZooKeeperWrite,),
     ),
 )
 

@@ -191,6 +191,7 @@ def _connect(base: Foundation, parts: BrokerParts, journal: OpenJournal | None) 
 
     session = SessionHandler(base.broker_id, controller, base.registration, configs, parts.feature_watch, background)
     base.zk.on_session = session.on_change
+    base.zk.writer = lambda: (base.broker_id, -1 if controller.term is None else controller.epoch)
 
 
 def _feature_watch(base: Foundation, features: FeatureCache, fitness: Fitness, background: BackgroundTasks) -> FeatureWatch | None:

@@ -74,6 +74,7 @@ def make_foundation(
     if tap is not None and metrics.counts is not None:
         tap.counts = metrics.counts.requests
     zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"))
+    zk.steering, zk.writer = seams.steering, lambda: (identity.broker_id, -1)
     admin_zk = AdminZk(zk, reads_registrations=config.get("registerbroker.enable"))
     listeners = Listeners(config, tap, seams.clock)
     return Foundation(

@@ -240,6 +240,12 @@ def path_with_data(operation: bytes) -> str | None:
     return None if _read_int(operation, end)[0] < 0 else operation[HEADER_SIZE + 4 : end].decode()
 
 
+def operation_type_and_path(operation: bytes) -> tuple[int, str]:
+    """The type and the path, including the prefix, of an operation of a Multi."""
+    (kind,), (length,) = _read_int(operation, 0), _read_int(operation, HEADER_SIZE)
+    return kind, operation[HEADER_SIZE + 4 : HEADER_SIZE + 4 + length].decode()
+
+
 class MultiRead:
     """Reads many znodes at one point in time. The response has for each path a Znode, None if it does not exist, or another error."""
 

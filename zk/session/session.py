@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kazoo.protocol.serialization import Create, Delete, SetData
 from kazoo.security import OPEN_ACL_UNSAFE
@@ -29,6 +29,9 @@ from klamm.zk.session.requests import (
     SessionExpired,
     ZkError,
 )
+
+if TYPE_CHECKING:
+    from klamm.protocol.steering import Steering
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +95,12 @@ class ZkSession(ZkNodes):
         self.is_connected = False
         self.writes = 0
         self.write_hook = write_hook
+        self.steering: Steering | None = None
+        """Holds writes of this session (`steered_writes.py`)."""
+        self.writer: Callable[[], tuple[int, int]] = _nobody
+        """Who writes: broker id, and the epoch of this broker's controller, -1 if it is not the controller."""
+        self.held_writes: set[asyncio.Future[None]] = set()
+        """Writes that are held; they end with the session."""
         self._connect = connect
         self._connection: Connection | None = None
         self._started = False
@@ -140,6 +149,7 @@ class ZkSession(ZkNodes):
             return None
         self._stopped = True
         self.is_connected = False
+        self._lose_held_writes()
         self._wake()
         return self._connection
 
@@ -182,12 +192,18 @@ class ZkSession(ZkNodes):
         return self._connected_or_last().submit(request)
 
     async def _write(self, request: Any) -> Any:
-        """One attempt of a write. A multi is one write."""
         self.writes += 1
+        if self.steering is not None and self.steering.holds:
+            from klamm.zk.session.steered_writes import steered
+
+            return await steered(self, self.writes, request)
+        return await self.attempt(self.writes, request)
+
+    async def attempt(self, number: int, request: Any) -> Any:
+        """One attempt of a write, which `call` makes. A multi is one write."""
         hook = self.write_hook
         if hook is None:
             return await self._submit(request)
-        number = self.writes
         hook.before(number, request)
         try:
             response = await self._submit(request)
@@ -246,6 +262,7 @@ class ZkSession(ZkNodes):
             case Link.EXPIRED | Link.CLOSED:
                 self.is_connected = False
                 self._missed.clear()
+                self._lose_held_writes()
                 if self.session_id != 0:
                     self.session_id = 0
                     self.generation += 1
@@ -264,8 +281,17 @@ class ZkSession(ZkNodes):
         else:
             watch.callback(change, watch.path)
 
+    def _lose_held_writes(self) -> None:
+        for held in self.held_writes:
+            if not held.done():
+                held.set_exception(StoreLost("the ZooKeeper session is over"))
+
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _nobody() -> tuple[int, int]:
+    return -1, -1
