@@ -164,6 +164,14 @@ _REFRESHES_METADATA = frozenset((
 ))
 
 
+def received_code(number: int) -> ErrorCode:
+    """The code with this number in a message of another broker; UNKNOWN_SERVER_ERROR for a number that only later brokers know."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class ApiError(Exception):
     """A result that is an error: its code, and a text for the user, None if there is none."""
 

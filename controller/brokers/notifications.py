@@ -16,7 +16,7 @@ from klamm.controller.term import Term
 from klamm.controller.topics import deletion
 from klamm.controller.values import Broker
 from klamm.protocol import messages
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ErrorCode, received_code
 from klamm.protocol.nouns import TopicPartition
 
 if TYPE_CHECKING:
@@ -89,14 +89,14 @@ def event_of_response(cluster: Cluster, broker: Broker, response: BrokerResponse
     elif isinstance(response, messages.StopReplicaResponse):
         return StopReplicaResponseReceived(broker.id, broker.epoch, response)
     elif response.error_code:
-        log.error("broker %d returned an error for UpdateMetadata: %s", broker.id, ErrorCode(response.error_code).name)
+        log.error("broker %d returned an error for UpdateMetadata: %s", broker.id, received_code(response.error_code).name)
     return None
 
 
 def _changes_offline_dirs(cluster: Cluster, broker_id: int, response: messages.LeaderAndIsrResponse) -> bool:
     """Whether a LeaderAndIsr response can change what is known of offline log directories."""
     if response.error_code:
-        log.error("broker %d returned an error for LeaderAndIsr: %s", broker_id, ErrorCode(response.error_code).name)
+        log.error("broker %d returned an error for LeaderAndIsr: %s", broker_id, received_code(response.error_code).name)
         return False
     if cluster.offline_dirs.get(broker_id):
         return True

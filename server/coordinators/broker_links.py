@@ -34,6 +34,10 @@ class BrokerLinks:
         self._clock = clock
         self._links: dict[int, tuple[KeptConnection, asyncio.Lock]] = {}
 
+    def knows(self, broker_id: int) -> bool:
+        """Whether the broker is alive and has an endpoint for other brokers."""
+        return self._find(broker_id) is not None
+
     async def send(self, broker_id: int, api_key: int, version: int, request: messages.Request[R]) -> R | None:
         """Send a request; the decoded response, None if there is none: no connection, connection lost, no response in time."""
         link = self._links.get(broker_id)

@@ -20,7 +20,7 @@ from klamm.broker.follower_session import FollowerSession, Standing
 from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.errors import ErrorCode, RemoteProtocolError, received_code
 from klamm.protocol.nouns import NO_EPOCH
 from klamm.server.replication.followed_logs import FollowedLogs, FollowerServices
 from klamm.server.replication.leader_connection import LeaderConnection
@@ -149,5 +149,5 @@ class LeaderFetcher:
         await self._logs.apply(response, version)
 
     def _session_ended(self, code: int) -> None:
-        reason = "its response does not have the requested partitions" if code == ErrorCode.NONE else ErrorCode(code).name
+        reason = "its response does not have the requested partitions" if code == ErrorCode.NONE else received_code(code).name
         log.info("the fetch session with broker %d ended: %s", self.leader, reason)

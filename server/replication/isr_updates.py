@@ -16,7 +16,7 @@ from klamm.broker.leaders import Leaders
 from klamm.broker.leadership import IsrProposal
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ErrorCode, received_code
 from klamm.protocol.nouns import ZERO_UUID, TopicPartition
 from klamm.server.background import BackgroundTasks
 from klamm.server.identity import BrokerIdentity
@@ -96,7 +96,7 @@ class IsrUpdates:
             return False
         if row.error_code == ErrorCode.NONE:
             self._leaders.isr_altered(proposal, row.leader_epoch, row.partition_epoch, tuple(row.isr), row.leader_recovery_state)
-        elif self._leaders.isr_refused(proposal, ErrorCode(row.error_code)):
+        elif self._leaders.isr_refused(proposal, received_code(row.error_code)):
             return False
         key = TopicPartition(proposal.partition.topic, proposal.partition.index)
         if self._unsent.get(key) is proposal:

@@ -13,7 +13,7 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.transactions.requests import SendMarkers
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ErrorCode, received_code
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.background import BackgroundTasks
 from klamm.server.coordinators.broker_links import BrokerLinks
@@ -34,14 +34,12 @@ class MarkerSender:
     """Sends the markers of one broker's coordinator. `version` is that of WriteTxnMarkers."""
 
     def __init__(
-        self, metadata: MetadataCache, writer: MarkerWriter, links: BrokerLinks, background: BackgroundTasks, listener: str, version: int
+        self, metadata: MetadataCache, writer: MarkerWriter, links: BrokerLinks, background: BackgroundTasks, version: int
     ) -> None:
-        """`listener` is that of other brokers."""
         self._metadata = metadata
         self._writer = writer
         self._links = links
         self._background = background
-        self._listener = listener
         self._version = version
         self._queues: dict[int, list[_OfLeader]] = {}
         """By broker: markers that wait, while a request to the broker is in flight."""
@@ -63,7 +61,7 @@ class MarkerSender:
             leader = self._metadata.leader(*partition)
             if leader is None:
                 settled[partition] = ErrorCode.NONE
-            elif leader != self._metadata.broker_id and not self._is_reachable(leader):
+            elif leader != self._metadata.broker_id and not self._links.knows(leader):
                 settled[partition] = ErrorCode.LEADER_NOT_AVAILABLE
             else:
                 by_leader.setdefault(leader, []).append(partition)
@@ -71,10 +69,6 @@ class MarkerSender:
             self._queue(leader, _OfLeader(markers._replace(partitions=tuple(partitions)), report))
         if settled:
             report(markers, settled)
-
-    def _is_reachable(self, broker_id: int) -> bool:
-        broker = self._metadata.brokers.get(broker_id)
-        return broker is not None and self._listener in broker.endpoints
 
     def _queue(self, leader: int, queued: _OfLeader) -> None:
         if leader == self._metadata.broker_id:
@@ -125,7 +119,7 @@ def _request(batch: Iterable[_OfLeader]) -> messages.WriteTxnMarkersRequest:
 def _codes(response: Any) -> dict[tuple[int, TopicPartition], ErrorCode]:
     """By producer id and partition. Two markers of one producer are in one row."""
     return {
-        (row.producer_id, TopicPartition(topic.name, each.partition_index)): ErrorCode(each.error_code)
+        (row.producer_id, TopicPartition(topic.name, each.partition_index)): received_code(each.error_code)
         for row in response.markers
         for topic in row.topics
         for each in topic.partitions

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ErrorCode, received_code
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.background import BackgroundTasks
 from klamm.server.coordinators.broker_links import BrokerLinks
@@ -58,7 +58,7 @@ class PartitionVerifier:
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: tuple[TopicPartition, ...]
     ) -> Codes:
         leader = self._metadata.leader(TRANSACTION_TOPIC, self._coordinator.partitions.partition_of(transactional_id))
-        if leader is None or (leader != self._metadata.broker_id and leader not in self._metadata.brokers):
+        if leader is None or (leader != self._metadata.broker_id and not self._links.knows(leader)):
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if leader == self._metadata.broker_id:
             return self._coordinator.verify(transactional_id, producer_id, producer_epoch, partitions)
@@ -80,11 +80,10 @@ class PartitionVerifier:
                     each for each in self._queues[broker_id] if batch.setdefault(each.transactional_id, each) is not each
                 ]
                 response = await self._links.send(broker_id, ApiKey.ADD_PARTITIONS_TO_TXN, VERSION, _request(list(batch.values())))
-                found = {} if response is None else _codes(response)
-                is_refused = response is not None and response.error_code != ErrorCode.NONE
-                default = ErrorCode(response.error_code) if response is not None and is_refused else ErrorCode.NETWORK_EXCEPTION
+                codes = {} if response is None else _codes(response)
+                default = ErrorCode.NETWORK_EXCEPTION if response is None else _code_of_all(response)
                 for each in batch.values():
-                    _respond(each, found.get(each.transactional_id, {}), default)
+                    _respond(each, codes.get(each.transactional_id, {}), default)
         finally:
             for each in (*batch.values(), *self._queues.pop(broker_id)):
                 _respond(each, {}, ErrorCode.NETWORK_EXCEPTION)
@@ -110,12 +109,23 @@ def _request(waiting: Sequence[_Verifying]) -> messages.AddPartitionsToTxnReques
 def _codes(response: Any) -> dict[str, Codes]:
     return {
         row.transactional_id: {
-            TopicPartition(topic.name, each.partition_index): ErrorCode(each.partition_error_code)
+            TopicPartition(topic.name, each.partition_index): received_code(each.partition_error_code)
             for topic in row.topic_results
             for each in topic.results_by_partition
         }
         for row in response.results_by_transaction
     }
+
+
+def _code_of_all(response: Any) -> ErrorCode:
+    """The code of partitions that the response does not name. Producers do not know what to do with CLUSTER_AUTHORIZATION_FAILED."""
+    code = received_code(response.error_code)
+    match code:
+        case ErrorCode.NONE:
+            return ErrorCode.NETWORK_EXCEPTION
+        case ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            return ErrorCode.INVALID_TXN_STATE
+    return code
 
 
 def _respond(each: _Verifying, codes: Codes, default: ErrorCode) -> None:

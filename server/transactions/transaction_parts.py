@@ -52,7 +52,7 @@ def make_transaction_parts(
     for_markers, for_verifications = links("txn-marker-sender"), links("add-partitions-manager")
     writer = MarkerWriter(replicas, groups, clock, timeout_ms)
     version = config.inter_broker_protocol_version.write_txn_markers_version
-    sender = MarkerSender(metadata, writer, for_markers, background, listener, version)
+    sender = MarkerSender(metadata, writer, for_markers, background, version)
     coordinator = TransactionCoordinator(TransactionOptions.of(config), replicas, producer_ids, sender, background, clock)
     verifier = PartitionVerifier(coordinator, metadata, for_verifications, background)
     return TransactionParts(coordinator, writer, verifier, (for_markers, for_verifications))

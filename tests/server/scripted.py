@@ -45,9 +45,13 @@ class ScriptedBroker:
 
     def answer(self, index: int, error_code: int = 0, correlation_id: int | None = None, **fields: Any) -> None:
         """Answer the request that came as number `index`, on its connection."""
+        response_type = getattr(messages, f"{messages.APIS[self.requests[index][1].api_key].name}Response")
+        self.respond(index, response_type(error_code=error_code, **fields), correlation_id)
+
+    def respond(self, index: int, response: Any, correlation_id: int | None = None) -> None:
+        """As `answer`, with a whole response message."""
         number, header, _ = self.requests[index]
-        response_type = getattr(messages, f"{messages.APIS[header.api_key].name}Response")
-        body = messages.encode(response_type(error_code=error_code, **fields), header.api_version)
+        body = messages.encode(response, header.api_version)
         correlation_id = header.correlation_id if correlation_id is None else correlation_id
         self.writers[number].write(messages.encode_response(header.api_key, header.api_version, correlation_id, body))
 

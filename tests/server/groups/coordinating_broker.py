@@ -28,7 +28,6 @@ from klamm.tests.broker import update_metadata
 from klamm.tests.services import broker_config, make_services, no_topic_configs
 
 GROUP = "g"
-TOPIC_ID = (2).to_bytes(16, "big")
 T = TopicPartition("t", 0)
 
 
@@ -62,14 +61,15 @@ class CoordinatingBroker:
 
     # --- the controller
 
-    def lead(self, index: int = 0, leader: int = 1, epoch: int = 1) -> None:
-        """Make broker `leader` the leader of a partition of the offsets topic."""
+    def lead(self, index: int = 0, leader: int = 1, epoch: int = 1, topic: str = OFFSETS_TOPIC) -> None:
+        """Make broker `leader` the leader of a partition, of the offsets topic unless another one is named."""
         request = messages.LeaderAndIsrRequest
         row = request.LeaderAndIsrPartitionState(
             partition_index=index, leader=leader, leader_epoch=epoch, isr=self.replica_ids, replicas=self.replica_ids, controller_epoch=1,
             is_new=epoch == 1,
         )
-        state = request.LeaderAndIsrTopicState(topic_name=OFFSETS_TOPIC, topic_id=TOPIC_ID, partition_states=[row])
+        topic_id = self.metadata.topic_id(topic)
+        state = request.LeaderAndIsrTopicState(topic_name=topic, topic_id=topic_id, partition_states=[row])
         live = [request.LeaderAndIsrLiveLeader(broker_id=leader, host_name="h", port=1)]
         sent = request(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=[state], live_leaders=live)
         self.replicas.apply(self.replicas.handle_leader_and_isr(sent, 7, 1).effects)
@@ -82,9 +82,9 @@ class CoordinatingBroker:
         sent = request(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=[state])
         self.replicas.apply(self.replicas.handle_stop_replica(sent, 3, 1).effects)
 
-    async def led(self, index: int = 0, epoch: int = 1) -> None:
+    async def led(self, index: int = 0, epoch: int = 1, topic: str = OFFSETS_TOPIC) -> None:
         """As `lead`, and the partition is loaded."""
-        self.lead(index, epoch=epoch)
+        self.lead(index, epoch=epoch, topic=topic)
         await self.settle()
 
     async def settle(self) -> None:
@@ -98,23 +98,28 @@ class CoordinatingBroker:
 
     # --- the log
 
-    async def append(self, *records: tuple[bytes, bytes | None], index: int = 0) -> None:
+    async def append(self, *records: tuple[bytes, bytes | None], index: int = 0, topic: str = OFFSETS_TOPIC) -> None:
         """Put records into the log as an earlier coordinator did."""
-        replica = self.replicas.get(OFFSETS_TOPIC, index)
+        replica = self.replicas.get(topic, index)
         assert replica is not None
         log = await self.replicas.open_log(replica)
         batch = encode_batch([Record(at, 1, key, value) for at, (key, value) in enumerate(records)])
         self.replicas.append(replica, batch, 11, -1, now_ms=self.clock.now_ms(), origin=Origin.COORDINATOR)
         assert log.log_end_offset > 0
 
-    def records(self, index: int = 0) -> list[Record]:
-        """All records of a partition's log."""
-        replica = self.replicas.get(OFFSETS_TOPIC, index)
+    def data(self, index: int = 0, topic: str = OFFSETS_TOPIC) -> bytes:
+        """All batches of a partition's log."""
+        replica = self.replicas.get(topic, index)
         assert replica is not None
         if replica.log is None:
-            return []
+            return b""
         data = replica.log.read(0, 1 << 20, replica.log.log_end_offset, True)
         assert isinstance(data, bytes)
+        return data
+
+    def records(self, index: int = 0, topic: str = OFFSETS_TOPIC) -> list[Record]:
+        """All records of a partition's log."""
+        data = self.data(index, topic)
         return [record for position, header in each_header(data) for record in read_records(data, header, position)]
 
     # --- members
