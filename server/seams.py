@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.memory_directory import MemoryDirectory
@@ -20,6 +21,9 @@ from klamm.protocol.steering import Steering
 from klamm.protocol.value_class import dataclass
 from klamm.server.metrics.metrics import Metrics
 from klamm.server.net.tap import BrokerTap, Tap
+
+if TYPE_CHECKING:
+    from klamm.server.faults.fault import Faults
 
 
 def plain_store(broker_id: int, store: Store) -> Store:
@@ -63,6 +67,8 @@ class Seams:
     """Broker id → subscriber that gets every change that the controller of this broker commits, in order, while it is active."""
     steering: Steering | None = None
     """Holds, steps or fails controllers at their phases."""
+    faults: Faults | None = None
+    """Faults that requests of these brokers meet."""
     log_memory: MemoryBudget = field(default_factory=MemoryBudget)
     """Counts the memory of the logs of all brokers in the process, up to `klamm.log.memory.bytes`."""
     memory_directory: Callable[[int], MemoryDirectory | None] = no_memory_directory

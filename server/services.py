@@ -7,7 +7,7 @@ much more than a request may use: the controller and the access to ZooKeeper.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from klamm.broker.log.manager import LogManager
 from klamm.broker.metadata_cache import MetadataCache
@@ -47,6 +47,9 @@ from klamm.server.security.authorizer import Authorizer
 from klamm.server.transactions.marker_writer import MarkerWriter
 from klamm.server.transactions.partition_verifier import PartitionVerifier
 from klamm.server.transactions.transaction_coordinator import TransactionCoordinator
+
+if TYPE_CHECKING:
+    from klamm.server.faults.fault import BrokerFaults
 
 
 class ControllerService(Protocol):
@@ -221,3 +224,5 @@ class Services:
     """Where requests are counted."""
     randrange: Callable[[int], int]
     """Draws a number from 0 up to, not including, its argument; replicas are placed with it."""
+    faults: BrokerFaults | None = None
+    """Faults that requests may meet; None where nobody can make any."""

@@ -220,6 +220,18 @@ class Groups:
                 case SyncEnds(_, generation):
                     self._rebalances.sync_ends(group, generation, now)
 
+    # --- steering
+
+    def end_sessions(self, group_id: str, member_ids: Sequence[str], now: Now) -> None:
+        """Let the sessions of these members be over now. A member whose request waits keeps its session."""
+        group = self._groups[group_id]
+        for member_id in member_ids:
+            self._rebalances.end_session(group, member_id, now)
+
+    def begin_rebalance(self, group_id: str, now: Now) -> None:
+        """Let a group with members rebalance now."""
+        self._rebalances.begin_rebalance(self._groups[group_id], now)
+
     # --- the log
 
     def appended(self, append: AppendRecords, error: ErrorCode, base_offset: int, now: Now) -> None:

@@ -337,6 +337,17 @@ class Rebalances:
             log.info("group %s: the session of member %s is over", group.group_id, member_id)
             self._remove(group, member, now, f"the session of member {member_id} is over")
 
+    def end_session(self, group: Group, member_id: str, now: Now) -> None:
+        """Let the session of a member be over now, as if it had sent nothing for its session time-out."""
+        member = group.members.get(member_id)
+        if member is not None and not member.is_waiting:
+            member.deadline_ms = now.ms
+            self.session_ends(group, member_id, now)
+
+    def begin_rebalance(self, group: Group, now: Now) -> None:
+        """Begin a rebalance, if the state of the group allows one."""
+        self._prepare_if_possible(group, now, "somebody steers the cluster")
+
     # --- LeaveGroup
 
     def leave(self, group: Group, leaving: Leaving, now: Now) -> ErrorCode:

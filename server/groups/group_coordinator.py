@@ -235,6 +235,20 @@ class GroupCoordinator:
         groups.appended(append, error, base_offset, self.now())
         self._settle(index, groups)
 
+    # --- steering
+
+    def end_sessions(self, group_id: str, member_ids: Sequence[str]) -> None:
+        """Let the sessions of these members be over now. Raises ApiError: another broker coordinates the group."""
+        index, groups = self._find(group_id)
+        groups.end_sessions(group_id, member_ids, self.now())
+        self._settle(index, groups)
+
+    def begin_rebalance(self, group_id: str) -> None:
+        """Let a group rebalance now. Raises ApiError: another broker coordinates the group."""
+        index, groups = self._find(group_id)
+        groups.begin_rebalance(group_id, self.now())
+        self._settle(index, groups)
+
     # --- time
 
     def _tick(self, index: int) -> None:

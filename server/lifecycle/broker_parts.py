@@ -33,6 +33,7 @@ from klamm.server.configs.dynamic_configs import DynamicConfigs
 from klamm.server.configs.quota_configs import QuotaConfigs
 from klamm.server.configs.topic_configs import TopicConfigs
 from klamm.server.disks import Disks, are_on_disk
+from klamm.server.faults.fault import BrokerFaults
 from klamm.server.features import SUPPORTED_FEATURES, FeatureCache, Features, FeatureWatch
 from klamm.server.fetch.delayed_fetch import Fetches
 from klamm.server.first_connection import zookeeper_timeout_ms
@@ -147,7 +148,10 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
         new_topic_id=seams.new_topic_id,
         metrics=base.metrics,
         randrange=seams.random.randrange,
+        faults=None if seams.faults is None else BrokerFaults(seams.faults, broker_id),
     )
+    if seams.faults is not None:
+        seams.faults.tell(base.listeners.clear_response_caches)
     dynamic_configs = DynamicConfigs(config, broker_id, base.admin_zk, background.start, clock.now_ms)
     parts = BrokerParts(
         background, feature_watch, disks, memory, channels, store, controller, requests, isr_requests, followers, transactions,

@@ -33,6 +33,7 @@ from klamm.server.broker_server import BrokerServer
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.configs.properties_log import log_properties
 from klamm.server.disks import are_on_disk
+from klamm.server.faults.fault import Faults
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic, log_directory, metrics_endpoint, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
@@ -78,11 +79,13 @@ class LocalCluster:
         """The running brokers, sorted by id."""
         self.steering = Steering() if seams is None or seams.steering is None else seams.steering
         """Holds the brokers at phases."""
+        self.faults = Faults() if seams is None or seams.faults is None else seams.faults
+        """What requests of clients, brokers and controllers meet."""
         self.cluster_id = ""
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
         self._memory = {broker_id: MemoryDirectory() for broker_id in range(1, brokers + 1)}
-        self._seams = replace(seams or Seams(), steering=self.steering, memory_directory=self._memory.get)
+        self._seams = replace(seams or Seams(), steering=self.steering, faults=self.faults, memory_directory=self._memory.get)
         self._count = brokers
         self._host = host
         self._port = port
@@ -106,6 +109,16 @@ class LocalCluster:
                 self._embedded = zookeeper
             case None:
                 self._embedded = EmbeddedZooKeeper(None if data_dir is None else data_dir / "zookeeper")
+
+    @property
+    def count(self) -> int:
+        """How many brokers the cluster has, those that do not run included; their ids are 1 to this number."""
+        return self._count
+
+    @property
+    def killed(self) -> frozenset[int]:
+        """Brokers that were killed and not started again."""
+        return frozenset(self._killed)
 
     @property
     def controller_id(self) -> int:

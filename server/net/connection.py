@@ -24,7 +24,7 @@ from typing import Any, Protocol, cast
 
 from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, THROTTLED, UNREAD, FlowControl
+from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, PAUSED, THROTTLED, UNREAD, FlowControl
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to
 from klamm.server.requests.context import CloseConnection
 from klamm.server.requests.dispatch import Dispatcher
@@ -206,6 +206,17 @@ class ClientConnection(asyncio.Protocol):
         if not self._flow.stops:
             self._go_on()
 
+    def pause(self) -> None:
+        """Serve nothing until `resume`: the broker is paused."""
+        self._flow.stop(PAUSED)
+        self._loop.call_soon(self._flow.repeat_pause)
+
+    def resume(self) -> None:
+        """The opposite of `pause`."""
+        self._flow.allow(PAUSED)
+        if not self._flow.stops:
+            self._go_on()
+
     def _mute(self, seconds: float) -> None:
         """Serve nothing for this time, but send the responses that are being made: the client is above a quota (KIP-219)."""
         if self._mute_timer is not None:
@@ -297,7 +308,7 @@ class ClientConnection(asyncio.Protocol):
             self.close()
         except (RemoteProtocolError, CloseConnection) as error:
             self._write(out)
-            self._refuse(str(error))
+            self._refuse(error)
         else:
             self._write(out)
 
@@ -349,7 +360,7 @@ class ClientConnection(asyncio.Protocol):
             elif outcome is not None:
                 self._write(out)
                 if not self._flow.stops & CLOSED:
-                    self._refuse(str(outcome))
+                    self._refuse(outcome)
                 return
         if self._flow.stops & CLOSED:
             return
@@ -366,9 +377,11 @@ class ClientConnection(asyncio.Protocol):
         if out and self._transport is not None:
             self._send(out[0] if len(out) == 1 else b"".join(out))
 
-    def _refuse(self, reason: str) -> None:
-        self._reason = reason
-        self._listener.log_closing(self, reason)
+    def _refuse(self, error: Exception) -> None:
+        if isinstance(error, CloseConnection) and error.last and self._transport is not None:
+            self._send(error.last)
+        self._reason = str(error)
+        self._listener.log_closing(self, self._reason)
         self.close()
 
 

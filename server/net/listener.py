@@ -70,6 +70,7 @@ class Listener:
         self._limits = limits
         self.gate = limits.gate(name, self._refuse)
         self._max_idle_s = max_idle_ms / 1000
+        self.is_paused = False
         self._server: asyncio.Server | None = None
         self._sweeper: Timer | None = None
         self._limited_log = LimitedLog(log, f"listener {name}", clock=clock)
@@ -117,6 +118,18 @@ class Listener:
             request.cancel()
         await asyncio.gather(*self.requests, return_exceptions=True)
 
+    def pause(self) -> None:
+        """Read nothing from any connection, new ones included, until `resume`."""
+        self.is_paused = True
+        for connection in self.connections:
+            connection.pause()
+
+    def resume(self) -> None:
+        """The opposite of `pause`."""
+        self.is_paused = False
+        for connection in list(self.connections):
+            connection.resume()
+
     # --- called by connections
 
     def connection_id(self, peer: str) -> str:
@@ -130,6 +143,8 @@ class Listener:
 
     def opened(self, connection: ClientConnection) -> None:
         self.connections.add(connection)
+        if self.is_paused:
+            connection.pause()
         self._limits.arrive(self.gate, connection)
 
     def lost(self, connection: ClientConnection) -> None:

@@ -118,6 +118,16 @@ class Listeners:
         for listener in self:
             listener.dispatch_to(dispatcher)
 
+    def pause(self) -> None:
+        """Read nothing from any connection, new ones included, until `resume`."""
+        for listener in self:
+            listener.pause()
+
+    def resume(self) -> None:
+        """The opposite of `pause`."""
+        for listener in self:
+            listener.resume()
+
     def clear_response_caches(self) -> None:
         """Drop all cached responses, because something changed that the metadata cache does not know."""
         for listener in self:

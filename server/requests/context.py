@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 
 class CloseConnection(Exception):
-    """Raised by a handler if the connection must be closed instead of a response. Its text is logged."""
+    """Raised by a handler if the connection must be closed instead of a response. Its text is logged.
+
+    `last` are bytes that are sent before, if there are any.
+    """
+
+    def __init__(self, reason: str, last: bytes = b"") -> None:
+        super().__init__(reason)
+        self.last = last
 
 
 class Context:

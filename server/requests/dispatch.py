@@ -25,19 +25,23 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from struct import Struct
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.shortcuts.repeated_requests import Shape
 from klamm.protocol.shortcuts.response_frames import encode_frame
 from klamm.server.requests import faults, request_log
+from klamm.server.requests.changed_frame import ChangedFrame
 from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.requests.not_offered import NotOffered
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following, Run
 from klamm.server.requests.quotas import Enforced
 from klamm.server.services import Services
+
+if TYPE_CHECKING:
+    from klamm.server.faults.fault import BrokerFaults
 
 log = logging.getLogger(__name__)
 
@@ -93,14 +97,20 @@ class Dispatcher:
         self.metadata = services.metadata
         """The metadata cache; cached responses are valid for one generation of it."""
         self._services = services
-        self._unthrottled = handlers
-        services.client_quotas.listeners.append(self._follow_quotas)
-        self._follow_quotas()
+        self._plain = handlers
+        services.client_quotas.listeners.append(self._choose_handlers)
+        if services.faults is not None:
+            services.faults.faults.tell(self._choose_handlers)
+        self._choose_handlers()
 
-    def _follow_quotas(self) -> None:
-        """Take the handlers that measure requests while there are client quotas, else the plain ones."""
-        enforced = self._services.client_quotas.enforced
-        handlers = self._unthrottled
+    def _choose_handlers(self) -> None:
+        """Take the handlers that measure requests while there are client quotas, those that heed faults while there are faults, else the
+        plain ones.
+        """
+        faults, enforced = self._services.faults, self._services.client_quotas.enforced
+        handlers = self._plain
+        if faults is not None and len(faults.faults):
+            handlers = _faulty(handlers, faults)
         if enforced is not None:
             handlers = _throttled(handlers, enforced)
         self._handlers = handlers
@@ -260,6 +270,12 @@ class Dispatcher:
             return _fault(ctx, handler, ctx.correlation_id, request, fault)
 
 
+def _faulty(handlers: Mapping[int, Handler], faults: BrokerFaults) -> Mapping[int, Handler]:
+    from klamm.server.faults.injecting import faulty  # most brokers have no faults
+
+    return faulty(handlers, faults, _frame)
+
+
 def _throttled(handlers: Mapping[int, Handler], enforced: Enforced) -> dict[int, Handler]:
     """Handlers that do the same under quotas, each request for itself; those for requests from brokers as they are."""
     from klamm.server.requests.throttling import EXEMPT, handle_throttled  # most brokers have no quotas
@@ -275,6 +291,8 @@ def _throttled(handlers: Mapping[int, Handler], enforced: Enforced) -> dict[int,
 def _frame(ctx: Context, correlation_id: int, response: Any) -> bytes | None:
     if response is None:
         return None
+    if type(response) is ChangedFrame:
+        return response
     if type(response) is list:
         return messages.join_response(ctx.api_key, ctx.api_version, correlation_id, response)
     if isinstance(response, bytes):

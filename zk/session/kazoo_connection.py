@@ -183,6 +183,11 @@ class KazooConnection:
         """End the session after `sever`, unless it has expired. Raises TimeoutError if no server responds."""
         await asyncio.to_thread(self._end_severed, limit_s)
 
+    async def expire(self, limit_s: float) -> None:
+        """End the session from outside while this connection is open. Raises TimeoutError if no server responds."""
+        self._severed = self._client._session_id, self._client._session_passwd
+        await asyncio.to_thread(self._end_severed, limit_s)
+
     def _end_severed(self, limit_s: float) -> None:
         servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._client.hosts)
         again = KazooClient(servers, limit_s, self._severed, _Handler(), logger=_kazoo_log)

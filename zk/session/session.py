@@ -158,6 +158,13 @@ class ZkSession(ZkNodes):
         if self._connection is not None and self.session_id != 0:
             await self._connection.end_severed(limit_s)
 
+    async def expire(self, limit_s: float = 10.0) -> None:
+        """Let ZooKeeper end this session now, as it does when it hears nothing for too long. A new one is opened then. Raises TimeoutError
+        if no ZooKeeper responds.
+        """
+        if self._connection is not None and self.session_id != 0:
+            await self._connection.expire(limit_s)
+
     async def reconnected(self, generation: int) -> None:
         """Wait until the session of this generation is connected. Raises StoreLost if it is over."""
         while True:

@@ -1,0 +1,1 @@
+"""Steering from outside: the verbs of a cluster, and the HTTP interface that offers them."""

@@ -1,0 +1,277 @@
+"""The bodies of requests of the control API: types, defaults, and what may not be combined.
+
+`decode` reads JSON and raises Refused with one line that names the place; unknown fields are refused.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from klamm.control.refused import Refused
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.server.faults import parts
+from klamm.server.faults.fault import Effect, Filter, Limits
+from klamm.server.requests.dispatch import no_refusal
+
+MAX_DELAY_MS = 3_600_000
+T = TypeVar("T")
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A body in JSON."""
+
+
+class HoldBody(Body):
+    """A hold of phases. The first `nth` - 1 phases that match pass; then `count` are held, without it all until the hold is released."""
+
+    phase: str
+    where: dict[str, Any] = {}
+    count: int | None = None
+    nth: int = 1
+
+
+class FailBody(Body):
+    """The error with which a held event fails."""
+
+    error: str | int = "UNKNOWN_SERVER_ERROR"
+    message: str | None = None
+
+
+class FilterBody(Body):
+    """Which requests a fault is about; what is missing is any. Texts may end with `*`."""
+
+    api: str | int | None = None
+    versions: tuple[int, int] | None = None
+    broker: int | None = None
+    client_id: str | None = None
+    principal: str | None = None
+    topic: str | None = None
+    topic_id: str | None = None
+    partition: int | None = None
+    group: str | None = None
+    transactional_id: str | None = None
+    direction: Literal["request", "response"] = "request"
+
+
+class EffectBody(Body):
+    """What a fault does: one of these, and `delay_ms` with it or alone."""
+
+    error: str | int | None = None
+    message: str | None = None
+    delay_ms: int = 0
+    drop: bool = False
+    close: Literal["before", "amid", "after"] | None = None
+    corrupt: bool = False
+    truncate: int | None = None
+    correlation_id: int | None = None
+    lose_response: bool = False
+    throttle_time_ms: int | None = None
+
+
+class FaultBody(Body):
+    """A fault."""
+
+    filter: FilterBody = FilterBody()
+    effect: EffectBody
+    first: int | None = None
+    after: int = 0
+    probability: float = 1.0
+    seed: int = 0
+
+
+class MoveBody(Body):
+    """The broker that becomes controller; any other than the present one without `to`."""
+
+    to: int | None = None
+
+
+class KillBody(Body):
+    """How a broker is killed: with `expire` its ZooKeeper session ends at once; with `lose_log` its logs are gone."""
+
+    expire: bool = False
+    lose_log: bool = False
+
+
+class StopBody(Body):
+    """How a broker is stopped: with `lose_log` its logs are gone."""
+
+    lose_log: bool = False
+
+
+class BrokerBody(Body):
+    """A broker."""
+
+    broker: int
+
+
+class AdvanceBody(Body):
+    """A time in milliseconds."""
+
+    ms: int
+
+
+class MemberBody(Body):
+    """Which member of a group; all without it."""
+
+    member: str | None = None
+
+
+def decode(kind: type[T], data: bytes) -> T:
+    """A body from its JSON; an empty one has only defaults. Raises Refused."""
+    try:
+        return msgspec.json.decode(data or b"{}", type=kind)
+    except msgspec.ValidationError as error:
+        raise Refused(_with_suggestion(kind, str(error))) from None
+    except msgspec.DecodeError as error:
+        raise Refused(f"the body is not JSON: {error}") from None
+
+
+def _with_suggestion(kind: type[Any], text: str) -> str:
+    start, _, rest = text.partition("unknown field `")
+    if not rest:
+        return text
+    name = rest.partition("`")[0]
+    fields = [*(each for each in getattr(kind, "__struct_fields__", ())), *FilterBody.__struct_fields__, *EffectBody.__struct_fields__]
+    close = get_close_matches(name, fields, 1)
+    return f"{start}unknown field `{name}`{rest.partition('`')[2]}" + (f"; did you mean `{close[0]}`?" if close else "")
+
+
+def fault_of(body: FaultBody, brokers: list[int]) -> tuple[Filter, Effect, Limits]:
+    """The parts of a fault. Raises Refused: an unknown name, a filter that cannot match, an effect that the API cannot carry."""
+    wanted = _filter_of(body.filter, brokers)
+    effect = _effect_of(body.effect, body.filter.direction)
+    _check_limits(body)
+    api = wanted.api
+    if api is not None:
+        _check_carried(api, wanted, effect)
+    return wanted, effect, Limits(body.first, body.after, body.probability, body.seed)
+
+
+def error_named(error: str | int) -> ErrorCode:
+    """An error code by its name or number. Raises Refused with a suggestion."""
+    if isinstance(error, int) or error.lstrip("-").isdigit():
+        try:
+            return ErrorCode(int(error))
+        except ValueError:
+            raise Refused(f"there is no error code {error}") from None
+    if error in ErrorCode.__members__:
+        return ErrorCode[error]
+    close = get_close_matches(error.upper(), list(ErrorCode.__members__), 1)
+    raise Refused(f"there is no error {error!r}" + (f"; did you mean {close[0]}?" if close else ""))
+
+
+def _filter_of(body: FilterBody, brokers: list[int]) -> Filter:
+    from klamm.control.history import api_named
+
+    try:
+        api = None if body.api is None else ApiKey(api_named(str(body.api)))
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    if body.broker is not None and body.broker not in brokers:
+        raise Refused(f"there is no broker {body.broker}; the cluster has {', '.join(map(str, brokers))}")
+    values: dict[str, Any] = {
+        key: value
+        for key, value in (
+            ("topic", body.topic), ("partition", body.partition), ("group", body.group), ("transactional_id", body.transactional_id),
+        )
+        if value is not None
+    }  # fmt: skip
+    if body.topic_id is not None:
+        if body.topic is not None:
+            raise Refused("topic and topic_id cannot be combined")
+        values["topic"] = _topic_id(body.topic_id)
+    if body.versions is not None:
+        low, high = body.versions
+        if low > high:
+            raise Refused(f"versions: {low} is above {high}")
+        if api is not None and (high < APIS[api].min_version or low > APIS[api].max_version):
+            raise Refused(f"{APIS[api].name} has versions {APIS[api].min_version}-{APIS[api].max_version}: {low}-{high} cannot match")
+    if api is not None and values:
+        keys = frozenset(_coordinator_keys(api, values))
+        name = APIS[api].name
+        if not parts.names(f"{name}Request", keys) and not parts.names(f"{name}Response", keys):
+            raise Refused(f"{name} says nothing of {' and '.join(sorted(values))}: this filter cannot match")
+    return Filter(api, body.versions, body.broker, body.client_id, body.principal, values)
+
+
+def _coordinator_keys(api: ApiKey, values: dict[str, Any]) -> list[str]:
+    if api == ApiKey.FIND_COORDINATOR:
+        return ["coordinator_key" if key in ("group", "transactional_id") else key for key in values]
+    return list(values)
+
+
+def _topic_id(text: str) -> bytes:
+    from base64 import urlsafe_b64decode
+    from binascii import Error
+
+    try:
+        value = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (Error, ValueError):
+        value = b""
+    if len(value) != 16:
+        raise Refused(f"topic_id: {text!r} is not a topic id, 22 characters of base64")
+    return value
+
+
+def _effect_of(body: EffectBody, direction: str) -> Effect:
+    chosen = [name for name in _EFFECTS if getattr(body, name) not in (None, False)]
+    if len(chosen) > 1:
+        raise Refused(f"an effect has one of {', '.join(_EFFECTS)}, not {' and '.join(chosen)}")
+    if not chosen and not body.delay_ms:
+        raise Refused(f"the effect is empty: it has one of {', '.join(_EFFECTS)}, or delay_ms")
+    if not 0 <= body.delay_ms <= MAX_DELAY_MS:
+        raise Refused(f"delay_ms: from 0 to {MAX_DELAY_MS}")
+    if body.message is not None and body.error is None:
+        raise Refused("message: it is the text of an error, and there is no error")
+    if body.throttle_time_ms is not None and not 0 <= body.throttle_time_ms < 1 << 31:
+        raise Refused("throttle_time_ms: from 0 to 2147483647")
+    if body.truncate is not None and body.truncate < 0:
+        raise Refused("truncate: 0 or more bytes")
+    code = None if body.error is None else error_named(body.error)
+    if code == ErrorCode.NONE:
+        raise Refused("NONE is no error")
+    after_work = direction == "response" or body.lose_response
+    return Effect(
+        after_work, code, body.message, body.delay_ms, body.drop, body.lose_response, body.close, body.corrupt, body.truncate,
+        body.correlation_id, body.throttle_time_ms,
+    )  # fmt: skip
+
+
+_EFFECTS = ("error", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms")
+
+
+def _check_limits(body: FaultBody) -> None:
+    if body.first is not None and body.first < 1:
+        raise Refused("first: 1 or more")
+    if body.after < 0:
+        raise Refused("after: 0 or more")
+    if not 0 < body.probability <= 1:
+        raise Refused("probability: above 0, at most 1")
+
+
+def _check_carried(api: ApiKey, wanted: Filter, effect: Effect) -> None:
+    name = APIS[api].name
+    if effect.throttle_time_ms is not None:
+        versions = _versions_of(f"{name}Response", "throttle_time_ms")
+        if versions is None:
+            raise Refused(f"responses of {name} have no throttle_time_ms")
+        asked = wanted.versions or (APIS[api].min_version, APIS[api].max_version)
+        if asked[1] < versions[0]:
+            raise Refused(f"responses of {name} have throttle_time_ms from version {versions[0]} on")
+    if effect.error is not None and not wanted.parts:
+        from klamm.server.requests.handlers import HANDLERS
+
+        handler = HANDLERS.get(api)
+        if handler is None or handler.refuse is no_refusal:
+            raise Refused(f"responses of {name} have no error code")
+
+
+def _versions_of(message: str, attribute: str) -> tuple[int, int] | None:
+    from klamm.protocol.messages import message_type
+
+    found = [field.versions for field in message_type(message).schema.root.fields if field.attribute == attribute]
+    return tuple(found[0]) if found else None  # type: ignore[return-value]

@@ -1,0 +1,502 @@
+"""The verbs by which a local cluster is steered and looked at. Values are plain and can be written as JSON.
+
+`Control` is the one model behind the HTTP interface (`control/routes.py`), the command line and `klamm.testing`. It belongs to a cluster
+whose brokers run in this process; its methods run on the event loop of the cluster. A wrong argument raises Refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from klamm.control import history, views
+from klamm.control.bodies import (
+    AdvanceBody,
+    BrokerBody,
+    FailBody,
+    FaultBody,
+    HoldBody,
+    KillBody,
+    MemberBody,
+    MoveBody,
+    StopBody,
+    fault_of,
+)
+from klamm.control.history import Exchange, History
+from klamm.control.refused import Refused
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.steering import Hold
+from klamm.server.broker_server import BrokerServer
+from klamm.server.faults.fault import Fault
+from klamm.server.local.cluster import LocalCluster
+from klamm.server.local.steered_clock import SteeredClock
+from klamm.server.phases import error_named as failure_named
+from klamm.server.phases import phase_named, phase_table
+
+MAX_HOLDS = 1000
+MAX_WAIT_MS = 600_000
+MAX_LISTED = 1000
+KEPT_EVENTS = 1000
+T = TypeVar("T")
+
+
+class Control:
+    """Steers one cluster."""
+
+    def __init__(self, cluster: LocalCluster, kept: History, clock: SteeredClock | None = None) -> None:
+        """`kept` is a tap of the cluster, `clock` the clock of its brokers, if it can be moved."""
+        self.cluster = cluster
+        self.history = kept
+        self.clock = clock
+        kept.topic_id = self._topic_id
+        kept.on_exchange = self._exchanged
+        self.events = EventLog()
+        self._holds: dict[int, Held] = {}
+        self._paused: set[int] = set()
+
+    # --- phases and holds
+
+    def phases(self) -> dict[str, Any]:
+        """All phases with their fields."""
+        return {"phases": [row._asdict() for row in phase_table()]}
+
+    def hold(self, body: HoldBody) -> dict[str, Any]:
+        """Hold phases from now on."""
+        if len(self._holds) >= MAX_HOLDS:
+            raise Refused(f"there are {MAX_HOLDS} holds already; delete some")
+        for other in self._holds.values():
+            if other.state != "released" and (other.body.phase, other.body.where) == (body.phase, body.where):
+                raise Refused(f"hold {other.number} holds {body.phase} with the same fields already", 409)
+        try:
+            hold = self.cluster.steering.hold(phase_named(body.phase), where=body.where, count=body.count, nth=body.nth)
+        except ValueError as error:
+            raise Refused(str(error)) from None
+        held = Held(body, hold)
+        self._holds[held.number] = held
+        self.events.add("hold", held.as_json())
+        return {"id": held.number}
+
+    def holds(self) -> dict[str, Any]:
+        """All holds."""
+        return {"holds": [held.as_json() for held in self._holds.values()]}
+
+    async def hold_state(self, number: int, wait: str | None = None, timeout_ms: int = 30_000) -> dict[str, Any]:
+        """A hold. `wait=reached` waits until it holds something."""
+        held = self._hold(number)
+        if wait is not None:
+            if wait != "reached":
+                raise Refused(f"wait={wait}: a hold can be waited for with wait=reached")
+            await self._wait(held.hold.reached(), timeout_ms, lambda: f"hold {number} of {held.body.phase} is {held.state}")
+        return held.as_json()
+
+    def release(self, number: int) -> dict[str, Any]:
+        """End a hold: everything that it holds goes on."""
+        held = self._hold(number)
+        held.release()
+        self.events.add("released", held.as_json())
+        return held.as_json()
+
+    def step(self, number: int) -> dict[str, Any]:
+        """Let the first that is held go on; the hold stays."""
+        held = self._reached(number)
+        held.hold.step()
+        return held.as_json()
+
+    def fail(self, number: int, body: FailBody) -> dict[str, Any]:
+        """Let the event of the first that is held fail."""
+        held = self._reached(number)
+        try:
+            error = failure_named(str(body.error))
+        except ValueError as problem:
+            raise Refused(str(problem)) from None
+        if body.message is not None and isinstance(error, ApiError):
+            error = ApiError(ErrorCode(error.code), body.message)
+        try:
+            held.hold.fail(error)
+        except ValueError as problem:
+            raise Refused(f"{problem}; release it, or crash its broker", 409) from None
+        return held.as_json()
+
+    async def crash(self, number: int) -> dict[str, Any]:
+        """Kill the broker that is held first, as it stands there."""
+        held = self._reached(number)
+        broker_id = held.hold.held_phases[0].broker_id
+        await self.cluster.kill_broker(broker_id, expire=True)
+        self.events.add("crashed", {"broker": broker_id, "hold": number})
+        return {"broker": broker_id, **held.as_json()}
+
+    def delete_holds(self, number: int | None = None) -> dict[str, Any]:
+        """End one hold or all, and forget them."""
+        numbers = list(self._holds) if number is None else [self._hold(number).number]
+        for each in numbers:
+            self._holds.pop(each).release()
+        return {"deleted": len(numbers)}
+
+    def _hold(self, number: int) -> Held:
+        if number not in self._holds:
+            raise Refused(f"there is no hold {number}", 404)
+        return self._holds[number]
+
+    def _reached(self, number: int) -> Held:
+        held = self._hold(number)
+        if held.state != "reached":
+            raise Refused(f"hold {number} is {held.state}: it holds nothing", 409)
+        return held
+
+    # --- faults
+
+    def add_fault(self, body: FaultBody) -> dict[str, Any]:
+        """A new fault."""
+        wanted, effect, limits = fault_of(body, [*range(1, self.cluster.count + 1)])
+        try:
+            fault = self.cluster.faults.add(wanted, effect, limits)
+        except ValueError as error:
+            raise Refused(str(error)) from None
+        self.events.add("fault", views.fault(fault))
+        return {"id": fault.number}
+
+    def faults(self) -> dict[str, Any]:
+        """All faults."""
+        return {"faults": [views.fault(fault) for fault in self.cluster.faults]}
+
+    async def fault(self, number: int, hits: int | None = None, timeout_ms: int = 30_000) -> dict[str, Any]:
+        """A fault with its hits. With `hits` it is waited for until it has so many."""
+        fault = self._fault(number)
+        if hits is not None:
+            await self._wait(fault.reached(hits), timeout_ms, lambda: f"fault {number} has {fault.hits} of {hits} hits")
+        return views.fault(fault)
+
+    def delete_faults(self, number: int | None = None) -> dict[str, Any]:
+        """Remove one fault or all."""
+        faults = list(self.cluster.faults) if number is None else [self._fault(number)]
+        for fault in faults:
+            self.cluster.faults.remove(fault.number)
+        return {"deleted": len(faults), "faults": [views.fault(fault) for fault in faults]}
+
+    def _fault(self, number: int) -> Fault:
+        try:
+            return self.cluster.faults[number]
+        except KeyError:
+            raise Refused(f"there is no fault {number}", 404) from None
+
+    # --- requests
+
+    def requests(
+        self,
+        *,
+        api: str | None = None,
+        client_id: str | None = None,
+        topic: str | None = None,
+        group: str | None = None,
+        broker: int | None = None,
+        error: str | None = None,
+        clients: bool = False,
+        after: int = 0,
+        limit: int = 100,
+    ) -> dict[str, Any]:
+        """The last requests that match, oldest first. `total` counts all requests since the start."""
+        if not 1 <= limit <= MAX_LISTED:
+            raise Refused(f"limit: from 1 to {MAX_LISTED}")
+        try:
+            found = self.history.newest(
+                api=api, client_id=client_id, broker=broker, topic=topic, group=group, error=error, clients_only=clients, after=after
+            )
+            kept = [exchange for exchange, _ in zip(found, range(limit), strict=False)]
+        except ValueError as problem:
+            raise Refused(str(problem)) from None
+        return {"requests": [history.as_json(exchange) for exchange in reversed(kept)], "total": self.history.total}
+
+    # --- brokers and the controller
+
+    def brokers(self) -> dict[str, Any]:
+        """All brokers, those that do not run included."""
+        return {"brokers": [self.broker(number) for number in range(1, self.cluster.count + 1)], "controller_id": self.cluster.controller_id}
+
+    def broker(self, number: int) -> dict[str, Any]:
+        """A broker."""
+        self._known(number)
+        running = self._find(number)
+        if running is None:
+            return {"id": number, "state": "killed" if number in self.cluster.killed else "stopped"}
+        return views.broker(running, "paused" if number in self._paused else "running")
+
+    async def stop_broker(self, number: int, body: StopBody) -> dict[str, Any]:
+        """Stop a broker with a controlled shutdown."""
+        self._running(number)
+        await self.cluster.stop_broker(number, lose_log=body.lose_log)
+        return self._changed_broker(number)
+
+    async def kill_broker(self, number: int, body: KillBody) -> dict[str, Any]:
+        """End a broker as `kill -9` does."""
+        self._running(number)
+        await self.cluster.kill_broker(number, expire=body.expire, lose_log=body.lose_log)
+        return self._changed_broker(number)
+
+    async def start_broker(self, number: int) -> dict[str, Any]:
+        """Start a broker that does not run."""
+        self._known(number)
+        if self._find(number) is not None:
+            raise Refused(f"broker {number} runs already", 409)
+        await self.cluster.start_broker(number)
+        return self._changed_broker(number)
+
+    async def restart_broker(self, number: int, body: StopBody) -> dict[str, Any]:
+        """Stop a broker, if it runs, and start it again."""
+        self._known(number)
+        if self._find(number) is not None:
+            await self.cluster.stop_broker(number, lose_log=body.lose_log)
+        await self.cluster.start_broker(number)
+        return self._changed_broker(number)
+
+    def pause_broker(self, number: int) -> dict[str, Any]:
+        """Let a broker read nothing more from its connections, new ones included."""
+        self._running(number).listeners.pause()
+        self._paused.add(number)
+        return self._changed_broker(number)
+
+    def resume_broker(self, number: int) -> dict[str, Any]:
+        """End a pause."""
+        if number not in self._paused:
+            raise Refused(f"broker {number} is not paused", 409)
+        self._running(number).listeners.resume()
+        self._paused.discard(number)
+        return self._changed_broker(number)
+
+    def controller(self) -> dict[str, Any]:
+        """The active controller."""
+        running = self._find(self.cluster.controller_id)
+        return views.controller(running, [held.as_json() for held in self._holds.values()])
+
+    async def move_controller(self, body: MoveBody) -> dict[str, Any]:
+        """Make a broker the controller."""
+        if body.to is not None:
+            self._running(body.to)
+        try:
+            await self.cluster.move_controller(body.to)
+        except ValueError as error:
+            raise Refused(str(error), 409) from None
+        self.events.add("controller", self.controller())
+        return self.controller()
+
+    async def resign_controller(self) -> dict[str, Any]:
+        """Let the controller give up its office; any broker can become the next one."""
+        if self.cluster.controller_id < 0:
+            raise Refused("there is no controller", 409)
+        return await self.move_controller(MoveBody())
+
+    async def expire_session(self, body: BrokerBody) -> dict[str, Any]:
+        """End the ZooKeeper session of a broker, as ZooKeeper does when it hears nothing for too long."""
+        await self._running(body.broker).zk.expire()
+        self.events.add("expired", {"broker": body.broker})
+        return {"broker": body.broker}
+
+    def _changed_broker(self, number: int) -> dict[str, Any]:
+        if self._find(number) is None:
+            self._paused.discard(number)
+        shown = self.broker(number)
+        self.events.add("broker", shown)
+        return shown
+
+    def _known(self, number: int) -> None:
+        if not 1 <= number <= self.cluster.count:
+            raise Refused(f"there is no broker {number}; the cluster has 1 to {self.cluster.count}", 404)
+
+    def _find(self, number: int) -> BrokerServer | None:
+        return next((broker for broker in self.cluster.brokers if broker.id == number), None)
+
+    def _running(self, number: int) -> BrokerServer:
+        self._known(number)
+        broker = self._find(number)
+        if broker is None:
+            raise Refused(f"broker {number} does not run", 409)
+        return broker
+
+    # --- topics, groups, transactions
+
+    def topics(self) -> dict[str, Any]:
+        """Names and partitions of all topics, as the controller's broker has them in its metadata."""
+        broker = self._any()
+        return {"topics": [{"name": name, "partitions": len(topic.partitions)} for name, topic in sorted(broker.metadata.topics.items())]}
+
+    async def topic(self, name: str) -> dict[str, Any]:
+        """A topic as ZooKeeper and each broker see it."""
+        return await views.topic(self._any(), self.cluster.brokers, name)
+
+    def groups(self) -> dict[str, Any]:
+        """All groups that the coordinators among the running brokers have."""
+        return {"groups": [views.group(broker.id, group) for broker, group in self._groups()]}
+
+    def group(self, name: str) -> dict[str, Any]:
+        """A group."""
+        for broker, group in self._groups():
+            if group.group_id == name:
+                return views.group(broker.id, group)
+        raise Refused(f"no running broker has group {name!r}", 404)
+
+    def expire_members(self, name: str, body: MemberBody) -> dict[str, Any]:
+        """Let the session of a member, or of all members, time out now: their group removes them and rebalances."""
+        for broker, group in self._groups():
+            if group.group_id == name:
+                members = [each for each in group.members if body.member in (None, each)]
+                if not members:
+                    raise Refused(f"group {name!r} has no member {body.member!r}" if body.member else f"group {name!r} has no members", 404)
+                broker.services.groups.end_sessions(name, members)
+                return {"expired": members}
+        raise Refused(f"no running broker has group {name!r}", 404)
+
+    def rebalance(self, name: str) -> dict[str, Any]:
+        """Let a group rebalance now."""
+        for broker, group in self._groups():
+            if group.group_id == name:
+                broker.services.groups.begin_rebalance(name)
+                return views.group(broker.id, group)
+        raise Refused(f"no running broker has group {name!r}", 404)
+
+    def _groups(self) -> Iterable[tuple[BrokerServer, Any]]:
+        return ((broker, group) for broker in self.cluster.brokers if broker.started for group in broker.services.groups.groups())
+
+    def transactions(self) -> dict[str, Any]:
+        """All transactional ids that the coordinators among the running brokers have."""
+        return {
+            "transactions": [
+                views.transaction(broker.id, each)
+                for broker in self.cluster.brokers
+                if broker.started
+                for each in broker.services.transactions.transactions()
+            ]
+        }
+
+    def _any(self) -> BrokerServer:
+        running = self._find(self.cluster.controller_id) or next(iter(self.cluster.brokers), None)
+        if running is None:
+            raise Refused("no broker runs", 409)
+        return running
+
+    def _topic_id(self, name: str) -> bytes:
+        return next((broker.metadata.topic_id(name) for broker in self.cluster.brokers if broker.started), bytes(16))
+
+    # --- the clock
+
+    def clock_state(self) -> dict[str, Any]:
+        """The time of the brokers."""
+        clock = self._clock()
+        return {"now_ms": clock.now_ms(), "frozen": clock.is_frozen, "offset_ms": clock.offset_ms}
+
+    async def advance_clock(self, body: AdvanceBody) -> dict[str, Any]:
+        """Let time pass at once, with all timers of brokers, controllers and coordinators."""
+        if not 0 <= body.ms <= MAX_ADVANCE_MS:
+            raise Refused(f"ms: from 0 to {MAX_ADVANCE_MS}")
+        fired = await self._clock().advance(body.ms / 1000)
+        return {"fired": fired, **self.clock_state()}
+
+    def freeze_clock(self) -> dict[str, Any]:
+        """Let time pass only by `advance`."""
+        self._clock().freeze()
+        return self.clock_state()
+
+    def resume_clock(self) -> dict[str, Any]:
+        """Let real time pass again."""
+        self._clock().resume()
+        return self.clock_state()
+
+    def _clock(self) -> SteeredClock:
+        if self.clock is None:
+            raise Refused("the clock of this cluster cannot be moved", 409)
+        return self.clock
+
+    # --- everything
+
+    def reset(self) -> dict[str, Any]:
+        """Remove all faults and holds, end pauses, let the clock run."""
+        faults, holds = self.delete_faults(), self.delete_holds()
+        for number in list(self._paused):
+            if self._find(number) is not None:
+                self.resume_broker(number)
+        if self.clock is not None:
+            self.clock.resume()
+        return {"faults": faults["deleted"], "holds": holds["deleted"]}
+
+    def _exchanged(self, exchange: Exchange) -> None:
+        if self.events.has_readers:
+            self.events.add("request", {"number": exchange.number})
+
+    @staticmethod
+    async def _wait(work: Any, timeout_ms: int, what: Callable[[], str]) -> None:
+        """Wait for this in real time. Raises Refused with the state when the time is over."""
+        if not 0 <= timeout_ms <= MAX_WAIT_MS:
+            work.close()
+            raise Refused(f"timeout_ms: from 0 to {MAX_WAIT_MS}")
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await work
+        except TimeoutError:
+            raise Refused(f"not within {timeout_ms} ms: {what()}", 408) from None
+
+
+MAX_ADVANCE_MS = 366 * 86_400_000
+
+
+class Held:
+    """A hold that was made here."""
+
+    def __init__(self, body: HoldBody, hold: Hold[Any]) -> None:
+        self.number = hold.number
+        self.body = body
+        self.hold = hold
+
+    @property
+    def state(self) -> str:
+        """`armed`, `reached` while it holds something, `released`."""
+        return self.hold.state
+
+    def release(self) -> None:
+        """End it."""
+        self.hold.release()
+
+    def as_json(self) -> dict[str, Any]:
+        """The hold as the control API shows it; `at` has the fields of the phase that is held first, `held` those of all."""
+        held = [{"broker": each.broker_id, **views.fields_of(each.phase)} for each in self.hold.held_phases]
+        shown = {
+            "id": self.number, "phase": self.body.phase, "where": self.body.where, "count": self.body.count, "nth": self.body.nth,
+            "state": self.state, "hits": self.hold.hits,
+        }  # fmt: skip
+        return shown | {"at": held[0] if held else None, "held": held}
+
+
+class EventLog:
+    """The last things that happened, and those who wait for the next."""
+
+    def __init__(self) -> None:
+        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
+        self._number = 0
+        self._readers: set[asyncio.Event] = set()
+
+    @property
+    def has_readers(self) -> bool:
+        """Whether somebody reads along."""
+        return bool(self._readers)
+
+    def add(self, kind: str, what: dict[str, Any]) -> None:
+        """Something happened."""
+        self._number += 1
+        self._kept.append({"number": self._number, "kind": kind, **{"data": what}})
+        for reader in self._readers:
+            reader.set()
+
+    def since(self, number: int) -> list[dict[str, Any]]:
+        """Events with higher numbers."""
+        return [event for event in self._kept if event["number"] > number]
+
+    def reading(self) -> asyncio.Event:
+        """An event that is set when something happens, until `left`."""
+        reader = asyncio.Event()
+        self._readers.add(reader)
+        return reader
+
+    def left(self, reader: asyncio.Event) -> None:
+        """This reader is gone."""
+        self._readers.discard(reader)
+
+

@@ -1,0 +1,155 @@
+"""Brokers, topics, groups, phases and faults as plain values for JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
+from typing import Any
+
+from klamm.control.history import time_text
+from klamm.control.refused import Refused
+from klamm.protocol.apis import APIS
+from klamm.protocol.nouns import ZERO_UUID, TopicPartition
+from klamm.server.broker_server import BrokerServer
+from klamm.server.faults.fault import Fault
+
+
+def fields_of(reached: Any) -> dict[str, Any]:
+    """The fields of a phase that was reached."""
+    return {field.name: _plain(getattr(reached, field.name)) for field in dataclasses.fields(reached)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value.name if hasattr(value, "name") else value
+    if isinstance(value, TopicPartition):
+        return {"topic": value.topic, "partition": value.partition}
+    if isinstance(value, (tuple, list, frozenset, set)):
+        return [_plain(each) for each in value]
+    return str(value)
+
+
+def fault(one: Fault) -> dict[str, Any]:
+    """A fault with its counts and last hits."""
+    wanted, effect, limits = one.filter, one.effect, one.limits
+    shown = {
+        "api": None if wanted.api is None else APIS[wanted.api].name,
+        "versions": None if wanted.versions is None else list(wanted.versions),
+        "broker": wanted.broker, "client_id": wanted.client_id, "principal": wanted.principal,
+        "direction": "response" if effect.after_work else "request",
+    }  # fmt: skip
+    for key, value in wanted.parts.items():
+        shown[key if not isinstance(value, bytes) else "topic_id"] = uuid(value) if isinstance(value, bytes) else value
+    done = {
+        "error": None if effect.error is None else effect.error.name, "message": effect.message, "delay_ms": effect.delay_ms or None,
+        "drop": effect.is_dropped or None, "lose_response": effect.is_lost or None, "close": effect.close,
+        "corrupt": effect.is_corrupt or None, "truncate": effect.truncate, "correlation_id": effect.correlation_id,
+        "throttle_time_ms": effect.throttle_time_ms,
+    }  # fmt: skip
+    return {
+        "id": one.number,
+        "filter": {key: value for key, value in shown.items() if value is not None},
+        "effect": {key: value for key, value in done.items() if value is not None},
+        "first": limits.first, "after": limits.after, "probability": limits.probability, "seed": limits.seed,
+        "hits": one.hits, "matches": one.matches, "spent": one.is_spent,
+        "last": [hit_json(hit) for hit in one.last],
+    }  # fmt: skip
+
+
+def hit_json(hit: Any) -> dict[str, Any]:
+    """A request that a fault hit."""
+    return {
+        "at": time_text(hit.at_ms), "broker": hit.broker, "client_id": hit.client_id, "api": hit.api, "version": hit.version,
+        "correlation_id": hit.correlation_id,
+    }  # fmt: skip
+
+
+def uuid(value: bytes | None) -> str | None:
+    """A topic id as Kafka writes it; None for none."""
+    return None if value is None or value == ZERO_UUID else urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def broker(running: BrokerServer, state: str) -> dict[str, Any]:
+    """A broker that runs."""
+    endpoints = [{"listener": e.listener, "host": e.host, "port": e.port, "security_protocol": e.protocol.name} for e in running.advertised]
+    inner = next((e for e in endpoints if e["listener"] == running.inter_broker_listener), endpoints[0] if endpoints else None)
+    shown: dict[str, Any] = {
+        "id": running.id, "state": state, "host": inner and inner["host"], "port": inner and inner["port"], "listeners": endpoints,
+        "rack": running.config.get("broker.rack"), "epoch": running.identity.broker_epoch, "is_controller": running.controller.is_active,
+        "zookeeper_session": f"0x{running.zk.session_id:x}", "replicas": len(running.replicas),
+        "leaders": running.replicas.leader_count,
+        "log_dirs": list(running.config.log_dirs),
+    }  # fmt: skip
+    return shown
+
+
+def controller(running: BrokerServer | None, holds: list[dict[str, Any]]) -> dict[str, Any]:
+    """The active controller; id -1 without one."""
+    held = [hold for hold in holds if hold["state"] == "reached"]
+    if running is None:
+        return {"id": -1, "epoch": None, "queue": 0, "event": None, "held": held}
+    current = running.controller.current
+    return {
+        "id": running.id, "epoch": running.controller.epoch, "queue": len(running.controller.queue),
+        "event": None if current is None else type(current).__name__, "held": held,
+    }  # fmt: skip
+
+
+async def topic(reader: BrokerServer, brokers: Iterable[BrokerServer], name: str) -> dict[str, Any]:
+    """A topic as ZooKeeper and each running broker see it. Raises Refused when there is none."""
+    (stored,) = await reader.store.read_topics([name])
+    if stored is None:
+        raise Refused(f"there is no topic {name!r}", 404)
+    indexes = sorted(stored.assignments)
+    states = await reader.store.read_states([TopicPartition(name, index) for index in indexes])
+    rows = []
+    for index, state in zip(indexes, states, strict=True):
+        assignment = stored.assignments[index]
+        seen = {
+            "replicas": list(assignment.replicas), "adding": list(assignment.adding), "removing": list(assignment.removing),
+        }  # fmt: skip
+        written = None if state is None else {
+            "leader": state.leader, "isr": list(state.isr), "leader_epoch": state.leader_epoch, "partition_epoch": state.partition_epoch,
+            "controller_epoch": state.controller_epoch, "leader_recovery_state": state.recovery,
+        }  # fmt: skip
+        rows.append(
+            {"partition": index, **seen, "leader": -1 if state is None else state.leader, "isr": [] if state is None else list(state.isr)}
+            | {"zookeeper": seen | (written or {}), "brokers": {str(each.id): _as_seen(each, name, index) for each in brokers}}
+        )
+    return {"name": name, "topic_id": uuid(stored.topic_id), "partitions": rows}
+
+
+def _as_seen(by: BrokerServer, name: str, index: int) -> dict[str, Any]:
+    """What a broker's metadata cache has of a partition and, if it has a replica, what that has."""
+    cached, hosted = by.metadata.partition(name, index), by.replicas.get(name, index)
+    shown: dict[str, Any] = {}
+    if cached is not None:
+        shown |= {"leader": cached.leader, "isr": list(cached.isr), "leader_epoch": cached.leader_epoch}
+    if hosted is not None:
+        shown |= {
+            "role": hosted.role.name.lower(), "log_start_offset": hosted.log_start_offset, "log_end_offset": hosted.log_end_offset,
+            "high_watermark": hosted.high_watermark, "last_stable_offset": hosted.last_stable_offset,
+        }  # fmt: skip
+    return shown
+
+
+def group(coordinator: int, one: Any) -> dict[str, Any]:
+    """A group of a coordinator."""
+    members = [
+        {"member_id": member.member_id, "client_id": member.client_id, "instance_id": member.instance_id} for member in one.members.values()
+    ]
+    return {
+        "group": one.group_id, "coordinator": coordinator, "state": one.state.value, "generation": one.generation,
+        "protocol_type": one.protocol_type, "protocol": one.protocol, "leader": one.leader, "members": members,
+        "offsets": len(one.offsets.committed),
+    }  # fmt: skip
+
+
+def transaction(coordinator: int, one: Any) -> dict[str, Any]:
+    """A transactional id of a coordinator."""
+    return {
+        "transactional_id": one.transactional_id, "coordinator": coordinator, "state": one.state.text,
+        "producer_id": one.stored.producer_id, "producer_epoch": one.producer_epoch,
+        "partitions": [{"topic": topic, "partition": index} for topic, index in one.open_partitions],
+    }  # fmt: skip

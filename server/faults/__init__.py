@@ -1,0 +1,1 @@
+"""Faults: requests of chosen clients get another response than the real one, a late one, or none."""

@@ -1,0 +1,220 @@
+"""Faults: which requests they are about, what they do to them, and how often they did it.
+
+A `Faults` serves all brokers of a cluster. A broker has its view of them, `BrokerFaults`. Without a fault no request is looked at: a
+dispatcher takes other handlers while there are faults for its APIs (`injecting.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+from weakref import WeakMethod
+
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.value_class import dataclass
+
+MAX_FAULTS = 1000
+KEPT_HITS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which requests a fault is about; None is every value. Texts may end with `*`, which stands for any end.
+
+    `parts` has the names that stand inside requests: `topic`, `partition`, `group`, `transactional_id`. `versions` is inclusive.
+    """
+
+    api: ApiKey | None = None
+    versions: tuple[int, int] | None = None
+    broker: int | None = None
+    client_id: str | None = None
+    principal: str | None = None
+    parts: Mapping[str, Any] = MappingProxyType({})
+
+    def matches(self, broker: int, version: int, client_id: str | None, principal: str) -> bool:
+        """Whether the head of a request matches; its parts are looked at elsewhere."""
+        return (
+            (self.broker is None or self.broker == broker)
+            and (self.versions is None or self.versions[0] <= version <= self.versions[1])
+            and (self.client_id is None or is_like(client_id or "", self.client_id))
+            and (self.principal is None or is_like(principal, self.principal))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a fault does. A delay may be combined with one of the others.
+
+    With `after_work` the request has done its work when the effect happens; otherwise it does none where the effect allows that.
+    """
+
+    after_work: bool = False
+    error: ErrorCode | None = None
+    message: str | None = None
+    """Text of the error, in responses that have one."""
+    delay_ms: int = 0
+    is_dropped: bool = False
+    """No response, and none to later requests of the connection, as if the broker's thread hung."""
+    is_lost: bool = False
+    """The work is done; the frame of the response is lost, and the connection goes on."""
+    close: str | None = None
+    """`before` the response, `amid` it (half of the frame is sent), or `after` it."""
+    is_corrupt: bool = False
+    """Each byte of the response's body is inverted."""
+    truncate: int | None = None
+    """The payload of the frame has at most so many bytes; its length says so."""
+    correlation_id: int | None = None
+    """Is added to the correlation id of the response."""
+    throttle_time_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Which of the matching requests are hit: the first `after` are not, then at most `first` are, each with this probability."""
+
+    first: int | None = None
+    after: int = 0
+    probability: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A request that a fault hit. `at_ms` is the time of the broker's clock, in ms since 1970."""
+
+    at_ms: int
+    broker: int
+    client_id: str | None
+    api: str
+    version: int
+    correlation_id: int
+
+
+class Fault:
+    """One fault with its counts. `hits` counts the requests that it hit, `matches` those that matched its filter."""
+
+    def __init__(self, number: int, wanted: Filter, effect: Effect, limits: Limits) -> None:
+        self.number = number
+        self.filter = wanted
+        self.effect = effect
+        self.limits = limits
+        self.matches = 0
+        self.hits = 0
+        self.last: deque[Hit] = deque(maxlen=KEPT_HITS)
+        self.removed = asyncio.Event()
+        self._hit = asyncio.Event()
+        self._random = random.Random(limits.seed)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it will hit no request any more."""
+        return self.limits.first is not None and self.hits >= self.limits.first
+
+    def takes(self, hit: Hit) -> bool:
+        """Count a request that matches. Returns whether it is hit."""
+        if self.is_spent:
+            return False
+        self.matches += 1
+        if self.matches <= self.limits.after:
+            return False
+        if self.limits.probability < 1 and self._random.random() >= self.limits.probability:
+            return False
+        self.hits += 1
+        self.last.append(hit)
+        self._hit.set()
+        return True
+
+    async def reached(self, hits: int = 1) -> None:
+        """Wait until this fault has hit so many requests, or is removed."""
+        while self.hits < hits and not self.removed.is_set():
+            self._hit.clear()
+            waits = [asyncio.ensure_future(event.wait()) for event in (self._hit, self.removed)]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in waits:
+                    each.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFaults:
+    """The faults as one broker sees them."""
+
+    faults: Faults
+    broker_id: int
+
+    def of(self, api: ApiKey) -> list[Fault]:
+        """Faults about this API, oldest first."""
+        return self.faults.of(api)
+
+
+class Faults:
+    """The faults of a cluster."""
+
+    def __init__(self) -> None:
+        self._listeners: list[WeakMethod[Callable[[], None]]] = []
+        self._numbers = itertools.count(1)
+        self._by_number: dict[int, Fault] = {}
+        self._by_api: dict[ApiKey, list[Fault]] = {}
+        self._of_all: list[Fault] = []
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(list(self._by_number.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def __getitem__(self, number: int) -> Fault:
+        """The fault with this number. Raises KeyError."""
+        return self._by_number[number]
+
+    def tell(self, listener: Callable[[], None]) -> None:
+        """Call this method after each change, as long as its object lives: brokers come and go."""
+        self._listeners.append(WeakMethod(listener))
+
+    def add(self, wanted: Filter, effect: Effect, limits: Limits | None = None) -> Fault:
+        """A new fault, from the next request on. Raises ValueError: there are too many."""
+        if len(self._by_number) >= MAX_FAULTS:
+            raise ValueError(f"there are {MAX_FAULTS} faults already; remove some")
+        fault = Fault(next(self._numbers), wanted, effect, Limits() if limits is None else limits)
+        self._by_number[fault.number] = fault
+        self._changed()
+        return fault
+
+    def remove(self, number: int) -> Fault:
+        """End a fault: requests that it delays or drops end with their connection. Raises KeyError."""
+        fault = self._by_number.pop(number)
+        self._changed()
+        fault.removed.set()
+        return fault
+
+    def clear(self) -> None:
+        """End all faults."""
+        for number in list(self._by_number):
+            self.remove(number)
+
+    def of(self, api: ApiKey) -> list[Fault]:
+        """Faults about this API, oldest first."""
+        return self._by_api.get(api, self._of_all)
+
+    def _changed(self) -> None:
+        faults = list(self._by_number.values())
+        keys = {fault.filter.api for fault in faults if fault.filter.api is not None}
+        self._of_all = [fault for fault in faults if fault.filter.api is None]
+        self._by_api = {key: [fault for fault in faults if fault.filter.api in (None, key)] for key in keys}
+        self._listeners = [each for each in self._listeners if each() is not None]
+        for each in self._listeners:
+            listener = each()
+            if listener is not None:
+                listener()
+
+
+def is_like(text: str, pattern: str) -> bool:
+    """Whether a text equals a pattern or, if that ends with `*`, begins with the rest of it."""
+    return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern

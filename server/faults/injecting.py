@@ -1,0 +1,276 @@
+"""Handlers with faults: what a request goes through while there are faults for its API.
+
+A dispatcher takes these handlers only for the APIs of present faults (`server/requests/dispatch.py`); their requests are handled one after
+the other, each for itself, and no response is cached. Errors are given where the real code would give them: if a fault is about a part of
+the request, such as a partition, the rest is handled for real. A request that reads gets its real response with the error in it; of a
+request that changes something the part is left out, so that nothing happens to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from klamm.protocol import messages
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.nouns import ZERO_UUID
+from klamm.server.faults import parts
+from klamm.server.faults.fault import BrokerFaults, Fault, Hit
+from klamm.server.faults.parts import Wanted
+from klamm.server.requests.changed_frame import ChangedFrame
+from klamm.server.requests.context import CloseConnection, Context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from klamm.server.requests.dispatch import Handler
+
+READS = frozenset(
+    (
+        ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_PRODUCERS, ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_CLUSTER,
+    )
+)  # fmt: skip
+"""APIs whose requests change nothing."""
+
+_GROUP_KEY = 0
+
+
+def faulty(
+    handlers: Mapping[int, Handler], faults: BrokerFaults, encode: Callable[[Context, int, Any], bytes | None]
+) -> dict[int, Handler]:
+    """Handlers that heed the present faults; those of APIs without faults as they are. `encode` makes the frame of a response."""
+    return {
+        key: handler._replace(handle=partial(_handle, faults, handler, encode), cached=False, pipelined=False, handle_run=None)
+        if faults.of(ApiKey(key))
+        else handler
+        for key, handler in handlers.items()
+    }
+
+
+def _handle(
+    faults: BrokerFaults, handler: Handler, encode: Callable[[Context, int, Any], bytes | None], ctx: Context, request: Any
+) -> Any:
+    broker = faults.broker_id
+    hit: Hit | None = None
+    struck: list[tuple[Fault, Wanted | None]] = []
+    for fault in faults.of(ctx.api_key):
+        if not fault.filter.matches(broker, ctx.api_version, ctx.client_id, str(ctx.peer.principal)):
+            continue
+        wanted = _wanted(ctx, request, fault) if fault.filter.parts else None
+        if fault.filter.parts and (wanted is None or not _is_about(ctx, request, wanted)):
+            continue
+        if hit is None:
+            name = APIS[ctx.api_key].name
+            hit = Hit(ctx.services.clock.now_ms(), broker, ctx.client_id, name, ctx.api_version, ctx.correlation_id)
+        if fault.takes(hit):
+            struck.append((fault, wanted))
+    if not struck:
+        return handler.handle(ctx, request)
+    return _Struck(ctx, handler, request, struck, encode).respond()
+
+
+def _wanted(ctx: Context, request: Any, fault: Fault) -> Wanted | None:
+    """What the filter wants of this request's parts; None if the request cannot be about them."""
+    values = dict(fault.filter.parts)
+    if ctx.api_key == ApiKey.FIND_COORDINATOR:
+        key = "group" if request.key_type == _GROUP_KEY else "transactional_id"
+        if values.keys() != {key}:
+            return None
+        values = {"coordinator_key": values[key]}
+    topic_id = ZERO_UUID
+    if values.get("topic").__class__ is bytes:
+        topic_id, name = values["topic"], ctx.services.metadata.topic_name(values["topic"])
+        values["topic"] = name
+    elif "topic" in values:
+        known = ctx.services.metadata.topics.get(values["topic"])
+        topic_id = ZERO_UUID if known is None else known.topic_id
+    return Wanted(values, topic_id)
+
+
+def _is_about(ctx: Context, request: Any, wanted: Wanted) -> bool:
+    """Whether a request is about the wanted parts."""
+    if parts.split(request, ctx.api_version, wanted)[0] is not None:
+        return True
+    if ctx.api_key == ApiKey.FETCH:
+        return _is_in_session(ctx, request, wanted)
+    if "resource" in str(request._fields):
+        return False
+    return parts.says_all(request, ctx.api_version, wanted)
+
+
+def _is_in_session(ctx: Context, request: messages.FetchRequest, wanted: Wanted) -> bool:
+    session = ctx.services.fetches.sessions.get(request.session_id)
+    if session is None or request.session_epoch <= 0 or "topic" not in wanted.values:
+        return False
+    index = wanted.values.get("partition")
+    return any(
+        (wanted.is_one("topic", topic.name) or wanted.is_one("topic", topic.topic_id)) and (index is None or index in topic.partitions)
+        for topic in session.partitions.topics.values()
+    )
+
+
+class _Struck:
+    """A request that faults hit."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        handler: Handler,
+        request: Any,
+        struck: list[tuple[Fault, Wanted | None]],
+        encode: Callable[[Context, int, Any], bytes | None],
+    ) -> None:
+        self._ctx = ctx
+        self._handler = handler
+        self._request = request
+        self._struck = struck
+        self._encode = encode
+
+    async def respond(self) -> Any:
+        """The response, or what stands for it. Raises CloseConnection."""
+        before = [(fault, wanted) for fault, wanted in self._struck if not fault.effect.after_work]
+        after = [(fault, wanted) for fault, wanted in self._struck if fault.effect.after_work]
+        for fault, _ in before:
+            await self._delay(fault)
+        ends = next(((fault, wanted) for fault, wanted in before if _ends_before_work(fault)), None)
+        response = await (self._work() if ends is None else self._instead(*ends))
+        for fault, wanted in (*before, *after):
+            if fault.effect.after_work:
+                await self._delay(fault)
+                response = await self._after(fault, wanted, response)
+            response = self._changed(fault, response)
+            if isinstance(response, ChangedFrame):
+                break
+        return response
+
+    async def _delay(self, fault: Fault) -> None:
+        """Wait as long as the fault says; its removal does not shorten that."""
+        if fault.effect.delay_ms:
+            await self._ctx.services.clock.sleep(fault.effect.delay_ms / 1000)
+
+    async def _work(self) -> Any:
+        response = self._handler.handle(self._ctx, self._request)
+        return await response if inspect.isawaitable(response) else response
+
+    async def _instead(self, fault: Fault, wanted: Wanted | None) -> Any:
+        """What happens instead of the work, or of a part of it."""
+        effect = fault.effect
+        if effect.is_dropped:
+            await self._hang(fault)
+        if effect.close is not None:
+            raise CloseConnection(f"fault {fault.number} closes the connection before the response")
+        assert effect.error is not None
+        if wanted is None:
+            return self._refused(fault, self._request)
+        if self._ctx.api_key in READS:
+            if self._ctx.api_key == ApiKey.FETCH:
+                self._request = self._request._replace(max_wait_ms=0)
+            return self._with_error(fault, wanted, await self._work())
+        matched, rest = parts.split(self._request, self._ctx.api_version, wanted)
+        if matched is None:
+            return self._with_error(fault, wanted, await self._work())
+        refused = self._refused(fault, matched)
+        if rest is None:
+            return refused
+        self._request = rest
+        real = await self._work()
+        return real if real is None or refused is None else parts.merge(self._message(real), self._message(refused))
+
+    async def _after(self, fault: Fault, wanted: Wanted | None, response: Any) -> Any:
+        """What happens when the work is done."""
+        effect = fault.effect
+        if effect.is_dropped:
+            await self._hang(fault)
+        if effect.is_lost:
+            return None
+        if effect.close == "before":
+            raise CloseConnection(f"fault {fault.number} closes the connection before the response")
+        if effect.error is not None and response is not None:
+            return self._refused(fault, self._request) if wanted is None else self._with_error(fault, wanted, response)
+        return response
+
+    def _changed(self, fault: Fault, response: Any) -> Any:
+        """A response with what the fault changes in its frame. Raises CloseConnection, with what is sent before."""
+        effect, ctx = fault.effect, self._ctx
+        if response is None:
+            return None
+        if effect.throttle_time_ms is not None:
+            response = self._message(response)._replace(throttle_time_ms=effect.throttle_time_ms)
+        if effect.close not in ("amid", "after") and not effect.is_corrupt and effect.truncate is None and effect.correlation_id is None:
+            return response
+        frame = self._encode(ctx, ctx.correlation_id + (effect.correlation_id or 0), response) or b""
+        if effect.close == "amid":
+            raise CloseConnection(f"fault {fault.number} closes the connection amid the response", frame[: max(5, len(frame) // 2)])
+        if effect.close == "after":
+            raise CloseConnection(f"fault {fault.number} closes the connection after the response", frame)
+        if effect.is_corrupt:
+            frame = frame[:8] + bytes(byte ^ 0xFF for byte in frame[8:])
+        if effect.truncate is not None:
+            payload = frame[4:][: effect.truncate]
+            frame = len(payload).to_bytes(4, "big") + payload
+        return ChangedFrame(frame)
+
+    async def _hang(self, fault: Fault) -> None:
+        """Respond never: until the client closes the connection, or the fault is removed."""
+        gone = asyncio.Event()
+        peer = self._ctx.peer
+        peer.on_lost = gone.set
+        waits = [asyncio.ensure_future(event.wait()) for event in (gone, fault.removed)]
+        try:
+            if peer.is_open:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            peer.on_lost = None
+            for each in waits:
+                each.cancel()
+        raise CloseConnection(f"fault {fault.number} left a request of {APIS[self._ctx.api_key].name} without a response")
+
+    def _refused(self, fault: Fault, request: Any) -> Any:
+        """The response that refuses a request with the error of the fault. Raises CloseConnection where the API has none."""
+        effect = fault.effect
+        assert effect.error is not None
+        response = self._handler.refuse(request, self._ctx.api_version, effect.error, effect.message)
+        if response is None:
+            raise CloseConnection(f"fault {fault.number}: {APIS[self._ctx.api_key].name} has no response with an error")
+        return response
+
+    def _with_error(self, fault: Fault, wanted: Wanted, response: Any) -> Any:
+        """A response with the error of the fault where it is about the wanted parts."""
+        if response is None:
+            return None
+        effect, version = fault.effect, self._ctx.api_version
+        assert effect.error is not None
+        message, is_changed = parts.change(self._message(response), version, wanted, effect.error, effect.message)
+        if not is_changed and self._ctx.api_key == ApiKey.FETCH:
+            return _with_row(message, self._ctx, wanted, effect.error)
+        return message
+
+    def _message(self, response: Any) -> Any:
+        """A response as a message, also one that is encoded already."""
+        if isinstance(response, messages.Message):
+            return response
+        ctx = self._ctx
+        frame = self._encode(ctx, ctx.correlation_id, response) or b""
+        name = APIS[ctx.api_key].name
+        _, offset = messages.decode_response_header(ctx.api_key, ctx.api_version, frame[4:])
+        return messages.decode(f"{name}Response", ctx.api_version, frame[4:], offset)[0]
+
+
+def _ends_before_work(fault: Fault) -> bool:
+    effect = fault.effect
+    return effect.is_dropped or effect.close == "before" or effect.error is not None
+
+
+def _with_row(response: Any, ctx: Context, wanted: Wanted, code: int) -> Any:
+    """An incremental Fetch response with a row for a partition that had nothing new."""
+    kind = messages.FetchResponse
+    if "partition" not in wanted.values or response.error_code:
+        return response
+    row = kind.PartitionData(wanted.values["partition"], code, -1, records=None)
+    topic = kind.FetchableTopicResponse(topic=wanted.values["topic"], topic_id=wanted.topic_id, partitions=[row])
+    return response._replace(responses=[*response.responses, topic])
