@@ -45,7 +45,7 @@ setup: .venv/.setup ## Make .venv with everything (first time about 650 MB to do
 	  "$$python" -m venv .venv; \
 	fi; \
 	echo "Setting up .venv; the first time this downloads about 650 MB, most of it PySpark (its jars hold the ZooKeeper)." >&2; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,journal,metrics,pipeline,connect,dev]'; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,journal,metrics,control,pipeline,connect,dev]'; \
 	mkdir -p .typing; ln -sfn .. .typing/klamm; \
 	touch $@
 

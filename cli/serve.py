@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from klamm.cli.failures import extra_needed
 from klamm.cli.logs import log_level_option, log_to_stderr
 from klamm.cli.output import say
 from klamm.cli.parameters import KEY_VALUE, TOPIC, Whole
@@ -58,6 +59,20 @@ log = logging.getLogger(__name__)
     "With 0, each broker gets a free port. Needs klamm[metrics].",
 )
 @click.option(
+    "--control-port",
+    type=Whole(0, 65535),
+    help="Serve the control API and a page with the state of the cluster at this port of 127.0.0.1; with 0 at a free port. "
+    "Needs klamm[control]. Not with --processes.",
+)
+@click.option(
+    "--control-host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+    help="Address of the control API. Beyond loopback it needs --control-token.",
+)
+@click.option(
+    "--control-token", envvar="KLAMM_CONTROL_TOKEN", metavar="TOKEN",
+    help="Requests of the control API must bear this token. Default: the environment variable KLAMM_CONTROL_TOKEN, or no token.",
+)
+@click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for broker logs and the data of the embedded ZooKeeper. Default: logs in memory, ZooKeeper in a temporary folder.",
@@ -81,6 +96,9 @@ def command(
     host: str,
     port: int,
     metrics_port: int | None,
+    control_port: int | None,
+    control_host: str,
+    control_token: str | None,
     zookeeper: str | None,
     data_dir: Path | None,
     journal: Path | None,
@@ -97,6 +115,9 @@ def command(
     bootstrap_servers, brokers, controller_id, cluster_id and zookeeper.
 
     With --metrics-port each broker serves its metrics at http://127.0.0.1:PORT/metrics. --json prints the ports, the log has the addresses.
+
+    With --control-port the cluster can be steered over HTTP: phases are held, requests get faults, brokers are stopped and started, the
+    clock is moved (docs/control.md). --json prints the address as "control", the log has it too.
 
     With --processes each broker runs in its own process, so you can kill one of them. --json prints the process ids. A broker that ended is
     not started again; without --data-dir its records are lost. When the main process ends, all others end too.
@@ -115,10 +136,12 @@ def command(
     klamm serve --processes --json
     klamm serve --journal ./lake
     klamm serve --metrics-port 9404
+    klamm serve --port 0 --json --control-port 0
     """
     log_to_stderr(log_level)
     config = dict(configs) if journal is None else _journaled(journal) | dict(configs)
     _check(brokers, host, (port, metrics_port), config, topics, zookeeper is None)
+    control = None if control_port is None else _control_options(control_host, control_port, control_token, processes)
     require_interpreter_lock()
     signals = StopSignals()
     embedded = None if zookeeper is not None else EarlyZooKeeper(data_dir)
@@ -127,6 +150,8 @@ def command(
     from klamm.server.run import run
 
     shape = {"host": host, "port": port, "metrics_port": metrics_port, "config": config, "topics": topics, "data_dir": data_dir}
+    if control is not None:
+        shape |= control
     cluster = _cluster(processes, log_level, brokers, zookeeper if embedded is None else embedded.zookeeper, shape)
     served = ServedCluster(cluster, None if embedded is None else embedded.started)
 
@@ -145,9 +170,25 @@ def _cluster(
 
         return ProcessCluster([sys.executable, "-m", "klamm.cli.owned_broker", log_level], brokers, zookeeper=zookeeper, **shape)
 
+    if "control_port" in shape:
+        from klamm.control.steered_cluster import SteeredCluster
+
+        return SteeredCluster(brokers, zookeeper=zookeeper, **shape)
+
     from klamm.server.local.cluster import LocalCluster
 
     return LocalCluster(brokers, zookeeper=zookeeper, **shape)
+
+
+def _control_options(host: str, port: int, token: str | None, processes: bool) -> dict[str, Any]:
+    """The options of the control API. Raises click.UsageError."""
+    if processes:
+        raise click.UsageError("--control-port cannot be combined with --processes")
+    with extra_needed("control", lambda: "--control-port"):
+        from klamm.control.http import is_loopback
+    if token is None and not is_loopback(host):
+        raise click.UsageError(f"--control-host {host} needs --control-token: any program that reaches it can steer the cluster")
+    return {"control_host": host, "control_port": port, "control_token": token}
 
 
 def _journaled(lake: Path) -> dict[str, str]:
@@ -202,6 +243,7 @@ def _as_lines(cluster: LocalCluster | ProcessCluster) -> str:
 
 
 def _as_json(cluster: LocalCluster | ProcessCluster) -> str:
+    control: str | None = getattr(cluster, "control_url", None)
     pids: Mapping[int, int] = cluster.pids
     metrics_ports: Mapping[int, int] = cluster.metrics_ports
     return json.dumps(
@@ -217,4 +259,5 @@ def _as_json(cluster: LocalCluster | ProcessCluster) -> str:
             "cluster_id": cluster.cluster_id,
             "zookeeper": cluster.zookeeper,
         }
+        | ({} if control is None else {"control": control})
     )

@@ -21,11 +21,11 @@ MAX_DELAY_MS = 3_600_000
 T = TypeVar("T")
 
 
-class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """A body in JSON."""
 
 
-class HoldBody(Body):
+class HoldBody(Body, frozen=True):
     """A hold of phases. The first `nth` - 1 phases that match pass; then `count` are held, without it all until the hold is released."""
 
     phase: str
@@ -34,14 +34,14 @@ class HoldBody(Body):
     nth: int = 1
 
 
-class FailBody(Body):
+class FailBody(Body, frozen=True):
     """The error with which a held event fails."""
 
     error: str | int = "UNKNOWN_SERVER_ERROR"
     message: str | None = None
 
 
-class FilterBody(Body):
+class FilterBody(Body, frozen=True):
     """Which requests a fault is about; what is missing is any. Texts may end with `*`."""
 
     api: str | int | None = None
@@ -57,7 +57,7 @@ class FilterBody(Body):
     direction: Literal["request", "response"] = "request"
 
 
-class EffectBody(Body):
+class EffectBody(Body, frozen=True):
     """What a fault does: one of these, and `delay_ms` with it or alone."""
 
     error: str | int | None = None
@@ -72,7 +72,7 @@ class EffectBody(Body):
     throttle_time_ms: int | None = None
 
 
-class FaultBody(Body):
+class FaultBody(Body, kw_only=True, frozen=True):
     """A fault."""
 
     filter: FilterBody = FilterBody()
@@ -83,38 +83,38 @@ class FaultBody(Body):
     seed: int = 0
 
 
-class MoveBody(Body):
+class MoveBody(Body, frozen=True):
     """The broker that becomes controller; any other than the present one without `to`."""
 
     to: int | None = None
 
 
-class KillBody(Body):
+class KillBody(Body, frozen=True):
     """How a broker is killed: with `expire` its ZooKeeper session ends at once; with `lose_log` its logs are gone."""
 
     expire: bool = False
     lose_log: bool = False
 
 
-class StopBody(Body):
+class StopBody(Body, frozen=True):
     """How a broker is stopped: with `lose_log` its logs are gone."""
 
     lose_log: bool = False
 
 
-class BrokerBody(Body):
+class BrokerBody(Body, frozen=True):
     """A broker."""
 
     broker: int
 
 
-class AdvanceBody(Body):
+class AdvanceBody(Body, frozen=True):
     """A time in milliseconds."""
 
     ms: int
 
 
-class MemberBody(Body):
+class MemberBody(Body, frozen=True):
     """Which member of a group; all without it."""
 
     member: str | None = None

@@ -55,6 +55,7 @@ class Control:
         self.events = EventLog()
         self._holds: dict[int, Held] = {}
         self._paused: set[int] = set()
+        self._killed: set[int] = set()
 
     # --- phases and holds
 
@@ -123,6 +124,7 @@ class Control:
         """Kill the broker that is held first, as it stands there."""
         held = self._reached(number)
         broker_id = held.hold.held_phases[0].broker_id
+        self._killed.add(broker_id)
         await self.cluster.kill_broker(broker_id, expire=True)
         self.events.add("crashed", {"broker": broker_id, "hold": number})
         return {"broker": broker_id, **held.as_json()}
@@ -162,7 +164,7 @@ class Control:
         return {"faults": [views.fault(fault) for fault in self.cluster.faults]}
 
     async def fault(self, number: int, hits: int | None = None, timeout_ms: int = 30_000) -> dict[str, Any]:
-        """A fault with its hits. With `hits` it is waited for until it has so many."""
+        """A fault with its hits. With `hits` it is waited for until it has this number of them."""
         fault = self._fault(number)
         if hits is not None:
             await self._wait(fault.reached(hits), timeout_ms, lambda: f"fault {number} has {fault.hits} of {hits} hits")
@@ -212,14 +214,15 @@ class Control:
 
     def brokers(self) -> dict[str, Any]:
         """All brokers, those that do not run included."""
-        return {"brokers": [self.broker(number) for number in range(1, self.cluster.count + 1)], "controller_id": self.cluster.controller_id}
+        shown = [self.broker(number) for number in range(1, self.cluster.count + 1)]
+        return {"brokers": shown, "controller_id": self.cluster.controller_id}
 
     def broker(self, number: int) -> dict[str, Any]:
         """A broker."""
         self._known(number)
         running = self._find(number)
         if running is None:
-            return {"id": number, "state": "killed" if number in self.cluster.killed else "stopped"}
+            return {"id": number, "state": "killed" if number in self._killed else "stopped"}
         return views.broker(running, "paused" if number in self._paused else "running")
 
     async def stop_broker(self, number: int, body: StopBody) -> dict[str, Any]:
@@ -231,6 +234,7 @@ class Control:
     async def kill_broker(self, number: int, body: KillBody) -> dict[str, Any]:
         """End a broker as `kill -9` does."""
         self._running(number)
+        self._killed.add(number)
         await self.cluster.kill_broker(number, expire=body.expire, lose_log=body.lose_log)
         return self._changed_broker(number)
 
@@ -293,7 +297,9 @@ class Control:
         return {"broker": body.broker}
 
     def _changed_broker(self, number: int) -> dict[str, Any]:
-        if self._find(number) is None:
+        if self._find(number) is not None:
+            self._killed.discard(number)
+        else:
             self._paused.discard(number)
         shown = self.broker(number)
         self.events.add("broker", shown)
@@ -481,7 +487,7 @@ class EventLog:
     def add(self, kind: str, what: dict[str, Any]) -> None:
         """Something happened."""
         self._number += 1
-        self._kept.append({"number": self._number, "kind": kind, **{"data": what}})
+        self._kept.append({"number": self._number, "kind": kind, "data": what})
         for reader in self._readers:
             reader.set()
 

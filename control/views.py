@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable
+from enum import Enum
 from typing import Any
 
 from klamm.control.history import time_text
 from klamm.control.refused import Refused
 from klamm.protocol.apis import APIS
-from klamm.protocol.nouns import ZERO_UUID, TopicPartition
+from klamm.protocol.nouns import ZERO_UUID, SecurityProtocol, TopicPartition
 from klamm.server.broker_server import BrokerServer
+from klamm.server.disks import are_on_disk
 from klamm.server.faults.fault import Fault
 
 
@@ -22,7 +24,7 @@ def fields_of(reached: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, (str, int, float, bool)) or value is None:
-        return value.name if hasattr(value, "name") else value
+        return value.name if isinstance(value, Enum) else value
     if isinstance(value, TopicPartition):
         return {"topic": value.topic, "partition": value.partition}
     if isinstance(value, (tuple, list, frozenset, set)):
@@ -72,14 +74,17 @@ def uuid(value: bytes | None) -> str | None:
 
 def broker(running: BrokerServer, state: str) -> dict[str, Any]:
     """A broker that runs."""
-    endpoints = [{"listener": e.listener, "host": e.host, "port": e.port, "security_protocol": e.protocol.name} for e in running.advertised]
+    endpoints = [
+        {"listener": e.listener, "host": e.host, "port": e.port, "security_protocol": SecurityProtocol(e.security_protocol).name}
+        for e in running.advertised
+    ]
     inner = next((e for e in endpoints if e["listener"] == running.inter_broker_listener), endpoints[0] if endpoints else None)
     shown: dict[str, Any] = {
         "id": running.id, "state": state, "host": inner and inner["host"], "port": inner and inner["port"], "listeners": endpoints,
         "rack": running.config.get("broker.rack"), "epoch": running.identity.broker_epoch, "is_controller": running.controller.is_active,
         "zookeeper_session": f"0x{running.zk.session_id:x}", "replicas": len(running.replicas),
-        "leaders": running.replicas.leader_count,
-        "log_dirs": list(running.config.log_dirs),
+        "leaders": running.replicas.leader_count(),
+        "log_dirs": list(running.config.log_dirs) if are_on_disk(running.config) else [],
     }  # fmt: skip
     return shown
 
@@ -92,7 +97,7 @@ def controller(running: BrokerServer | None, holds: list[dict[str, Any]]) -> dic
     current = running.controller.current
     return {
         "id": running.id, "epoch": running.controller.epoch, "queue": len(running.controller.queue),
-        "event": None if current is None else type(current).__name__, "held": held,
+        "event": None if current is None else type(current.event).__name__, "held": held,
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
+from dataclasses import field
 from typing import Any
 from weakref import WeakMethod
 
@@ -35,7 +35,7 @@ class Filter:
     broker: int | None = None
     client_id: str | None = None
     principal: str | None = None
-    parts: Mapping[str, Any] = MappingProxyType({})
+    parts: Mapping[str, Any] = field(default_factory=dict)
 
     def matches(self, broker: int, version: int, client_id: str | None, principal: str) -> bool:
         """Whether the head of a request matches; its parts are looked at elsewhere."""
@@ -68,7 +68,7 @@ class Effect:
     is_corrupt: bool = False
     """Each byte of the response's body is inverted."""
     truncate: int | None = None
-    """The payload of the frame has at most so many bytes; its length says so."""
+    """The payload of the frame has at most this number of bytes; its length says this number."""
     correlation_id: int | None = None
     """Is added to the correlation id of the response."""
     throttle_time_ms: int | None = None
@@ -131,7 +131,7 @@ class Fault:
         return True
 
     async def reached(self, hits: int = 1) -> None:
-        """Wait until this fault has hit so many requests, or is removed."""
+        """Wait until this fault has hit this number of requests, or is removed."""
         while self.hits < hits and not self.removed.is_set():
             self._hit.clear()
             waits = [asyncio.ensure_future(event.wait()) for event in (self._hit, self.removed)]

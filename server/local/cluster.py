@@ -116,11 +116,6 @@ class LocalCluster:
         return self._count
 
     @property
-    def killed(self) -> frozenset[int]:
-        """Brokers that were killed and not started again."""
-        return frozenset(self._killed)
-
-    @property
     def controller_id(self) -> int:
         """Broker id of the controller, -1 if there is none at the moment."""
         return next((broker.id for broker in self.brokers if broker.controller.is_active), -1)

@@ -397,6 +397,9 @@ class SimulatedConnection:
             table.clear()
         asyncio.get_running_loop().call_soon(self._reconnect, self.session)
 
+    async def end_session(self, limit_s: float) -> None:
+        self.expire()
+
     def expire(self) -> None:
         """The session is over; a new one begins at once."""
         ended, self.session = self.session, 0

@@ -77,7 +77,7 @@ class Connection(Protocol):
     def sever(self) -> None:
         """Close the connection as if the process had died: the server keeps the session until it expires."""
 
-    async def expire(self, limit_s: float) -> None:
+    async def end_session(self, limit_s: float) -> None:
         """End the session from outside while the connection is open. Raises TimeoutError if no server responds."""
 
     async def end_severed(self, limit_s: float) -> None:

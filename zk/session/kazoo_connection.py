@@ -183,7 +183,7 @@ class KazooConnection:
         """End the session after `sever`, unless it has expired. Raises TimeoutError if no server responds."""
         await asyncio.to_thread(self._end_severed, limit_s)
 
-    async def expire(self, limit_s: float) -> None:
+    async def end_session(self, limit_s: float) -> None:
         """End the session from outside while this connection is open. Raises TimeoutError if no server responds."""
         self._severed = self._client._session_id, self._client._session_passwd
         await asyncio.to_thread(self._end_severed, limit_s)

@@ -163,7 +163,7 @@ class ZkSession(ZkNodes):
         if no ZooKeeper responds.
         """
         if self._connection is not None and self.session_id != 0:
-            await self._connection.expire(limit_s)
+            await self._connection.end_session(limit_s)
 
     async def reconnected(self, generation: int) -> None:
         """Wait until the session of this generation is connected. Raises StoreLost if it is over."""

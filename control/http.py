@@ -1,0 +1,215 @@
+"""Serves the control API over HTTP on a loopback address.
+
+It runs on the event loop of the cluster. Only loopback addresses are listened on, unless there is a token; then each request must bear it.
+Requests with a foreign Host or Origin are refused, so that no page of another site can steer a cluster through the user's browser.
+Errors are `{"error": "…"}` with a status of 4xx.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import inspect
+import ipaddress
+import json
+import logging
+from importlib.resources import files
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from klamm.control.bodies import decode
+from klamm.control.model import Control
+from klamm.control.openapi import openapi
+from klamm.control.refused import Refused
+from klamm.control.routes import NUMBERS, ROUTES, Route
+
+log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 1 << 20
+MAX_READERS = 32
+KEEP_ALIVE_S = 15.0
+_LOCAL = frozenset(("localhost", "127.0.0.1", "[::1]", "::1"))
+_PAGE = {"": ("index.html", "text/html"), "page.js": ("page.js", "text/javascript"), "page.css": ("page.css", "text/css")}
+_POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+
+class CannotServe(Exception):
+    """The address cannot be listened on. The text is one line for the user."""
+
+
+class ControlServer:
+    """The HTTP interface of one `Control`."""
+
+    def __init__(self, control: Control, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
+        """Raises CannotServe for an address beyond loopback without a token."""
+        if token is None and not is_loopback(host):
+            raise CannotServe(f"the control API listens on {host} only with a token, because any program that reaches it can steer the cluster")
+        self.control = control
+        self._host, self._port, self._token = host, port, token
+        self._runner: web.AppRunner | None = None
+        self._readers: set[asyncio.Task[Any]] = set()
+        self.url = ""
+
+    async def start(self) -> None:
+        """Listen. Raises CannotServe."""
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guard])
+        for route in ROUTES:
+            app.router.add_route(route.method, route.path, self._handler(route))
+        app.router.add_get("/events", self._events)
+        app.router.add_get("/openapi.json", self._openapi)
+        app.router.add_get("/{file:(page[.](js|css))?}", self._page)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.5)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._host, self._port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise CannotServe(f"cannot serve the control API at {self._host}:{self._port}: {error.strerror or error}") from error
+        port = self._runner.addresses[0][1]
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self.url = f"http://{host}:{port}"
+        log.info("control API at %s", self.url)
+
+    async def stop(self) -> None:
+        """End: what is held goes on, what is faulted is not any more."""
+        self.control.cluster.faults.clear()
+        for reader in list(self._readers):
+            reader.cancel()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    # --- what is the same for all requests
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        try:
+            self._check_origin(request)
+            response: web.StreamResponse = await handler(request)
+        except Refused as error:
+            return _json({"error": str(error)}, error.status)
+        except web.HTTPRequestEntityTooLarge:
+            return _json({"error": f"a body has at most {MAX_BODY_BYTES} bytes"}, 413)
+        except web.HTTPNotFound:
+            return _json({"error": f"there is nothing at {request.path}; GET /openapi.json lists everything"}, 404)
+        except web.HTTPMethodNotAllowed as error:
+            allowed = ", ".join(sorted(error.allowed_methods))
+            return _json({"error": f"{request.path} knows {allowed}, not {request.method}"}, 405)
+        except web.HTTPException:
+            raise
+        except asyncio.CancelledError:
+            raise
+        except (OSError, TimeoutError, ValueError) as error:
+            return _json({"error": str(error) or type(error).__name__}, 409)
+        except Exception as error:
+            log.exception("a request of the control API failed")
+            return _json({"error": f"{type(error).__name__}: {error}"}, 500)
+        return response
+
+    def _check_origin(self, request: web.Request) -> None:
+        if self._token is not None and not (request.method == "GET" and request.path.lstrip("/") in _PAGE):
+            given = request.headers.get("Authorization", "").removeprefix("Bearer ") or request.query.get("token", "")
+            if not hmac.compare_digest(given.encode(), self._token.encode()):
+                raise Refused("the token is missing or wrong: send the header Authorization: Bearer TOKEN", 401)
+        host = urlsplit(f"//{request.headers.get('Host', '')}").hostname or ""
+        if self._token is None and host not in _LOCAL and not is_loopback(host):
+            raise Refused(f"Host {host!r} is not this machine", 403)
+        origin = request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc != request.headers.get("Host", ""):
+            raise Refused(f"a page of {origin} may not steer this cluster", 403)
+
+    def _handler(self, route: Route) -> Any:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            values: dict[str, Any] = {name: _path_value(name, request.match_info[name]) for name in route.names}
+            query = {name: value for name, value in request.query.items() if name != "token"}
+            for name, text in query.items():
+                if name not in route.query:
+                    known = f"; it knows {', '.join(route.query)}" if route.query else ""
+                    raise Refused(f"{route.path} has no parameter {name!r}{known}")
+                values[name] = _query_value(name, text, route.query[name])
+            data = await request.read()
+            if route.body is not None:
+                values["body"] = decode(route.body, data)
+            elif data.strip() not in (b"", b"{}", b"null"):
+                raise Refused(f"{route.method} {route.path} takes no body")
+            done = route.act(self.control, **values)
+            return _json(await done if inspect.isawaitable(done) else done)
+
+        return handle
+
+    # --- what is not in the table
+
+    async def _openapi(self, request: web.Request) -> web.Response:
+        return _json(openapi())
+
+    async def _page(self, request: web.Request) -> web.Response:
+        name, kind = _PAGE[request.match_info["file"]]
+        text = files("klamm.control").joinpath("page", name).read_text("utf-8")
+        return web.Response(text=text, content_type=kind, headers={"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"})
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        """Server-sent events; `Last-Event-ID` says after which one to begin."""
+        if len(self._readers) >= MAX_READERS:
+            raise Refused(f"{MAX_READERS} clients read events already", 429)
+        last = request.headers.get("Last-Event-ID", "0")
+        number = int(last) if last.isdigit() else 0
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        await response.prepare(request)
+        events = self.control.events
+        news = events.reading()
+        task = asyncio.current_task()
+        assert task is not None
+        self._readers.add(task)
+        try:
+            while True:
+                news.clear()
+                for event in events.since(number):
+                    number = event["number"]
+                    text = f"id: {number}\nevent: {event['kind']}\ndata: {json.dumps(event['data'])}\n\n"
+                    await response.write(text.encode())
+                try:
+                    async with asyncio.timeout(KEEP_ALIVE_S):
+                        await news.wait()
+                except TimeoutError:
+                    await response.write(b": still here\n\n")
+        except ConnectionError:
+            return response
+        finally:
+            events.left(news)
+            self._readers.discard(task)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one of this machine alone."""
+    if host in _LOCAL:
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _json(value: Any, status: int = 200) -> web.Response:
+    return web.Response(text=json.dumps(value), status=status, content_type="application/json")
+
+
+def _path_value(name: str, text: str) -> Any:
+    if name not in NUMBERS:
+        return text
+    if not text.isdigit():
+        raise Refused(f"{text!r} is no {name}: that is a number", 404)
+    return int(text)
+
+
+def _query_value(name: str, text: str, kind: type[Any]) -> Any:
+    if kind is bool:
+        if text not in ("true", "false", "1", "0"):
+            raise Refused(f"{name}: true or false")
+        return text in ("true", "1")
+    if kind is int:
+        if not text.lstrip("-").isdigit() or len(text) > 18:
+            raise Refused(f"{name}: {text!r} is no number")
+        return int(text)
+    return text
