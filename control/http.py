@@ -45,7 +45,7 @@ class ControlServer:
     def __init__(self, control: Control, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
         """Raises CannotServe for an address beyond loopback without a token."""
         if token is None and not is_loopback(host):
-            raise CannotServe(f"the control API listens on {host} only with a token, because any program that reaches it can steer the cluster")
+            raise CannotServe(f"the control API listens on {host} only with a token: any program that reaches it can steer the cluster")
         self.control = control
         self._host, self._port, self._token = host, port, token
         self._runner: web.AppRunner | None = None

@@ -17,5 +17,8 @@ def test_a_start_imports_the_modules_of_the_list() -> None:
 def test_a_start_imports_neither_large_packages_nor_other_rooms() -> None:
     names = set(held())
     assert names.isdisjoint(NEVER)
-    others = ("klamm.admin", "klamm.benchmarks", "klamm.control.", "klamm.journal", "klamm.pipeline", "klamm.server.request_registration.", "klamm.tests")
+    others = (
+        "klamm.admin", "klamm.benchmarks", "klamm.control.", "klamm.journal", "klamm.pipeline", "klamm.server.request_registration.",
+        "klamm.tests",
+    )
     assert [name for name in names if name.startswith(others)] == []

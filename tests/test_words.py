@@ -16,7 +16,9 @@ SUFFIXES = (".py", ".md", ".toml", ".txt", ".yml", ".java", ".c", ".mjs", "Makef
 CLEAN = ("admin", "cli", "configs", "protocol", "schemas")
 """Packages whose comments and texts were gone through."""
 
-PRODUCT = ("admin", "broker", "cli", "configs", "control", "controller", "journal", "machine", "pipeline", "protocol", "schemas", "server", "zk")
+PRODUCT = (
+    "admin", "broker", "cli", "configs", "control", "controller", "journal", "machine", "pipeline", "protocol", "schemas", "server", "zk",
+)
 
 BANNED: list[tuple[str, str, tuple[str, ...]]] = [
     # pattern, what to write instead, folders where it is not used; "" is the whole repository
