@@ -1,6 +1,7 @@
-"""The order in which Apache Kafka goes through a set or a map of Scala that cannot change: that of a hash trie.
+"""Hashes of strings as Java computes them, which decide the partition of a key; and the order in which Apache Kafka goes through a set or
+a map of Scala that cannot change: that of a hash trie.
 
-It matters where several brokers leave the ISR of one partition at once (the last one taken out stays in it, and each costs a leader
+The order matters where several brokers leave the ISR of one partition at once (the last one taken out stays in it, and each costs a leader
 epoch), and where two protocols of a group have the same number of votes. The trie has 32 children at each level, five bits of a mixed hash
 choose one; the keys that are alone in their child come first.
 """
@@ -10,12 +11,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from klamm.protocol.java_hash import string_hash
-
 K = TypeVar("K")
 
 _BITS = 5
 _WORD = (1 << 32) - 1
+
+
+def string_hash(text: str) -> int:
+    """`String.hashCode`: a signed 32-bit number, computed from UTF-16 code units."""
+    value = 0
+    if text.isascii():
+        for character in text:
+            value = (31 * value + ord(character)) & _WORD
+    else:
+        units = text.encode("utf-16-be", "surrogatepass")
+        for high, low in zip(units[::2], units[1::2], strict=True):
+            value = (31 * value + (high << 8 | low)) & _WORD
+    return value - (1 << 32) if value >> 31 else value
+
+
+def partition_for(key: str, count: int) -> int:
+    """The partition of an internal topic that has the state of a group or of a transactional id."""
+    value = string_hash(key)
+    return (0 if value == -(1 << 31) else abs(value)) % count
 
 
 def in_hash_order(broker_ids: Iterable[int]) -> list[int]:

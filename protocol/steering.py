@@ -235,11 +235,16 @@ class Hold(Generic[P]):
         """The same with their brokers; each can be stepped and failed alone."""
         return tuple(self._held)
 
-    async def reached(self, count: int = 1) -> P:
-        """Wait until `count` phases are held. Returns the first one."""
-        while len(self._held) < count:
-            self._arrival.clear()
-            await self._arrival.wait()
+    async def reached(self, count: int = 1, timeout_s: float | None = None) -> P:
+        """Wait until `count` phases are held. Returns the first one. Raises TimeoutError after `timeout_s` seconds of real time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while len(self._held) < count:
+                    self._arrival.clear()
+                    await self._arrival.wait()
+        except TimeoutError:
+            kinds = " or ".join(kind.__name__ for kind in self.kinds)
+            raise TimeoutError(f"{len(self._held)} of {count} held within {timeout_s:g} s: {kinds} {self.where.values}") from None
         return self._held[0].phase
 
     def step(self) -> P:

@@ -184,6 +184,7 @@ class BrokerServer:
 
     def _cut(self) -> None:
         self._broker.is_killed = True
+        self.listeners.cut()
         self.zk.sever()
 
     def _halt(self, reason: str) -> None:

@@ -14,6 +14,8 @@ from klamm.controller.phases import EventPhase, ProcedurePhase
 from klamm.controller.values import ControllerMoved, StoreLost, StoreRefused
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.steering import field_types, json_type
+from klamm.server.groups.phases import GroupPhase
+from klamm.server.transactions.phases import TransactionPhase
 from klamm.zk.session.requests import ConnectionLost
 from klamm.zk.session.steered_writes import ZooKeeperWrite
 
@@ -35,6 +37,16 @@ KINDS = (
     PhaseKind(
         "between events", "Only this procedure of the controller is parked; all other events are processed as if none were.",
         "Not possible: no event is under way.", get_args(ProcedurePhase),
+    ),
+    PhaseKind(
+        "coordinator of groups",
+        "Only this group waits: nothing leaves the broker for it, no response and no record. Heartbeats are answered, time-outs go on.",
+        "The append or the responses that come next have this error; what is stored stays stored.", get_args(GroupPhase),
+    ),
+    PhaseKind(
+        "coordinator of transactions",
+        "Only this transactional id waits: nothing leaves the broker for it, no response, no record and no marker. Time-outs go on.",
+        "The append or the response that comes next has this error; what is stored stays stored.", get_args(TransactionPhase),
     ),
     PhaseKind(
         "write to ZooKeeper", "Only this write waits, and what needs its outcome.",

@@ -208,6 +208,11 @@ class Groups:
 
     def tick(self, now: Now) -> None:
         """Act on the deadlines that are over."""
+        for _ in self.tick_each(now):
+            pass
+
+    def tick_each(self, now: Now) -> Iterator[str]:
+        """Act on the deadlines that are over, one after the other: the group of each, once its effects are there."""
         for deadline in self._timers.due(now.ms):
             group = self._groups.get(deadline.group_id)
             if group is None:
@@ -219,6 +224,7 @@ class Groups:
                     self._rebalances.join_ends(group, now)
                 case SyncEnds(_, generation):
                     self._rebalances.sync_ends(group, generation, now)
+            yield deadline.group_id
 
     # --- steering
 

@@ -12,11 +12,11 @@ of the same member, Apache Kafka never responds to it; here it gets REBALANCE_IN
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from klamm.broker.groups.group import Group, Member
 from klamm.broker.groups.log_records import group_record
-from klamm.broker.groups.requests import NO_MEMBER, AppendRecords, Effect, Join, JoinResult, Leaving, Respond, Sync, SyncResult
+from klamm.broker.groups.requests import NO_MEMBER, AppendRecords, Effect, Join, JoinResult, Leaving, Passed, Respond, Sync, SyncResult
 from klamm.broker.groups.states import CAN_REBALANCE, COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from klamm.broker.groups.timers import JoinEnds, SessionEnds, SyncEnds, Timers
 from klamm.protocol.clock import Now
@@ -209,6 +209,7 @@ class Rebalances:
             group.group_id, group.generation, group.state.value, why, reason or "nothing",
         )
         group.move_to(PREPARING, now.wall_ms)
+        self.effects.append(Passed("GroupRebalanceBegun", group.group_id, group.generation))
         self._wait_for_joins(group, now, delay_ms)
         self.complete_join_if_all_are_there(group, now)
 
@@ -238,6 +239,7 @@ class Rebalances:
         for member_id in late:
             log.info("group %s: member %s has not joined again and is removed", group.group_id, member_id)
             group.remove(member_id)
+            self.effects.append(Passed("did not join", group.group_id, group.generation, member_id))
         group.more_delay_ms = None
         if not group.elect_joined_leader() and group.members:
             log.warning("group %s: no member has joined again; the rebalance waits on", group.group_id)
@@ -247,9 +249,11 @@ class Rebalances:
         group.begin_generation(COMPLETING, now.wall_ms)
         if group.state is EMPTY:
             log.info("group %s: generation %d is empty", group.group_id, group.generation)
+            self.effects.append(Passed("GroupEmptied", group.group_id, group.generation))
             self.effects.append(AppendRecords(None, (group_record(group.group_id, group.to_store({})),)))
             return
         log.info("group %s: generation %d has %d members", group.group_id, group.generation, len(group.members))
+        self.effects.append(Passed("GroupJoinCompleted", group.group_id, group.generation))
         for member in group.members.values():
             ticket = group.release_join(member)
             self._respond_generation(group, member, ticket, group.leader == member.member_id)
@@ -305,6 +309,7 @@ class Rebalances:
         for member_id in sorted(group.expected_syncs):
             log.info("group %s: member %s has not sent SyncGroup and is removed", group.group_id, member_id)
             group.remove(member_id)
+            self.effects.append(Passed("did not sync", group.group_id, group.generation, member_id))
         self._prepare(group, now, "members have not sent SyncGroup")
 
     # --- sessions
@@ -335,7 +340,7 @@ class Rebalances:
             self._timers.set(member.deadline_ms, SessionEnds(group.group_id, member_id))
         elif member is not None and (member.is_new or not member.is_waiting):
             log.info("group %s: the session of member %s is over", group.group_id, member_id)
-            self._remove(group, member, now, f"the session of member {member_id} is over")
+            self._remove(group, member, now, "expired", f"the session of member {member_id} is over")
 
     def end_session(self, group: Group, member_id: str, now: Now) -> None:
         """Let the session of a member be over now, as if it had sent nothing for its session time-out."""
@@ -366,15 +371,16 @@ class Rebalances:
             if error is not ErrorCode.NONE:
                 return error
         log.info("group %s: member %s leaves (the client says: %s)", group.group_id, member_id, leaving.reason or "nothing")
-        self._remove(group, group.members[member_id], now, f"member {member_id} leaves")
+        self._remove(group, group.members[member_id], now, "left", f"member {member_id} leaves")
         return ErrorCode.NONE
 
-    def _remove(self, group: Group, member: Member, now: Now, why: str) -> None:
+    def _remove(self, group: Group, member: Member, now: Now, reason: Literal["left", "expired"], why: str) -> None:
         ticket = group.release_join(member)
         if ticket is not None:
             self.effects.append(Respond(ticket, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER)))
         self._respond_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
+        self.effects.append(Passed(reason, group.group_id, group.generation, member.member_id))
         if group.state is PREPARING:
             self.complete_join_if_all_are_there(group, now)
         else:

@@ -6,7 +6,7 @@ the request, since groups draw nothing themselves.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
@@ -142,4 +142,14 @@ class AppendRecords(NamedTuple):
     producer_epoch: int = -1
 
 
-Effect = Respond | AppendRecords
+class Passed(NamedTuple):
+    """A phase of a group, or the reason for which a member is removed; the caller may hold the effects that follow
+    (`server/groups/phases.py`), else there is nothing to do."""
+
+    name: Literal["GroupRebalanceBegun", "GroupJoinCompleted", "GroupEmptied", "left", "expired", "did not join", "did not sync"]
+    group_id: str
+    generation: int
+    member_id: str = NO_MEMBER
+
+
+Effect = Respond | AppendRecords | Passed

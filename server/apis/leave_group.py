@@ -7,6 +7,8 @@ Source: wire 5 and 12, `GroupCoordinator.handleLeaveGroup` of Apache Kafka 3.9.1
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from klamm.broker.groups.requests import Leaving
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -16,7 +18,7 @@ from klamm.server.security.authorizer import Operation, ResourceType
 MANY_MEMBERS_SINCE = 3
 
 
-def handle(ctx: Context, request: messages.LeaveGroupRequest) -> messages.LeaveGroupResponse:
+def handle(ctx: Context, request: messages.LeaveGroupRequest) -> messages.LeaveGroupResponse | Awaitable[messages.LeaveGroupResponse]:
     version = ctx.api_version
     if not ctx.authorize(Operation.READ, ResourceType.GROUP, request.group_id):
         return refuse(request, version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -28,12 +30,23 @@ def handle(ctx: Context, request: messages.LeaveGroupRequest) -> messages.LeaveG
         codes = ctx.services.groups.leave(request.group_id, members)
     except ApiError as error:
         return refuse(request, version, error.code)
+    response = _response(members, codes, version)
+    held = ctx.services.groups.until_free(request.group_id)
+    return response if held is None else _respond(held, response)
+
+
+def _response(members: list[Leaving], codes: list[ErrorCode], version: int) -> messages.LeaveGroupResponse:
     if version < MANY_MEMBERS_SINCE:
         return messages.LeaveGroupResponse(error_code=codes[0])
     row = messages.LeaveGroupResponse.MemberResponse
     return messages.LeaveGroupResponse(
         members=[row(member.member_id, member.instance_id, code) for member, code in zip(members, codes, strict=True)]
     )
+
+
+async def _respond(held: Awaitable[None], response: messages.LeaveGroupResponse) -> messages.LeaveGroupResponse:
+    await held
+    return response
 
 
 def refuse(

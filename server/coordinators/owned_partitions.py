@@ -28,7 +28,7 @@ from klamm.broker.replica_effects import (
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.java_hash import partition_for
+from klamm.protocol.hash_order import partition_for
 from klamm.protocol.records.batch import Buffer, CorruptRecords
 from klamm.protocol.records.compression import BadCompression
 from klamm.protocol.records.scan import BadRecord

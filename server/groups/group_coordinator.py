@@ -3,6 +3,8 @@
 `broker/groups/` decides; here its effects happen. Records are appended to the group's partition with acks=all, results complete the futures
 of the requests that wait, and one timer for each partition calls `tick` when the next deadline has come.
 
+Somebody may hold groups at phases (`phases.py`); then the effects of a group wait, and other groups go on.
+
 A request whose result may come later gets a future. The other methods return at once. All of them raise ApiError if this broker cannot
 serve the group: INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.
 """
@@ -11,16 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.broker.groups.group import Group
 from klamm.broker.groups.groups import CommitAppended, Groups
 from klamm.broker.groups.log_replay import replay_batches
 from klamm.broker.groups.offsets import NO_PRODUCER
-from klamm.broker.groups.rebalances import Limits
-from klamm.broker.groups.requests import AppendRecords, Commit, Join, JoinResult, Leaving, Respond, Sync, SyncResult
+from klamm.broker.groups.rebalances import Limits, RenameAppended, SyncAppended
+from klamm.broker.groups.requests import AppendRecords, Commit, Effect, Join, JoinResult, Leaving, Respond, Sync, SyncResult
 from klamm.broker.log.log import AppendResult
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
@@ -29,12 +31,16 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, Codec
 from klamm.protocol.records.record import Record, encode_batch
+from klamm.protocol.steering import Steering
 from klamm.server.background import BackgroundTasks
 from klamm.server.coordinators.owned_partitions import OwnedPartitions
 from klamm.server.coordinators.partition_timers import PartitionTimers
 from klamm.server.coordinators.tickets import complete, new_ticket
 from klamm.server.produce.internal_appends import InternalAppends, outcome_of
 from klamm.server.produce.record_appends import Verified
+
+if TYPE_CHECKING:
+    from klamm.server.coordinators.steered_effects import SteeredEffects
 
 log = logging.getLogger(__name__)
 
@@ -70,11 +76,16 @@ class GroupCoordinator:
     """All groups that one broker coordinates."""
 
     def __init__(
-        self, options: GroupOptions, replicas: ReplicaManager, background: BackgroundTasks, clock: Clock, fresh_id: Callable[[], str]
+        self, options: GroupOptions, replicas: ReplicaManager, background: BackgroundTasks, clock: Clock, fresh_id: Callable[[], str],
+        steering: Steering | None = None,
     ) -> None:
-        """`fresh_id` draws the UUID of a new member."""
+        """`fresh_id` draws the UUID of a new member. `steering` holds groups at phases."""
         self.options = options
         self.fresh_id = fresh_id
+        self._broker_id = replicas.broker_id
+        self._steering = steering
+        self._steered: SteeredEffects | None = None
+        """Effects that wait; made when somebody steers for the first time."""
         self._clock = clock
         self._appends = InternalAppends(replicas, clock, options.commit_timeout_ms)
         self._timers = PartitionTimers(clock, self._tick)
@@ -89,7 +100,7 @@ class GroupCoordinator:
         index, groups = self._find(request.group_id)
         ticket = new_ticket()
         groups.join(request._replace(ticket=ticket), self.now())
-        self._settle(index, groups)
+        self._settle(index, groups, request.group_id)
         return ticket
 
     def sync(self, request: Sync) -> asyncio.Future[SyncResult]:
@@ -97,29 +108,33 @@ class GroupCoordinator:
         index, groups = self._find(request.group_id)
         ticket = new_ticket()
         groups.sync(request._replace(ticket=ticket), self.now())
-        self._settle(index, groups)
+        self._settle(index, groups, request.group_id)
         return ticket
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat."""
         index, groups = self._find(group_id)
         error = groups.heartbeat(group_id, member_id, instance_id, generation, self.now())
-        self._settle(index, groups)
+        self._settle(index, groups, group_id)
         return error
 
     def leave(self, group_id: str, members: Sequence[Leaving]) -> list[ErrorCode]:
         """LeaveGroup; a code for each member."""
         index, groups = self._find(group_id)
         errors = groups.leave(group_id, members, self.now())
-        self._settle(index, groups)
+        self._settle(index, groups, group_id)
         return errors
+
+    def until_free(self, group_id: str) -> Awaitable[None] | None:
+        """None if the group is not held at a phase; else what waits until it is not."""
+        return self._steered.until_free(group_id) if self._steered is not None and self._steered.is_busy else None
 
     def commit(self, request: Commit) -> asyncio.Future[ErrorCode]:
         """OffsetCommit and TxnOffsetCommit; the code comes when the offsets are in all replicas of the ISR."""
         index, groups = self._find(request.group_id, may_be_empty=True)
         ticket = new_ticket()
         groups.commit(request._replace(ticket=ticket), self.now())
-        self._settle(index, groups)
+        self._settle(index, groups, request.group_id)
         return ticket
 
     def group(self, group_id: str) -> Group | None:
@@ -130,14 +145,14 @@ class GroupCoordinator:
         """OffsetDelete; a code for the group, then one for each partition."""
         index, groups = self._find(group_id)
         codes = groups.delete_offsets(group_id, partitions, self.now())
-        self._settle(index, groups)
+        self._settle(index, groups, group_id)
         return codes
 
     def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups, for one group. An empty id is valid here."""
         index, groups = self._find(group_id, may_be_empty=True)
         error = groups.delete(group_id, self.now())
-        self._settle(index, groups)
+        self._settle(index, groups, group_id)
         return error
 
     def groups(self) -> Iterator[Group]:
@@ -195,25 +210,56 @@ class GroupCoordinator:
     def unload(self, index: int, state: Groups) -> None:
         state.unload(self.now())
         self._settle(index, state)
+        for effect in () if self._steered is None else self._steered.drop(index):
+            if isinstance(effect, AppendRecords):
+                self._settle_append(index, state, effect, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            else:
+                self._do(index, state, effect)
 
     # --- effects
 
-    def _settle(self, index: int, groups: Groups) -> None:
-        """Do what the groups of a partition want done, and set the timer for their next deadline."""
-        for effect in groups.take_effects():
-            match effect:
-                case Respond(ticket, result):
-                    complete(ticket, result)
-                case AppendRecords():
-                    self._append(index, groups, effect)
+    def _settle(self, index: int, groups: Groups, group_id: str | None = None, appended: AppendRecords | None = None) -> None:
+        """Do what the groups of a partition want done, and set the timer for their next deadline.
+
+        `group_id` is the only group that may have responses to give, `appended` what is in the log now.
+        """
+        effects, steering = groups.take_effects(), self._steering
+        if steering is not None and (steering.holds or (self._steered is not None and self._steered.is_busy)):
+            self._steer(steering, index, groups, effects, group_id, appended)
+        else:
+            for effect in effects:
+                self._do(index, groups, effect)
         self._timers.set(index, groups.next_deadline_ms if self.partitions.owns(index, groups) else None)
 
+    def _do(self, index: int, groups: Groups, effect: Effect) -> None:
+        match effect:
+            case Respond(ticket, result):
+                complete(ticket, result)
+            case AppendRecords():
+                self._append(index, groups, effect)
+
+    def _steer(
+        self, steering: Steering, index: int, groups: Groups, effects: list[Effect], group_id: str | None, appended: AppendRecords | None
+    ) -> None:
+        from klamm.server.coordinators.steered_effects import SteeredEffects
+        from klamm.server.groups.phases import GroupSteps
+
+        if self._steered is None:
+            self._steered = SteeredEffects(steering, self._broker_id)
+        steps = GroupSteps(self._broker_id, index, partial(self._settle_append, index, groups))
+        do = partial(self._do, index, groups)
+        for key, batch in steps.of(effects, group_id, appended).items():
+            if key is not None:
+                self._steered.run(index, key, batch, do)
+                continue
+            for effect in batch:
+                do(effect)
+
     def _append(self, index: int, groups: Groups, append: AppendRecords) -> None:
-        if not append.records:
-            groups.appended(append, ErrorCode.NONE, 0, self.now())
-            self._settle(index, groups)
-            return
         token = append.token
+        if not append.records:
+            self._settle_append(index, groups, append, ErrorCode.NONE)
+            return
         verified = token.request.verified if isinstance(token, CommitAppended) else None
         appended = self._appends.append(
             TopicPartition(OFFSETS_TOPIC, index), self._batch(append), verified=verified if isinstance(verified, Verified) else None
@@ -232,8 +278,11 @@ class GroupCoordinator:
 
     def _appended(self, index: int, groups: Groups, append: AppendRecords, appended: asyncio.Future[AppendResult]) -> None:
         error, base_offset = outcome_of(appended, TopicPartition(OFFSETS_TOPIC, index))
+        self._settle_append(index, groups, append, error, base_offset)
+
+    def _settle_append(self, index: int, groups: Groups, append: AppendRecords, error: ErrorCode, base_offset: int = 0) -> None:
         groups.appended(append, error, base_offset, self.now())
-        self._settle(index, groups)
+        self._settle(index, groups, group_of(append), append if append.records and error is ErrorCode.NONE else None)
 
     # --- steering
 
@@ -256,5 +305,19 @@ class GroupCoordinator:
             groups = self.partitions.get(index)
         except ApiError:
             return
-        groups.tick(self.now())
+        for group_id in groups.tick_each(self.now()):
+            self._settle(index, groups, group_id)
         self._settle(index, groups)
+
+
+def group_of(append: AppendRecords) -> str | None:
+    """The group that waits for these records; None if nobody waits."""
+    match append.token:
+        case SyncAppended(group_id, _):
+            return group_id
+        case CommitAppended(request):
+            return request.group_id
+        case RenameAppended(group_id):
+            return group_id
+        case _:
+            return None

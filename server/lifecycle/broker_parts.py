@@ -115,9 +115,9 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
     followers = Followers(follower, replicas, metadata, listener, background, base.tap, config.get(FETCHERS))
     client_quotas = ClientQuotas(config, clock)
     client_quotas.listeners.append(base.listeners.clear_response_caches)
-    groups = GroupCoordinator(GroupOptions.of(config), replicas, background, clock, seams.new_member_id)
+    groups = GroupCoordinator(GroupOptions.of(config), replicas, background, clock, seams.new_member_id, seams.steering)
     producer_ids = _producer_ids(base, store, requests, background)
-    transactions = make_transaction_parts(config, replicas, groups, producer_ids, background, clock, base.tap)
+    transactions = make_transaction_parts(config, replicas, groups, producer_ids, background, clock, base.tap, seams.steering)
     services = Services(
         identity=base.identity,
         config=config,

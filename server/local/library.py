@@ -65,9 +65,11 @@ class BlockingHold(Generic[P]):
         """The brokers that are held, in the same order."""
         return [held.broker_id for held in self._hold.held_phases]
 
-    def reached(self, count: int = 1) -> P:
-        """Block until `count` phases are held; returns the first of them. An interrupt ends the wait."""
-        return self._thread.call(self._hold.reached(count))
+    def reached(self, count: int = 1, timeout_s: float | None = None) -> P:
+        """Block until `count` phases are held; returns the first of them. An interrupt ends the wait. Raises TimeoutError after `timeout_s`
+        seconds of real time.
+        """
+        return self._thread.call(self._hold.reached(count, timeout_s))
 
     def step(self) -> P:
         """Let the first held phase continue and return it. Raises IndexError if none is held."""

@@ -77,6 +77,12 @@ class Listeners:
         for listener in self:
             await listener.close()
 
+    def cut(self) -> None:
+        """Cut all connections at once: nothing more is sent to clients."""
+        for listener in self:
+            for connection in list(listener.connections):
+                connection.abort()
+
     def advertised(self) -> tuple[Endpoint, ...]:
         """The endpoints to register. Port 0 is replaced by the bound port of the listener, a missing host by the name of this machine."""
         ports = {listener.name: listener.port for listener in self}

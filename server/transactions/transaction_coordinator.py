@@ -4,6 +4,8 @@
 `broker/transactions/` decides; here its effects happen. Records are appended to the partition of the id with acks=all, producer ids are
 drawn, markers are sent to the leaders of the transaction's partitions, and results complete the futures of requests that wait.
 
+Somebody may hold transactional ids at phases (`phases.py`); then the effects of an id wait, and others go on.
+
 A request whose result may come later gets a future. `describe` raises ApiError if this broker cannot serve the id:
 COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR. The others have the code in their result.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.broker.log.log import AppendResult
 from klamm.broker.replica_manager import ReplicaManager
@@ -22,6 +24,7 @@ from klamm.broker.transactions.requests import (
     AddPartitions,
     AppendStates,
     Description,
+    Effect,
     EndTransaction,
     GiveResult,
     InitProducerId,
@@ -31,15 +34,16 @@ from klamm.broker.transactions.requests import (
     SendMarkers,
     TransactionLimits,
 )
-from klamm.broker.transactions.states import TransactionState
+from klamm.broker.transactions.states import ONGOING, TransactionState
 from klamm.broker.transactions.transaction import Transaction
-from klamm.broker.transactions.transactions import Transactions, init_error
+from klamm.broker.transactions.transactions import AddAppended, Transactions, init_error
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.clock import Clock, Now, time_of
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import Buffer
 from klamm.protocol.records.record import Record, encode_batch
+from klamm.protocol.steering import Steering
 from klamm.server.background import BackgroundTasks
 from klamm.server.coordinators.owned_partitions import OwnedPartitions
 from klamm.server.coordinators.partition_timers import PartitionTimers
@@ -47,6 +51,9 @@ from klamm.server.coordinators.tickets import complete, new_ticket
 from klamm.server.produce.internal_appends import InternalAppends, outcome_of
 from klamm.server.producer_ids import ProducerIds
 from klamm.server.transactions.marker_sender import MarkerSender
+
+if TYPE_CHECKING:
+    from klamm.server.coordinators.steered_effects import SteeredEffects
 
 TRANSACTION_TOPIC = "__transaction_state"
 
@@ -76,8 +83,13 @@ class TransactionCoordinator:
 
     def __init__(
         self, options: TransactionOptions, replicas: ReplicaManager, producer_ids: ProducerIds, sender: MarkerSender,
-        background: BackgroundTasks, clock: Clock,
+        background: BackgroundTasks, clock: Clock, steering: Steering | None = None,
     ) -> None:
+        """`steering` holds transactional ids at phases."""
+        self._broker_id = replicas.broker_id
+        self._steering = steering
+        self._steered: SteeredEffects | None = None
+        """Effects that wait; made when somebody steers for the first time."""
         self.options = options
         self.sender = sender
         self._replicas = replicas
@@ -105,7 +117,7 @@ class TransactionCoordinator:
             ticket.set_result(ProducerIdResult(problem.code))
             return ticket
         transactions.init_producer_id(request._replace(ticket=ticket), self.now())
-        self._settle(index, transactions)
+        self._settle(index, transactions, request.transactional_id)
         return ticket
 
     def add_partitions(self, request: AddPartitions) -> asyncio.Future[ErrorCode]:
@@ -117,7 +129,7 @@ class TransactionCoordinator:
             ticket.set_result(problem.code)
             return ticket
         transactions.add_partitions(request._replace(ticket=ticket), self.now())
-        self._settle(index, transactions)
+        self._settle(index, transactions, request.transactional_id)
         return ticket
 
     def verify(
@@ -139,7 +151,7 @@ class TransactionCoordinator:
             ticket.set_result(problem.code)
             return ticket
         transactions.end(request._replace(ticket=ticket), self.now())
-        self._settle(index, transactions)
+        self._settle(index, transactions, request.transactional_id)
         return ticket
 
     def describe(self, transactional_id: str) -> Description | ErrorCode:
@@ -214,23 +226,59 @@ class TransactionCoordinator:
     def unload(self, index: int, state: Transactions) -> None:
         state.unload()
         self._settle(index, state)
+        for effect in () if self._steered is None else self._steered.drop(index):
+            match effect:
+                case AppendStates():
+                    self._settle_append(index, state, effect, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                case NeedProducerId(request):
+                    complete(request.ticket, ProducerIdResult(ErrorCode.NOT_COORDINATOR))
+                case GiveResult(ticket, result):
+                    complete(ticket, result)
 
     # --- effects
 
-    def _settle(self, index: int, transactions: Transactions) -> None:
-        """Do what the transactions of a partition want done, and set the timer for their next deadline."""
+    def _settle(self, index: int, transactions: Transactions, transactional_id: str | None = None) -> None:
+        """Do what the transactions of a partition want done, and set the timer for their next deadline.
+
+        `transactional_id` is the only one that may have results to give.
+        """
+        steering = self._steering
+        if steering is not None and (steering.holds or (self._steered is not None and self._steered.is_busy)):
+            self._steer(steering, index, transactions, transactional_id)
         while effects := transactions.take_effects():
             for effect in effects:
-                match effect:
-                    case GiveResult(ticket, result):
-                        complete(ticket, result)
-                    case NeedProducerId(request):
-                        self._background.start(self._draw_id(index, transactions, request))
-                    case AppendStates():
-                        self._append(index, transactions, effect)
-                    case SendMarkers():
-                        self.sender.send(effect, partial(self._sent, index, transactions))
+                self._do(index, transactions, effect)
         self._timers.set(index, transactions.next_deadline_ms if self.partitions.owns(index, transactions) else None)
+
+    def _do(self, index: int, transactions: Transactions, effect: Effect) -> None:
+        match effect:
+            case GiveResult(ticket, result):
+                complete(ticket, result)
+            case NeedProducerId(request):
+                self._background.start(self._draw_id(index, transactions, request))
+            case AppendStates():
+                self._append(index, transactions, effect)
+            case SendMarkers():
+                self.sender.send(effect, partial(self._sent, index, transactions))
+
+    def _steer(
+        self, steering: Steering, index: int, transactions: Transactions, transactional_id: str | None,
+        appended: AppendStates | None = None, has_begun: bool = False,
+    ) -> None:
+        """As `_settle`, while somebody steers. `appended` is what is in the log now, `has_begun` whether a transaction began with it."""
+        from klamm.server.coordinators.steered_effects import SteeredEffects
+        from klamm.server.transactions.phases import TransactionSteps
+
+        if self._steered is None:
+            self._steered = SteeredEffects(steering, self._broker_id)
+        steps = TransactionSteps(self._broker_id, partial(self._settle_append, index, transactions))
+        do = partial(self._do, index, transactions)
+        for key, batch in steps.of(transactions.take_effects(), transactional_id, appended, has_begun).items():
+            if key is not None:
+                self._steered.run(index, key, batch, do)
+                continue
+            for effect in batch:
+                do(effect)
 
     async def _draw_id(self, index: int, transactions: Transactions, request: InitProducerId) -> None:
         try:
@@ -239,7 +287,7 @@ class TransactionCoordinator:
             complete(request.ticket, ProducerIdResult(problem.code))
             return
         transactions.init_producer_id(request, self.now(), new_id)
-        self._settle(index, transactions)
+        self._settle(index, transactions, request.transactional_id)
 
     def _append(self, index: int, transactions: Transactions, append: AppendStates) -> None:
         now_ms = self._clock.now_ms()
@@ -249,9 +297,23 @@ class TransactionCoordinator:
 
     def _appended(self, index: int, transactions: Transactions, append: AppendStates, appended: asyncio.Future[AppendResult]) -> None:
         error, _ = outcome_of(appended, TopicPartition(TRANSACTION_TOPIC, index))
+        self._settle_append(index, transactions, append, error)
+
+    def _settle_append(self, index: int, transactions: Transactions, append: AppendStates, error: ErrorCode) -> None:
+        steering = self._steering
+        if steering is None or not (steering.holds or (self._steered is not None and self._steered.is_busy)):
+            transactions.appended(append, error, self.now())
+            self._settle(index, transactions)
+            return
+        from klamm.server.transactions.phases import id_of
+
+        transactional_id = id_of(append)
+        before = None if transactional_id is None else transactions.get(transactional_id)
+        has_begun = isinstance(append.token, AddAppended) and before is not None and before.state is not ONGOING
         transactions.appended(append, error, self.now())
-        self._settle(index, transactions)
+        self._steer(steering, index, transactions, transactional_id, append if error is ErrorCode.NONE else None, has_begun)
+        self._settle(index, transactions, transactional_id)
 
     def _sent(self, index: int, transactions: Transactions, sent: SendMarkers, results: Mapping[TopicPartition, ErrorCode]) -> None:
         transactions.markers_sent(sent, results, self.now())
-        self._settle(index, transactions)
+        self._settle(index, transactions, sent.transactional_id)

@@ -8,6 +8,7 @@ from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint
+from klamm.protocol.steering import Steering
 from klamm.server.background import BackgroundTasks
 from klamm.server.coordinators.broker_links import BrokerLinks
 from klamm.server.groups.group_coordinator import GroupCoordinator
@@ -37,7 +38,7 @@ class TransactionParts(NamedTuple):
 
 def make_transaction_parts(
     config: BrokerConfig, replicas: ReplicaManager, groups: GroupCoordinator, producer_ids: ProducerIds, background: BackgroundTasks,
-    clock: Clock, tap: BrokerTap | None = None,
+    clock: Clock, tap: BrokerTap | None = None, steering: Steering | None = None,
 ) -> TransactionParts:
     """The parts, connected with each other."""
     metadata, listener, timeout_ms = replicas.metadata, config.inter_broker_listener_name, config.get("request.timeout.ms")
@@ -53,6 +54,6 @@ def make_transaction_parts(
     writer = MarkerWriter(replicas, groups, clock, timeout_ms)
     version = config.inter_broker_protocol_version.write_txn_markers_version
     sender = MarkerSender(metadata, writer, for_markers, background, version)
-    coordinator = TransactionCoordinator(TransactionOptions.of(config), replicas, producer_ids, sender, background, clock)
+    coordinator = TransactionCoordinator(TransactionOptions.of(config), replicas, producer_ids, sender, background, clock, steering)
     verifier = PartitionVerifier(coordinator, metadata, for_verifications, background)
     return TransactionParts(coordinator, writer, verifier, (for_markers, for_verifications))

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from klamm.protocol import messages
-from klamm.protocol.java_hash import partition_for
+from klamm.protocol.hash_order import partition_for
 from klamm.tests.harness.kafka import request, wait_for
 from klamm.tests.harness.members import Members
 

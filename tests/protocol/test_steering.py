@@ -238,6 +238,8 @@ async def test_who_waits_inside_an_event_goes_on_fails_or_ends() -> None:
     steering, phase = Steering(), FailoverLoaded(1, 2)
     await steering.reach(phase, 2)
     hold = steering.hold(FailoverLoaded)
+    with pytest.raises(TimeoutError, match=r"0 of 1 held within 0.001 s: FailoverLoaded"):
+        await hold.reached(timeout_s=0.001)
     waiting = [asyncio.ensure_future(steering.reach(phase, 2)) for _ in range(3)]
     assert await hold.reached(3) is phase
     hold.step()

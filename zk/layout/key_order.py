@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from klamm.protocol.java_hash import string_hash
+from klamm.protocol.hash_order import string_hash
 
 
 def scala_order(keys: Iterable[str]) -> list[str]:

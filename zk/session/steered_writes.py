@@ -7,16 +7,15 @@ and only the response is lost. The session ends all writes that are held when it
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
 
 from kazoo.protocol.serialization import Create, Delete
 
 from klamm.controller.values import StoreLost, StoreRefused
+from klamm.protocol.steering import Steering
 from klamm.protocol.value_class import dataclass
 from klamm.zk.session.requests import CHECK, ConnectionLost, Multi, operation_type_and_path
-
-if TYPE_CHECKING:
-    from klamm.zk.session.session import ZkSession
 
 Operation = Literal["create", "set", "delete", "multi"]
 
@@ -33,7 +32,20 @@ class ZooKeeperWrite:
     number: int
 
 
-async def steered(session: ZkSession, number: int, request: Any) -> Any:
+class SteeredSession(Protocol):
+    """What is needed of a session (`ZkSession`)."""
+
+    steering: Steering | None
+    writer: Callable[[], tuple[int, int]]
+    held_writes: set[asyncio.Future[None]]
+    generation: int
+    chroot: str
+
+    async def attempt(self, number: int, request: Any) -> Any:
+        """Send a write."""
+
+
+async def steered(session: SteeredSession, number: int, request: Any) -> Any:
     """One attempt of a write, which may be held before and after it. Raises as a write does; ConnectionLost if it is to fail."""
     generation = session.generation
     await _reach(session, number, request, "before")
@@ -44,7 +56,7 @@ async def steered(session: ZkSession, number: int, request: Any) -> Any:
     return response
 
 
-async def _reach(session: ZkSession, number: int, request: Any, when: Literal["before", "after"]) -> None:
+async def _reach(session: SteeredSession, number: int, request: Any, when: Literal["before", "after"]) -> None:
     steering = session.steering
     if steering is None or not steering.wants_any(ZooKeeperWrite):
         return

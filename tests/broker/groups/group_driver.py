@@ -11,6 +11,7 @@ from klamm.broker.groups.requests import (
     JoinResult,
     Leaving,
     OffsetCommit,
+    Passed,
     Protocol,
     Respond,
     Sync,
@@ -62,6 +63,8 @@ class GroupDriver:
                 if isinstance(effect, Respond):
                     assert effect.ticket not in self.results, "a request has two results"
                     self.results[effect.ticket] = effect.result
+                elif isinstance(effect, Passed):
+                    continue
                 elif self.holds:
                     self.held.append(effect)
                 else:

@@ -11,7 +11,7 @@ from klamm.broker.groups.log_records import group_key, group_record, offset_reco
 from klamm.broker.groups.requests import Leaving, OffsetCommit, Sync
 from klamm.protocol.errors import ApiError
 from klamm.protocol.errors import ErrorCode as E
-from klamm.protocol.java_hash import partition_for
+from klamm.protocol.hash_order import partition_for
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.server.groups.coordinating_broker import GROUP, CoordinatingBroker, T
 
