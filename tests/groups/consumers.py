@@ -7,7 +7,9 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from klamm.protocol import messages
 from klamm.protocol.hash_order import partition_for
 from klamm.tests.harness.kafka import request, wait_for
 from klamm.tests.harness.members import Members
+from klamm.tests.histories.workload import SOON
 
 OFFSETS_TOPIC = "__consumer_offsets"
 SESSION_MS = 4000
@@ -121,7 +124,7 @@ class ConsumerGroup:
         """Write records, in turn to each partition; returns them."""
         texts = [f"{self.topic}-{len(self.written) + n}" for n in range(count)]
         failed: list[Any] = []
-        config = {"bootstrap.servers": self.members.bootstrap(), "acks": "all", "enable.idempotence": True, "log_level": 0}
+        config = {**SOON, "bootstrap.servers": self.members.bootstrap(), "acks": "all", "enable.idempotence": True, "retry.backoff.ms": 50}
         producer = Producer(config)
         for number, text in enumerate(texts):
             producer.produce(
@@ -131,6 +134,28 @@ class ConsumerGroup:
         assert producer.flush(WITHIN_S) == 0 and not failed, failed
         self.written += texts
         return texts
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Go on writing in a thread as long as the block runs. What is in `written` was acknowledged."""
+        over = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            writer = pool.submit(self._write_until, over)
+            try:
+                yield
+            finally:
+                over.set()
+            writer.result()
+
+    def _write_until(self, over: threading.Event) -> None:
+        while not over.is_set():
+            self.write(5 * self.partitions)
+
+    def goes_on(self) -> None:
+        """While somebody writes: wait until a batch that begins after this moment is written, and until it is read."""
+        mark = len(self.written) + 5 * self.partitions
+        wait_for(lambda: len(self.written) > mark, f"{self.topic} is written", WITHIN_S)
+        self.reads(list(self.written))
 
     def seen(self) -> collections.Counter[str]:
         """What all members together have seen."""

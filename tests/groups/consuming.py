@@ -60,30 +60,28 @@ def consume_with_confluent(settings: dict[str, Any]) -> None:
 
 
 def consume_with_kafka_python(settings: dict[str, Any]) -> None:
-    """kafka-python; strategies range and roundrobin."""
-    from kafka import ConsumerRebalanceListener, KafkaConsumer
+    """kafka-python; strategies range, roundrobin, cooperative-sticky."""
+    from kafka import KafkaConsumer
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from kafka.errors import KafkaError
 
-    class Listener(ConsumerRebalanceListener):
-        """Says what is assigned."""
-
-        def on_partitions_revoked(self, revoked: Any) -> None:
-            pass
-
-        def on_partitions_assigned(self, assigned: Any) -> None:
-            say(assignment=sorted(each.partition for each in assigned))
-
-    strategy = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}[settings["strategy"]]
+    strategies = (RangePartitionAssignor, RoundRobinPartitionAssignor, CooperativeStickyAssignor)
+    (strategy,) = [each for each in strategies if each.name == settings["strategy"]]
     consumer = KafkaConsumer(
         bootstrap_servers=settings["bootstrap"], group_id=settings["group"], enable_auto_commit=False, auto_offset_reset="earliest",
         partition_assignment_strategy=[strategy], session_timeout_ms=settings["session_ms"], heartbeat_interval_ms=HEARTBEAT_MS,
         group_instance_id=settings["instance"], reconnect_backoff_max_ms=500,
     )
-    consumer.subscribe([settings["topic"]], listener=Listener())
+    consumer.subscribe([settings["topic"]])
+    before: list[int] = []
     while not over.is_set():
         batches = consumer.poll(timeout_ms=int(1000 * POLL_S))
+        now = sorted(each.partition for each in consumer.assignment())
+        if now != before:
+            before = now
+            say(assignment=now)
         records = [(each.partition, each.offset, each.value.decode()) for batch in batches.values() for each in batch]
         if records:
             say(records=records)
