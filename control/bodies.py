@@ -15,6 +15,7 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.server.faults import parts
 from klamm.server.faults.fault import Effect, Filter, Limits
+from klamm.server.faults.injecting import READS
 from klamm.server.requests.dispatch import no_refusal
 
 MAX_DELAY_MS = 3_600_000
@@ -262,7 +263,11 @@ def _check_carried(api: ApiKey, wanted: Filter, effect: Effect) -> None:
         asked = wanted.versions or (APIS[api].min_version, APIS[api].max_version)
         if asked[1] < versions[0]:
             raise Refused(f"responses of {name} have throttle_time_ms from version {versions[0]} on")
-    if effect.error is not None and not wanted.parts:
+    if effect.error is not None and wanted.parts and api in READS:
+        keys = frozenset(_coordinator_keys(api, dict(wanted.parts)))
+        if not parts.carries(f"{name}Response", keys):
+            raise Refused(f"responses of {name} have no error code for {' and '.join(sorted(wanted.parts))}")
+    elif effect.error is not None:
         from klamm.server.requests.handlers import HANDLERS
 
         handler = HANDLERS.get(api)

@@ -251,9 +251,7 @@ class _Struck:
         return message
 
     def _message(self, response: Any) -> Any:
-        """A response as a message, also one that is encoded already."""
-        if isinstance(response, messages.Message):
-            return response
+        """A response as a message all of whose parts are messages: a handler may give bytes, or rows that are encoded already."""
         ctx = self._ctx
         frame = self._encode(ctx, ctx.correlation_id, response) or b""
         name = APIS[ctx.api_key].name

@@ -95,6 +95,21 @@ def _names(struct: Struct, container: str, keys: frozenset[str], version: int | 
     return any(_names(row, array, frozenset(left), version) for row, array in rows)
 
 
+def carries(response: str, keys: frozenset[str]) -> bool:
+    """Whether a response has an error code for what these keys name."""
+    return _carries(messages.message_type(response).schema.root, "", keys)
+
+
+@cache
+def _carries(struct: Struct, container: str, keys: frozenset[str]) -> bool:
+    left = keys - {key_of(field, container, struct) for field in struct.fields if not field.is_array}
+    if not left and any(field.attribute in ERRORS for field in struct.fields):
+        return True
+    return any(
+        _carries(field.struct, field.attribute, frozenset(left)) for field in struct.fields if field.is_array and field.struct is not None
+    )
+
+
 def split(request: Any, version: int, wanted: Wanted) -> tuple[Any | None, Any | None]:
     """A request without what is not wanted, and without what is: None for one of them that has nothing left."""
     return _split(request, request._type.schema.root, "", version, wanted)
