@@ -78,7 +78,8 @@ async def leader_of(api: Api, partition: int) -> Client:
 
 def produce(*partitions: int) -> messages.ProduceRequest:
     kind = messages.ProduceRequest
-    rows = [kind.PartitionProduceData(index=index, records=encode_batch([Record(0, 1_700_000_000_000, None, b"v")])) for index in partitions]
+    records = encode_batch([Record(0, 1_700_000_000_000, None, b"v")])
+    rows = [kind.PartitionProduceData(index=index, records=records) for index in partitions]
     return kind(acks=-1, timeout_ms=5000, topic_data=[kind.TopicProduceData(name="t", partition_data=rows)])
 
 
