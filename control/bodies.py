@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, TypeVar
 
@@ -27,12 +28,16 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True
 
 
 class HoldBody(Body, frozen=True):
-    """A hold of phases. The first `nth` - 1 phases that match pass; then `count` are held, without it all until the hold is released."""
+    """A hold of phases. The first `nth` - 1 phases that match pass; then `count` are held, without it all until the hold is released.
+
+    With `crash` the broker that reaches such a phase is killed there, and its ZooKeeper session ends; `count` is 1 unless it is given.
+    """
 
     phase: str
     where: dict[str, Any] = {}
     count: int | None = None
     nth: int = 1
+    crash: bool = False
 
 
 class FailBody(Body, frozen=True):
@@ -115,6 +120,16 @@ class AdvanceBody(Body, frozen=True):
     ms: int
 
 
+class TopicBody(Body, frozen=True):
+    """A topic to create. `replicas` has the brokers of each partition, in place of the two numbers."""
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    replicas: list[list[int]] | None = None
+    configs: dict[str, str] = {}
+
+
 class MemberBody(Body, frozen=True):
     """Which member of a group; all without it."""
 
@@ -129,6 +144,14 @@ def decode(kind: type[T], data: bytes) -> T:
         raise Refused(_with_suggestion(kind, str(error))) from None
     except msgspec.DecodeError as error:
         raise Refused(f"the body is not JSON: {error}") from None
+
+
+def convert(kind: type[T], values: Mapping[str, Any]) -> T:
+    """A body from values of Python, with the same checks. Raises Refused."""
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise Refused(_with_suggestion(kind, str(error))) from None
 
 
 def _with_suggestion(kind: type[Any], text: str) -> str:

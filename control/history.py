@@ -26,6 +26,8 @@ MAX_REQUESTS = 20_000
 MAX_BYTES = 64 << 20
 LARGEST = 1 << 20
 """Of a larger frame only the head of the request is kept."""
+CLIENT_ID = "klamm-control"
+"""Requests of the control API itself have this client id. They are not requests of clients."""
 _INTER_BROKER = frozenset(
     (
         ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.WRITE_TXN_MARKERS,
@@ -85,8 +87,8 @@ class Exchange:
 
     @property
     def is_of_broker(self) -> bool:
-        """Whether it came from a broker or a controller."""
-        if self.api_key in _INTER_BROKER:
+        """Whether it came from a broker, a controller or the control API."""
+        if self.api_key in _INTER_BROKER or self.client_id == CLIENT_ID:
             return True
         if self.api_key != ApiKey.FETCH:
             return False

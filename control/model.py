@@ -7,8 +7,10 @@ whose brokers run in this process; its methods run on the event loop of the clus
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, TypeVar
 
 from klamm.control import history, views
@@ -22,12 +24,14 @@ from klamm.control.bodies import (
     MemberBody,
     MoveBody,
     StopBody,
+    TopicBody,
     fault_of,
 )
 from klamm.control.history import Exchange, History
 from klamm.control.refused import Refused
+from klamm.controller.changes import Change
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.steering import Hold
+from klamm.protocol.steering import HeldPhase, Hold
 from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Fault
 from klamm.server.local.cluster import LocalCluster
@@ -56,6 +60,7 @@ class Control:
         self._holds: dict[int, Held] = {}
         self._paused: set[int] = set()
         self._killed: set[int] = set()
+        self._crashes: set[asyncio.Future[None]] = set()
 
     # --- phases and holds
 
@@ -71,7 +76,9 @@ class Control:
             if other.state != "released" and (other.body.phase, other.body.where) == (body.phase, body.where):
                 raise Refused(f"hold {other.number} holds {body.phase} with the same fields already", 409)
         try:
-            hold = self.cluster.steering.hold(phase_named(body.phase), where=body.where, count=body.count, nth=body.nth)
+            phase, action = phase_named(body.phase), self._crash_held if body.crash else None
+            count = 1 if body.crash and body.count is None else body.count
+            hold = self.cluster.steering.hold(phase, where=body.where, count=count, nth=body.nth, action=action)
         except ValueError as error:
             raise Refused(str(error)) from None
         held = Held(body, hold)
@@ -85,7 +92,7 @@ class Control:
 
     async def hold_state(self, number: int, wait: str | None = None, timeout_ms: int = 30_000) -> dict[str, Any]:
         """A hold. `wait=reached` waits until it holds something."""
-        held = self._hold(number)
+        held = self.held(number)
         if wait is not None:
             if wait != "reached":
                 raise Refused(f"wait={wait}: a hold can be waited for with wait=reached")
@@ -94,7 +101,7 @@ class Control:
 
     def release(self, number: int) -> dict[str, Any]:
         """End a hold: everything that it holds goes on."""
-        held = self._hold(number)
+        held = self.held(number)
         held.release()
         self.events.add("released", held.as_json())
         return held.as_json()
@@ -129,20 +136,32 @@ class Control:
         self.events.add("crashed", {"broker": broker_id, "hold": number})
         return {"broker": broker_id, **held.as_json()}
 
+    def _crash_held(self, held: HeldPhase[Any]) -> None:
+        """Kill the broker that reached a phase. Every event of the loop that comes later finds it dead."""
+        work = asyncio.ensure_future(self._crash_broker(held.broker_id, type(held.phase).__name__))
+        self._crashes.add(work)
+        work.add_done_callback(self._crashes.discard)
+
+    async def _crash_broker(self, broker_id: int, phase: str) -> None:
+        self._killed.add(broker_id)
+        self.events.add("crashed", {"broker": broker_id, "phase": phase})
+        await self.cluster.crash_broker(broker_id, expire=True)
+
     def delete_holds(self, number: int | None = None) -> dict[str, Any]:
         """End one hold or all, and forget them."""
-        numbers = list(self._holds) if number is None else [self._hold(number).number]
+        numbers = list(self._holds) if number is None else [self.held(number).number]
         for each in numbers:
             self._holds.pop(each).release()
         return {"deleted": len(numbers)}
 
-    def _hold(self, number: int) -> Held:
+    def held(self, number: int) -> Held:
+        """The hold with this number. Raises Refused."""
         if number not in self._holds:
             raise Refused(f"there is no hold {number}", 404)
         return self._holds[number]
 
     def _reached(self, number: int) -> Held:
-        held = self._hold(number)
+        held = self.held(number)
         if held.state != "reached":
             raise Refused(f"hold {number} is {held.state}: it holds nothing", 409)
         return held
@@ -201,11 +220,11 @@ class Control:
         """The last requests that match, oldest first. `total` counts all requests since the start."""
         if not 1 <= limit <= MAX_LISTED:
             raise Refused(f"limit: from 1 to {MAX_LISTED}")
+        found = self.history.newest(
+            api=api, client_id=client_id, broker=broker, topic=topic, group=group, error=error, clients_only=clients, after=after
+        )
         try:
-            found = self.history.newest(
-                api=api, client_id=client_id, broker=broker, topic=topic, group=group, error=error, clients_only=clients, after=after
-            )
-            kept = [exchange for exchange, _ in zip(found, range(limit), strict=False)]
+            kept = list(islice(found, limit))
         except ValueError as problem:
             raise Refused(str(problem)) from None
         return {"requests": [history.as_json(exchange) for exchange in reversed(kept)], "total": self.history.total}
@@ -330,6 +349,22 @@ class Control:
         """A topic as ZooKeeper and each broker see it."""
         return await views.topic(self._any(), self.cluster.brokers, name)
 
+    async def create_topic(self, body: TopicBody) -> dict[str, Any]:
+        """Create a topic by a request to the controller. Returns when every running broker shows it, each partition with a leader."""
+        from klamm.control.topic_requests import create_topic
+
+        await create_topic(self.cluster, body)
+        self.events.add("topic", {"created": body.name})
+        return await self.topic(body.name)
+
+    async def delete_topic(self, name: str) -> dict[str, Any]:
+        """Delete a topic by a request to the controller. Returns when no running broker shows it."""
+        from klamm.control.topic_requests import delete_topic
+
+        await delete_topic(self.cluster, name)
+        self.events.add("topic", {"deleted": name})
+        return {"name": name}
+
     def groups(self) -> dict[str, Any]:
         """All groups that the coordinators among the running brokers have."""
         return {"groups": [views.group(broker.id, group) for broker, group in self._groups()]}
@@ -424,6 +459,17 @@ class Control:
             self.clock.resume()
         return {"faults": faults["deleted"], "holds": holds["deleted"]}
 
+    @property
+    def is_crashing(self) -> bool:
+        """Whether a broker that reached a phase of a hold with `crash` is being killed."""
+        return bool(self._crashes)
+
+    def changed(self, broker_id: int, change: Change) -> None:
+        """The cluster that the controller of this broker remembers changed."""
+        shown = views.change(broker_id, change)
+        if shown is not None:
+            self.events.add("change", shown)
+
     def _exchanged(self, exchange: Exchange) -> None:
         if self.events.has_readers:
             self.events.add("request", {"number": exchange.number})
@@ -466,7 +512,7 @@ class Held:
         held = [{"broker": each.broker_id, **views.fields_of(each.phase)} for each in self.hold.held_phases]
         shown = {
             "id": self.number, "phase": self.body.phase, "where": self.body.where, "count": self.body.count, "nth": self.body.nth,
-            "state": self.state, "hits": self.hold.hits,
+            "crash": self.body.crash, "state": self.state, "hits": self.hold.hits,
         }  # fmt: skip
         return shown | {"at": held[0] if held else None, "held": held}
 
@@ -487,9 +533,14 @@ class EventLog:
     def add(self, kind: str, what: dict[str, Any]) -> None:
         """Something happened."""
         self._number += 1
-        self._kept.append({"number": self._number, "kind": kind, "data": what})
+        self._kept.append({"number": self._number, "at_ms": time.time_ns() // 1_000_000, "kind": kind, "data": what})
         for reader in self._readers:
             reader.set()
+
+    @property
+    def total(self) -> int:
+        """The number of the last event."""
+        return self._number
 
     def since(self, number: int) -> list[dict[str, Any]]:
         """Events with higher numbers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Refused(Exception):
+class Refused(ValueError):
     """What is wrong with a request, in one line. `status` is that of HTTP."""
 
     def __init__(self, text: str, status: int = 400) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from klamm.control.history import History
-from klamm.control.http import ControlServer
 from klamm.control.model import Control
+from klamm.controller.changes import Change, Subscriber
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.steered_clock import SteeredClock
 from klamm.server.seams import Seams
+
+if TYPE_CHECKING:
+    from klamm.control.http import ControlServer
 
 
 class SteeredCluster(LocalCluster):
@@ -26,11 +30,14 @@ class SteeredCluster(LocalCluster):
         """  # fmt: skip
         history, clock = History(), SteeredClock()
         given = Seams() if seams is None else seams
-        super().__init__(brokers, seams=replace(given, clock=clock, tap=history), **shape)
+        super().__init__(brokers, seams=replace(given, clock=clock, tap=history, subscriber=self._subscriber), **shape)
+        self._given_subscriber = given.subscriber
         self.control = Control(self, history, clock)
-        self._server = None if control_port is None else ControlServer(
-            self.control, host=control_host, port=control_port, token=control_token
-        )  # fmt: skip
+        self._server: ControlServer | None = None
+        if control_port is not None:
+            from klamm.control.http import ControlServer
+
+            self._server = ControlServer(self.control, host=control_host, port=control_port, token=control_token)
 
     @property
     def control_url(self) -> str | None:
@@ -51,6 +58,17 @@ class SteeredCluster(LocalCluster):
         """End the control API, let everything go on that is held, and stop the cluster."""
         await self._end_control()
         await super().stop()
+
+    def _subscriber(self, broker_id: int) -> Subscriber:
+        other, changed = self._given_subscriber(broker_id), partial(self.control.changed, broker_id)
+        if other is None:
+            return changed
+
+        def both(change: Change) -> None:
+            other(change)
+            changed(change)
+
+        return both
 
     async def _end_control(self) -> None:
         self.control.reset()

@@ -10,11 +10,16 @@ from typing import Any
 
 from klamm.control.history import time_text
 from klamm.control.refused import Refused
+from klamm.controller import changes
+from klamm.controller.changes import Change
 from klamm.protocol.apis import APIS
 from klamm.protocol.nouns import ZERO_UUID, SecurityProtocol, TopicPartition
 from klamm.server.broker_server import BrokerServer
 from klamm.server.disks import are_on_disk
 from klamm.server.faults.fault import Fault
+
+MAX_ROWS = 20
+"""Of a change of more partitions only so many are shown."""
 
 
 def fields_of(reached: Any) -> dict[str, Any]:
@@ -99,6 +104,31 @@ def controller(running: BrokerServer | None, holds: list[dict[str, Any]]) -> dic
         "id": running.id, "epoch": running.controller.epoch, "queue": len(running.controller.queue),
         "event": None if current is None else type(current.event).__name__, "held": held,
     }  # fmt: skip
+
+
+def change(controller_id: int, one: Change) -> dict[str, Any] | None:
+    """A change of the cluster that users of a cluster can see: leaders, ISRs, topics, brokers, controllers. None for others."""
+    match one:
+        case changes.StatesChanged(states):
+            rows = [
+                {"topic": p.topic, "partition": p.partition} | ({} if s is None else {
+                    "leader": s.leader, "isr": list(s.isr), "leader_epoch": s.leader_epoch,
+                })
+                for p, s in states[:MAX_ROWS]
+            ]  # fmt: skip
+            return {"change": "StatesChanged", "partitions": rows, "more": max(0, len(states) - MAX_ROWS)}
+        case changes.TermBegan(epoch) | changes.TermEnded(epoch):
+            return {"change": type(one).__name__, "controller_id": controller_id, "controller_epoch": epoch}
+        case changes.TopicAdded() | changes.TopicRemoved() | changes.TopicDeletionQueued():
+            return {"change": type(one).__name__, "topic": one.topic}
+        case changes.ReassignmentsBegan(partitions) | changes.ReassignmentsEnded(partitions):
+            rows = [{"topic": p.topic, "partition": p.partition} for p in partitions[:MAX_ROWS]]
+            return {"change": type(one).__name__, "partitions": rows, "more": max(0, len(partitions) - MAX_ROWS)}
+        case changes.BrokersRegistered(brokers):
+            return {"change": "BrokersRegistered", "broker_ids": [each.id for each in brokers]}
+        case changes.BrokersUnregistered(broker_ids):
+            return {"change": "BrokersUnregistered", "broker_ids": list(broker_ids)}
+    return None
 
 
 async def topic(reader: BrokerServer, brokers: Iterable[BrokerServer], name: str) -> dict[str, Any]:

@@ -196,10 +196,10 @@ class LocalCluster:
                 await self._bury(broker_id)
                 await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
 
-    async def crash_broker(self, broker_id: int) -> None:
+    async def crash_broker(self, broker_id: int, *, expire: bool = False) -> None:
         """End a broker like `kill -9`, also while another step is under way: a broker that is held at a phase, one that starts or stops.
 
-        Otherwise like `kill_broker`. Returns when it is closed.
+        Otherwise like `kill_broker`. Returns when it is closed, with `expire` when its session has ended too.
         """
         broker = self._latest.get(broker_id)
         if broker is None:
@@ -208,6 +208,8 @@ class LocalCluster:
             self.brokers.remove(broker)
         self._killed[broker_id] = broker
         await broker.kill()
+        if expire:
+            await self._bury(broker_id)
 
     async def start_broker(self, broker_id: int) -> None:
         """Start a stopped or killed broker again, on its former port and with a new epoch. Returns when every broker shows it.

@@ -268,6 +268,14 @@ class Cluster:
         self._running: LocalCluster | None = None
         self._thread: LoopThread | None = None
 
+    def shape(self) -> dict[str, Any]:
+        """The checked arguments, as `LocalCluster` takes them."""
+        return {
+            "brokers": self._brokers, "host": self._host, "port": self._port, "metrics_port": self._metrics_port,
+            "zookeeper": self._zookeeper, "data_dir": self._data_dir, "config": self._properties, "topics": self._topics,
+            "topic_policy": self._topic_policy, "alter_config_policy": self._alter_config_policy, "seams": self._seams,
+        }  # fmt: skip
+
     def __enter__(self) -> BlockingCluster:
         cluster = self._made()
         thread = self._thread = LoopThread("klamm-cluster")
@@ -307,19 +315,7 @@ class Cluster:
         """A new local cluster to start. A `Cluster` may run again after it has ended, but not twice at the same time."""
         if self._running is not None:
             raise RuntimeError("this cluster is already running")
-        self._running = LocalCluster(
-            self._brokers,
-            host=self._host,
-            port=self._port,
-            metrics_port=self._metrics_port,
-            zookeeper=self._zookeeper,
-            data_dir=self._data_dir,
-            config=self._properties,
-            topics=self._topics,
-            topic_policy=self._topic_policy,
-            alter_config_policy=self._alter_config_policy,
-            seams=self._seams,
-        )
+        self._running = LocalCluster(**self.shape())
         return self._running
 
 

@@ -1,0 +1,93 @@
+"""Topics are created and deleted by requests to the controller, as clients do it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from klamm.control.bodies import TopicBody
+from klamm.control.history import CLIENT_ID
+from klamm.control.refused import Refused
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.server.local.cluster import LocalCluster
+from klamm.server.net.outgoing import request_once
+
+CREATE_VERSION = 7
+DELETE_VERSION = 5
+TIMEOUT_S = 30.0
+LOOK_S = 0.005
+
+
+async def create_topic(cluster: LocalCluster, body: TopicBody) -> None:
+    """Create a topic; return when every running broker shows it with leaders. Raises Refused if the controller refuses or is absent."""
+    replicas = body.replicas
+    if replicas is not None and (body.partitions is not None or body.replication_factor is not None):
+        raise Refused("replicas: they say how many partitions and replicas there are; leave the two numbers out")
+    kind = messages.CreateTopicsRequest
+    wanted = kind.CreatableTopic(
+        name=body.name,
+        num_partitions=-1 if body.partitions is None else body.partitions,
+        replication_factor=-1 if body.replication_factor is None else body.replication_factor,
+        assignments=[kind.CreatableReplicaAssignment(index, tuple(ids)) for index, ids in enumerate(replicas or ())],
+        configs=[kind.CreatableTopicConfig(name=name, value=value) for name, value in body.configs.items()],
+    )
+    request = kind(topics=[wanted], timeout_ms=int(TIMEOUT_S * 1000))
+    response = await _ask(cluster, ApiKey.CREATE_TOPICS, CREATE_VERSION, request, lambda response: response.topics)
+    _check(response.topics[0], f"topic {body.name!r} cannot be created")
+    await _until(lambda: all(_has_leaders(broker, body.name) for broker in cluster.brokers), f"all brokers show topic {body.name!r}")
+
+
+async def delete_topic(cluster: LocalCluster, name: str) -> None:
+    """Delete a topic; return when no running broker shows it. Raises Refused: the controller refuses it, or time is over."""
+    request = messages.DeleteTopicsRequest(topic_names=[name], timeout_ms=int(TIMEOUT_S * 1000))
+    response = await _ask(cluster, ApiKey.DELETE_TOPICS, DELETE_VERSION, request, lambda response: response.responses)
+    _check(response.responses[0], f"topic {name!r} cannot be deleted")
+    await _until(lambda: not any(broker.metadata.contains(name) for broker in cluster.brokers), f"no broker shows topic {name!r}")
+
+
+def _has_leaders(broker: Any, name: str) -> bool:
+    metadata = broker.metadata
+    return bool(metadata.contains(name) and all(each.leader >= 0 for each in metadata.topics[name].partitions.values()))
+
+
+async def _ask(cluster: LocalCluster, api: ApiKey, version: int, request: Any, rows: Callable[[Any], Any]) -> Any:
+    """The response of the controller, also of the next one when it moves."""
+    response: Any = None
+
+    async def is_answered() -> bool:
+        nonlocal response
+        address = next(((host, port) for number, host, port in cluster.addresses if number == cluster.controller_id), None)
+        if address is None:
+            return False
+        try:
+            response = await request_once(*address, api, version, CLIENT_ID, request, TIMEOUT_S)
+        except (OSError, RemoteProtocolError):
+            return False
+        return not any(row.error_code == ErrorCode.NOT_CONTROLLER for row in rows(response))
+
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not await is_answered():  # noqa: ASYNC110 the controller is asked, it tells nobody
+                await asyncio.sleep(LOOK_S)
+    except TimeoutError:
+        raise Refused(f"the controller did not respond within {TIMEOUT_S:g} s", 408) from None
+    return response
+
+
+def _check(row: Any, what: str) -> None:
+    if row.error_code:
+        code = ErrorCode(row.error_code)
+        reason = getattr(row, "error_message", None)
+        raise Refused(f"{what}: {code.name}" + (f": {reason}" if reason else ""), 409)
+
+
+async def _until(holds: Callable[[], bool], what: str) -> None:
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not holds():  # noqa: ASYNC110 no one event says that all caches agree
+                await asyncio.sleep(LOOK_S)
+    except TimeoutError:
+        raise Refused(f"not within {TIMEOUT_S:g} s: {what}", 408) from None
