@@ -13,6 +13,7 @@ from klamm.protocol.errors import ApiError
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.hash_order import partition_for
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.records.batch import Codec, each_header
 from klamm.tests.server.groups.coordinating_broker import GROUP, CoordinatingBroker, T
 
 
@@ -355,6 +356,54 @@ async def test_a_deleted_group_stays_deleted_after_a_load(broker: CoordinatingBr
     await broker.led(epoch=3)
     assert broker.groups.group(GROUP) is None
     assert broker.groups.delete(GROUP) is E.GROUP_ID_NOT_FOUND
+
+
+async def test_who_waits_for_a_member_goes_on_when_it_leaves(broker: CoordinatingBroker) -> None:
+    await broker.led()
+    leaving = await broker.stable()
+    joining = broker.groups.join(broker.join_request("other"))
+    await broker.settle()
+    assert not joining.done()
+    assert broker.groups.leave(GROUP, [Leaving(leaving.member_id, None)]) == [E.NONE]
+    await broker.settle()
+    assert joining.done()
+    assert (await joining).generation == 2
+
+
+async def test_offsets_that_are_deleted_stay_deleted_after_a_load(broker: CoordinatingBroker) -> None:
+    await broker.led()
+    kept = TopicPartition(T.topic, 1)
+    for partition in (T, kept):
+        assert await broker.groups.commit(broker.commit_request(partition=partition)) is E.NONE
+    assert broker.groups.delete_offsets(GROUP, [T]) == (E.NONE, {T: E.NONE})
+    await broker.settle()
+    broker.lead(leader=2, epoch=2)
+    await broker.led(epoch=3)
+    assert (broker.offset(T), broker.offset(kept)) == (None, 5)
+
+
+async def test_sessions_of_a_loaded_group_end_without_a_request(broker: CoordinatingBroker) -> None:
+    await broker.led()
+    await broker.stable(session_ms=10_000)
+    broker.lead(leader=2, epoch=2)
+    await broker.led(epoch=3)
+    await broker.advance(10.1)
+    last = broker.records()[-1]
+    assert last.value is not None
+    assert (read_group(last.value).generation, read_group(last.value).members) == (2, ())
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+async def test_batches_have_the_compression_of_the_config_and_the_producer_of_the_transaction(codec: Codec) -> None:
+    broker = CoordinatingBroker(offsets_topic_compression_codec=codec.value)
+    await broker.led()
+    assert await broker.groups.commit(broker.commit_request()) is E.NONE
+    assert await broker.groups.commit(broker.commit_request(producer_id=7, producer_epoch=3)) is E.NONE
+    plain, transactional = (header for _, header in each_header(broker.data()))
+    assert (plain.codec, plain.is_transactional, plain.producer_id) == (codec, False, -1)
+    assert (transactional.codec, transactional.is_transactional) == (codec, True)
+    assert (transactional.producer_id, transactional.producer_epoch) == (7, 3)
+    await broker.close()
 
 
 async def test_offsets_of_a_transaction_count_from_its_marker_on(broker: CoordinatingBroker) -> None:

@@ -315,6 +315,20 @@ async def test_version_0_reads_no_offset_of_a_topic_that_is_gone(broker: Coordin
     assert rows["gone", 0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize(("version", "at_the_top"), [(1, E.NONE), (2, NO_GROUP), (3, NO_GROUP)])
+async def test_the_error_of_a_group_is_in_its_partitions_before_version_2(
+    broker: CoordinatingBroker, version: int, at_the_top: E
+) -> None:
+    response = await respond(broker.services(denying(Operation.DESCRIBE, GROUP)), fetch(version), version)
+    rows = {row.error_code for row in partitions_of(response).values()}
+    assert (getattr(response, "error_code", E.NONE), rows) == (at_the_top, {NO_GROUP} if version < 2 else set())
+
+
+async def test_the_deletion_of_no_offsets_looks_for_no_group(broker: CoordinatingBroker) -> None:
+    assert (await respond(broker.services(), delete_offsets(), 0)).error_code == E.NONE
+    assert (await respond(broker.services(), delete_offsets("t"), 0)).error_code == E.GROUP_ID_NOT_FOUND
+
+
 # --- FindCoordinator
 
 
