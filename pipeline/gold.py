@@ -28,6 +28,7 @@ from klamm.pipeline.lake.tables import (
     QUARANTINE,
     REASSIGN,
     REASSIGN_SPANS,
+    TRANSACTIONS,
     Table,
     ddl,
 )
@@ -35,6 +36,7 @@ from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.groups.calls import COMMITS, GROUP_JOINS, MEMBER_CALLS
 from klamm.pipeline.rules.record import Need
 from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake
+from klamm.pipeline.rules.transactions.calls import TRANSACTIONS_TOLD, TXN_MARKERS
 from klamm.pipeline.rules.verdict_tables import write_judgement
 from klamm.pipeline.spark.settings import FEW
 from klamm.protocol.apis import APIS
@@ -144,6 +146,14 @@ FROM told t LEFT JOIN used u ON u.run_id = t.run_id AND u.node_id = t.node_id AN
 SELECT run_id, node_id, seq, ts_ns, client_id, group_id, member_id, generation, topic, partition, committed_offset, error_code
 FROM commits
 """,
+    TRANSACTIONS: """
+SELECT t.run_id, t.node_id, t.process, t.transactional_id, t.producer_id, t.producer_epoch, array_join(t.partitions, ', ') AS partitions,
+  t.groups, CASE WHEN t.is_commit THEN 'commit' WHEN t.end_seq IS NOT NULL THEN 'abort'
+    WHEN t.init_seq IS NOT NULL OR f.producer_id IS NOT NULL THEN 'fenced' END AS outcome,
+  t.seq, t.end_seq, t.from_ts_ns, t.end_ts_ns
+FROM transactions_told t LEFT JOIN (SELECT DISTINCT run_id, producer_id, producer_epoch FROM txn_markers WHERE NOT is_commit) f
+  ON f.run_id = t.run_id AND f.producer_id = t.producer_id AND f.producer_epoch = t.producer_epoch + 1
+""",
 }
 
 
@@ -155,10 +165,13 @@ INPUTS: dict[Table, tuple[str, ...]] = {
     CLIENT_SCORECARD: (HEADERS,),
     GROUP_GENERATIONS: (MESSAGES.name, GROUP_JOINS.name, MEMBER_CALLS.name),
     OFFSET_COMMITS: (MESSAGES.name, COMMITS.name),
+    TRANSACTIONS: (MESSAGES.name, TRANSACTIONS_TOLD.name, TXN_MARKERS.name),
 }
 """The views that the queries read, of silver or prepared for rules. If the first view has no rows, the table has none."""
 
-NEEDS: dict[Table, tuple[Need, ...]] = {GROUP_GENERATIONS: GROUP_JOINS.needs, OFFSET_COMMITS: COMMITS.needs}
+NEEDS: dict[Table, tuple[Need, ...]] = {
+    GROUP_GENERATIONS: GROUP_JOINS.needs, OFFSET_COMMITS: COMMITS.needs, TRANSACTIONS: TRANSACTIONS_TOLD.needs,
+}
 """If none of these holds, the table has no rows, and its query does not run."""
 
 

@@ -256,6 +256,21 @@ OFFSET_COMMITS = Table("gold", "offset_commits", (
     Column("error_code", "int16", True, "null without a response"),
 ), "a partition in an OffsetCommit request; brokers whose journal lacks rows are left out")
 
+TRANSACTIONS = Table("gold", "transactions", (
+    *_some("run_id node_id process"),
+    Column("transactional_id", "string", False, ""),
+    Column("producer_id", "int64", False, ""),
+    Column("producer_epoch", "int32", False, ""),
+    Column("partitions", "string", False, "that AddPartitionsToTxn added: `t-0, t-1`"),
+    Column("groups", "int64", False, "AddOffsetsToTxn requests that succeeded"),
+    Column("outcome", "string", True, "commit or abort, as EndTxn said; fenced: aborted with the next epoch, because another producer came "
+           "or the transaction was open for too long; null if the journal does not show how it ended"),
+    Column("seq", "int64", False, "the first request that added something"),
+    Column("end_seq", "int64", True, "the EndTxn request that succeeded"),
+    Column("from_ts_ns", "int64", False, "the time of the first request that added something"),
+    Column("end_ts_ns", "int64", True, "the response to EndTxn: the outcome was in the log by then, the markers were not"),
+), "a transaction, as one coordinator told it; brokers whose journal lacks rows are left out, and with them the run if they coordinate")
+
 VERDICTS = Table("gold", "verdicts", (
     *_some("run_id"),
     Column("rule", "string", False, "see `spec/conformance.md`"),
@@ -280,7 +295,8 @@ BRONZE = (
 )
 SILVER = (MESSAGES, QUARANTINE, PARTITION_STATE, BROKER_STATE, API_ERRORS, EVENT_TABLE, DECISIONS, REASSIGN)
 GOLD = (
-    LATENCY, API_MATRIX, LEADER_TIMELINE, REASSIGN_SPANS, CLIENT_SCORECARD, GROUP_GENERATIONS, OFFSET_COMMITS, VERDICTS, RULE_STATS,
+    LATENCY, API_MATRIX, LEADER_TIMELINE, REASSIGN_SPANS, CLIENT_SCORECARD, GROUP_GENERATIONS, OFFSET_COMMITS, TRANSACTIONS, VERDICTS,
+    RULE_STATS,
 )
 
 HEADERS = "headers"

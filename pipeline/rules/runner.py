@@ -33,7 +33,7 @@ JOBS_AT_ONCE = 3
 
 FAMILIES = (
     "traffic", "shared", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "groups.calls",
-    "groups.rules", "clients",
+    "groups.rules", "transactions.calls", "transactions.rules", "clients",
 )
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""
 

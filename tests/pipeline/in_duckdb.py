@@ -24,7 +24,10 @@ from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.prepared import needed
 from klamm.pipeline.silver_files import Files, decode_and_write, write_events
 
-_TYPES = {"int": "INTEGER", "bigint": "BIGINT", "smallint": "SMALLINT", "tinyint": "TINYINT", "string": "VARCHAR", "variant": "JSON"}
+_TYPES = {
+    "int": "INTEGER", "bigint": "BIGINT", "smallint": "SMALLINT", "tinyint": "TINYINT", "string": "VARCHAR", "variant": "JSON",
+    "boolean": "BOOLEAN",
+}
 
 _MACROS = """
 CREATE MACRO collect_set(x) AS list(DISTINCT x) FILTER (WHERE x IS NOT NULL);
@@ -44,6 +47,8 @@ CREATE MACRO size(list) AS len(list);
 CREATE MACRO xxhash64(a, b := 0, c := 0, d := 0) AS hash(a, b, c, d);
 CREATE MACRO slice(list, first, many) AS list_slice(list, first, first + many - 1);
 CREATE MACRO map_contains_key(map, key) AS coalesce(list_contains(map_keys(map), key), false);
+CREATE MACRO unbase64(text) AS from_base64(text);
+CREATE MACRO conv(digits, from_base, to_base) AS CAST(CAST('0x' || digits AS UBIGINT) AS VARCHAR);
 CREATE MACRO try_element_at(list, place) AS list[place];
 CREATE MACRO array_intersect(list, others) AS in_order(list_filter(list, lambda each: list_contains(others, each)));
 """

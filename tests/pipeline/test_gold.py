@@ -7,7 +7,7 @@ import pytest
 
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.gold import build_gold
-from klamm.pipeline.lake.tables import GROUP_GENERATIONS, OFFSET_COMMITS, read, views
+from klamm.pipeline.lake.tables import GROUP_GENERATIONS, OFFSET_COMMITS, TRANSACTIONS, read, views
 from klamm.pipeline.silver import build_silver
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -16,6 +16,7 @@ from klamm.tests.pipeline.bronze_rows import bronze
 from klamm.tests.pipeline.leader_rows import leader
 from klamm.tests.pipeline.rules.fixtures import Run
 from klamm.tests.pipeline.rules.group_journals import GroupJournal, assignment
+from klamm.tests.pipeline.rules.transaction_journals import TransactionJournal
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +49,10 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     group.join("a", 1, "a", ("a",))
     group.sync("a", 1, assigned, {"a": assigned})
     group.commit("a", 1, 7)
+    transactions = TransactionJournal(run)
+    transactions.init(0)
+    transactions.add(0, 0, 1)
+    transactions.end(0)
     run.close()
     frames, events = bronze(spark, lake)
     build_silver(spark, lake, frames, events, 0)
@@ -98,3 +103,9 @@ def test_a_generation_of_a_group_and_its_commits_have_a_line_each(spark: Any, la
     assert [tuple(row[name] for name in names) for row in generations] == [("groups", "g", 1, "a", 1, 1, 2, 1)]
     columns = "member_id", "generation", "topic", "partition", "committed_offset", "error_code"
     assert [tuple(row[name] for name in columns) for row in commits] == [("a", 1, "t", 0, 7, 0)]
+
+
+def test_a_transaction_has_a_line(spark: Any, lake: Path) -> None:
+    names = "run_id", "transactional_id", "producer_id", "producer_epoch", "partitions", "groups", "outcome"
+    found = read(spark, lake, TRANSACTIONS).toArrow().to_pylist()
+    assert [tuple(row[name] for name in names) for row in found] == [("groups", "tx", 7, 0, "t-0, t-1", 0, "commit")]

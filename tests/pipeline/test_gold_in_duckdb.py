@@ -18,6 +18,7 @@ from klamm.pipeline.lake.tables import (
     LEADER_TIMELINE,
     OFFSET_COMMITS,
     REASSIGN_SPANS,
+    TRANSACTIONS,
     Table,
 )
 from klamm.protocol import messages
@@ -27,6 +28,7 @@ from klamm.tests.pipeline.in_duckdb import prepare, rows, silver
 from klamm.tests.pipeline.leader_rows import leader
 from klamm.tests.pipeline.rules.fixtures import Run
 from klamm.tests.pipeline.rules.group_journals import GroupJournal, assignment
+from klamm.tests.pipeline.rules.transaction_journals import TransactionJournal
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +152,37 @@ def test_commits_are_the_partitions_of_requests_with_their_codes(group_lake: duc
     assert table(group_lake, OFFSET_COMMITS, *names) == [
         ("g", "a", 1, "t", 0, 7, 0), ("g", "a", 1, "t", 0, 8, 22), ("g", "", -1, "t", 0, 9, 25),
     ]
+
+
+def test_a_transaction_has_its_partitions_its_outcome_and_its_times(tmp_path: Path) -> None:
+    run = Run(tmp_path, "r")
+    tx = TransactionJournal(run)
+    first = tx.init(0)
+    tx.add(0, 1)
+    tx.add(0, 0, 1)
+    tx.add(0, 2, error=51)
+    tx.end(0, error=51)
+    tx.end(0)
+    tx.end(0)  # once more: its response was lost
+    tx.add_offsets(0)
+    tx.end(0, False)
+    tx.add(0, 3)
+    tx.marker(1, 3, is_commit=False)
+    tx.add(2, 4)
+    tx.init(4)
+    tx.add(4, 5)
+    run.close()
+    database = silver(tmp_path)
+    prepare(database, set(INPUTS[TRANSACTIONS]) - {"messages"})
+    names = "producer_epoch", "partitions", "groups", "outcome"
+    found = sorted(table(database, TRANSACTIONS, "seq", *names, "end_seq", "from_ts_ns", "end_ts_ns"))
+    assert [row[1:5] for row in found] == [
+        (0, "t-0, t-1", 0, "commit"), (0, "", 1, "abort"), (0, "t-3", 0, "fenced"), (2, "t-4", 0, "fenced"), (4, "t-5", 0, None),
+    ]
+    times = [tuple(None if each is None else each - first for each in (row[0], row[5])) for row in found]
+    assert times == [(1, 9), (13, 15), (17, None), (21, None), (25, None)]
+    assert [(row[6] - START_NS) // 1_000_000 for row in found] == [row[0] - 1 for row in found]
+    assert (found[0][7] - START_NS) // 1_000_000 == first + 9
 
 
 def test_responses_name_their_request_whoever_sent_it(tmp_path: Path) -> None:

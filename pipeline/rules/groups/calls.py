@@ -156,4 +156,63 @@ FROM topics LATERAL VIEW explode(partitions) AS p WHERE p.errorCode = 0
 )
 """Partitions in OffsetFetch responses without error; -1 is no offset. Version 0 reads ZooKeeper and is left out."""
 
-VIEWS = (GROUP_CALLS, GROUP_JOINS, MEMBER_CALLS, COMMITS, FETCHED)
+TXN_COMMITS = View(
+    "txn_commits",
+    ("messages", "partition_state", "ends", "txn_markers"),
+    f"""
+WITH unsure AS (
+    SELECT run_id, node_id FROM messages WHERE api_key = 28 AND (body IS NULL OR flags & 2 <> 0)
+    UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless),
+told AS (
+    SELECT run_id, node_id, process, seq, leader, leader_epoch,
+        lag(leader) OVER w AS leader_before, lag(leader_epoch) OVER w AS leader_epoch_before
+    FROM partition_state WHERE topic = '__consumer_offsets' AND api_key = 4 AND dir = 0
+    WINDOW w AS (PARTITION BY run_id, node_id, process, partition ORDER BY seq)),
+moves AS (
+    SELECT run_id, node_id, process, collect_set(seq) AS moved FROM told
+    WHERE leader_before IS NULL OR leader_before <> leader OR leader_epoch_before <> leader_epoch GROUP BY ALL),
+answers AS (
+    SELECT run_id, node_id, cause_seq, seq AS answer_seq, try_variant_get(body, '$.topics', '{_OF_COMMIT}') AS results
+    FROM messages WHERE dir = 1 AND api_key = 28),
+topics AS (
+    SELECT q.run_id, q.node_id, q.process, q.seq, q.ts_ns, a.answer_seq, a.results, t,
+        try_variant_get(q.body, '$.groupId', 'string') AS group_id, try_variant_get(q.body, '$.producerId', 'bigint') AS producer_id,
+        try_variant_get(q.body, '$.producerEpoch', 'int') AS producer_epoch
+    FROM (SELECT * FROM messages LATERAL VIEW explode(try_variant_get(body, '$.topics', '{_COMMITTED}')) AS t
+        WHERE dir = 0 AND api_key = 28) q
+    LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq),
+rows AS (SELECT * EXCEPT (t), t.name AS topic FROM topics LATERAL VIEW explode(t.partitions) AS p),
+coded AS (
+    SELECT * EXCEPT (p, results), p.partitionIndex AS partition, p.committedOffset AS committed_offset,
+        try_element_at(transform(flatten(transform(filter(results, r -> r.name = topic),
+            r -> filter(r.partitions, each -> each.partitionIndex = p.partitionIndex))), each -> each.errorCode), 1) AS error_code
+    FROM rows LEFT ANTI JOIN unsure USING (run_id, node_id)),
+to_itself AS (
+    SELECT DISTINCT run_id, node_id FROM txn_markers WHERE dir = 0 AND client_id = concat('broker-', node_id, '-txn-marker-sender')),
+own AS (
+    SELECT DISTINCT run_id, node_id, try_variant_get(body, '$.producerId', 'bigint') AS producer_id
+    FROM messages LEFT ANTI JOIN to_itself USING (run_id, node_id) WHERE api_key = 26 AND dir = 0),
+-- One marker of a producer may be for the offsets of another group.
+single AS (
+    SELECT run_id, node_id, producer_id FROM coded LEFT ANTI JOIN own USING (run_id, node_id, producer_id)
+    GROUP BY run_id, node_id, producer_id HAVING count(DISTINCT group_id) = 1),
+ended AS (
+    SELECT c.run_id, c.node_id, c.process, c.seq, min(struct(m.seq, m.answer_seq, m.is_commit, m.code, m.producer_epoch)) AS marker
+    FROM coded c JOIN single s ON s.run_id = c.run_id AND s.node_id = c.node_id AND s.producer_id = c.producer_id
+    JOIN txn_markers m ON m.run_id = c.run_id AND m.node_id = c.node_id AND m.process = c.process AND m.dir = 0
+        AND m.topic = '__consumer_offsets' AND m.producer_id = c.producer_id AND m.seq > c.answer_seq
+    GROUP BY c.run_id, c.node_id, c.process, c.seq)
+SELECT c.*, if(e.marker.code = 0, e.marker.is_commit, NULL) AS is_commit, if(e.marker.code = 0, e.marker.answer_seq, NULL) AS marker_seq,
+    coalesce(size(filter(v.moved, each -> each < c.seq)), 0) AS turn,
+    coalesce(size(filter(v.moved, each -> each < coalesce(e.marker.answer_seq, c.answer_seq))), 0) AS marker_turn
+FROM coded c LEFT JOIN ended e ON e.run_id = c.run_id AND e.node_id = c.node_id AND e.process = c.process AND e.seq = c.seq
+LEFT JOIN moves v ON v.run_id = c.run_id AND v.node_id = c.node_id AND v.process = c.process
+""",
+    needs=(messages_of(28),),
+    is_kept=True,
+)
+"""Partitions in TxnOffsetCommit requests that brokers received. `is_commit` is the outcome in the next marker of the producer for the
+offsets topic, and `marker_seq` the response to it; both are null where no journal shows it: a broker of Klamm that coordinates the
+transaction too writes the marker without a request."""
+
+VIEWS = (GROUP_CALLS, GROUP_JOINS, MEMBER_CALLS, COMMITS, FETCHED, TXN_COMMITS)

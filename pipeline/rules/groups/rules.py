@@ -107,20 +107,26 @@ FROM member_calls WHERE api_key = 8 AND array_contains(codes, 0)"""
 _LAST_COMMIT = f"""
 WITH groups_of_others AS (
     SELECT DISTINCT run_id, group_id FROM (
-        SELECT run_id, try_variant_get(body, '$.groupId', 'string') AS group_id FROM messages WHERE api_key IN (28, 47) AND dir = 0
+        SELECT run_id, try_variant_get(body, '$.groupId', 'string') AS group_id FROM messages WHERE api_key = 47 AND dir = 0
         UNION ALL
         SELECT run_id, explode(try_variant_get(body, '$.groupsNames', 'array<string>')) FROM messages WHERE api_key = 42 AND dir = 0)),
 deleted AS (SELECT DISTINCT run_id, topic FROM partition_state WHERE leader = -2),
+-- `known_seq` is when a commit was known to count: its response, or that to the marker of its transaction.
 known AS (
     SELECT run_id, node_id, process, group_id, turn, answer_turn, topic, partition, seq, ts_ns, answer_seq, committed_offset, error_code,
-        coalesce(retention_ms, -1) >= 0 AS may_expire
+        answer_seq AS known_seq, coalesce(retention_ms, -1) >= 0 AS may_expire
     FROM commits LEFT ANTI JOIN groups_of_others USING (run_id, group_id) LEFT ANTI JOIN deleted USING (run_id, topic)
-    WHERE api_version >= 1 AND coalesce(error_code, -1) IN (-1, 0, 7, 14, 15, 16)),
+    WHERE api_version >= 1 AND coalesce(error_code, -1) IN (-1, 0, 7, 14, 15, 16)
+    UNION ALL
+    SELECT run_id, node_id, process, group_id, turn, marker_turn, topic, partition, seq, ts_ns, answer_seq, committed_offset,
+        if(is_commit, error_code, -1), if(is_commit, marker_seq, NULL), false
+    FROM txn_commits LEFT ANTI JOIN groups_of_others USING (run_id, group_id) LEFT ANTI JOIN deleted USING (run_id, topic)
+    WHERE coalesce(error_code, -1) IN (-1, 0, 7, 14, 15, 16) AND coalesce(is_commit, true)),
 done AS (
     SELECT f.run_id, f.node_id, f.seq, f.group_id, f.topic, f.partition, max(k.seq) AS last_seq, max(k.ts_ns) AS last_ts_ns
     FROM fetched_offsets f JOIN known k ON k.run_id = f.run_id AND k.node_id = f.node_id AND k.process = f.process
         AND k.group_id = f.group_id AND k.topic = f.topic AND k.partition = f.partition
-    WHERE f.turn = f.answer_turn AND k.turn = f.turn AND k.answer_turn = f.turn AND k.error_code = 0 AND k.answer_seq < f.seq
+    WHERE f.turn = f.answer_turn AND k.turn = f.turn AND k.answer_turn = f.turn AND k.error_code = 0 AND k.known_seq < f.seq
     GROUP BY ALL),
 -- A commit that began after the response to another one has taken its place.
 possible AS (
@@ -210,8 +216,9 @@ RULES: tuple[Rule, ...] = (
         _COMMITTED, about="member_calls", needs=(messages_of(8),),
     ),
     Rule(
-        "G-05", "error", "OffsetFetch returns the offset that was committed last, where the order is known and nothing is deleted, "
-        "expires or belongs to a transaction.", "wire 12", ("fetched_offsets", "commits", "messages", "partition_state"), _LAST_COMMIT,
+        "G-05", "error", "OffsetFetch returns the offset that was committed last, where the order is known and nothing is deleted or "
+        "expires. Offsets of a transaction count from its marker on, and not if it is aborted.", "wire 12",
+        ("fetched_offsets", "commits", "txn_commits", "messages", "partition_state"), _LAST_COMMIT,
         about="fetched_offsets", needs=(messages_of(9),),
     ),
     Rule(

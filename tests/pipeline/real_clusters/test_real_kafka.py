@@ -26,16 +26,20 @@ from klamm.tests.harness.tree import Tree
 from klamm.tests.pipeline.real_clusters.group_session import live_in_groups
 from klamm.tests.pipeline.real_clusters.recorded_frames import RECORDINGS, write_recording
 from klamm.tests.pipeline.real_clusters.recording import Door, Recorder
+from klamm.tests.pipeline.real_clusters.transaction_session import live_with_transactions
 from klamm.tests.pipeline.rules.conftest import into_silver
 
 pytestmark = [pytest.mark.slow]
 
 
+ABORTS: dict[str, Any] = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 500}
+
+
 def judged_by_rules_of_frames(spark: Any, lake: Path, runs: list[str]) -> Judgement:
-    """By the rules about the wire and about groups."""
+    """By the rules about the wire, about groups and about transactions."""
     into_silver(spark, lake)
     views(spark, lake, runs)
-    return runner.judge(spark, runs, [rule for rule in runner.rules().values() if rule.id.startswith(("W-", "G-", "X-05"))])
+    return runner.judge(spark, runs, [rule for rule in runner.rules().values() if rule.id.startswith(("W-", "G-", "T-", "X-05"))])
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,7 @@ class RealCluster:
         for broker_id, (port, target_port) in enumerate(zip(free_ports(2), free_ports(2), strict=True), 1):
             self.recorder.begin("real", broker_id, [Door(port, target_port)])
             listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{target_port}", "advertised_listeners": f"PLAINTEXT://127.0.0.1:{port}"}
-            self.brokers.append(KafkaBroker(jars, tree, folder, broker_id, **listeners))
+            self.brokers.append(KafkaBroker(jars, tree, folder, broker_id, **listeners, **ABORTS))
             self.ports.append(port)
 
     @property
@@ -128,13 +132,14 @@ def test_no_rule_of_frames_is_violated_by_real_brokers_behind_a_recording_proxy(
     all_know(cluster.brokers)
     options: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap, "logger": logging.getLogger("librdkafka")}
     admin = AdminClient(options)
-    for created in admin.create_topics([NewTopic("orders", 3, 2), NewTopic("passing", 1, 1)]).values():
+    for created in admin.create_topics([NewTopic("orders", 3, 2), NewTopic("accounts", 3, 2), NewTopic("passing", 1, 1)]).values():
         created.result(WITHIN_S)
     produce(cluster.bootstrap, "orders", [f"confluent-{number}" for number in range(100)])
     assert sum(read_all(cluster.bootstrap, "orders").values()) == 100
     with_kafka_python(cluster.bootstrap)
     asyncio.run(with_aiokafka(cluster.bootstrap))
     live_in_groups(cluster.bootstrap, "orders", 3)
+    live_with_transactions(cluster.bootstrap, "accounts", 3)
     odd_requests(cluster.ports[0])
     cluster.brokers[1].stop()
     produce(cluster.bootstrap, "orders", [f"alone-{number}" for number in range(10)])
@@ -153,3 +158,4 @@ def test_no_rule_of_frames_is_violated_by_real_brokers_behind_a_recording_proxy(
     assert [(one.rule, one.detail) for one in judgement.verdicts if one.severity == "error" or one.rule == "X-05"] == []
     assert all(checked[f"W-{number:02d}"] for number in (1, 2, 3, 4, 5, 7, 8, 9, 11)), checked
     assert all(checked[rule] for rule in ("G-01", "G-02", "G-03", "G-04", "G-05", "X-05")), checked
+    assert all(checked[f"T-{number:02d}"] for number in range(1, 6)), checked

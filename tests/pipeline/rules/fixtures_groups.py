@@ -7,6 +7,7 @@ from klamm.protocol.apis import ApiKey
 from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
 from klamm.tests.pipeline.rules.fixtures_wire import broker, later
 from klamm.tests.pipeline.rules.group_journals import GROUP, REBALANCE_IN_PROGRESS, GroupJournal, assignment
+from klamm.tests.pipeline.rules.transaction_journals import TransactionJournal
 
 BOTH = assignment({"t": [0, 1]})
 FIRST, SECOND = assignment({"t": [0]}), assignment({"t": [1]})
@@ -348,6 +349,80 @@ def a_commit_that_was_refused_is_fetched(run: Run) -> int:
     group.commit("", -1, 5)
     group.commit("a", 1, 6, 22)
     return group.fetch(6)
+
+
+def in_transaction(run: Run) -> tuple[GroupJournal, TransactionJournal]:
+    """Offset 7 is committed, and 9 in a transaction; broker 2 coordinates that."""
+    group, other = GroupJournal(run), TransactionJournal(run, 2)
+    other.told(2, topic="__transaction_state")
+    other.init(0)
+    other.add_offsets(0)
+    group.commit("", -1, 7)
+    group.txn_commit(9)
+    return group, other
+
+
+def marked(run: Run, is_commit: bool = True) -> None:
+    TransactionJournal(run).marker(0, 0, is_commit=is_commit, coordinator=2, topic="__consumer_offsets")
+
+
+@good("G-05")
+def offsets_of_a_transaction_count_from_its_marker_on(run: Run) -> None:
+    group, other = in_transaction(run)
+    group.fetch(7)
+    other.end(0)
+    marked(run)
+    group.fetch(9)
+    group.txn_commit(11)
+    group.fetch(9)
+    group.commit("", -1, 10)
+    marked(run)  # the transaction's offset was appended before
+    group.fetch(10)
+
+
+@good("G-05")
+def offsets_of_an_aborted_transaction_do_not_count(run: Run) -> None:
+    group, other = in_transaction(run)
+    other.end(0, False)
+    marked(run, is_commit=False)
+    group.fetch(7)
+
+
+@good("G-05")
+def a_broker_of_klamm_that_coordinates_both_does_not_show_the_marker(run: Run) -> None:
+    group, other = GroupJournal(run), TransactionJournal(run)
+    other.init(0)
+    other.add_offsets(0)
+    group.commit("", -1, 7)
+    group.txn_commit(9)
+    other.end(0)
+    group.fetch(7)
+    group.fetch(9)
+
+
+@bad("G-05")
+def an_offset_of_an_aborted_transaction_is_returned(run: Run) -> int:
+    group, other = in_transaction(run)
+    other.end(0, False)
+    marked(run, is_commit=False)
+    return group.fetch(9)
+
+
+@bad("G-05")
+def an_offset_of_a_committed_transaction_is_not_returned(run: Run) -> int:
+    group, other = in_transaction(run)
+    other.end(0)
+    marked(run)
+    return group.fetch(7)
+
+
+@bad("G-05")
+def a_transaction_that_is_ended_later_replaces_a_newer_commit(run: Run) -> int:
+    group, other = in_transaction(run)
+    group.commit("", -1, 10)
+    other.end(0)
+    marked(run)
+    return group.fetch(9)
 
 
 @silent("G-05")

@@ -123,6 +123,18 @@ class GroupJournal:
     def fetch(self, offset: int, *, version: int = 8) -> int:
         return self.answer_fetch(self.ask_fetch(version=version), offset, version=version)
 
+    def txn_commit(self, offset: int, error: int = 0, *, producer: int = 7) -> int:
+        """TxnOffsetCommit of t-0, and its response."""
+        request, response = messages.TxnOffsetCommitRequest, messages.TxnOffsetCommitResponse
+        rows = [request.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")]
+        topics = [request.TxnOffsetCommitRequestTopic("t", rows)]
+        asked = self.journal.request(
+            1, ApiKey.TXN_OFFSET_COMMIT, 3,
+            request(transactional_id="tx", group_id=GROUP, producer_id=producer, producer_epoch=0, generation_id=-1, topics=topics),
+        )
+        results = [response.TxnOffsetCommitResponsePartition(0, error)]
+        return int(self.journal.response(1, asked, response(topics=[response.TxnOffsetCommitResponseTopic("t", results)])))
+
     def told_to_lead(self, leader_epoch: int, *, leader: int = 1, conn: int = 90) -> int:
         """LeaderAndIsr for a partition of the offsets topic; the seq of the request."""
         kind = messages.LeaderAndIsrRequest

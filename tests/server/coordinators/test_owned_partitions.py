@@ -221,7 +221,7 @@ async def test_what_was_read_before_a_batch_that_cannot_be_is_served(owning: Own
 
 async def test_a_log_whose_configs_cannot_be_read_is_opened_again_after_a_pause(owning: Owning) -> None:
     outcomes = [ApiError(E.COORDINATOR_NOT_AVAILABLE), ApiError(E.UNKNOWN_SERVER_ERROR)]
-    fail_to_read_configs(owning, outcomes)
+    owning.broker.config_errors = outcomes
     await owning.broker.led()
     assert owning.code() is E.COORDINATOR_LOAD_IN_PROGRESS
     assert len(outcomes) == 1
@@ -235,7 +235,7 @@ async def test_a_log_whose_configs_cannot_be_read_is_opened_again_after_a_pause(
 
 async def test_a_log_is_not_opened_again_once_the_leadership_is_over(owning: Owning) -> None:
     outcomes = [ApiError(E.COORDINATOR_NOT_AVAILABLE)] * 100
-    fail_to_read_configs(owning, outcomes)
+    owning.broker.config_errors = outcomes
     await owning.broker.led()
     await owning.broker.advance(RETRY_S)
     owning.partitions.close()
@@ -248,25 +248,13 @@ async def test_a_log_is_not_opened_again_once_the_leadership_is_over(owning: Own
 
 async def test_a_log_in_a_directory_that_failed_is_not_served_and_not_opened_again(owning: Owning) -> None:
     outcomes = [ApiError(E.KAFKA_STORAGE_ERROR)]
-    fail_to_read_configs(owning, outcomes)
+    owning.broker.config_errors = outcomes
     await owning.broker.led()
     assert owning.code() is E.NOT_COORDINATOR
     await owning.broker.advance(10 * RETRY_S)
     assert (owning.code(), owning.owner.served, owning.owner.unloaded) == (E.NOT_COORDINATOR, [], [])
-
-
-def fail_to_read_configs(owning: Owning, outcomes: list[ApiError]) -> None:
-    """The log cannot be opened as often as there are outcomes."""
-    logs = owning.broker.replicas.logs
-    assert logs is not None
-    read = logs._read_topic_configs
-
-    async def fail(topics: object) -> object:
-        if outcomes:
-            raise outcomes.pop(0)
-        return await read(topics)  # type: ignore[arg-type]
-
-    logs._read_topic_configs = fail  # type: ignore[assignment]
+    owning.broker.lead(topic=T.topic)  # another topic does not bring it back
+    assert (len(owning.owner.made), owning.code()) == (1, E.NOT_COORDINATOR)
 
 
 def test_a_key_has_the_partition_that_its_hash_says() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from klamm.broker.groups.requests import NO_MEMBER, Commit, Join, JoinResult, OffsetCommit, Protocol, Sync
@@ -15,6 +15,7 @@ from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol import messages
+from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import LEADER_DURING_DELETE, TopicPartition
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.record import Record, encode_batch, read_records
@@ -41,7 +42,9 @@ class CoordinatingBroker:
         rows = [update_metadata.partition(index, 1, tuple(replicas), tuple(replicas)) for index in range(partitions)]
         topic = update_metadata.topic(T.topic, 3, *[update_metadata.partition(index, 1, (1,), (1,)) for index in range(2)])
         metadata.update(update_metadata.update(update_metadata.topic(OFFSETS_TOPIC, 2, *rows), topic))
-        logs = LogManager(self.config, self.clock, MemoryBudget(), random.randrange, no_topic_configs)
+        self.config_errors: list[ApiError] = []
+        """Why the configs of topics cannot be read, the next times that a log is opened."""
+        logs = LogManager(self.config, self.clock, MemoryBudget(), random.randrange, self._read_configs)
         self.replicas = ReplicaManager(1, metadata, logs, self.clock)
         self.replica_ids = tuple(replicas)
         self.background = BackgroundTasks()
@@ -58,6 +61,11 @@ class CoordinatingBroker:
     async def close(self) -> None:
         self.groups.close()
         await self.background.close()
+
+    async def _read_configs(self, topics: Sequence[str]) -> list[Mapping[str, str]]:
+        if self.config_errors:
+            raise self.config_errors.pop(0)
+        return await no_topic_configs(topics)
 
     # --- the controller
 

@@ -1,0 +1,1 @@
+"""Rules about transactions, and what they read."""

@@ -1,0 +1,205 @@
+"""What the rules about transactions and gold's table of them read: requests of producers to their coordinator, markers, and what consumers
+with `read_committed` got.
+
+A transaction is known by its producer id and epoch; one epoch can have many transactions, which the coordinator's responses put in order.
+Journals that lack rows, or bodies of these requests, cannot say what was added. Brokers with such a journal are left out, and so are runs
+in which a broker leads a partition of `__transaction_state` and has no such journal.
+
+A broker of Klamm that coordinates a transaction writes the markers of its own partitions without a request: a journal does not show them.
+Apache Kafka sends a request to itself.
+"""
+
+from __future__ import annotations
+
+from klamm.pipeline.rules.record import View, messages_of
+
+_TOPICS = "array<struct<name string, partitions array<int>>>"
+_ADDED = "array<struct<resultsByPartition array<struct<partitionErrorCode int>>>>"
+_MARKERS = (
+    "array<struct<producerId bigint, producerEpoch int, transactionResult boolean, coordinatorEpoch int, "
+    "topics array<struct<name string, partitionIndexes array<int>>>>>"
+)
+_WRITTEN = (
+    "array<struct<producerId bigint, topics array<struct<name string, partitions array<struct<partitionIndex int, errorCode int>>>>>>"
+)
+_PRODUCED = "array<struct<name string, partitionData array<struct<index int, records struct<head string>>>>>"
+_OFFSETS = "array<struct<name string, partitionResponses array<struct<index int, errorCode int, baseOffset bigint>>>>"
+_FETCHED = (
+    "array<struct<topic string, topicId string, partitions array<struct<partitionIndex int, errorCode int, lastStableOffset bigint, "
+    "abortedTransactions array<struct<producerId bigint, firstOffset bigint>>, records struct<size bigint, head string>>>>>"
+)
+
+REFUSED = "42, 47, 48, 49, 53, 90"
+"""Codes after which a request has changed nothing. After others, or without a response, it may have."""
+
+OF_ID = "PARTITION BY run_id, node_id, process, transactional_id"
+
+TXN_CALLS = View(
+    "txn_calls",
+    ("messages", "partition_state", "ends"),
+    f"""
+WITH unsure AS (
+    SELECT run_id, node_id FROM messages WHERE api_key IN (22, 24, 25, 26, 27) AND (body IS NULL OR flags & 2 <> 0)
+    UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless),
+sure AS (SELECT run_id, node_id FROM (SELECT DISTINCT run_id, node_id FROM messages) LEFT ANTI JOIN unsure USING (run_id, node_id)),
+leaders AS (SELECT DISTINCT run_id, leader AS node_id FROM partition_state WHERE topic = '__transaction_state' AND leader >= 0),
+unseen AS (SELECT DISTINCT run_id FROM leaders LEFT ANTI JOIN sure USING (run_id, node_id)),
+asked AS (
+    SELECT * FROM messages LEFT ANTI JOIN unsure USING (run_id, node_id) LEFT ANTI JOIN unseen USING (run_id)
+    WHERE dir = 0 AND api_key IN (22, 24, 25, 26)),
+answers AS (
+    SELECT run_id, node_id, cause_seq, seq AS answer_seq, ts_ns AS answer_ts_ns, error_code AS error, body AS answer
+    FROM messages WHERE dir = 1 AND api_key IN (22, 24, 25, 26)),
+calls AS (
+    SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, q.ts_ns, q.api_key, q.client_id, a.answer_seq, a.answer_ts_ns,
+        coalesce(try_variant_get(q.body, '$.transactionalId', 'string'),
+            try_variant_get(q.body, '$.v3AndBelowTransactionalId', 'string')) AS transactional_id,
+        coalesce(try_variant_get(q.body, '$.producerId', 'bigint'), try_variant_get(q.body, '$.v3AndBelowProducerId', 'bigint'), -1)
+            AS producer_id,
+        coalesce(try_variant_get(q.body, '$.producerEpoch', 'int'), try_variant_get(q.body, '$.v3AndBelowProducerEpoch', 'int'), -1)
+            AS producer_epoch,
+        flatten(transform(try_variant_get(q.body, '$.v3AndBelowTopics', '{_TOPICS}'),
+            t -> transform(t.partitions, p -> concat(t.name, '-', p)))) AS partitions,
+        try_variant_get(q.body, '$.committed', 'boolean') AS is_commit,
+        try_variant_get(a.answer, '$.producerId', 'bigint') AS given_id,
+        try_variant_get(a.answer, '$.producerEpoch', 'int') AS given_epoch,
+        if(q.api_key <> 24, array(CAST(a.error AS INT)),
+            flatten(transform(try_variant_get(a.answer, '$.resultsByTopicV3AndBelow', '{_ADDED}'),
+                t -> transform(t.resultsByPartition, p -> p.partitionErrorCode)))) AS codes
+    FROM asked q LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq)
+SELECT * EXCEPT (codes), if(answer_seq IS NULL, NULL, coalesce(try_element_at(filter(codes, each -> each <> 0), 1), 0)) AS code
+FROM calls WHERE transactional_id <> ''
+""",
+    needs=(messages_of(22, 24, 25, 26),),
+    is_kept=True,
+)
+"""InitProducerId with a transactional id, AddPartitionsToTxn of clients, AddOffsetsToTxn and EndTxn that brokers received. `partitions` are
+those of AddPartitionsToTxn, as text; `given_id` and `given_epoch` are what InitProducerId gave. `code` is null without a response, and the
+first code that is not 0 if there is one."""
+
+TXN_MARKERS = View(
+    "txn_markers",
+    ("messages",),
+    f"""
+WITH answers AS (
+    SELECT run_id, node_id, cause_seq, seq AS answer_seq, try_variant_get(body, '$.markers', '{_WRITTEN}') AS written
+    FROM messages WHERE dir IN (1, 3) AND api_key = 27),
+markers AS (
+    SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, q.dir, q.client_id, a.answer_seq, a.written, m
+    FROM (SELECT * FROM messages LATERAL VIEW explode(try_variant_get(body, '$.markers', '{_MARKERS}')) AS m
+        WHERE dir IN (0, 2) AND api_key = 27) q
+    LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq),
+topics AS (SELECT * EXCEPT (t), t.name AS topic, t.partitionIndexes AS indexes FROM markers LATERAL VIEW explode(m.topics) AS t),
+rows AS (SELECT * FROM topics LATERAL VIEW explode(indexes) AS partition)
+SELECT run_id, node_id, process, conn_id, seq, dir, client_id, answer_seq, m.producerId AS producer_id, m.producerEpoch AS producer_epoch,
+    m.transactionResult AS is_commit, m.coordinatorEpoch AS coordinator_epoch, topic, partition,
+    try_element_at(flatten(transform(filter(written, w -> w.producerId = m.producerId),
+        w -> flatten(transform(filter(w.topics, t -> t.name = topic),
+            t -> transform(filter(t.partitions, p -> p.partitionIndex = partition), p -> p.errorCode))))), 1) AS code
+FROM rows
+""",
+    needs=(messages_of(27),),
+    is_kept=True,
+)
+"""Partitions in WriteTxnMarkers requests that brokers received (`dir` 0) or sent (`dir` 2); `code` is null without a response."""
+
+TRANSACTIONS_TOLD = View(
+    "transactions_told",
+    ("txn_calls",),
+    f"""
+WITH good AS (
+    SELECT *,
+        coalesce(sum(if(api_key = 26, 1, 0)) OVER ({OF_ID} ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS number,
+        min(seq) OVER ({OF_ID} ORDER BY seq ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS next_seq
+    FROM txn_calls WHERE code = 0),
+added AS (
+    SELECT run_id, node_id, process, transactional_id, producer_id, producer_epoch, number,
+        array_sort(array_distinct(flatten(collect_list(partitions)))) AS partitions, count_if(api_key = 25) AS groups,
+        min(seq) AS seq, min(ts_ns) AS from_ts_ns, max(answer_ts_ns) AS used_ts_ns
+    FROM good WHERE api_key IN (24, 25) GROUP BY ALL),
+ended AS (
+    SELECT run_id, node_id, process, transactional_id, producer_id, producer_epoch, number, is_commit, seq AS end_seq,
+        answer_seq AS end_answer_seq, answer_ts_ns AS end_ts_ns, next_seq
+    FROM good WHERE api_key = 26),
+fenced AS (
+    SELECT a.run_id, a.node_id, a.seq, min(g.seq) AS init_seq, min(g.answer_ts_ns) AS init_ts_ns
+    FROM added a JOIN good g ON g.run_id = a.run_id AND g.node_id = a.node_id AND g.process = a.process
+        AND g.transactional_id = a.transactional_id AND g.api_key = 22 AND g.seq > a.seq
+    GROUP BY a.run_id, a.node_id, a.seq)
+SELECT a.*, e.is_commit, e.end_seq, e.end_answer_seq, e.end_ts_ns, e.next_seq, f.init_seq, f.init_ts_ns
+FROM added a LEFT JOIN ended e ON e.run_id = a.run_id AND e.node_id = a.node_id AND e.process = a.process
+    AND e.transactional_id = a.transactional_id AND e.producer_id = a.producer_id AND e.producer_epoch = a.producer_epoch
+    AND e.number = a.number
+LEFT JOIN fenced f ON f.run_id = a.run_id AND f.node_id = a.node_id AND f.seq = a.seq
+""",
+    needs=(messages_of(24, 25),),
+    is_kept=True,
+)
+"""Transactions as one coordinator told them: `partitions` that were added, how often offsets of a group were, and the EndTxn that
+succeeded. `next_seq` is the next request of the transactional id that succeeded after it, `init_seq` the next InitProducerId after the
+beginning."""
+
+_HEADER = "hex(unbase64({}))"
+
+PRODUCED = View(
+    "txn_batches",
+    ("messages", "txn_markers"),
+    f"""
+WITH answers AS (
+    SELECT run_id, node_id, cause_seq, seq AS answer_seq, try_variant_get(body, '$.responses', '{_OFFSETS}') AS written
+    FROM messages WHERE dir = 1 AND api_key = 0),
+topics AS (
+    SELECT run_id, node_id, process, seq, t FROM messages LATERAL VIEW explode(try_variant_get(body, '$.topicData', '{_PRODUCED}')) AS t
+    WHERE dir = 0 AND api_key = 0 AND try_variant_get(body, '$.transactionalId', 'string') IS NOT NULL),
+rows AS (SELECT run_id, node_id, process, seq, t.name AS topic, p FROM topics LATERAL VIEW explode(t.partitionData) AS p),
+batches AS (
+    SELECT run_id, node_id, process, seq, topic, p.index AS partition, {_HEADER.format('p.records.head')} AS header FROM rows),
+placed AS (
+    SELECT b.run_id, b.node_id, b.process, b.seq, a.answer_seq, b.topic, b.partition,
+        CAST(conv(substring(b.header, 87, 16), 16, 10) AS BIGINT) AS producer_id,
+        try_element_at(flatten(transform(filter(a.written, w -> w.name = b.topic),
+            w -> transform(filter(w.partitionResponses, r -> r.index = b.partition AND r.errorCode = 0), r -> r.baseOffset))), 1)
+            AS base_offset
+    FROM batches b JOIN answers a ON a.run_id = b.run_id AND a.node_id = b.node_id AND a.cause_seq = b.seq
+    WHERE length(b.header) = 122 AND substring(b.header, 33, 2) = '02')
+SELECT p.run_id, p.node_id, p.process, p.seq, p.topic, p.partition, p.producer_id, p.base_offset,
+    min(struct(m.seq, m.answer_seq, m.is_commit, m.code)) AS marker
+FROM placed p JOIN txn_markers m ON m.run_id = p.run_id AND m.node_id = p.node_id AND m.process = p.process AND m.dir = 0
+    AND m.topic = p.topic AND m.partition = p.partition AND m.producer_id = p.producer_id AND m.seq > p.seq
+WHERE p.base_offset >= 0 GROUP BY p.run_id, p.node_id, p.process, p.seq, p.topic, p.partition, p.producer_id, p.base_offset
+""",
+    needs=(messages_of(27),),
+    is_kept=True,
+)
+"""First batches of transactional Produce requests that succeeded, with the next marker of their producer in the same partition."""
+
+COMMITTED_READS = View(
+    "committed_reads",
+    ("messages", "partition_state"),
+    f"""
+WITH asked AS (
+    SELECT run_id, node_id, process, conn_id, seq FROM messages
+    WHERE dir = 0 AND api_key = 1 AND try_variant_get(body, '$.isolationLevel', 'int') = 1),
+names AS (SELECT DISTINCT run_id, topic_id, topic AS topic_name FROM partition_state WHERE topic_id IS NOT NULL AND topic IS NOT NULL),
+topics AS (
+    SELECT q.*, a.seq AS answer_seq, a.t AS t
+    FROM asked q JOIN (
+        SELECT run_id, node_id, cause_seq, seq, t FROM messages
+            LATERAL VIEW explode(try_variant_get(body, '$.responses', '{_FETCHED}')) AS t
+        WHERE dir = 1 AND api_key = 1) a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq),
+named AS (
+    SELECT s.*, coalesce(s.t.topic, n.topic_name) AS topic
+    FROM topics s LEFT JOIN names n ON n.run_id = s.run_id AND n.topic_id = s.t.topicId),
+rows AS (SELECT * EXCEPT (t) FROM named LATERAL VIEW explode(t.partitions) AS p),
+headers AS (SELECT *, {_HEADER.format('p.records.head')} AS header FROM rows WHERE p.errorCode = 0 AND p.records.size >= 61)
+SELECT run_id, node_id, process, conn_id, seq, answer_seq, topic, p.partitionIndex AS partition, p.lastStableOffset AS last_stable_offset,
+    coalesce(p.abortedTransactions, array()) AS aborted, CAST(conv(substring(header, 1, 16), 16, 10) AS BIGINT) AS base_offset
+FROM headers WHERE length(header) = 122 AND substring(header, 33, 2) = '02'
+""",
+    needs=(messages_of(27),),
+    is_kept=True,
+)
+"""Partitions with records in Fetch responses to consumers with `read_committed`; `base_offset` is that of the first batch. Only where the
+run has markers at all."""
+
+VIEWS = (TXN_CALLS, TXN_MARKERS, TRANSACTIONS_TOLD, PRODUCED, COMMITTED_READS)

@@ -1,0 +1,172 @@
+"""Rules `T`: transactions, as frames between producers, their coordinator and the leaders of partitions show them."""
+
+from __future__ import annotations
+
+from klamm.pipeline.rules.record import Rule, messages_of
+from klamm.pipeline.rules.transactions.calls import REFUSED
+
+_OUTCOME = f"""
+WITH begun AS (
+    SELECT run_id, producer_id, producer_epoch, flatten(collect_list(partitions)) AS partitions, count_if(api_key = 25) AS groups
+    FROM txn_calls WHERE api_key IN (24, 25) AND (code IS NULL OR code NOT IN ({REFUSED})) GROUP BY run_id, producer_id, producer_epoch),
+causes AS (
+    SELECT e.run_id, e.producer_id, e.producer_epoch, e.is_commit, b.partitions, b.groups
+    FROM (SELECT DISTINCT run_id, producer_id, producer_epoch, is_commit FROM txn_calls
+        WHERE api_key = 26 AND (code IS NULL OR code NOT IN ({REFUSED}))) e
+    LEFT JOIN begun b ON b.run_id = e.run_id AND b.producer_id = e.producer_id AND b.producer_epoch = e.producer_epoch
+    -- Who is fenced or too slow has the transaction aborted with the next epoch.
+    UNION ALL SELECT run_id, producer_id, producer_epoch + 1, false, partitions, groups FROM begun),
+known AS (
+    SELECT run_id, producer_id, producer_epoch, is_commit, flatten(collect_list(partitions)) AS partitions, sum(groups) AS groups
+    FROM causes GROUP BY run_id, producer_id, producer_epoch, is_commit),
+producers AS (SELECT DISTINCT run_id, given_id AS producer_id FROM txn_calls WHERE api_key = 22 AND code = 0)
+SELECT m.run_id, m.node_id, m.conn_id, m.seq,
+    CASE WHEN k.producer_id IS NULL
+            THEN concat('producer ', m.producer_id, ', epoch ', m.producer_epoch, ': ', if(m.is_commit, 'a commit', 'an abort'),
+                ' marker for ', m.topic, '-', m.partition, ' of a transaction that did not end so')
+        WHEN m.topic = '__consumer_offsets' AND coalesce(k.groups, 0) = 0
+                OR m.topic <> '__consumer_offsets' AND NOT coalesce(array_contains(k.partitions, concat(m.topic, '-', m.partition)), false)
+            THEN concat('producer ', m.producer_id, ', epoch ', m.producer_epoch, ': a marker for ', m.topic, '-', m.partition,
+                ', which is not in the transaction')
+    END AS detail,
+    array_compact(array(m.seq, m.answer_seq)) AS evidence
+FROM txn_markers m JOIN producers p ON p.run_id = m.run_id AND p.producer_id = m.producer_id
+LEFT JOIN known k ON k.run_id = m.run_id AND k.producer_id = m.producer_id AND k.producer_epoch = m.producer_epoch
+    AND k.is_commit = m.is_commit
+-- Administrators write markers too.
+WHERE m.client_id LIKE '%-txn-marker-sender'"""
+
+_MARKED = """
+WITH deleted AS (SELECT DISTINCT run_id, topic FROM partition_state WHERE leader = -2),
+unsure AS (
+    SELECT run_id, node_id FROM messages WHERE api_key = 27 AND (body IS NULL OR flags & 2 <> 0)
+    UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless),
+journals AS (SELECT DISTINCT run_id, node_id FROM messages LEFT ANTI JOIN unsure USING (run_id, node_id)),
+led AS (
+    SELECT DISTINCT run_id, concat(topic, '-', partition) AS name, topic, leader FROM partition_state
+    WHERE leader >= 0 AND topic IS NOT NULL),
+to_itself AS (
+    SELECT DISTINCT run_id, node_id FROM txn_markers WHERE dir = 0 AND client_id = concat('broker-', node_id, '-txn-marker-sender')),
+-- The next request of the id succeeds only when all markers are written.
+complete AS (
+    SELECT run_id, node_id, producer_id, producer_epoch, is_commit, end_seq, next_seq, name
+    FROM transactions_told LATERAL VIEW explode(partitions) AS name WHERE is_commit IS NOT NULL AND next_seq > end_answer_seq),
+-- Partitions, one of whose leaders has no journal, or none that shows the markers of its own coordinator.
+hidden AS (
+    SELECT DISTINCT l.run_id, l.name, c.node_id
+    FROM led l JOIN (SELECT DISTINCT run_id, node_id FROM complete) c ON c.run_id = l.run_id
+    LEFT JOIN journals j ON j.run_id = l.run_id AND j.node_id = l.leader
+    LEFT JOIN to_itself i ON i.run_id = l.run_id AND i.node_id = l.leader
+    WHERE j.node_id IS NULL OR l.leader = c.node_id AND i.node_id IS NULL),
+seen AS (
+    SELECT DISTINCT run_id, name FROM led LEFT ANTI JOIN deleted USING (run_id, topic)),
+needed AS (
+    SELECT run_id, node_id, producer_id, producer_epoch, is_commit, name, count(*) AS transactions, max(end_seq) AS seq,
+        max(next_seq) AS next_seq
+    FROM complete LEFT ANTI JOIN hidden USING (run_id, name, node_id) JOIN seen USING (run_id, name)
+    GROUP BY run_id, node_id, producer_id, producer_epoch, is_commit, name),
+written AS (
+    SELECT run_id, producer_id, producer_epoch, is_commit, concat(topic, '-', partition) AS name, count(*) AS markers
+    FROM txn_markers WHERE dir = 0 AND coalesce(code, 0) IN (0, 35, 43) GROUP BY ALL)
+SELECT n.run_id, n.node_id, CAST(NULL AS bigint) AS conn_id, n.seq,
+    if(coalesce(w.markers, 0) >= n.transactions, NULL, concat('producer ', n.producer_id, ', epoch ', n.producer_epoch, ': ',
+        coalesce(w.markers, 0), ' ', if(n.is_commit, 'commit', 'abort'), ' markers in ', n.name, ' for ', n.transactions, ' transactions')
+    ) AS detail,
+    array(n.seq, n.next_seq) AS evidence
+FROM needed n LEFT JOIN written w ON w.run_id = n.run_id AND w.producer_id = n.producer_id AND w.producer_epoch = n.producer_epoch
+    AND w.is_commit = n.is_commit AND w.name = n.name"""
+
+_EPOCHS = """
+WITH given AS (SELECT * FROM txn_calls WHERE api_key = 22 AND code = 0),
+before AS (
+    SELECT g.run_id, g.node_id, g.seq, max(b.answer_seq) AS seq_before,
+        max(if(b.given_id = g.given_id, b.given_epoch, NULL)) AS epoch, max_by(b.given_id, b.answer_seq) AS last_id
+    FROM given g JOIN given b ON b.run_id = g.run_id AND b.node_id = g.node_id AND b.process = g.process
+        AND b.transactional_id = g.transactional_id AND b.answer_seq < g.seq
+    GROUP BY g.run_id, g.node_id, g.seq)
+SELECT g.run_id, g.node_id, g.conn_id, g.answer_seq AS seq,
+    CASE WHEN b.epoch IS NOT NULL AND b.last_id <> g.given_id
+            THEN concat('transactional id ', g.transactional_id, ': producer id ', g.given_id, ' again, after ', b.last_id)
+        -- Who names the epoch before may repeat the request.
+        WHEN g.given_epoch < b.epoch OR g.given_epoch = b.epoch AND g.producer_id < 0
+            THEN concat('transactional id ', g.transactional_id, ': epoch ', g.given_epoch, ' of producer ', g.given_id, ' after ', b.epoch)
+    END AS detail,
+    array_compact(array(b.seq_before, g.seq, g.answer_seq)) AS evidence
+FROM given g LEFT JOIN before b ON b.run_id = g.run_id AND b.node_id = g.node_id AND b.seq = g.seq"""
+
+_REPLACED = """
+WITH given AS (SELECT * FROM txn_calls WHERE api_key = 22 AND code = 0),
+before AS (
+    SELECT c.run_id, c.node_id, c.seq, max(g.answer_seq) AS seq_before,
+        max_by(struct(g.given_id, g.given_epoch), g.answer_seq) AS last
+    FROM txn_calls c JOIN given g ON g.run_id = c.run_id AND g.node_id = c.node_id AND g.process = c.process
+        AND g.transactional_id = c.transactional_id AND g.answer_seq < c.seq
+    WHERE c.api_key IN (24, 25, 26) AND c.code = 0 GROUP BY c.run_id, c.node_id, c.seq)
+SELECT c.run_id, c.node_id, c.conn_id, c.answer_seq AS seq,
+    if(c.producer_id = b.last.given_id AND c.producer_epoch >= b.last.given_epoch OR n.seq IS NOT NULL, NULL,
+        concat('transactional id ', c.transactional_id, ': a request of producer ', c.producer_id, ', epoch ', c.producer_epoch,
+            ' succeeds after producer ', b.last.given_id, ', epoch ', b.last.given_epoch)) AS detail,
+    array(b.seq_before, c.seq, c.answer_seq) AS evidence
+FROM before b JOIN txn_calls c ON c.run_id = b.run_id AND c.node_id = b.node_id AND c.seq = b.seq
+-- Another coordinator gave it a newer epoch meanwhile.
+LEFT JOIN (
+    SELECT c.run_id, c.producer_id, c.producer_epoch, min(g.seq) AS seq FROM txn_calls c JOIN given g ON g.run_id = c.run_id
+        AND g.node_id <> c.node_id AND g.given_id = c.producer_id AND g.given_epoch = c.producer_epoch
+    GROUP BY c.run_id, c.producer_id, c.producer_epoch) n
+    ON n.run_id = c.run_id AND n.producer_id = c.producer_id AND n.producer_epoch = c.producer_epoch"""
+
+_READ = """
+WITH coordinated AS (SELECT DISTINCT run_id, node_id, producer_id FROM txn_calls WHERE api_key = 26),
+to_itself AS (
+    SELECT DISTINCT run_id, node_id FROM txn_markers WHERE dir = 0 AND client_id = concat('broker-', node_id, '-txn-marker-sender')),
+-- A broker of Klamm writes markers of its own coordinator without a request.
+batches AS (
+    SELECT b.* FROM txn_batches b
+    LEFT JOIN coordinated c ON c.run_id = b.run_id AND c.node_id = b.node_id AND c.producer_id = b.producer_id
+    LEFT JOIN to_itself i ON i.run_id = b.run_id AND i.node_id = b.node_id
+    WHERE b.marker.code = 0 AND (c.producer_id IS NULL OR i.node_id IS NOT NULL)),
+reads AS (
+    SELECT r.*, b.producer_id, b.seq AS produced_seq, b.marker,
+        coalesce(exists(r.aborted, each -> each.producerId = b.producer_id AND each.firstOffset <= r.base_offset), false) AS is_aborted
+    FROM committed_reads r LEFT JOIN batches b ON b.run_id = r.run_id AND b.node_id = r.node_id AND b.process = r.process
+        AND b.topic = r.topic AND b.partition = r.partition AND b.base_offset = r.base_offset)
+SELECT run_id, node_id, conn_id, answer_seq AS seq,
+    CASE WHEN base_offset >= last_stable_offset
+            THEN concat(topic, '-', partition, ': offset ', base_offset, ' is read, and the last stable offset is ', last_stable_offset)
+        WHEN answer_seq < marker.seq AND produced_seq < seq
+            THEN concat(topic, '-', partition, ': offset ', base_offset, ' is read before the transaction of producer ', producer_id,
+                ' has ended')
+        WHEN seq > marker.answer_seq AND marker.is_commit AND is_aborted
+            THEN concat(topic, '-', partition, ': offset ', base_offset, ' of producer ', producer_id, ' is committed and named as aborted')
+        WHEN seq > marker.answer_seq AND NOT marker.is_commit AND NOT is_aborted
+            THEN concat(topic, '-', partition, ': offset ', base_offset, ' of producer ', producer_id, ' is aborted and not named as such')
+    END AS detail,
+    array_compact(array(produced_seq, marker.seq, seq, answer_seq)) AS evidence
+FROM reads"""
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "T-01", "error", "A marker of a coordinator ends its transaction as the producer asked with EndTxn, or aborts it with the next "
+        "epoch; and its partition was added to the transaction.", "wire 13", ("txn_markers", "txn_calls"), _OUTCOME, about="txn_markers",
+        needs=(messages_of(27),),
+    ),
+    Rule(
+        "T-02", "error", "When a transactional id is used again after EndTxn, each partition of the transaction has got its marker.",
+        "wire 13", ("transactions_told", "txn_markers", "partition_state", "messages", "ends"), _MARKED, about="transactions_told",
+        needs=(messages_of(24),),
+    ),
+    Rule(
+        "T-03", "error", "The epochs that a coordinator gives to the producer id of a transactional id only grow, but for a repeated "
+        "request, and a producer id that was replaced does not come back.", "wire 13", ("txn_calls",), _EPOCHS, about="txn_calls",
+        needs=(messages_of(22),),
+    ),
+    Rule(
+        "T-04", "error", "A producer that was replaced by a newer epoch or another producer id adds nothing to a transaction and ends "
+        "none.", "wire 13", ("txn_calls",), _REPLACED, about="txn_calls", needs=(messages_of(24, 25, 26),),
+    ),
+    Rule(
+        "T-05", "error", "With `read_committed` records below the last stable offset are read: nothing of a transaction before it has "
+        "ended, and an aborted one is named as such, a committed one not.", "wire 13",
+        ("committed_reads", "txn_batches", "txn_markers", "txn_calls"), _READ, about="committed_reads", needs=(messages_of(27),),
+    ),
+)

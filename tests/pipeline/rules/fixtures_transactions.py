@@ -1,0 +1,421 @@
+"""Tiny journals of the rules `T`."""
+
+from __future__ import annotations
+
+from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
+from klamm.tests.pipeline.rules.transaction_journals import TransactionJournal, marker_batch
+
+INVALID_TXN_STATE, CONCURRENT, FENCED = 48, 51, 90
+TRANSACTIONS = "__transaction_state"
+
+
+def two_brokers(run: Run) -> tuple[TransactionJournal, TransactionJournal]:
+    """Broker 1 coordinates and leads t-0, broker 2 leads t-1 and t-2."""
+    first, second = TransactionJournal(run), TransactionJournal(run, 2)
+    for each in (first, second):
+        each.told(1, topic=TRANSACTIONS)
+        for partition, leader in ((0, 1), (1, 2), (2, 2)):
+            each.told(leader, partition)
+    return first, second
+
+
+def committed(first: TransactionJournal, second: TransactionJournal, epoch: int = 0) -> None:
+    """A transaction of t-1, committed and marked."""
+    first.add(epoch, 1)
+    first.end(epoch)
+    second.marker(epoch, 1)
+
+
+# --- T-01
+
+
+@good("T-01")
+def markers_have_the_outcome_of_their_transactions(run: Run) -> None:
+    first, second = two_brokers(run)
+    first.init(0)
+    committed(first, second)
+    first.add(0, 1, 2)
+    first.add_offsets(0)
+    first.end(0, False, CONCURRENT)
+    first.end(0, False)
+    second.marker(0, 1, 2, is_commit=False)
+    second.marker(0, 3, is_commit=False, topic="__consumer_offsets")
+
+
+@good("T-01")
+def a_transaction_without_a_response_to_its_end_may_be_committed(run: Run) -> None:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    first.end(0, error=None)
+    second.marker(0, 1)
+
+
+@good("T-01")
+def who_is_fenced_has_the_transaction_aborted_with_the_next_epoch(run: Run) -> None:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    first.init(0, error=CONCURRENT)
+    second.marker(1, 1, is_commit=False)
+
+
+@good("T-01", also=["T-02"])
+def an_administrator_ends_a_hanging_transaction(run: Run) -> None:
+    first, second = two_brokers(run)
+    first.init(0)
+    committed(first, second)
+    second.marker(0, 2, is_commit=False, client_id="admin")
+
+
+@bad("T-01")
+def a_commit_marker_for_a_transaction_that_was_aborted(run: Run) -> tuple[int, int]:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    first.end(0, False)
+    return 2, second.marker(0, 1)
+
+
+@bad("T-01")
+def a_marker_for_a_transaction_that_has_not_ended(run: Run) -> tuple[int, int]:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    return 2, second.marker(0, 1, is_commit=False)
+
+
+@bad("T-01")
+def an_end_that_was_refused_is_none(run: Run) -> tuple[int, int]:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    first.end(0, error=INVALID_TXN_STATE)
+    return 2, second.marker(0, 1)
+
+
+@bad("T-01")
+def a_fence_does_not_commit(run: Run) -> tuple[int, int]:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    return 2, second.marker(1, 1)
+
+
+@bad("T-01")
+def a_marker_for_a_partition_that_was_not_added(run: Run) -> tuple[int, int]:
+    first, second = two_brokers(run)
+    first.init(0)
+    committed(first, second)
+    return 2, second.marker(0, 2)
+
+
+@bad("T-01")
+def a_marker_for_offsets_that_were_not_added(run: Run) -> tuple[int, int]:
+    first, second = two_brokers(run)
+    first.init(0)
+    committed(first, second)
+    return 2, second.marker(0, 3, topic="__consumer_offsets")
+
+
+@silent("T-01")
+def a_coordinator_without_a_journal_says_nothing(run: Run) -> None:
+    second = TransactionJournal(run, 2)
+    second.told(1, topic=TRANSACTIONS)
+    second.init(0)
+    second.marker(0, 1)
+
+
+# --- T-02
+
+
+@good("T-02")
+def each_partition_has_a_marker_for_each_transaction(run: Run) -> None:
+    first, second = two_brokers(run)
+    first.init(0)
+    for _ in range(2):
+        committed(first, second)
+    first.add(0, 1, 2)
+    first.end(0, False)
+    second.marker(0, 1, 2, is_commit=False, error=6)
+    second.marker(0, 1, 2, is_commit=False)
+    first.init(1)
+
+
+@good("T-02")
+def a_broker_of_klamm_writes_its_own_markers_without_a_request(run: Run) -> None:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 0, 1)
+    first.end(0)
+    second.marker(0, 1)
+    first.init(1)
+
+
+@bad("T-02")
+def a_partition_gets_no_marker_although_the_id_is_used_again(run: Run) -> int:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1, 2)
+    asked = first.end(0) - 1
+    second.marker(0, 1)
+    first.init(1)
+    return asked
+
+
+@bad("T-02")
+def the_second_of_two_transactions_is_not_marked(run: Run) -> int:
+    first, second = two_brokers(run)
+    first.init(0)
+    committed(first, second)
+    first.add(0, 1)
+    asked = first.end(0) - 1
+    first.init(1)
+    return asked
+
+
+@bad("T-02")
+def a_marker_that_the_leader_refused_does_not_count(run: Run) -> int:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    asked = first.end(0) - 1
+    second.marker(0, 1, error=6)
+    first.init(1)
+    return asked
+
+
+@bad("T-02")
+def a_broker_of_apache_kafka_sends_its_own_markers_too(run: Run) -> int:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 0)
+    first.end(0)
+    first.marker(0, 0)
+    first.add(0, 0)
+    asked = first.end(0) - 1
+    first.init(1)
+    return asked
+
+
+@silent("T-02")
+def a_leader_without_a_journal_is_not_judged(run: Run) -> None:
+    first = TransactionJournal(run)
+    first.told(1, topic=TRANSACTIONS)
+    first.told(2, 1)
+    first.init(0)
+    first.add(0, 1)
+    first.end(0)
+    first.init(1)
+
+
+@silent("T-02")
+def a_transaction_may_be_ending_still(run: Run) -> None:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    first.end(0)
+    first.init(1, error=CONCURRENT)
+
+
+@silent("T-02")
+def of_a_deleted_topic_nothing_is_needed(run: Run) -> None:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    first.end(0)
+    first.told(-2, 1, epoch=1)
+    first.init(1)
+
+
+# --- T-03
+
+
+@good("T-03")
+def epochs_grow_and_a_request_is_repeated(run: Run) -> None:
+    first = TransactionJournal(run)
+    first.init(0)
+    first.init(2)
+    first.init(3, asks=(7, 2))
+    first.init(3, asks=(7, 2))
+    first.init(0, producer=9)
+    first.init(1, producer=9)
+    first.init(0, producer=11, transactional_id="other")
+
+
+@good("T-03")
+def responses_of_requests_that_were_open_together_have_no_order(run: Run) -> None:
+    first = TransactionJournal(run)
+    one, other = first.ask_init(conn=1), first.ask_init(conn=2)
+    first.answer_init(other, 1, conn=2)
+    first.answer_init(one, 0, conn=1)
+
+
+@bad("T-03")
+def an_epoch_goes_back(run: Run) -> int:
+    first = TransactionJournal(run)
+    first.init(3)
+    return first.init(2)
+
+
+@bad("T-03")
+def an_epoch_is_given_twice(run: Run) -> int:
+    first = TransactionJournal(run)
+    first.init(3)
+    return first.init(3)
+
+
+@bad("T-03")
+def a_producer_id_that_was_replaced_comes_back(run: Run) -> int:
+    first = TransactionJournal(run)
+    first.init(3)
+    first.init(0, producer=9)
+    return first.init(4)
+
+
+@silent("T-03")
+def nobody_got_an_epoch(run: Run) -> None:
+    TransactionJournal(run).init(0, error=CONCURRENT)
+
+
+# --- T-04
+
+
+@good("T-04")
+def the_last_producer_has_transactions_and_the_one_before_is_fenced(run: Run) -> None:
+    first = TransactionJournal(run)
+    first.init(0)
+    first.add(0, 1)
+    first.init(1)
+    first.add(0, 1, error=FENCED)
+    first.add(1, 1)
+    first.end(1)
+
+
+@good("T-04", also=["T-02"])
+def another_coordinator_gave_the_epoch_meanwhile(run: Run) -> None:
+    first, second = two_brokers(run)
+    first.init(0)
+    second.init(0, producer=9)
+    first.add(0, 1, producer=9)
+
+
+@bad("T-04")
+def a_producer_that_was_replaced_adds_a_partition(run: Run) -> int:
+    first = TransactionJournal(run)
+    first.init(0)
+    first.init(1)
+    return first.add(0, 1)
+
+
+@bad("T-04")
+def a_producer_that_was_replaced_ends_a_transaction(run: Run) -> int:
+    first = TransactionJournal(run)
+    first.init(0)
+    first.add(0, 1)
+    first.init(2)
+    return first.end(0)
+
+
+@bad("T-04")
+def a_producer_id_that_was_replaced_adds_offsets(run: Run) -> int:
+    first = TransactionJournal(run)
+    first.init(5)
+    first.init(6, producer=9)
+    return first.add_offsets(6)
+
+
+@silent("T-04")
+def what_a_coordinator_did_before_the_journal_is_not_known(run: Run) -> None:
+    TransactionJournal(run).add(3, 1)
+
+
+# --- T-05
+
+
+def produced(run: Run, is_commit: bool = True) -> tuple[TransactionJournal, TransactionJournal]:
+    """Records of t-1 at offsets 4 and 5, and the marker behind them."""
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    second.produce(0, 4, partition=1)
+    first.end(0, is_commit)
+    second.marker(0, 1, is_commit=is_commit)
+    return first, second
+
+
+@good("T-05")
+def a_committed_transaction_is_read(run: Run) -> None:
+    _, second = produced(run)
+    second.read(4, 7, partition=1)
+    second.read(4, 7, ((7, 6), (8, 0)), partition=1)
+    second.read(6, 7, partition=1, records=marker_batch(6))
+    second.read(2, 4, partition=1)
+    second.read(9, 4, partition=1, isolation=0)
+
+
+@good("T-05")
+def an_aborted_transaction_is_named(run: Run) -> None:
+    _, second = produced(run, is_commit=False)
+    second.read(4, 7, ((7, 4),), partition=1)
+    second.read(4, 7, ((7, 2),), partition=1, version=13)
+
+
+@good("T-05")
+def a_fetch_that_was_open_when_the_marker_came_may_say_either(run: Run) -> None:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    second.produce(0, 4, partition=1)
+    first.end(0, False)
+    asked = second.ask_read(partition=1)
+    second.marker(0, 1, is_commit=False)
+    second.answer_read(asked, 4, 7, partition=1)
+
+
+@good("T-05")
+def a_broker_of_klamm_does_not_show_the_markers_of_its_own_coordinator(run: Run) -> None:
+    first, second = two_brokers(run)
+    first.init(0)
+    committed(first, second)
+    first.add(0, 0)
+    first.produce(0, 4)
+    first.end(0)
+    first.read(4, 7)
+    first.marker(0, 0, coordinator=2)
+
+
+@bad("T-05")
+def records_behind_the_last_stable_offset_are_read(run: Run) -> tuple[int, int]:
+    _, second = produced(run)
+    return 2, second.read(7, 7, partition=1)
+
+
+@bad("T-05")
+def an_open_transaction_is_read(run: Run) -> tuple[int, int]:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    second.produce(0, 4, partition=1)
+    seq = second.read(4, 6, partition=1)
+    first.end(0)
+    second.marker(0, 1)
+    return 2, seq
+
+
+@bad("T-05")
+def an_aborted_transaction_is_not_named(run: Run) -> tuple[int, int]:
+    _, second = produced(run, is_commit=False)
+    return 2, second.read(4, 7, ((8, 4), (7, 5)), partition=1)
+
+
+@bad("T-05")
+def a_committed_transaction_is_named_as_aborted(run: Run) -> tuple[int, int]:
+    _, second = produced(run)
+    return 2, second.read(4, 7, ((7, 4),), partition=1, version=13)
+
+
+@silent("T-05")
+def nothing_is_read(run: Run) -> None:
+    _, second = produced(run)
+    second.read(0, 7, partition=1, records=b"")
