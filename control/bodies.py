@@ -53,6 +53,7 @@ class FilterBody(Body, frozen=True):
     api: str | int | None = None
     versions: tuple[int, int] | None = None
     broker: int | None = None
+    from_broker: int | None = None
     client_id: str | None = None
     principal: str | None = None
     topic: str | None = None
@@ -112,6 +113,23 @@ class BrokerBody(Body, frozen=True):
     """A broker."""
 
     broker: int
+
+
+class ZooKeeperDelayBody(Body, frozen=True):
+    """A broker whose requests to ZooKeeper wait this long; 0 ends that."""
+
+    broker: int
+    ms: int
+
+
+class LinkBody(Body, frozen=True):
+    """What happens to requests from one broker to another: nothing arrives (`cut`), or it arrives late."""
+
+    from_broker: int
+    to_broker: int
+    cut: bool = False
+    delay_ms: int = 0
+    both: bool = True
 
 
 class AdvanceBody(Body, frozen=True):
@@ -195,8 +213,9 @@ def _filter_of(body: FilterBody, brokers: list[int]) -> Filter:
         api = None if body.api is None else ApiKey(api_named(str(body.api)))
     except ValueError as error:
         raise Refused(str(error)) from None
-    if body.broker is not None and body.broker not in brokers:
-        raise Refused(f"there is no broker {body.broker}; the cluster has {', '.join(map(str, brokers))}")
+    for broker in (body.broker, body.from_broker):
+        if broker is not None and broker not in brokers:
+            raise Refused(f"there is no broker {broker}; the cluster has {', '.join(map(str, brokers))}")
     values: dict[str, Any] = {
         key: value
         for key, value in (
@@ -219,7 +238,7 @@ def _filter_of(body: FilterBody, brokers: list[int]) -> Filter:
         name = APIS[api].name
         if not parts.names(f"{name}Request", keys) and not parts.names(f"{name}Response", keys):
             raise Refused(f"{name} says nothing of {' and '.join(sorted(values))}: this filter cannot match")
-    return Filter(api, body.versions, body.broker, body.client_id, body.principal, values)
+    return Filter(api, body.versions, body.broker, body.from_broker, body.client_id, body.principal, values)
 
 
 def _coordinator_keys(api: ApiKey, values: dict[str, Any]) -> list[str]:

@@ -17,14 +17,18 @@ from klamm.control import history, views
 from klamm.control.bodies import (
     AdvanceBody,
     BrokerBody,
+    EffectBody,
     FailBody,
     FaultBody,
+    FilterBody,
     HoldBody,
     KillBody,
+    LinkBody,
     MemberBody,
     MoveBody,
     StopBody,
     TopicBody,
+    ZooKeeperDelayBody,
     fault_of,
 )
 from klamm.control.history import Exchange, History
@@ -61,6 +65,7 @@ class Control:
         self._paused: set[int] = set()
         self._killed: set[int] = set()
         self._crashes: set[asyncio.Future[None]] = set()
+        self._cut: set[int] = set()
 
     # --- phases and holds
 
@@ -315,11 +320,47 @@ class Control:
         self.events.add("expired", {"broker": body.broker})
         return {"broker": body.broker}
 
+    def cut_zookeeper(self, body: BrokerBody) -> dict[str, Any]:
+        """Let a broker lose its connection to ZooKeeper, and get no other until it is restored."""
+        self._running(body.broker).zk.cut()
+        self._cut.add(body.broker)
+        self.events.add("zookeeper", {"broker": body.broker, "cut": True})
+        return {"broker": body.broker, "cut": True}
+
+    def restore_zookeeper(self, body: BrokerBody) -> dict[str, Any]:
+        """Let a broker connect to ZooKeeper again."""
+        if body.broker not in self._cut:
+            raise Refused(f"broker {body.broker} is not cut off from ZooKeeper", 409)
+        self._running(body.broker).zk.restore()
+        self._cut.discard(body.broker)
+        self.events.add("zookeeper", {"broker": body.broker, "cut": False})
+        return {"broker": body.broker, "cut": False}
+
+    def delay_zookeeper(self, body: ZooKeeperDelayBody) -> dict[str, Any]:
+        """Let each request of a broker to ZooKeeper wait before it is sent."""
+        if not 0 <= body.ms <= MAX_ZOOKEEPER_DELAY_MS:
+            raise Refused(f"ms: from 0 to {MAX_ZOOKEEPER_DELAY_MS}")
+        self._running(body.broker).zk.delay_s = body.ms / 1000
+        self.events.add("zookeeper", {"broker": body.broker, "delay_ms": body.ms})
+        return {"broker": body.broker, "delay_ms": body.ms}
+
+    def add_link(self, body: LinkBody) -> dict[str, Any]:
+        """Faults on the requests that one broker sends to another, in one direction or in both."""
+        if body.from_broker == body.to_broker:
+            raise Refused("a link is between two brokers")
+        if body.cut == bool(body.delay_ms):
+            raise Refused("a link has one of cut and delay_ms")
+        ways = [(body.from_broker, body.to_broker)] + [(body.to_broker, body.from_broker)] * body.both
+        effect = EffectBody(delay_ms=body.delay_ms, close="before" if body.cut else None)
+        faults = [FaultBody(filter=FilterBody(from_broker=sender, broker=receiver), effect=effect) for sender, receiver in ways]
+        return {"faults": [self.add_fault(fault)["id"] for fault in faults]}
+
     def _changed_broker(self, number: int) -> dict[str, Any]:
         if self._find(number) is not None:
             self._killed.discard(number)
         else:
             self._paused.discard(number)
+            self._cut.discard(number)
         shown = self.broker(number)
         self.events.add("broker", shown)
         return shown
@@ -455,6 +496,10 @@ class Control:
         for number in list(self._paused):
             if self._find(number) is not None:
                 self.resume_broker(number)
+        for broker in self.cluster.brokers:
+            broker.zk.restore()
+            broker.zk.delay_s = 0.0
+        self._cut.clear()
         if self.clock is not None:
             self.clock.resume()
         return {"faults": faults["deleted"], "holds": holds["deleted"]}
@@ -487,6 +532,7 @@ class Control:
             raise Refused(f"not within {timeout_ms} ms: {what()}", 408) from None
 
 
+MAX_ZOOKEEPER_DELAY_MS = 60_000
 MAX_ADVANCE_MS = 366 * 86_400_000
 
 

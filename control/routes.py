@@ -98,6 +98,16 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST", "/zookeeper/expire", "End the ZooKeeper session of a broker", lambda c, body: c.expire_session(body), bodies.BrokerBody
     ),
+    Route(
+        "POST", "/zookeeper/cut", "Let a broker lose its connection to ZooKeeper until it is restored",
+        lambda c, body: c.cut_zookeeper(body), bodies.BrokerBody,
+    ),
+    Route("POST", "/zookeeper/restore", "Let a broker connect again", lambda c, body: c.restore_zookeeper(body), bodies.BrokerBody),
+    Route(
+        "POST", "/zookeeper/delay", "Let requests of a broker to ZooKeeper wait", lambda c, body: c.delay_zookeeper(body),
+        bodies.ZooKeeperDelayBody,
+    ),
+    Route("POST", "/links", "Cut or slow what brokers send each other, as faults", lambda c, body: c.add_link(body), bodies.LinkBody),
     Route("GET", "/clock", "The time of the brokers", lambda c: c.clock_state()),
     Route("POST", "/clock/advance", "Let time pass at once", lambda c, body: c.advance_clock(body), bodies.AdvanceBody),
     Route("POST", "/clock/freeze", "Let time pass only by advance", lambda c: c.freeze_clock()),

@@ -43,7 +43,7 @@ def fault(one: Fault) -> dict[str, Any]:
     shown = {
         "api": None if wanted.api is None else APIS[wanted.api].name,
         "versions": None if wanted.versions is None else list(wanted.versions),
-        "broker": wanted.broker, "client_id": wanted.client_id, "principal": wanted.principal,
+        "broker": wanted.broker, "from_broker": wanted.from_broker, "client_id": wanted.client_id, "principal": wanted.principal,
         "direction": "response" if effect.after_work else "request",
     }  # fmt: skip
     for key, value in wanted.parts.items():

@@ -33,6 +33,8 @@ class Filter:
     api: ApiKey | None = None
     versions: tuple[int, int] | None = None
     broker: int | None = None
+    from_broker: int | None = None
+    """The broker that sent the request, by the client ids that brokers use."""
     client_id: str | None = None
     principal: str | None = None
     parts: Mapping[str, Any] = field(default_factory=dict)
@@ -42,6 +44,7 @@ class Filter:
         return (
             (self.broker is None or self.broker == broker)
             and (self.versions is None or self.versions[0] <= version <= self.versions[1])
+            and (self.from_broker is None or is_of_broker(client_id or "", self.from_broker))
             and (self.client_id is None or is_like(client_id or "", self.client_id))
             and (self.principal is None or is_like(principal, self.principal))
         )
@@ -213,6 +216,11 @@ class Faults:
             listener = each()
             if listener is not None:
                 listener()
+
+
+def is_of_broker(client_id: str, broker: int) -> bool:
+    """Whether a client id is one that this broker uses for requests to others: as controller, as follower, as coordinator."""
+    return client_id == str(broker) or client_id.startswith((f"broker-{broker}-", f"AddPartitionsToTxnManager-{broker}"))
 
 
 def is_like(text: str, pattern: str) -> bool:

@@ -192,6 +192,47 @@ async def test_time_passes_at_once(zookeeper: str, chroot: str) -> None:
         await client.close()
 
 
+async def isr(api: Api) -> list[int]:
+    return sorted((await api.get("/topics/t"))["partitions"][0]["isr"])
+
+
+async def test_a_follower_behind_a_cut_link_leaves_the_isr_and_comes_back(zookeeper: str, chroot: str) -> None:
+    async with served(zookeeper, chroot, brokers=3) as api:
+        leader = (await api.get("/topics/t"))["partitions"][0]["leader"]
+        follower = next(number for number in (1, 2, 3) if number != leader)
+        cut = await api.post("/links", {"from_broker": follower, "to_broker": leader, "cut": True})
+        await api.get(f"/faults/{cut['faults'][0]}?hits=1")
+        client = await leader_of(api, 0)
+        await client.ask(produce(0)._replace(acks=1), 9)
+        while await isr(api) == [1, 2, 3]:
+            await api.post("/clock/advance", {"ms": 20_000})
+        assert await isr(api) == sorted({1, 2, 3} - {follower})
+        await api.delete("/faults")
+        while await isr(api) != [1, 2, 3]:
+            await api.post("/clock/advance", {"ms": 1000})
+        assert "one of cut and delay_ms" in await api.error("POST", "/links", {"from_broker": 1, "to_broker": 2})
+        assert "between two brokers" in await api.error("POST", "/links", {"from_broker": 1, "to_broker": 1, "cut": True})
+        await client.close()
+
+
+async def test_a_broker_is_cut_off_from_zookeeper_and_keeps_its_session_if_it_comes_back_soon(zookeeper: str, chroot: str) -> None:
+    async with served(zookeeper, chroot) as api:
+        broker = api.cluster.brokers[1]
+        session = broker.zk.session_id
+        await api.post("/zookeeper/cut", {"broker": 2})
+        await eventually(lambda: not broker.zk.is_connected, "the connection is lost")
+        await api.post("/zookeeper/restore", {"broker": 2})
+        await eventually(lambda: broker.zk.is_connected, "it connects again")
+        assert broker.zk.session_id == session
+        assert "not cut off" in await api.error("POST", "/zookeeper/restore", {"broker": 2}, 409)
+        await api.post("/zookeeper/delay", {"broker": 2, "ms": 30})
+        before = broker.clock.monotonic()
+        await broker.admin_zk.topics()
+        assert broker.clock.monotonic() - before >= 0.03
+        await api.post("/reset")
+        assert not broker.zk.delay_s
+
+
 async def test_events_are_sent_as_they_happen(zookeeper: str, chroot: str) -> None:
     async with served(zookeeper, chroot, brokers=1) as api, api.session.get(f"{api.cluster.control_url}/events") as stream:
         await api.post("/faults", {"filter": {"api": "Metadata"}, "effect": {"delay_ms": 1}})

@@ -397,6 +397,12 @@ class SimulatedConnection:
             table.clear()
         asyncio.get_running_loop().call_soon(self._reconnect, self.session)
 
+    def cut(self) -> None:
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        raise NotImplementedError
+
     async def end_session(self, limit_s: float) -> None:
         self.expire()
 

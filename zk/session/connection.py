@@ -77,6 +77,12 @@ class Connection(Protocol):
     def sever(self) -> None:
         """Close the connection as if the process had died: the server keeps the session until it expires."""
 
+    def cut(self) -> None:
+        """Lose the connection and do not reconnect until `restore`."""
+
+    def restore(self) -> None:
+        """Reconnect again."""
+
     async def end_session(self, limit_s: float) -> None:
         """End the session from outside while the connection is open. Raises TimeoutError if no server responds."""
 

@@ -37,6 +37,8 @@ _kazoo_log.setLevel(logging.ERROR)
 MAX_REQUEST_BYTES = 1_048_575
 
 _WINDOW = 64
+_NOWHERE = 1
+"""A port at which nothing listens."""
 # Reconnect without limit, at least once per second.
 _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
 
@@ -128,6 +130,7 @@ class KazooConnection:
     ) -> None:
         """`on_link` gets the state, and the session id if the state is CONNECTED. `on_watch` gets every watch that fired."""
         self._client = _Client(hosts, timeout=session_timeout_ms / 1000, handler=_Handler(), connection_retry=_RETRY, logger=_kazoo_log)
+        self._hosts = self._client.hosts
         self._client.add_listener(self._changed)
         self._client.on_closed = lambda: self._post(self._linked, Link.CLOSED, 0)
         self._on_link = on_link
@@ -182,6 +185,18 @@ class KazooConnection:
     async def end_severed(self, limit_s: float) -> None:
         """End the session after `sever`, unless it has expired. Raises TimeoutError if no server responds."""
         await asyncio.to_thread(self._end_severed, limit_s)
+
+    def cut(self) -> None:
+        """Lose the connection and do not reconnect until `restore`. The server keeps the session until it expires."""
+        self._client.hosts = [("127.0.0.1", _NOWHERE)]
+        sock = self._client._connection._socket
+        if sock is not None:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def restore(self) -> None:
+        """Reconnect to the servers again."""
+        self._client.hosts = self._hosts
 
     async def end_session(self, limit_s: float) -> None:
         """End the session from outside while this connection is open. Raises TimeoutError if no server responds."""

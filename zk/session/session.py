@@ -105,6 +105,8 @@ class ZkSession(ZkNodes):
         self._connection: Connection | None = None
         self._started = False
         self._stopped = False
+        self.delay_s = 0.0
+        """Each request waits this long before it is sent: a slow ZooKeeper, for tests."""
         self._waiters: list[asyncio.Future[None]] = []
         self._missed: list[Watch] = []
 
@@ -165,6 +167,16 @@ class ZkSession(ZkNodes):
         if self._connection is not None and self.session_id != 0:
             await self._connection.end_session(limit_s)
 
+    def cut(self) -> None:
+        """Lose the connection and do not get another one until `restore`. ZooKeeper ends the session after its time-out."""
+        if self._connection is not None:
+            self._connection.cut()
+
+    def restore(self) -> None:
+        """The opposite of `cut`."""
+        if self._connection is not None:
+            self._connection.restore()
+
     async def reconnected(self, generation: int) -> None:
         """Wait until the session of this generation is connected. Raises StoreLost if it is over."""
         while True:
@@ -196,7 +208,11 @@ class ZkSession(ZkNodes):
                 raise
 
     def _submit(self, request: Any) -> Awaitable[Any]:
-        return self._connected_or_last().submit(request)
+        return self._connected_or_last().submit(request) if not self.delay_s else self._submit_late(request)
+
+    async def _submit_late(self, request: Any) -> Any:
+        await asyncio.sleep(self.delay_s)
+        return await self._connected_or_last().submit(request)
 
     async def _write(self, request: Any) -> Any:
         self.writes += 1
