@@ -12,7 +12,7 @@ import click
 
 from klamm.cli.lifetime import live
 from klamm.cli.logs import log_level_option, log_to_stderr
-from klamm.cli.parameters import KEY_VALUE, Whole
+from klamm.cli.parameters import KEY_VALUE, Whole, api_version_option, as_version_option
 from klamm.cli.stop_signals import StopSignals
 
 
@@ -24,13 +24,21 @@ from klamm.cli.stop_signals import StopSignals
     type=Whole(0, 65535),
     help="Serve metrics for Prometheus at this port of 127.0.0.1; 0 chooses a free one. The log has the address. Needs klamm[metrics].",
 )
+@as_version_option
+@api_version_option
 @log_level_option
-def command(file: Path, override: tuple[tuple[str, str], ...], metrics_port: int | None, log_level: str) -> None:
+def command(
+    file: Path, override: tuple[tuple[str, str], ...], metrics_port: int | None, as_version: str | None,
+    api_versions: tuple[tuple[str, str], ...], log_level: str,
+) -> None:
     """Run one broker from FILE, a server.properties of Kafka in ZooKeeper mode.
 
     The ZooKeeper that `zookeeper.connect` names must be running. Other brokers that use it, of Klamm or of Apache Kafka, form one cluster
     with this broker. Kafka properties that Klamm does not use are accepted and listed once in the log. An unknown property is logged as a
     warning.
+
+    With --as-version the broker offers exactly the APIs and versions of that Apache Kafka, and has its defaults. --api-version narrows or
+    hides a single API.
 
     SIGINT or SIGTERM starts a controlled shutdown (controlled.shutdown.enable). The exit code is then 0, or 130 or 143 if the broker was
     not ready yet. A second signal ends the process at once.
@@ -44,9 +52,10 @@ def command(file: Path, override: tuple[tuple[str, str], ...], metrics_port: int
 
     from klamm.configs.properties import read_properties
     from klamm.machine.interpreter import require_interpreter_lock
+    from klamm.server.local.arguments import narrowed_apis
 
     require_interpreter_lock()
-    properties = read_properties(file) | dict(override)
+    properties = read_properties(file) | dict(override) | narrowed_apis(as_version, api_versions)
     if metrics_port is not None:
         properties["klamm.metrics.port"] = str(metrics_port)
 

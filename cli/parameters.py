@@ -65,6 +65,52 @@ class Int64(click.ParamType[int]):
         return number
 
 
+class AsVersion(click.ParamType[str]):
+    """A version of Apache Kafka whose APIs are known."""
+
+    name = "VERSION"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The version as it was given."""
+        from klamm.protocol.kafka_releases import RELEASES, release_of
+
+        if release_of(value) is None:
+            self.fail(f"{value!r} is not a version of Apache Kafka from {RELEASES[0]} to {RELEASES[-1]}", param, ctx)
+        return value
+
+
+class ApiVersion(click.ParamType[tuple[str, str]]):
+    """`NAME=LOW-HIGH`, `NAME=VERSION` or `NAME=none`."""
+
+    name = "NAME=LOW-HIGH|none"
+
+    def convert(self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """The pair of name and range. Whether the range is offered at all is checked later."""
+        from klamm.configs.api_versions import parse_api_versions
+
+        if isinstance(value, tuple):
+            return value
+        try:
+            parse_api_versions(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        name, _, wanted = value.partition("=")
+        return name.strip(), wanted.strip()
+
+
 KEY_VALUE = KeyValue()
 INT64 = Int64()
 TOPIC = Topic()
+
+as_version_option = click.option(
+    "--as-version",
+    type=AsVersion(),
+    help="Offer exactly the APIs and versions of this Apache Kafka, 1.0 to 3.9, with its defaults.",
+)
+api_version_option = click.option(
+    "--api-version",
+    "api_versions",
+    multiple=True,
+    type=ApiVersion(),
+    help="Offer only these versions of an API, such as Produce=0-7, or hide it: Produce=none. Can be given more than once.",
+)

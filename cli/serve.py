@@ -20,10 +20,10 @@ import click
 from klamm.cli.failures import extra_needed
 from klamm.cli.logs import log_level_option, log_to_stderr
 from klamm.cli.output import say
-from klamm.cli.parameters import KEY_VALUE, TOPIC, Whole
+from klamm.cli.parameters import KEY_VALUE, TOPIC, Whole, api_version_option, as_version_option
 from klamm.cli.stop_signals import StopSignals
 from klamm.machine.interpreter import require_interpreter_lock
-from klamm.server.local.arguments import MAX_BROKERS, BadArgument, SeedTopic, check_arguments
+from klamm.server.local.arguments import MAX_BROKERS, BadArgument, SeedTopic, check_arguments, narrowed_apis
 
 if TYPE_CHECKING:
     from klamm.server.local.cluster import LocalCluster
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 log = logging.getLogger(__name__)
+
+_OPTIONS = {"topics": "topic", "api_versions": "api-version"}
+"""Arguments whose options have another name."""
+
 
 @click.command(short_help="Run a cluster: brokers in one process or several, and a ZooKeeper.")
 @click.option(
@@ -83,6 +87,8 @@ log = logging.getLogger(__name__)
     help="Record every frame and every controller decision in this folder, for `klamm journal` and `klamm pipeline`. Needs klamm[journal].",
 )
 @click.option("--config", "configs", multiple=True, type=KEY_VALUE, help="Set a property of all brokers; can be given more than once.")
+@as_version_option
+@api_version_option
 @click.option(
     "--topic", "topics", multiple=True, type=TOPIC,
     help="Create this topic unless it exists; can be given more than once. NAME alone creates 1 partition with 1 replica; "
@@ -103,6 +109,8 @@ def command(
     data_dir: Path | None,
     journal: Path | None,
     configs: tuple[tuple[str, str], ...],
+    as_version: str | None,
+    api_versions: tuple[tuple[str, str], ...],
     topics: tuple[SeedTopic, ...],
     processes: bool,
     as_json: bool,
@@ -122,6 +130,10 @@ def command(
     With --processes each broker runs in its own process, so you can kill one of them. --json prints the process ids. A broker that ended is
     not started again; without --data-dir its records are lost. When the main process ends, all others end too.
 
+    With --as-version the brokers offer exactly the APIs and versions of that Apache Kafka, and have its defaults, among them those of
+    inter.broker.protocol.version and log.message.format.version. --api-version narrows or hides a single API. A request out of the offered
+    versions closes the connection.
+
     A failure is reported in one line on stderr. The exit code is then 1, or 2 for a wrong command line. With --json the failure is also a
     line on stdout: {"error": "the reason"}.
 
@@ -137,9 +149,12 @@ def command(
     klamm serve --journal ./lake
     klamm serve --metrics-port 9404
     klamm serve --port 0 --json --control-port 0
+    klamm serve --as-version 2.8
+    klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
     """
     log_to_stderr(log_level)
     config = dict(configs) if journal is None else _journaled(journal) | dict(configs)
+    config |= narrowed_apis(as_version, api_versions)
     _check(brokers, host, (port, metrics_port), config, topics, zookeeper is None)
     control = None if control_port is None else _control_options(control_host, control_port, control_token, processes)
     require_interpreter_lock()
@@ -214,7 +229,7 @@ def _check(
 
             check_configs(config, topics, brokers if alone else None)
     except BadArgument as bad:
-        option = "topic" if bad.argument == "topics" else bad.argument.replace("_", "-")
+        option = _OPTIONS.get(bad.argument, bad.argument.replace("_", "-"))
         raise click.BadParameter(bad.reason, param_hint=f"--{option}") from bad
 
 

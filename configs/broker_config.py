@@ -46,6 +46,8 @@ class BrokerConfig:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._switches = {name: _switch(name, text) for name, text in properties.items() if name in SWITCHES}
+        self.release_defaults: Mapping[str, Any] = _defaults_as_of(self._switches.get("klamm.as.version"))
+        """Typed defaults that differ from those of Kafka 3.9, because the broker is to be like an older release."""
         has_blacklist = self._switches.get("kip491.enable", True)
         self.own_keys: Mapping[str, ConfigKey] = {name: key for name, key in OWN.items() if has_blacklist or name != BLACKLIST.name}
         """Dynamic configs that this broker has and Kafka does not."""
@@ -78,6 +80,10 @@ class BrokerConfig:
         """The effective value for one listener: its own (`listener.name.<listener>.<name>`), or the value for all listeners."""
         text = self._effective.get(f"listener.name.{listener.lower()}.{name}")
         return self.get(name) if text is None else BROKER[name].parse(text)
+
+    def default_of(self, key: ConfigKey) -> Any:
+        """The typed value of a broker config that no source sets."""
+        return self.release_defaults.get(key.name, key.default)
 
     def raw(self, name: str) -> str | None:
         """The text in the source with the highest precedence that sets this name; None if it is not set."""
@@ -120,7 +126,7 @@ class BrokerConfig:
 
     def _check_change(self, properties: Mapping[str, str]) -> ListenerConfigs:
         """Validate a change of the running broker to these properties. Returns the resulting listeners. Raises ConfigError."""
-        proposed = _typed(properties, self._switches)
+        proposed = self._typed(properties)
         listeners = check_values(proposed, properties)
         config_rules.check_dynamic(self._values, proposed)
         check_listener_configs(self.static, self._effective, properties, self._listeners, listeners)
@@ -137,11 +143,19 @@ class BrokerConfig:
         return properties
 
     def _take(self, properties: dict[str, str]) -> None:
-        values = _typed(properties, self._switches)
+        values = self._typed(properties)
         values |= {name: key.parse(self.dynamic_own[name]) if name in self.dynamic_own else None for name, key in QUOTAS.items()}
         self._listeners = check_values(values, properties)
         self._values = values
         self._effective = properties
+
+    def _typed(self, properties: Mapping[str, str]) -> dict[str, Any]:
+        values = _DEFAULTS | dict(self.release_defaults) | self._switches
+        for name, text in properties.items():
+            key = BROKER.get(name) or (OWN.get(name) if name in SWITCHES else None)
+            if key is not None:
+                values[name] = key.parse(text)
+        return values
 
     @property
     def effective(self) -> Mapping[str, str]:
@@ -181,6 +195,11 @@ class BrokerConfig:
         return MetadataVersion.of(self.get("inter.broker.protocol.version"))
 
     @property
+    def is_narrowed(self) -> bool:
+        """Whether this broker offers fewer APIs or versions than Klamm has."""
+        return self.get("klamm.as.version") is not None or self.get("klamm.api.versions") is not None
+
+    @property
     def is_registerbroker_on(self) -> bool:
         """Whether brokers can register with this broker if it is the controller. This needs topic ids for the metadata log (IBP 2.8)."""
         return bool(self.get("registerbroker.enable")) and self.inter_broker_protocol_version.has_topic_ids
@@ -206,13 +225,14 @@ def check_values(values: Mapping[str, Any], properties: Mapping[str, str]) -> Li
     return listeners_of(values, properties)
 
 
-def _typed(properties: Mapping[str, str], switches: Mapping[str, Any]) -> dict[str, Any]:
-    values = _DEFAULTS | dict(switches)
-    for name, text in properties.items():
-        key = BROKER.get(name) or (OWN.get(name) if name in SWITCHES else None)
-        if key is not None:
-            values[name] = key.parse(text)
-    return values
+def _defaults_as_of(version: str | None) -> Mapping[str, Any]:
+    if version is None:
+        return {}
+    from klamm.configs.release_defaults import defaults_of  # few brokers need the tables
+    from klamm.protocol.kafka_releases import release_of
+
+    release = release_of(version)
+    return {} if release is None else defaults_of(release)
 
 
 def _with_both_ids(properties: dict[str, str]) -> dict[str, str]:

@@ -124,5 +124,5 @@ def _said(name: str, config: BrokerConfig) -> Iterator[Synonym]:
                 yield Synonym(known, properties[known], source)
     for known in names:
         key = BROKER.get(known) or config.own_keys.get(known)
-        if key is not None and key.default is not None:
-            yield Synonym(known, text_of(key.default), ConfigSource.DEFAULT)
+        if key is not None and (default := config.default_of(key)) is not None:
+            yield Synonym(known, text_of(default), ConfigSource.DEFAULT)

@@ -163,6 +163,10 @@ def check(values: Values) -> None:
             raise ConfigError(blamed, values[blamed], wanted)
     connection_overrides(values["max.connections.per.ip.overrides"])
     _early_start_listeners(values)
+    if values["klamm.as.version"] is not None or values["klamm.api.versions"] is not None:
+        from klamm.configs.api_versions import check_offered  # few brokers need it
+
+        check_offered(values)
 
 
 def connection_overrides(text: str) -> dict[str, int]:

@@ -102,6 +102,30 @@ class KnownVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class KafkaRelease:
+    """A version of Apache Kafka whose APIs are known."""
+
+    def check(self, name: str, value: Any) -> str | None:
+        from klamm.protocol.kafka_releases import RELEASES, release_of  # few brokers need the table
+
+        return None if release_of(value) is not None else f"must be a version of Apache Kafka from {RELEASES[0]} to {RELEASES[-1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionRanges:
+    """Names of APIs with the versions that are offered."""
+
+    def check(self, name: str, value: Any) -> str | None:
+        from klamm.configs.api_versions import parse_api_versions  # few brokers need it
+
+        try:
+            parse_api_versions(value)
+        except ValueError as error:
+            return str(error)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class Matching:
     """A list whose elements all have one form."""
 

@@ -7,7 +7,7 @@ One that is not read-only can also be set as a dynamic config; then DescribeConf
 from __future__ import annotations
 
 from klamm.configs.definition import BOOLEAN, CLUSTER_WIDE, INT, LONG, STRING, ConfigKey
-from klamm.configs.validators import Pattern, Range
+from klamm.configs.validators import ApiVersionRanges, KafkaRelease, Pattern, Range
 
 K = ConfigKey
 
@@ -28,6 +28,20 @@ KLAMM: tuple[ConfigKey, ...] = (
         "How long a leader recovers after an unclean election: instant, delay:<ms>, or manual (until the value changes).",
         valid=Pattern(r"instant|manual|delay:[0-9]{1,9}", "instant, manual or delay:<ms>"),
         mode=CLUSTER_WIDE,
+    ),
+    K(
+        "klamm.api.versions",
+        STRING,
+        None,
+        "The versions of single APIs that are offered to clients, as NAME=LOW-HIGH or NAME=none, between commas. Default: all.",
+        valid=ApiVersionRanges(),
+    ),
+    K(
+        "klamm.as.version",
+        STRING,
+        None,
+        "The version of Apache Kafka, from 1.0 to 3.9, whose APIs, versions and defaults this broker has.",
+        valid=KafkaRelease(),
     ),
     K(
         "klamm.journal.dir",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,6 +61,12 @@ def with_own_log_directories(config: Mapping[str, str], broker_id: int, brokers:
 def metrics_endpoint(port: int | None, broker_id: int) -> dict[str, str]:
     """The properties that give a broker its endpoint for metrics, where `port` is that of broker 1, or 0 for free ones; none without it."""
     return {} if port is None else {"klamm.metrics.port": str(0 if port == 0 else port + broker_id - 1)}
+
+
+def narrowed_apis(as_version: str | None, api_versions: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The properties that make brokers offer the APIs of a version of Apache Kafka, and narrow single APIs: pairs of name and range."""
+    ranges = ",".join(f"{name}={wanted}" for name, wanted in api_versions)
+    return ({} if as_version is None else {"klamm.as.version": as_version}) | ({"klamm.api.versions": ranges} if ranges else {})
 
 
 def check_arguments(brokers: int, host: str, port: int, config: Mapping[str, str], metrics_port: int | None = None) -> None:

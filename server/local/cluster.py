@@ -379,7 +379,7 @@ class LocalCluster:
     async def _create_topics(self) -> None:
         if not self._topics:
             return
-        await create_topics(self._topics, self._controller_address, START_TIMEOUT_S)
+        await create_topics(self._topics, self._controller_address, START_TIMEOUT_S, self._broker_config(1))
         await self._shown(self._topics)
         for t in self._topics:
             count = len(self.brokers[0].metadata.topics[t.name].partitions)

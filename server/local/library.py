@@ -17,7 +17,7 @@ from klamm.broker.recovery import Recovery
 from klamm.machine.interpreter import require_interpreter_lock
 from klamm.protocol.steering import Action, Hold, HoldState, Steering
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
-from klamm.server.local.arguments import BadArgument, SeedTopic, check_arguments
+from klamm.server.local.arguments import BadArgument, SeedTopic, check_arguments, narrowed_apis
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.config_arguments import check_configs
 from klamm.server.local.loop_thread import LoopThread
@@ -231,6 +231,8 @@ class Cluster:
         data_dir: str | os.PathLike[str] | None = None,
         topic_policy: TopicPolicy | None = None,
         alter_config_policy: AlterConfigPolicy | None = None,
+        as_version: str | None = None,
+        api_versions: Mapping[str, str] | None = None,
         seams: Seams | None = None,
     ) -> None:
         """Check the arguments; nothing is started here. Broker ids are 1, 2, 3, …
@@ -245,6 +247,9 @@ class Cluster:
         With `data_dir` the embedded ZooKeeper and the brokers keep their data there. Without it logs are in memory until the cluster ends,
         also while their broker is down; all logs share `klamm.log.memory.bytes`.
 
+        With `as_version`, such as "2.8", the brokers offer the APIs and versions of that Apache Kafka, from 1.0 to 3.9, and have its
+        defaults. `api_versions` narrows single APIs: {"Produce": "0-7"}, or hides them: {"OffsetDelete": "none"}.
+
         The policies may refuse topics and changes of configs (see `klamm.server.configs.policies`); they are called on the event loop of
         the cluster and must not wait. `seams` are given to all brokers: clock, random source, tap and the others of `klamm.server.seams`.
         The cluster itself waits in real time; it uses its own memory directories and ignores the `memory_directory` of the seams.
@@ -254,6 +259,7 @@ class Cluster:
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
         self._properties = {name: _property(value) for name, value in (config or {}).items()}
+        self._properties |= narrowed_apis(as_version, (api_versions or {}).items())
         check_arguments(brokers, host, port, self._properties, metrics_port)
         if zookeeper is not None:
             check_address(zookeeper)

@@ -27,7 +27,7 @@ from klamm.server.disks import are_on_disk
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic, log_directory, metrics_endpoint, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
-from klamm.server.local.seed_topics import create_topics
+from klamm.server.local.seed_topics import create_topics, version_for
 from klamm.server.net.outgoing import request_once
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
@@ -123,6 +123,7 @@ class ProcessCluster:
         self._port = port
         self._metrics_port = metrics_port
         self._config = dict(config or {})
+        self._metadata_version = METADATA_VERSION
         self._topics = topics
         self._data_dir = data_dir
         self._embedded: EmbeddedZooKeeper | None = None
@@ -168,6 +169,7 @@ class ProcessCluster:
             self.zookeeper = self._embedded.address
         config = BrokerConfig(self._properties(1))
         log_properties(config, "")
+        self._metadata_version = version_for(config, ApiKey.METADATA, METADATA_VERSION)
         ids = range(1, self._count + 1)
         await reach_zookeeper(self.zookeeper, config, ids if self._embedded is not None else ())
         try:
@@ -177,7 +179,7 @@ class ProcessCluster:
                 await asyncio.gather(*(process.ready() for process in self.processes))
                 self.cluster_id = self.processes[0].cluster_id
                 await self._until_shown([])
-                await create_topics(self._topics, self._controller, START_TIMEOUT_S)
+                await create_topics(self._topics, self._controller, START_TIMEOUT_S, config)
                 await self._until_shown([topic.name for topic in self._topics])
         except TimeoutError:
             raise StartFailed(f"the cluster was not ready within {START_TIMEOUT_S:g} s") from None
@@ -285,14 +287,13 @@ class ProcessCluster:
             and all(row.leader_id >= 0 for row in rows)
         )
 
-    @staticmethod
-    async def _metadata(process: BrokerProcess, topics: Sequence[str]) -> messages.MetadataResponse | None:
+    async def _metadata(self, process: BrokerProcess, topics: Sequence[str]) -> messages.MetadataResponse | None:
         """The Metadata response of a broker for these topics; None if it does not respond."""
         rows = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = messages.MetadataRequest(topics=rows, allow_auto_topic_creation=False)
         try:
             response: messages.MetadataResponse = await request_once(
-                process.host, process.port, ApiKey.METADATA, METADATA_VERSION, "klamm", request, START_TIMEOUT_S
+                process.host, process.port, ApiKey.METADATA, self._metadata_version, "klamm", request, START_TIMEOUT_S
             )
         except (OSError, RemoteProtocolError):
             return None

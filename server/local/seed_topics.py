@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
-from klamm.protocol.apis import ApiKey
+from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic
@@ -18,8 +19,23 @@ LOOK_S = 0.002
 Address = tuple[str, int]
 
 
-async def create_topics(topics: Sequence[SeedTopic], controller: Callable[[], Awaitable[Address | None]], timeout_s: float) -> None:
+def version_for(config: BrokerConfig, key: int, newest: int) -> int:
+    """The version of an API, up to `newest`, that brokers with these configs offer. Raises StartFailed if they hide the API."""
+    if not config.is_narrowed:
+        return newest
+    from klamm.configs.api_versions import newest_offered  # few brokers need it
+
+    version = newest_offered(config.values, key, newest)
+    if version is None:
+        raise StartFailed(f"the cluster needs {APIS[key].name}, which klamm.api.versions hides")
+    return version
+
+
+async def create_topics(
+    topics: Sequence[SeedTopic], controller: Callable[[], Awaitable[Address | None]], timeout_s: float, config: BrokerConfig
+) -> None:
     """Create the topics that do not exist. `controller` returns the address of the controller; while it returns None it is called again.
+    `config` has the configs of its brokers.
 
     Raises StartFailed. The caller limits the time; `timeout_s` is the time-out in the request.
     """
@@ -37,8 +53,9 @@ async def create_topics(topics: Sequence[SeedTopic], controller: Callable[[], Aw
         )
         for t in topics
     ]
+    version = version_for(config, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
     request = messages.CreateTopicsRequest(topics=wanted, timeout_ms=int(timeout_s * 1000))
-    while (response := await _request(request, controller, timeout_s)) is None:  # noqa: ASYNC110 the controller is asked, it tells nobody
+    while (response := await _request(request, version, controller, timeout_s)) is None:  # noqa: ASYNC110 the controller is asked, it tells nobody
         await asyncio.sleep(LOOK_S)
     for row in response.topics:
         if row.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -47,7 +64,7 @@ async def create_topics(topics: Sequence[SeedTopic], controller: Callable[[], Aw
 
 
 async def _request(
-    request: messages.CreateTopicsRequest, controller: Callable[[], Awaitable[Address | None]], timeout_s: float
+    request: messages.CreateTopicsRequest, version: int, controller: Callable[[], Awaitable[Address | None]], timeout_s: float
 ) -> messages.CreateTopicsResponse | None:
     """The response of the controller; None if it cannot be reached or is not the controller any more."""
     address = await controller()
@@ -55,7 +72,7 @@ async def _request(
         return None
     try:
         response: messages.CreateTopicsResponse = await request_once(
-            *address, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, "klamm", request, timeout_s
+            *address, ApiKey.CREATE_TOPICS, version, "klamm", request, timeout_s
         )
     except (OSError, RemoteProtocolError):
         return None

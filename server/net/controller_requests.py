@@ -39,11 +39,17 @@ _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 async def versions(connection: KeptConnection, timeout_s: float, cause: Cause | None = None) -> dict[int, tuple[int, int]]:
     """API key → (oldest, newest) version that the broker at the other end supports. Raises the same errors as `exchange`."""
     message = messages.ApiVersionsRequest(client_software_name="klamm", client_software_version=SOFTWARE_VERSION)
-    body = messages.encode(message, API_VERSIONS_VERSION)
-    payload, offset = await connection.exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, body, timeout_s, cause)
-    is_older = payload[offset : offset + 2] == _UNSUPPORTED_VERSION  # then the response has the shape of version 0
-    response, _ = messages.decode("ApiVersionsResponse", 0 if is_older else API_VERSIONS_VERSION, payload, offset)
-    return {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+    version = API_VERSIONS_VERSION
+    while True:
+        body = messages.encode(message, version)
+        payload, offset = await connection.exchange(ApiKey.API_VERSIONS, version, body, timeout_s, cause)
+        is_older = payload[offset : offset + 2] == _UNSUPPORTED_VERSION  # then the response has the shape of version 0
+        response, _ = messages.decode("ApiVersionsResponse", 0 if is_older else version, payload, offset)
+        ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+        if not is_older or version == 0:
+            return ranges
+        _, newest = ranges.get(ApiKey.API_VERSIONS, (0, 0))  # Kafka before 2.4 does not name its versions
+        version = min(newest, version - 1)
 
 
 class ControllerUnreachable(Exception):

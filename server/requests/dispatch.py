@@ -80,6 +80,7 @@ class Handler(NamedTuple):
     `handle_run(ctx, requests)` handles requests that came together and differ in their records only. It may leave some at the end. It
     returns None, and does nothing, if the first must be handled alone.
     `unsupported_version`: the encoded response, in version 0, to a version out of range; None closes the connection.
+    `versions`: the oldest and newest version that is handled; None for all that Klamm has.
     """
 
     handle: Callable[[Context, Any], Any]
@@ -88,6 +89,7 @@ class Handler(NamedTuple):
     pipelined: bool = False
     handle_run: Callable[[Context, Sequence[Any]], Run | None] | None = None
     unsupported_version: bytes | None = None
+    versions: tuple[int, int] | None = None
 
 
 class Dispatcher:
@@ -154,7 +156,8 @@ class Dispatcher:
         if handler is None:
             raise self._refusal(peer, api_key, payload)
         api = messages.APIS[api_key]
-        supported = api.min_version <= version <= api.max_version
+        oldest, newest = (api.min_version, api.max_version) if handler.versions is None else handler.versions
+        supported = oldest <= version <= newest
         if not supported and handler.unsupported_version is None:
             raise RemoteProtocolError(f"version {version} of {api.name} is not supported")
         header, offset = messages.decode_request_header(payload)

@@ -166,7 +166,13 @@ def handlers_of(config: BrokerConfig) -> dict[int, Handler]:
     if not config.is_registerbroker_on:
         off |= REGISTER_BROKER
     handlers = {key: handler for key, handler in HANDLERS.items() if key not in off}
-    return handlers | {key: _unsupported(HANDLERS[key]) for key in _hidden(config)}
+    handlers |= {key: _unsupported(HANDLERS[key]) for key in _hidden(config)}
+    if not config.is_narrowed:
+        return handlers
+    from klamm.configs.api_versions import offered_apis  # few brokers need these
+    from klamm.server.requests.narrowed import narrowed
+
+    return narrowed(handlers, offered_apis(config.values), config)
 
 
 def _hidden(config: BrokerConfig) -> frozenset[ApiKey]:
@@ -187,4 +193,11 @@ def offered(keys: Iterable[int]) -> tuple[Api, ...]:
 
 def offered_by(config: BrokerConfig) -> tuple[Api, ...]:
     """The APIs that a broker with these configs offers to clients."""
-    return offered(handlers_of(config).keys() - _hidden(config))
+    keys = handlers_of(config).keys() - _hidden(config)
+    if not config.is_narrowed:
+        return offered(keys)
+    from klamm.configs.api_versions import offered_apis  # few brokers need it
+
+    if config.get("klamm.as.version") is not None:
+        keys |= {ApiKey.ENVELOPE}  # listed since Kafka 3.4; a request closes the connection there too
+    return tuple(api for api in offered_apis(config.values).apis if api.key in keys)

@@ -21,6 +21,7 @@ from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC,
 
 Codes = dict[TopicPartition, ErrorCode]
 VERSION = 5
+"""The newest version of AddPartitionsToTxn that verifies."""
 
 
 class _Verifying(NamedTuple):
@@ -37,8 +38,11 @@ class PartitionVerifier:
     """The verifications of one broker."""
 
     def __init__(
-        self, coordinator: TransactionCoordinator, metadata: MetadataCache, links: BrokerLinks, background: BackgroundTasks
+        self, coordinator: TransactionCoordinator, metadata: MetadataCache, links: BrokerLinks, background: BackgroundTasks,
+        version: int = VERSION,
     ) -> None:
+        """`version` of AddPartitionsToTxn is sent."""
+        self._version = version
         self._coordinator = coordinator
         self._metadata = metadata
         self._links = links
@@ -79,7 +83,7 @@ class PartitionVerifier:
                 self._queues[broker_id] = [
                     each for each in self._queues[broker_id] if batch.setdefault(each.transactional_id, each) is not each
                 ]
-                response = await self._links.send(broker_id, ApiKey.ADD_PARTITIONS_TO_TXN, VERSION, _request(list(batch.values())))
+                response = await self._links.send(broker_id, ApiKey.ADD_PARTITIONS_TO_TXN, self._version, _request(list(batch.values())))
                 codes = {} if response is None else _codes(response)
                 default = ErrorCode.NETWORK_EXCEPTION if response is None else _code_of_all(response)
                 for each in batch.values():

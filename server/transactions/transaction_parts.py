@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint
 from klamm.protocol.steering import Steering
@@ -16,7 +17,7 @@ from klamm.server.net.tap import BrokerTap
 from klamm.server.producer_ids import ProducerIds
 from klamm.server.transactions.marker_sender import MarkerSender
 from klamm.server.transactions.marker_writer import MarkerWriter
-from klamm.server.transactions.partition_verifier import PartitionVerifier
+from klamm.server.transactions.partition_verifier import VERSION, PartitionVerifier
 from klamm.server.transactions.transaction_coordinator import TransactionCoordinator, TransactionOptions
 
 
@@ -55,5 +56,14 @@ def make_transaction_parts(
     version = config.inter_broker_protocol_version.write_txn_markers_version
     sender = MarkerSender(metadata, writer, for_markers, background, version)
     coordinator = TransactionCoordinator(TransactionOptions.of(config), replicas, producer_ids, sender, background, clock, steering)
-    verifier = PartitionVerifier(coordinator, metadata, for_verifications, background)
+    verifier = PartitionVerifier(coordinator, metadata, for_verifications, background, _verification_version(config))
     return TransactionParts(coordinator, writer, verifier, (for_markers, for_verifications))
+
+
+def _verification_version(config: BrokerConfig) -> int:
+    """The version of AddPartitionsToTxn with which leaders verify."""
+    if config.get("klamm.as.version") is None:
+        return VERSION
+    from klamm.configs.api_versions import offered_apis  # few brokers need it
+
+    return min(VERSION, offered_apis(config.values).full[ApiKey.ADD_PARTITIONS_TO_TXN][1])

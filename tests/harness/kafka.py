@@ -139,7 +139,7 @@ class OwnedBroker(KlammBroker):
     def known(self) -> tuple[list[int], int]:
         """Brokers and controller in its Metadata answer; ([], -1) when it does not answer."""
         try:
-            answer = request(self.port, messages.MetadataRequest(topics=[]), 7)
+            answer = request(self.port, messages.MetadataRequest(topics=[]), 1)  # every release has version 1
         except OSError:
             return [], -1
         return [broker.node_id for broker in answer.brokers], answer.controller_id

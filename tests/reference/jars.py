@@ -41,6 +41,15 @@ ARTIFACTS = {
     CLIENTS_OF_2016: (f"org.apache.kafka:kafka_2.12:{CLIENTS_OF_2016}", "org.slf4j:slf4j-nop:1.7.26"),
     CLIENTS_OF_4: (f"org.apache.kafka:kafka-clients:{CLIENTS_OF_4}", "org.slf4j:slf4j-nop:1.7.36"),
 }
+_RELEASES = "1.0.2 1.1.1 2.0.1 2.1.1 2.2.1 2.3.1 2.4.1 2.5.1 2.6.3 2.7.2 2.8.2 3.0.2 3.1.2 3.2.3 3.3.2 3.4.1 3.5.2 3.6.2 3.7.2 3.8.1 3.9.1"
+RELEASES = tuple(_RELEASES.split())
+"""A release of each version that `--as-version` names. The jars of any of them can be fetched, to compare with its broker."""
+
+_SCALA_2_12 = frozenset(RELEASES[:6])
+_ZOOKEEPER_3_4_13 = frozenset(RELEASES[2:6])
+"""Their client of ZooKeeper cannot connect with Java 14 or later; they get that of Kafka 1.0."""
+
+
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _WITHIN_S = 900
 
@@ -97,11 +106,18 @@ def _fetch(version: str, base: Path, target: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _broker(version: str) -> tuple[str, ...]:
+    """The artifacts of a broker of `version`. Kafka 2.4 is the first that was built for Scala 2.13."""
+    scala = "2.12" if version in _SCALA_2_12 else "2.13"
+    zookeeper = ("org.apache.zookeeper:zookeeper:3.4.10",) if version in _ZOOKEEPER_3_4_13 else ()
+    return f"org.apache.kafka:kafka_{scala}:{version}", "org.slf4j:slf4j-nop:1.7.36", *zookeeper
+
+
 def _project(version: str) -> str:
     """A Maven project that depends on the artifacts of `version`."""
     dependencies = "".join(
         "    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>\n".format(*name.split(":"))
-        for name in ARTIFACTS[version]
+        for name in ARTIFACTS.get(version) or _broker(version)
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0">\n'

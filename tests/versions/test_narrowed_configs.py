@@ -1,0 +1,94 @@
+"""Configs that narrow what a broker offers: which values are refused, and with which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.describe import ConfigSource, describe_broker
+from klamm.configs.types import ConfigError
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.server.requests.handlers import offered_by
+
+AS, RANGES, PROTOCOL = "klamm.as.version", "klamm.api.versions", "inter.broker.protocol.version"
+REFUSED = [
+    ({AS: "4.0"}, AS, "must be a version of Apache Kafka from 1.0 to 3.9"),
+    ({RANGES: "Prduce=0-7"}, RANGES, "there is no API 'Prduce'; did you mean Produce?"),
+    ({RANGES: "xyz=0"}, RANGES, "there is no API 'xyz'"),
+    ({RANGES: "Produce"}, RANGES, "'Produce' is not NAME=LOW-HIGH or NAME=none, such as Produce=0-7"),
+    ({RANGES: "Produce=a-b"}, RANGES, "Produce=a-b is not a range of versions, such as Produce=0-11, or none"),
+    ({RANGES: "Produce=7-3"}, RANGES, "Produce=7-3 has no version"),
+    ({RANGES: "Produce=0-7,produce=0-6"}, RANGES, "Produce is named twice"),
+    ({RANGES: "Produce=0-12"}, RANGES, "Klamm has versions 0-11 of Produce"),
+    ({RANGES: "Produce=0-10", AS: "2.8"}, RANGES, "Apache Kafka 2.8 has versions 0-9 of Produce"),
+    ({RANGES: "DescribeCluster=none", AS: "2.7"}, RANGES, "Apache Kafka 2.7 does not have DescribeCluster"),
+    ({RANGES: "ApiVersions=none"}, RANGES, "ApiVersions cannot be hidden: every cluster needs it"),
+    ({RANGES: "LeaderAndIsr=0-3"}, RANGES, "LeaderAndIsr is an API between brokers; inter.broker.protocol.version chooses its versions"),
+    ({AS: "2.8", PROTOCOL: "3.0"}, PROTOCOL, "must be at most 2.8-IV1, the last one of klamm.as.version=2.8"),
+    ({AS: "2.8", "kip179.enable": "on"}, "kip179.enable", "must be false with klamm.as.version: Apache Kafka 2.8 does not have these APIs"),
+    (
+        {AS: "2.8", "registerbroker.enable": "on"},
+        "registerbroker.enable",
+        "must be false with klamm.as.version: Apache Kafka 2.8 does not have these APIs",
+    ),
+    (
+        {AS: "3.5", "transaction.partition.verification.enable": "true"},
+        "transaction.partition.verification.enable",
+        "must be false with klamm.as.version=3.5: Apache Kafka verifies since 3.6",
+    ),
+]
+
+
+def config(**properties: str) -> BrokerConfig:
+    return BrokerConfig({"zookeeper.connect": "z:1"} | properties)
+
+
+@pytest.mark.parametrize(("properties", "key", "reason"), REFUSED, ids=str)
+def test_a_value_that_is_not_possible_is_refused(properties: dict[str, str], key: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(**properties)
+    assert (caught.value.key, caught.value.reason) == (key, reason)
+
+
+def ranges_of(made: BrokerConfig) -> dict[int, tuple[int, int]]:
+    return {api.key: (api.min_version, api.max_version) for api in offered_by(made)}
+
+
+def test_without_these_configs_all_is_offered() -> None:
+    everything = {api.key: (api.min_version, api.max_version) for api in APIS.values()}
+    hidden = {ApiKey.ENVELOPE, ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH}
+    assert ranges_of(config()) == {key: versions for key, versions in everything.items() if key not in hidden}
+
+
+def test_a_single_api_is_narrowed_or_hidden_and_all_others_stay() -> None:
+    everything = ranges_of(config())
+    narrowed = ranges_of(config(**{RANGES: " produce = 3-7, Fetch=11 ,OffsetDelete=NONE,ReassignPartitions=none"}))
+    expected = everything | {ApiKey.PRODUCE: (3, 7), ApiKey.FETCH: (11, 11)}
+    del expected[ApiKey.OFFSET_DELETE], expected[ApiKey.REASSIGN_PARTITIONS]
+    assert narrowed == expected
+
+
+def test_a_single_api_is_narrowed_below_what_the_release_has() -> None:
+    narrowed = ranges_of(config(**{AS: "2.8.1", RANGES: "Produce=0-7"}))
+    assert (narrowed[ApiKey.PRODUCE], narrowed[ApiKey.FETCH]) == ((0, 7), (0, 12))
+
+
+def test_a_release_with_an_older_protocol_hides_transactions_below_0_11() -> None:
+    older, newer = (set(ranges_of(config(**{AS: "1.0", PROTOCOL: protocol, "log.message.format.version": protocol}))) for protocol in
+                    ("0.10.2", "0.11.0"))
+    assert newer - older == {
+        ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.WRITE_TXN_MARKERS, ApiKey.TXN_OFFSET_COMMIT
+    }
+
+
+def test_a_default_of_the_release_is_described_as_a_default_and_a_given_value_wins() -> None:
+    made = config(**{AS: "2.4", "offsets.retention.minutes": "5"})
+    rows = {row.name: row for row in describe_broker(made)}
+    assert (rows["message.max.bytes"].value, rows["message.max.bytes"].source) == ("1000012", ConfigSource.DEFAULT)
+    assert [(s.value, s.source) for s in rows["message.max.bytes"].synonyms] == [("1000012", ConfigSource.DEFAULT)]
+    assert rows["offsets.retention.minutes"].value == "5"
+    assert AS not in rows
+    made.apply_dynamic({"message.max.bytes": "7"}, {})
+    assert made.get("message.max.bytes") == 7
+    made.apply_dynamic({}, {})
+    assert made.get("message.max.bytes") == 1_000_012
