@@ -72,7 +72,7 @@ class AsVersion(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The version as it was given."""
-        from klamm.protocol.kafka_releases import RELEASES, release_of
+        from klamm.configs.kafka_releases import RELEASES, release_of
 
         if release_of(value) is None:
             self.fail(f"{value!r} is not a version of Apache Kafka from {RELEASES[0]} to {RELEASES[-1]}", param, ctx)

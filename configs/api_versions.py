@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from klamm.configs.inter_broker_protocol import MetadataVersion
+from klamm.configs.kafka_releases import release_of, versions_in
 from klamm.configs.types import ConfigError
 from klamm.protocol.apis import APIS, Api, ApiKey
-from klamm.protocol.kafka_releases import release_of, versions_in
 
 AS_VERSION = "klamm.as.version"
 API_VERSIONS = "klamm.api.versions"

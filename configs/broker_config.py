@@ -228,8 +228,8 @@ def check_values(values: Mapping[str, Any], properties: Mapping[str, str]) -> Li
 def _defaults_as_of(version: str | None) -> Mapping[str, Any]:
     if version is None:
         return {}
+    from klamm.configs.kafka_releases import release_of
     from klamm.configs.release_defaults import defaults_of  # few brokers need the tables
-    from klamm.protocol.kafka_releases import release_of
 
     release = release_of(version)
     return {} if release is None else defaults_of(release)

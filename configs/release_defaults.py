@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from klamm.configs.inter_broker_protocol import MetadataVersion
-from klamm.protocol.kafka_releases import RELEASES
+from klamm.configs.kafka_releases import RELEASES
 
 _NO_LIMIT = (1 << 31) - 1
 

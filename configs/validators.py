@@ -106,7 +106,7 @@ class KafkaRelease:
     """A version of Apache Kafka whose APIs are known."""
 
     def check(self, name: str, value: Any) -> str | None:
-        from klamm.protocol.kafka_releases import RELEASES, release_of  # few brokers need the table
+        from klamm.configs.kafka_releases import RELEASES, release_of  # few brokers need the table
 
         return None if release_of(value) is not None else f"must be a version of Apache Kafka from {RELEASES[0]} to {RELEASES[-1]}"
 

@@ -416,7 +416,30 @@ def _not_exercised() -> dict[str, str]:
     raise AssertionError("the test has no NOT_EXERCISED")
 
 
+def versions_page() -> str:
+    """What brokers offer with `--as-version`: the tables of releases, and what stays as in 3.9."""
+    from klamm.configs.inter_broker_protocol import MetadataVersion
+    from klamm.configs.kafka_releases import RELEASES, steps
+    from klamm.configs.release_defaults import DEFAULTS
+    from klamm.protocol.apis import APIS
+
+    lines = [NOTE, (TESTS / "versions" / "page_head.md").read_text()]
+    lines += ["## APIs and versions\n", "Each step is the first release with this newest version. The oldest version is 0 everywhere.\n"]
+    lines += ["| key | API | newest version since release |", "|---|---|---|"]
+    for key, changes in steps().items():
+        lines.append(f"| {key} | {APIS[key].name} | {', '.join(f'{newest} ({since})' for since, newest in changes)} |")
+    lines += ["", "## Protocol between brokers and message format\n"]
+    lines += ["| release | inter.broker.protocol.version | log.message.format.version |", "|---|---|---|"]
+    fixed = MetadataVersion.of("3.0-IV1")
+    lines += [f"| {each} | {MetadataVersion.of(each)} | {min(MetadataVersion.of(each), fixed)} |" for each in RELEASES]
+    lines += ["", "## Other defaults\n", "| config | default since release |", "|---|---|"]
+    for name, values in sorted(DEFAULTS.items()):
+        lines.append(f"| `{name}` | {', '.join(f'{str(value).lower()} ({since})' for since, value in values)} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES = {
+    "versions.md": versions_page,
     "coverage.md": coverage_page,
     "apis.md": apis_page,
     "states.md": states_page,

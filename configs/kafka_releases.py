@@ -86,14 +86,19 @@ def release_of(text: str) -> str | None:
     return release if release in RELEASES and len(parts) <= 3 and all(part.isdecimal() for part in parts) else None
 
 
+def steps() -> dict[int, list[tuple[str, int]]]:
+    """API key → (release, its newest version) for each release with another newest version than the release before."""
+    keys = {api.name: int(api.key) for api in APIS.values()}
+    rows = (line.split() for line in _NEWEST.strip().splitlines())
+    return {keys[name]: [(since, int(newest)) for since, newest in (each.split(":") for each in changes)] for name, *changes in rows}
+
+
 def versions_in(release: str) -> dict[int, tuple[int, int]]:
     """API key → (oldest, newest) version that a broker of this release lists. Raises ValueError for an unknown release."""
     order = RELEASES.index(release)
-    keys = {api.name: int(api.key) for api in APIS.values()}
     listed = {}
-    for line in _NEWEST.strip().splitlines():
-        name, *steps = line.split()
-        for since, newest in (step.split(":") for step in steps):
+    for key, changes in steps().items():
+        for since, newest in changes:
             if RELEASES.index(since) <= order:
-                listed[keys[name]] = (0, int(newest))
+                listed[key] = (0, newest)
     return listed
