@@ -465,7 +465,6 @@ class Transactions:
         """All records are replayed: transactions whose end was decided are completed."""
         for transaction in self._transactions.values():
             transaction.last_producer_id = NO_PRODUCER_ID
-            transaction.last_epoch = NO_PRODUCER_EPOCH
             transaction.start_ms = transaction.stored.start_ms
             if transaction.state in COMPLETE:
                 self._complete_later(transaction, now)

@@ -145,6 +145,31 @@ def test_the_coordinator_fences_with_the_very_last_epoch_and_the_next_producer_g
     assert driver.init() == given(8, 0)
 
 
+def test_the_largest_epoch_is_that_of_java_s_short() -> None:
+    assert LAST_EPOCH == 32_767
+
+
+@pytest.mark.parametrize("epoch", [0, 5, LAST_EPOCH - 2])
+def test_a_producer_id_that_was_replaced_continues_only_with_its_last_epoch(epoch: int) -> None:
+    driver = with_epoch(LAST_EPOCH - 1)
+    assert driver.init(producer_id=7, producer_epoch=LAST_EPOCH - 1) == given(8, 0)
+    assert driver.init(producer_id=7, producer_epoch=epoch) == FENCED
+    driver.add(8, 0, T0)
+    assert driver.init(producer_id=7, producer_epoch=epoch) == FENCED
+    assert driver.get().state is ONGOING
+    assert driver.init(producer_id=7, producer_epoch=LAST_EPOCH - 1) == CONCURRENT
+    assert driver.get().state is COMPLETE_ABORT
+
+
+def test_the_next_coordinator_does_not_know_the_producer_id_that_was_replaced() -> None:
+    driver = with_epoch(LAST_EPOCH - 1)
+    assert driver.init(producer_id=7, producer_epoch=LAST_EPOCH - 1) == given(8, 0)
+    driver.add(8, 0, T0)
+    other = driver.reloaded()
+    assert other.init(producer_id=7, producer_epoch=LAST_EPOCH - 1) == FENCED
+    assert other.get().state is ONGOING
+
+
 # --- a transaction that is open
 
 
@@ -258,7 +283,26 @@ def test_a_producer_whose_first_epoch_was_not_appended_cannot_begin() -> None:
     assert driver.add(0, -1, T0) is E.UNKNOWN_SERVER_ERROR
 
 
+def test_a_request_is_not_a_repetition_after_a_transaction_was_aborted_with_another_epoch() -> None:
+    driver = TransactionDriver()
+    driver.init()
+    assert driver.init(producer_id=0, producer_epoch=0) == given(0, 1)
+    driver.add(0, 1, T0)
+    assert driver.init() == CONCURRENT
+    assert driver.init(producer_id=0, producer_epoch=0) == FENCED
+    assert driver.init() == given(0, 3)
+
+
 # --- the table of moves
+
+
+def test_each_state_comes_from_those_of_apache_kafka() -> None:
+    before = {target: {source.text for source, targets in MOVES.items() if target in targets} for target in TransactionState}
+    ended = {"Empty", "CompleteCommit", "CompleteAbort"}
+    assert {state.text: sources for state, sources in before.items()} == {
+        "Empty": ended, "Ongoing": ended | {"Ongoing"}, "PrepareCommit": {"Ongoing"}, "PrepareAbort": {"Ongoing", "PrepareEpochFence"},
+        "CompleteCommit": {"PrepareCommit"}, "CompleteAbort": {"PrepareAbort"}, "Dead": ended, "PrepareEpochFence": {"Ongoing"},
+    }
 
 
 @dataclass

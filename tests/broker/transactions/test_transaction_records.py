@@ -15,7 +15,7 @@ from klamm.broker.transactions.states import COMPLETE_COMMIT, EMPTY, ONGOING, PR
 from klamm.broker.transactions.transactions import Transactions
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.records.record import Record, encode_batch
+from klamm.protocol.records.record import ControlType, Record, control_batch, encode_batch
 
 RECORDED = json.loads((Path(__file__).parents[2] / "golden" / "transaction_records.json").read_text())["records"]
 
@@ -91,6 +91,18 @@ def test_a_batch_is_replayed_but_for_the_records_that_cannot_be_read() -> None:
     transactions = Transactions(TransactionLimits(), 0)
     assert replay_batches(transactions, encode_batch(records)) == 8
     assert [(each.transactional_id, each.stored) for each in transactions] == [("good", stored)]
+
+
+def test_an_empty_id_has_no_partitions_whatever_its_record_says() -> None:
+    _, value = log_records.record_of("tx", StoredTransaction(7, 3, 60_000, ONGOING, (TopicPartition("t", 5),), 9, 8))
+    assert value is not None
+    assert log_records.read_value(value[:16] + b"\0" + value[17:]) == StoredTransaction(7, 3, 60_000, EMPTY, (), 9, 8)
+
+
+def test_control_batches_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    transactions = Transactions(TransactionLimits(), 0)
+    assert replay_batches(transactions, control_batch(ControlType.COMMIT, 4, 0, 7, 0, 0, 1)) == 5
+    assert (len(transactions), caplog.records) == (0, [])
 
 
 def test_no_bytes_replay_nothing() -> None:

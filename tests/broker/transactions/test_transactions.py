@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.broker.transactions.log_records import key_of
 from klamm.broker.transactions.requests import Description, Listed, ProducerIdResult, SendMarkers, TransactionLimits
 from klamm.broker.transactions.states import (
     COMPLETE_ABORT,
@@ -16,6 +17,7 @@ from klamm.broker.transactions.states import (
     TransactionState,
 )
 from klamm.broker.transactions.transactions import RETRY_MS
+from klamm.protocol.clock import Now
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.broker.transactions.transaction_driver import ID, START_MS, T0, T1, U0, TransactionDriver
@@ -200,6 +202,7 @@ def test_a_transaction_whose_complete_record_is_lost_tells_how_it_ends(state: Tr
     assert (driver.get().state, driver.get().pending) == (state, None)
     assert driver.end(0, 0, is_commit) is error
     assert driver.init() == ProducerIdResult(E.CONCURRENT_TRANSACTIONS)
+    assert driver.add(0, 0, T0) is E.CONCURRENT_TRANSACTIONS
 
 
 def test_the_client_has_its_response_once_the_decision_is_in_the_log_and_the_record_of_the_end_comes_after_all_markers() -> None:
@@ -309,6 +312,33 @@ def test_the_end_has_the_time_at_which_its_markers_began() -> None:
     assert (driver.get().state, driver.get().stored.update_ms) == (COMPLETE_COMMIT, START_MS + 5)
 
 
+def test_a_decision_has_the_time_of_its_request_and_the_end_that_of_the_decision_in_the_log() -> None:
+    driver = TransactionDriver()
+    driver.begun()
+    driver.advance(3)
+    driver.holds = True
+    driver.end(0, 0)
+    driver.advance(5)
+    driver.release()
+    assert (driver.get().state, driver.get().stored.update_ms) == (PREPARE_COMMIT, START_MS + 3)
+    driver.advance(7)
+    driver.release()
+    driver.release()
+    assert (driver.get().state, driver.get().stored.update_ms) == (COMPLETE_COMMIT, START_MS + 8)
+
+
+def test_what_failed_is_not_tried_again_before_its_pause_is_over() -> None:
+    driver = TransactionDriver()
+    driver.begun()
+    driver.marker_errors = {T0: [E.NOT_LEADER_OR_FOLLOWER]}
+    driver.end(0, 0)
+    assert driver.transactions.next_deadline_ms == RETRY_MS
+    driver.transactions.tick(Now(RETRY_MS - 1, START_MS))
+    assert driver.transactions.take_effects() == []
+    driver.transactions.tick(Now(RETRY_MS, START_MS))
+    assert driver.transactions.take_effects() == [SendMarkers(ID, 0, 0, 0, True, (T0,))]
+
+
 def test_an_append_waits_as_long_as_a_transaction_may_be_open() -> None:
     driver = TransactionDriver()
     driver.holds = True
@@ -333,6 +363,24 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fen
     assert driver.add(0, 0, T0) is E.PRODUCER_FENCED
     assert driver.init(producer_id=0, producer_epoch=0) == ProducerIdResult(E.PRODUCER_FENCED)
     assert driver.init() == ProducerIdResult(E.NONE, 0, 2)
+
+
+def test_the_time_out_counts_from_the_start_whatever_is_added_later() -> None:
+    driver = TransactionDriver()
+    driver.begun(T0, timeout_ms=1_000)
+    driver.advance(900)
+    driver.add(0, 0, T1)
+    driver.advance(101)
+    driver.abort_timed_out()
+    assert driver.get().state is COMPLETE_ABORT
+
+
+def test_an_epoch_that_fences_is_shown_before_it_is_stored() -> None:
+    driver = TransactionDriver()
+    driver.begun()
+    driver.holds = True
+    driver.init()
+    assert driver.transactions.describe(ID) == Description(0, 1, "Ongoing", 60_000, START_MS, (T0,))
 
 
 def test_only_open_transactions_time_out() -> None:
@@ -411,6 +459,16 @@ def test_deletions_are_written_in_batches_that_the_log_takes() -> None:
     assert sizes == [3, 3, 3, 1]
 
 
+def test_a_batch_of_deletions_may_be_as_large_as_the_log_takes() -> None:
+    driver = TransactionDriver(TransactionLimits(expiration_ms=DAY_MS))
+    for index in range(4):
+        driver.init(f"id{index}")
+    driver.advance(DAY_MS)
+    driver.holds = True
+    driver.expire(batch_bytes=2 * (64 + len(key_of("id0"))))
+    assert [len(each.records) for each in driver.held if not isinstance(each, SendMarkers)] == [2, 2]
+
+
 # --- another coordinator
 
 
@@ -458,6 +516,18 @@ def test_a_former_coordinator_does_not_try_again() -> None:
     driver.transactions.unload()
     driver.advance(10 * RETRY_MS)
     assert driver.markers == [(T1, 0, 0, True)]
+
+
+def test_a_former_coordinator_does_not_append_the_end_again() -> None:
+    driver = TransactionDriver()
+    driver.begun()
+    driver.holds = True
+    driver.end(0, 0)
+    driver.release()
+    driver.release()
+    driver.transactions.unload()
+    driver.release(E.NOT_ENOUGH_REPLICAS)
+    assert (driver.held, driver.transactions.next_deadline_ms) == ([], None)
 
 
 def test_an_init_that_waits_for_an_id_learns_that_the_coordinator_has_moved() -> None:

@@ -79,6 +79,7 @@ async def test_each_leader_gets_one_request_and_the_own_log_its_marker(broker: T
     assert two.requests[0][1].api_key == ApiKey.WRITE_TXN_MARKERS
     assert two.requests[0][1].client_id == "broker-1-txn-marker-sender"
     assert broker.written() == [sent]
+    assert [record.timestamp for record in broker.records(OWN.partition, OWN.topic)] == [broker.clock.now_ms()]
     assert reports.of(7) == {OWN: E.NONE}
     answer(two, 0, {7: {FIRST: 0, SECOND: 0}})
     answer(three, 0, {7: {THIRD: 0}})
@@ -106,6 +107,17 @@ async def test_a_leader_without_the_listener_of_brokers_is_not_available(broker:
     assert reports.of() == {FIRST: E.LEADER_NOT_AVAILABLE}
     await reports.have(2)
     assert reports.of()[OWN] is E.NONE
+
+
+async def test_markers_go_to_the_endpoint_of_the_listener_of_brokers() -> None:
+    broker = TransactionBroker(
+        listeners="INSIDE://127.0.0.1:1", listener_security_protocol_map="INSIDE:PLAINTEXT", inter_broker_listener_name="INSIDE"
+    )
+    await broker.start()
+    broker.publish({}, listener="INSIDE")
+    Reports(broker.coordinator.sender).send(broker.marker(FIRST))
+    await broker.others[2].received(1)
+    await broker.close()
 
 
 async def test_a_partition_that_this_broker_leads_by_metadata_only_is_unknown(broker: TransactionBroker, reports: Reports) -> None:

@@ -275,6 +275,26 @@ async def test_offsets_of_a_transaction_end_with_the_marker_in_the_own_log(broke
     assert broker.written(TopicPartition(OFFSETS_TOPIC, 0)) == [Marker(0, 0, 1, True)]
 
 
+async def test_offsets_of_an_aborted_transaction_do_not_count(broker: TransactionBroker) -> None:
+    await broker.led()
+    await broker.coordinate()
+    await broker.begun(TopicPartition(OFFSETS_TOPIC, 0))
+    assert await broker.result(broker.groups.commit(broker.commit_request(producer_id=0, producer_epoch=0))) is E.NONE
+    await broker.end(is_commit=False)
+    await becomes(broker, COMPLETE_ABORT)
+    assert broker.offset() is None
+
+
+async def test_a_marker_in_another_topic_says_nothing_of_offsets(broker: TransactionBroker) -> None:
+    await broker.led()
+    await broker.coordinate()
+    await broker.begun(OWN)
+    assert await broker.result(broker.groups.commit(broker.commit_request(producer_id=0, producer_epoch=0))) is E.NONE
+    await broker.end()
+    await becomes(broker, COMPLETE_COMMIT)
+    assert broker.offset() is None
+
+
 # --- the coordinator moves
 
 
@@ -344,7 +364,8 @@ async def test_transactions_are_looked_through_for_timeouts_at_the_interval_of_t
 
 async def test_ids_that_are_not_used_expire_at_the_interval_of_the_config() -> None:
     broker = TransactionBroker(
-        transactional_id_expiration_ms=15_000, transaction_remove_expired_transaction_cleanup_interval_ms=10_000
+        transactional_id_expiration_ms=15_000, transaction_remove_expired_transaction_cleanup_interval_ms=10_000,
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=1_000,
     )
     await broker.start()
     await broker.coordinate()
@@ -361,13 +382,6 @@ async def test_ids_that_are_not_used_expire_at_the_interval_of_the_config() -> N
     await broker.close()
 
 
-async def test_a_coordinator_without_a_log_has_nothing_that_expires(broker: TransactionBroker) -> None:
-    await broker.coordinate()
-    task = broker.background.start(broker.coordinator.expire_ids())
-    await broker.advance(2 * broker.coordinator.options.expiry_check_ms / 1000)
-    assert not task.done()
-
-
 async def test_a_partition_that_is_given_up_has_no_timer(broker: TransactionBroker) -> None:
     await broker.coordinate()
     await broker.begun(FIRST)
@@ -375,6 +389,19 @@ async def test_a_partition_that_is_given_up_has_no_timer(broker: TransactionBrok
     await broker.end()
     broker.lead(leader=3, epoch=2, topic=TRANSACTION_TOPIC)
     assert await broker.clock.advance(RETRY_S, broker.settle) == 0
+
+
+# --- the broker stops
+
+
+async def test_a_broker_that_stops_closes_its_connections_and_coordinates_nothing(broker: TransactionBroker) -> None:
+    await broker.coordinate()
+    await broker.begun(FIRST)
+    await broker.end()
+    await broker.others[2].received(1)
+    broker.parts.close()
+    await eventually(lambda: broker.others[2].writers[0].is_closing(), "the connection is closed")
+    assert code_of(broker) is E.COORDINATOR_NOT_AVAILABLE
 
 
 # --- what administrators see
