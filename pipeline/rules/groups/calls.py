@@ -27,21 +27,27 @@ OF_GROUP = "PARTITION BY run_id, node_id, process, group_id, turn"
 
 GROUP_KEYS = messages_of(8, 9, 11, 12, 14)
 
-GROUP_CALLS = View(
-    "group_calls",
-    ("messages", "partition_state", "ends"),
-    f"""
-WITH unsure AS (
-    SELECT run_id, node_id FROM messages WHERE api_key IN (8, 9, 11, 12, 14) AND (body IS NULL OR flags & 2 <> 0)
-    UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless),
-told AS (
+_UNSURE = """unsure AS (
+    SELECT run_id, node_id FROM messages WHERE api_key IN ({keys}) AND (body IS NULL OR flags & 2 <> 0)
+    UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless)"""
+"""Journals that do not show all of these requests."""
+
+_MOVES = """told AS (
     SELECT run_id, node_id, process, seq, leader, leader_epoch,
         lag(leader) OVER w AS leader_before, lag(leader_epoch) OVER w AS leader_epoch_before
     FROM partition_state WHERE topic = '__consumer_offsets' AND api_key = 4 AND dir = 0
     WINDOW w AS (PARTITION BY run_id, node_id, process, partition ORDER BY seq)),
 moves AS (
     SELECT run_id, node_id, process, collect_set(seq) AS moved FROM told
-    WHERE leader_before IS NULL OR leader_before <> leader OR leader_epoch_before <> leader_epoch GROUP BY ALL),
+    WHERE leader_before IS NULL OR leader_before <> leader OR leader_epoch_before <> leader_epoch GROUP BY ALL)"""
+"""When a broker was told of another leader or leader epoch of a partition of the offsets topic."""
+
+GROUP_CALLS = View(
+    "group_calls",
+    ("messages", "partition_state", "ends"),
+    f"""
+WITH {_UNSURE.format(keys="8, 9, 11, 12, 14")},
+{_MOVES},
 asked AS (SELECT * FROM messages LEFT ANTI JOIN unsure USING (run_id, node_id) WHERE dir = 0 AND api_key IN (8, 9, 11, 12, 14)),
 answers AS (
     SELECT run_id, node_id, cause_seq, seq AS answer_seq, ts_ns AS answer_ts_ns, error_code AS error, body AS answer
@@ -160,17 +166,8 @@ TXN_COMMITS = View(
     "txn_commits",
     ("messages", "partition_state", "ends", "txn_markers"),
     f"""
-WITH unsure AS (
-    SELECT run_id, node_id FROM messages WHERE api_key = 28 AND (body IS NULL OR flags & 2 <> 0)
-    UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless),
-told AS (
-    SELECT run_id, node_id, process, seq, leader, leader_epoch,
-        lag(leader) OVER w AS leader_before, lag(leader_epoch) OVER w AS leader_epoch_before
-    FROM partition_state WHERE topic = '__consumer_offsets' AND api_key = 4 AND dir = 0
-    WINDOW w AS (PARTITION BY run_id, node_id, process, partition ORDER BY seq)),
-moves AS (
-    SELECT run_id, node_id, process, collect_set(seq) AS moved FROM told
-    WHERE leader_before IS NULL OR leader_before <> leader OR leader_epoch_before <> leader_epoch GROUP BY ALL),
+WITH {_UNSURE.format(keys="28")},
+{_MOVES},
 answers AS (
     SELECT run_id, node_id, cause_seq, seq AS answer_seq, try_variant_get(body, '$.topics', '{_OF_COMMIT}') AS results
     FROM messages WHERE dir = 1 AND api_key = 28),

@@ -400,7 +400,7 @@ async def test_a_broker_that_stops_closes_its_connections_and_coordinates_nothin
     await broker.end()
     await broker.others[2].received(1)
     broker.parts.close()
-    await eventually(lambda: broker.others[2].writers[0].is_closing(), "the connection is closed")
+    await eventually(broker.others[2].writers[0].is_closing, "the connection is closed")
     assert code_of(broker) is E.COORDINATOR_NOT_AVAILABLE
 
 
