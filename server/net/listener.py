@@ -101,6 +101,13 @@ class Listener:
         """Drop all cached responses; they are not valid any more."""
         self._responses.clear()
 
+    def cut(self) -> None:
+        """Close every connection at once, and accept no others. Requests that wait are left to `close`."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections):
+            connection.abort()
+
     async def close(self) -> None:
         """Close the socket and every connection, and cancel requests that still wait."""
         if self._sweeper is not None:

@@ -78,10 +78,9 @@ class Listeners:
             await listener.close()
 
     def cut(self) -> None:
-        """Cut all connections at once: nothing more is sent to clients."""
+        """Cut all connections at once, and accept no others: nothing more is sent to clients."""
         for listener in self:
-            for connection in list(listener.connections):
-                connection.abort()
+            listener.cut()
 
     def advertised(self) -> tuple[Endpoint, ...]:
         """The endpoints to register. Port 0 is replaced by the bound port of the listener, a missing host by the name of this machine."""

@@ -350,6 +350,7 @@ async def test_a_deleted_group_stays_deleted_after_a_load(broker: CoordinatingBr
     assert broker.groups.delete(GROUP) is E.NON_EMPTY_GROUP
     assert broker.groups.leave(GROUP, [Leaving(result.member_id, None)]) == [E.NONE]
     await broker.settle()
+    assert read_group(broker.records()[-1].value or b"").members == ()
     assert broker.groups.delete(GROUP) is E.NONE
     await broker.settle()
     broker.lead(leader=2, epoch=2)
