@@ -171,12 +171,12 @@ class BlockingCluster:
         """
         self._thread.call(self._cluster.kill_broker(broker_id, expire=expire, lose_log=lose_log))
 
-    def crash_broker(self, broker_id: int) -> None:
+    def crash_broker(self, broker_id: int, *, expire: bool = False) -> None:
         """End a broker like `kill -9`, also while another step is under way: a broker that is held at a phase, one that starts or stops.
 
-        Otherwise like `kill_broker`. Returns when it is closed.
+        Otherwise like `kill_broker`, but returns when the broker is closed and, with `expire`, its session is over.
         """
-        self._thread.call(self._cluster.crash_broker(broker_id))
+        self._thread.call(self._cluster.crash_broker(broker_id, expire=expire))
 
     def start_broker(self, broker_id: int) -> None:
         """Start a stopped or killed broker again, on its former port and with a new epoch. Returns when every broker shows it.

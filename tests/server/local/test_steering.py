@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from klamm.controller.phases import DeletionPropagated, FailoverLoaded, LeadersElected
 from klamm.protocol import messages
+from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness import requests
-from klamm.tests.harness.waits import eventually
+from klamm.tests.harness.waits import WITHIN_S, eventually
 from klamm.tests.server.brokers import request
 from klamm.tests.server.registered_brokers import split
+from klamm.zk.session.steered_writes import ZooKeeperWrite
 
 CONFIG = {"auto.leader.rebalance.enable": "false"}
 
@@ -96,5 +100,35 @@ async def test_an_election_is_held_while_another_broker_is_asked(zookeeper: str,
         assert answer.controller_id == before, "the new controller has told nobody yet"
         hold.release()
         assert await moving == 3 - before
+    finally:
+        await cluster.stop()
+
+
+async def test_a_broker_crashes_while_it_registers_and_while_it_fails_over(zookeeper: str, chroot: str) -> None:
+    """Steps of the cluster that wait for the broker do not keep it from crashing; afterwards it starts again."""
+    cluster = LocalCluster(3, zookeeper=zookeeper + chroot, config=CONFIG, topics=[SeedTopic("t", 3, 3)])
+    await cluster.start()
+    try:
+        await cluster.stop_broker(3)
+        registration = cluster.steering.hold(ZooKeeperWrite, where={"paths": "/brokers/ids/3"}, count=1)
+        starting = asyncio.ensure_future(cluster.start_broker(3))
+        assert (await registration.reached(timeout_s=WITHIN_S)).broker_id == 3
+        await cluster.crash_broker(3)
+        with pytest.raises(StartFailed):
+            await starting
+        assert (registration.state, registration.held) == ("released", []) and [broker.id for broker in cluster.brokers] == [1, 2]
+        await cluster.start_broker(3)
+        before = cluster.controller_id
+        loaded = cluster.steering.hold(FailoverLoaded, count=1)
+        killing = asyncio.ensure_future(cluster.kill_broker(before, expire=True))
+        await loaded.reached(timeout_s=WITHIN_S)
+        (held,) = loaded.held_phases
+        assert held.broker_id == held.phase.broker_id != before
+        await cluster.crash_broker(held.broker_id, expire=True)
+        assert not held.is_held and loaded.state == "released"
+        await killing
+        for broker_id in (before, held.broker_id):
+            await cluster.start_broker(broker_id)
+        assert [broker.id for broker in cluster.brokers] == [1, 2, 3]
     finally:
         await cluster.stop()
