@@ -12,7 +12,8 @@ from klamm.cli.failures import extra_needed
 
 
 class LazyGroup(click.Group):
-    """A click group that finds a command by its name without importing the others. `modules`: name → the module that has its `command`.
+    """A click group that finds a command by its name without importing the others. `modules`: name → the module that has its `command`,
+    or `module:name` for a command that has another name there.
 
     `extra` is the extra that all commands of the group need. If one of its packages is missing, the failure is one line with the command
     that installs it.
@@ -31,7 +32,8 @@ class LazyGroup(click.Group):
         """A command by its name; None if there is no such command."""
         if cmd_name not in self._modules:
             return None
-        return cast(click.Command, importlib.import_module(self._modules[cmd_name]).command)
+        module, _, name = self._modules[cmd_name].partition(":")
+        return cast(click.Command, getattr(importlib.import_module(module), name or "command"))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was chosen."""

@@ -21,6 +21,7 @@ from klamm.cli.output import end_with_failure, open_standard_streams, tell_scrip
 VERBS = {
     "broker": "klamm.cli.broker",
     "configs": "klamm.cli.configs",
+    "control": "klamm.cli.control.verb",
     "groups": "klamm.cli.groups.verb",
     "journal": "klamm.cli.journal.verb",
     "leader-election": "klamm.cli.leader_election",

@@ -1,0 +1,99 @@
+"""`klamm control brokers`, `broker` and `expire`: the brokers, their ends and starts, their ZooKeeper sessions."""
+
+from __future__ import annotations
+
+import click
+
+from klamm.cli.control.client import Api, control_command, print_line
+from klamm.cli.control.tables import BROKER, show
+from klamm.cli.control.tables import broker as row
+from klamm.cli.output import say
+
+
+@click.command("brokers", short_help="List brokers.")
+@click.argument("broker", type=int, required=False, metavar="[ID]")
+@control_command()
+def brokers(api: Api, broker: int | None) -> None:
+    """List all brokers, those that do not run included, or show the broker ID."""
+    if broker is not None:
+        _show(api, api.get("brokers", broker))
+        return
+    response = api.get("brokers")
+    show(api, response, BROKER, map(row, response["brokers"]))
+
+
+@click.group("broker", short_help="Stop, kill, start, restart, pause or resume a broker.")
+def broker() -> None:
+    """Stop, kill, start, restart, pause or resume a broker, and print its state."""
+
+
+id_argument = click.argument("number", type=int, metavar="ID")
+lose_log_option = click.option("--lose-log", is_flag=True, help="The broker loses its records.")
+
+
+@broker.command("stop", short_help="Stop a broker with a controlled shutdown.")
+@id_argument
+@lose_log_option
+@control_command()
+def stop(api: Api, number: int, lose_log: bool) -> None:
+    """Stop the broker ID with a controlled shutdown."""
+    _show(api, api.post("brokers", number, "stop", body={"lose_log": lose_log or None}))
+
+
+@broker.command("kill", short_help="End a broker as kill -9 does.")
+@id_argument
+@click.option("--expire", is_flag=True, help="End its ZooKeeper session at once. Otherwise the session times out.")
+@lose_log_option
+@control_command()
+def kill(api: Api, number: int, expire: bool, lose_log: bool) -> None:
+    """End the broker ID as kill -9 does."""
+    _show(api, api.post("brokers", number, "kill", body={"expire": expire or None, "lose_log": lose_log or None}))
+
+
+@broker.command("start", short_help="Start a broker that does not run.")
+@id_argument
+@control_command()
+def start(api: Api, number: int) -> None:
+    """Start the broker ID, which does not run."""
+    _show(api, api.post("brokers", number, "start"))
+
+
+@broker.command("restart", short_help="Stop a broker and start it again.")
+@id_argument
+@lose_log_option
+@control_command()
+def restart(api: Api, number: int, lose_log: bool) -> None:
+    """Stop the broker ID with a controlled shutdown, and start it again."""
+    _show(api, api.post("brokers", number, "restart", body={"lose_log": lose_log or None}))
+
+
+@broker.command("pause", short_help="Let a broker serve nobody.")
+@id_argument
+@control_command()
+def pause(api: Api, number: int) -> None:
+    """Let the broker ID read nothing from its connections. Its ZooKeeper session goes on."""
+    _show(api, api.post("brokers", number, "pause"))
+
+
+@broker.command("resume", short_help="End a pause.")
+@id_argument
+@control_command()
+def resume(api: Api, number: int) -> None:
+    """End the pause of the broker ID."""
+    _show(api, api.post("brokers", number, "resume"))
+
+
+@click.command("expire", short_help="End the ZooKeeper session of a broker.")
+@id_argument
+@control_command()
+def expire(api: Api, number: int) -> None:
+    """End the ZooKeeper session of the broker ID, as ZooKeeper does when it hears nothing for too long."""
+    response = api.post("zookeeper", "expire", body={"broker": number})
+    if api.as_json:
+        print_line(response)
+    else:
+        say(f"the ZooKeeper session of broker {number} is expired")
+
+
+def _show(api: Api, response: dict[str, object]) -> None:
+    show(api, response, BROKER, [row(response)])

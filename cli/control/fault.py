@@ -1,0 +1,75 @@
+"""`klamm control fault`: adds a fault to requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from klamm.cli.control.client import Api, control_command, print_line
+from klamm.cli.output import say
+
+FILTER = ("api", "versions", "broker", "client_id", "principal", "topic", "topic_id", "partition", "group", "transactional_id", "direction")
+EFFECT = (
+    "error", "message", "delay_ms", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms",
+)  # fmt: skip
+LIMITS = ("first", "after", "probability", "seed")
+
+
+@click.command("fault", short_help="Add a fault to requests.")
+@click.option("--api", "api_name", metavar="NAME", help="Requests of this API, by name or key.")
+@click.option("--versions", metavar="LOW[-HIGH]", help="Requests of these versions.")
+@click.option("--broker", type=int, help="Requests to this broker.")
+@click.option("--client-id", metavar="TEXT", help="Requests with this client id. A text may end with *.")
+@click.option("--principal", metavar="TEXT", help="Requests of this principal.")
+@click.option("--topic", metavar="TEXT", help="Only this topic in a request.")
+@click.option("--topic-id", metavar="ID", help="Only the topic with this id.")
+@click.option("--partition", type=int, help="Only this partition.")
+@click.option("--group", metavar="TEXT", help="Requests of this group.")
+@click.option("--transactional-id", metavar="TEXT", help="Requests of this transactional id.")
+@click.option(
+    "--direction", type=click.Choice(("request", "response")), help="Act before or after the request is processed.  [default: request]"
+)
+@click.option("--error", metavar="NAME", help="Respond with this error, by name or code.")
+@click.option("--message", metavar="TEXT", help="Text of the error.")
+@click.option("--delay-ms", type=int, help="Wait this time; alone, or with one of the others.")
+@click.option("--drop", is_flag=True, help="Do not process the request and do not respond.")
+@click.option("--close", type=click.Choice(("before", "amid", "after")), help="Close the connection before, amid or after the response.")
+@click.option("--corrupt", is_flag=True, help="Respond with other bytes.")
+@click.option("--truncate", type=int, metavar="BYTES", help="Respond with the first BYTES bytes, then close the connection.")
+@click.option("--correlation-id", type=int, metavar="N", help="Respond with this correlation id.")
+@click.option("--lose-response", is_flag=True, help="Process the request and do not respond.")
+@click.option("--throttle-time-ms", type=int, metavar="MS", help="Respond with this throttle time.")
+@click.option("--first", type=int, metavar="N", help="Hit N requests, then no more. Default: all.")
+@click.option("--after", type=int, metavar="N", help="Let N requests pass first.")
+@click.option("--probability", type=float, metavar="P", help="Hit a request with this probability, above 0 and at most 1.")
+@click.option("--seed", type=int, help="Seed for --probability.")
+@control_command()
+def command(api: Api, **options: Any) -> None:
+    """Add a fault to the requests that match all filters, and print its number.
+
+    \b
+    klamm control fault --api Produce --client-id billing --topic orders --partition 0 --error NOT_LEADER_OR_FOLLOWER --first 2
+    klamm control fault --api Fetch --delay-ms 500
+    klamm control fault --api Produce --lose-response --first 1
+    """
+    options["api"] = options.pop("api_name")
+    options["versions"] = _versions(options["versions"])
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    body: dict[str, Any] = {name: given[name] for name in LIMITS if name in given}
+    body["filter"] = {name: given[name] for name in FILTER if name in given}
+    body["effect"] = {name: given[name] for name in EFFECT if name in given}
+    made = api.post("faults", body=body)
+    if api.as_json:
+        print_line(made)
+    else:
+        say(f"fault {made['id']}")
+
+
+def _versions(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    low, _, high = text.partition("-")
+    if not low.isdigit() or not (high or low).isdigit():
+        raise click.UsageError(f"--versions: {text!r} is not LOW-HIGH")
+    return [int(low), int(high or low)]

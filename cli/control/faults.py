@@ -1,0 +1,52 @@
+"""`klamm control faults` and `klamm control unfault`: the faults that were added, and their end."""
+
+from __future__ import annotations
+
+import click
+
+from klamm.cli.control.client import Api, control_command, print_line
+from klamm.cli.control.tables import FAULT, fault, show
+from klamm.cli.output import counted, say
+from klamm.cli.tool_commands import print_table
+
+
+@click.command("faults", short_help="List faults and their hits.")
+@click.argument("number", type=int, required=False, metavar="[ID]")
+@click.option("--hits", type=int, metavar="N", help="Wait until the fault has hit N requests.")
+@click.option("--timeout-ms", type=int, default=30_000, show_default=True, help="With --hits: for at most this time.")
+@control_command()
+def faults(api: Api, number: int | None, hits: int | None, timeout_ms: int) -> None:
+    """List all faults, or show the fault ID and the requests that it hit last.
+
+    \b
+    klamm control faults
+    klamm control faults 1 --hits 2
+    """
+    if number is None:
+        if hits is not None:
+            raise click.UsageError("--hits needs ID")
+        response = api.get("faults")
+        show(api, response, FAULT, map(fault, response["faults"]))
+        return
+    waiting = {} if hits is None else {"hits": hits, "timeout_ms": timeout_ms, "wait_ms": timeout_ms}
+    response = api.get("faults", number, **waiting)
+    show(api, response, FAULT, [fault(response)])
+    if response["last"] and not api.as_json:
+        say("")
+        head = ("TIME", "BROKER", "CLIENT-ID", "API", "VERSION", "CORRELATION-ID")
+        print_table(head, [(h["at"], h["broker"], h["client_id"], h["api"], h["version"], h["correlation_id"]) for h in response["last"]])
+
+
+@click.command("unfault", short_help="Remove faults.")
+@click.argument("number", type=int, required=False, metavar="[ID]")
+@click.option("--all", "all_faults", is_flag=True, help="All faults.")
+@control_command()
+def unfault(api: Api, number: int | None, all_faults: bool) -> None:
+    """Remove the fault ID, or all faults, and print how many there were."""
+    if (number is None) is not all_faults:
+        raise click.UsageError("exactly one of ID and --all is needed")
+    response = api.delete("faults") if number is None else api.delete("faults", number)
+    if api.as_json:
+        print_line(response)
+    else:
+        say(f"removed {counted(response['deleted'], 'fault')}")

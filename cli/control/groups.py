@@ -1,0 +1,69 @@
+"""`klamm control groups`, `group` and `transactions`: what the coordinators have."""
+
+from __future__ import annotations
+
+import click
+
+from klamm.cli.control.client import Api, control_command, print_line
+from klamm.cli.control.tables import GROUP, show
+from klamm.cli.control.tables import group as row
+from klamm.cli.output import say
+from klamm.cli.tool_commands import print_table
+
+
+@click.command("groups", short_help="List groups.")
+@control_command()
+def groups(api: Api) -> None:
+    """List the groups of all coordinators."""
+    response = api.get("groups")
+    show(api, response, GROUP, map(row, response["groups"]))
+
+
+@click.command("group", short_help="Show a group, end sessions of members, or let it rebalance.")
+@click.argument("name")
+@click.option("--expire", "expired", metavar="MEMBER", help="End the session of this member: the group removes it and rebalances.")
+@click.option("--expire-all", is_flag=True, help="End the sessions of all members.")
+@click.option("--rebalance", is_flag=True, help="Let the group rebalance.")
+@control_command()
+def group(api: Api, name: str, expired: str | None, expire_all: bool, rebalance: bool) -> None:
+    """Show the group NAME and its members, end sessions, or let it rebalance.
+
+    \b
+    klamm control group billing
+    klamm control group billing --expire pod-1-8d0c9e
+    """
+    if (expired is not None) + expire_all + rebalance > 1:
+        raise click.UsageError("--expire, --expire-all and --rebalance cannot be combined")
+    if expired is not None or expire_all:
+        ended = api.post("groups", name, "expire", body={"member": expired})
+        if api.as_json:
+            print_line(ended)
+        else:
+            print_table(("EXPIRED",), [(member,) for member in ended["expired"]])
+        return
+    response = api.post("groups", name, "rebalance") if rebalance else api.get("groups", name)
+    show(api, response, GROUP, [row(response)])
+    if response["members"] and not api.as_json:
+        say("")
+        members = [(m["member_id"], m["client_id"], m["instance_id"], _leads(response, m)) for m in response["members"]]
+        print_table(("MEMBER", "CLIENT-ID", "INSTANCE-ID", "LEADER"), members)
+
+
+def _leads(group: dict[str, object], member: dict[str, object]) -> str:
+    return "yes" if group["leader"] == member["member_id"] else "no"
+
+
+@click.command("transactions", short_help="List transactional ids.")
+@control_command()
+def transactions(api: Api) -> None:
+    """List the transactional ids of all coordinators, with the partitions of open transactions."""
+    response = api.get("transactions")
+    head = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR", "PARTITIONS")
+    rows = [
+        (
+            t["transactional_id"], t["state"], t["producer_id"], t["producer_epoch"], t["coordinator"],
+            ",".join(f"{p['topic']}-{p['partition']}" for p in t["partitions"]) or None,
+        )
+        for t in response["transactions"]
+    ]  # fmt: skip
+    show(api, response, head, rows)

@@ -1,0 +1,54 @@
+"""`klamm control hold`: holds a phase from now on."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from klamm.cli.control.client import Api, control_command, print_line
+from klamm.cli.control.tables import HOLD, hold, show
+from klamm.cli.output import say
+
+
+@click.command("hold", short_help="Hold a phase from now on.")
+@click.argument("phase")
+@click.option(
+    "--where", "where", multiple=True, metavar="FIELD=VALUE",
+    help="Only if this field has this value: JSON or a text. Repeatable; a field that is named twice has one of the values.",
+)
+@click.option("--count", type=int, help="How many are held, then the hold ends. Default: all.")
+@click.option("--nth", type=int, default=1, show_default=True, help="The first that is held; those before it pass.")
+@click.option("--wait", is_flag=True, help="Wait until something is held.")
+@click.option("--timeout-ms", type=int, default=30_000, show_default=True, help="With --wait: for at most this time.")
+@control_command()
+def command(api: Api, phase: str, where: tuple[str, ...], count: int | None, nth: int, wait: bool, timeout_ms: int) -> None:
+    """Hold PHASE from now on and print the number of the hold. What reaches the phase waits until `step`, `release`, `fail` or `crash`.
+
+    \b
+    klamm control hold DeletionReplicasStopped --where topic=orders --wait
+    klamm control release 1
+    """
+    made = api.post("holds", body={"phase": phase, "where": _filter(where), "count": count, "nth": nth})
+    if wait:
+        reached = api.get("holds", made["id"], wait="reached", timeout_ms=timeout_ms, wait_ms=timeout_ms)
+        show(api, reached, HOLD, [hold(reached)])
+    elif api.as_json:
+        print_line(made)
+    else:
+        say(f"hold {made['id']}")
+
+
+def _filter(where: tuple[str, ...]) -> dict[str, object]:
+    """Field → value, or a list of values for a field that is named more than once. Raises UsageError."""
+    values: dict[str, list[object]] = {}
+    for each in where:
+        name, equals, text = each.partition("=")
+        if not equals:
+            raise click.UsageError(f"--where: {each!r} is not FIELD=VALUE")
+        try:
+            value: object = json.loads(text)
+        except ValueError:
+            value = text
+        values.setdefault(name, []).append(value)
+    return {name: found[0] if len(found) == 1 else found for name, found in values.items()}

@@ -1,0 +1,35 @@
+"""`klamm control phases`: the phases that can be held."""
+
+from __future__ import annotations
+
+import click
+
+from klamm.cli.control.client import Api, control_command
+from klamm.cli.control.tables import show
+from klamm.cli.tool_failures import ToolFailed
+
+
+@click.command("phases", short_help="List the phases that can be held.")
+@click.argument("name", required=False)
+@control_command()
+def command(api: Api, name: str | None) -> None:
+    """List the phases that can be held, or describe the phase NAME with the types of its fields.
+
+    \b
+    klamm control phases
+    klamm control phases DeletionReplicasStopped
+    """
+    response = api.get("phases")
+    if name is None:
+        show(api, response, ("PHASE", "KIND", "FIELDS"), [(p["name"], p["kind"], " ".join(p["fields"])) for p in response["phases"]])
+        return
+    named = [phase for phase in response["phases"] if phase["name"] == name]
+    if not named:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, [phase["name"] for phase in response["phases"]], 1)
+        raise ToolFailed(f"there is no phase {name!r}" + (f"; did you mean {close[0]}?" if close else ""))
+    (phase,) = named
+    fields = [("field " + field, kind) for field, kind in phase["fields"].items()]
+    text = " ".join(phase["text"].split())
+    show(api, phase, ("PHASE", phase["name"]), [("kind", phase["kind"]), ("at this point", text), *fields])

@@ -1,0 +1,52 @@
+"""The verb `klamm control`: a group of commands, each in a file that is imported only when the command is used."""
+
+from __future__ import annotations
+
+import click
+
+from klamm.cli.control.client import Api, control_command
+from klamm.cli.lazy_group import LazyGroup
+
+_HERE = "klamm.cli.control"
+COMMANDS = {
+    "broker": f"{_HERE}.brokers:broker",
+    "brokers": f"{_HERE}.brokers:brokers",
+    "clock": f"{_HERE}.clock",
+    "controller": f"{_HERE}.controller",
+    "crash": f"{_HERE}.holds:crash",
+    "events": f"{_HERE}.events",
+    "expire": f"{_HERE}.brokers:expire",
+    "fail": f"{_HERE}.holds:fail",
+    "fault": f"{_HERE}.fault",
+    "faults": f"{_HERE}.faults:faults",
+    "group": f"{_HERE}.groups:group",
+    "groups": f"{_HERE}.groups:groups",
+    "hold": f"{_HERE}.hold",
+    "holds": f"{_HERE}.holds:holds",
+    "phases": f"{_HERE}.phases",
+    "release": f"{_HERE}.holds:release",
+    "requests": f"{_HERE}.requests",
+    "reset": f"{_HERE}.reset",
+    "step": f"{_HERE}.holds:step",
+    "topic": f"{_HERE}.topics:topic",
+    "topics": f"{_HERE}.topics:topics",
+    "transactions": f"{_HERE}.groups:transactions",
+    "unfault": f"{_HERE}.faults:unfault",
+    "unhold": f"{_HERE}.holds:unhold",
+}
+"""Command → the module that has it, and its name there if that is not `command`."""
+
+
+@click.command(cls=LazyGroup, modules=COMMANDS, short_help="Steer a cluster of `klamm serve --control-port`.")
+@control_command()
+def command(api: Api) -> None:
+    """Steer a cluster of `klamm serve --control-port`: hold phases, add faults to requests, stop brokers, move the clock.
+
+    Every command needs the address of the control API: --control URL, or the environment variable KLAMM_CONTROL.
+
+    \b
+    export KLAMM_CONTROL=http://127.0.0.1:9090
+    klamm control hold DeletionReplicasStopped --where topic=orders --wait
+    klamm control fault --api Produce --topic orders --error NOT_LEADER_OR_FOLLOWER --first 2
+    klamm control requests --client-id billing --follow
+    """
