@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import Api, control_command, print_line
+from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.control.tables import BROKER, show
 from klamm.cli.control.tables import broker as row
 from klamm.cli.output import say
@@ -13,7 +13,7 @@ from klamm.cli.output import say
 @click.command("brokers", short_help="List brokers.")
 @click.argument("broker", type=int, required=False, metavar="[ID]")
 @control_command()
-def brokers(api: Api, broker: int | None) -> None:
+def brokers(api: ControlApi, broker: int | None) -> None:
     """List all brokers, those that do not run included, or show the broker ID."""
     if broker is not None:
         _show(api, api.get("brokers", broker))
@@ -35,7 +35,7 @@ lose_log_option = click.option("--lose-log", is_flag=True, help="The broker lose
 @id_argument
 @lose_log_option
 @control_command()
-def stop(api: Api, number: int, lose_log: bool) -> None:
+def stop(api: ControlApi, number: int, lose_log: bool) -> None:
     """Stop the broker ID with a controlled shutdown."""
     _show(api, api.post("brokers", number, "stop", body={"lose_log": lose_log or None}))
 
@@ -45,7 +45,7 @@ def stop(api: Api, number: int, lose_log: bool) -> None:
 @click.option("--expire", is_flag=True, help="End its ZooKeeper session at once. Otherwise the session times out.")
 @lose_log_option
 @control_command()
-def kill(api: Api, number: int, expire: bool, lose_log: bool) -> None:
+def kill(api: ControlApi, number: int, expire: bool, lose_log: bool) -> None:
     """End the broker ID as kill -9 does."""
     _show(api, api.post("brokers", number, "kill", body={"expire": expire or None, "lose_log": lose_log or None}))
 
@@ -53,7 +53,7 @@ def kill(api: Api, number: int, expire: bool, lose_log: bool) -> None:
 @broker.command("start", short_help="Start a broker that does not run.")
 @id_argument
 @control_command()
-def start(api: Api, number: int) -> None:
+def start(api: ControlApi, number: int) -> None:
     """Start the broker ID, which does not run."""
     _show(api, api.post("brokers", number, "start"))
 
@@ -62,7 +62,7 @@ def start(api: Api, number: int) -> None:
 @id_argument
 @lose_log_option
 @control_command()
-def restart(api: Api, number: int, lose_log: bool) -> None:
+def restart(api: ControlApi, number: int, lose_log: bool) -> None:
     """Stop the broker ID with a controlled shutdown, and start it again."""
     _show(api, api.post("brokers", number, "restart", body={"lose_log": lose_log or None}))
 
@@ -70,7 +70,7 @@ def restart(api: Api, number: int, lose_log: bool) -> None:
 @broker.command("pause", short_help="Let a broker serve nobody.")
 @id_argument
 @control_command()
-def pause(api: Api, number: int) -> None:
+def pause(api: ControlApi, number: int) -> None:
     """Let the broker ID read nothing from its connections. Its ZooKeeper session goes on."""
     _show(api, api.post("brokers", number, "pause"))
 
@@ -78,7 +78,7 @@ def pause(api: Api, number: int) -> None:
 @broker.command("resume", short_help="End a pause.")
 @id_argument
 @control_command()
-def resume(api: Api, number: int) -> None:
+def resume(api: ControlApi, number: int) -> None:
     """End the pause of the broker ID."""
     _show(api, api.post("brokers", number, "resume"))
 
@@ -86,7 +86,7 @@ def resume(api: Api, number: int) -> None:
 @click.command("expire", short_help="End the ZooKeeper session of a broker.")
 @id_argument
 @control_command()
-def expire(api: Api, number: int) -> None:
+def expire(api: ControlApi, number: int) -> None:
     """End the ZooKeeper session of the broker ID, as ZooKeeper does when it hears nothing for too long."""
     response = api.post("zookeeper", "expire", body={"broker": number})
     if api.as_json:
@@ -95,5 +95,5 @@ def expire(api: Api, number: int) -> None:
         say(f"the ZooKeeper session of broker {number} is expired")
 
 
-def _show(api: Api, response: dict[str, object]) -> None:
+def _show(api: ControlApi, response: dict[str, object]) -> None:
     show(api, response, BROKER, [row(response)])

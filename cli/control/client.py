@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 _OPENER = build_opener(ProxyHandler({}))
 
 
-class Api:
+class ControlApi:
     """The control API at an address. `as_json`: whether the command prints JSON."""
 
     def __init__(self, url: str, token: str | None, as_json: bool) -> None:
@@ -105,7 +105,7 @@ def _decoded(text: bytes) -> Any:
 
 
 def control_command(*, json_help: str = "Print the response as one line of JSON.") -> Callable[[F], Callable[..., None]]:
-    """The options of all commands; the function gets an `Api` as its first argument.
+    """The options of all commands; the function gets an `ControlApi` as its first argument.
 
     A group of commands may have them too: its commands take from it what they are not given. The function of a group is called only if
     no command of it is.
@@ -141,12 +141,12 @@ class Given(NamedTuple):
     token: str | None = None
     as_json: bool = False
 
-    def api(self) -> Api:
+    def api(self) -> ControlApi:
         """Where it is. Raises UsageError if nothing says it."""
         url = self.control or os.environ.get("KLAMM_CONTROL")
         if not url:
             raise click.UsageError("the address of the control API is missing: --control URL, or the environment variable KLAMM_CONTROL")
-        return Api(url, self.token or os.environ.get("KLAMM_CONTROL_TOKEN") or None, self.as_json)
+        return ControlApi(url, self.token or os.environ.get("KLAMM_CONTROL_TOKEN") or None, self.as_json)
 
 
 def print_line(value: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import Api, control_command
+from klamm.cli.control.client import ControlApi, control_command
 from klamm.cli.control.tables import show
 
 HEAD = ("NOW-MS", "FROZEN", "OFFSET-MS", "FIRED")
@@ -12,7 +12,7 @@ HEAD = ("NOW-MS", "FROZEN", "OFFSET-MS", "FIRED")
 
 @click.group("clock", invoke_without_command=True, short_help="Show, advance, freeze or resume the clock of the brokers.")
 @control_command()
-def command(api: Api) -> None:
+def command(api: ControlApi) -> None:
     """Show the time of all brokers, whether it is frozen, and how far it is from real time.
 
     \b
@@ -26,25 +26,25 @@ def command(api: Api) -> None:
 @command.command("advance", short_help="Let time pass at once.")
 @click.argument("ms", type=int, metavar="MS")
 @control_command()
-def advance(api: Api, ms: int) -> None:
+def advance(api: ControlApi, ms: int) -> None:
     """Let MS milliseconds pass at once, with all timers of brokers, controllers and coordinators."""
     _show(api, api.post("clock", "advance", body={"ms": ms}))
 
 
 @command.command("freeze", short_help="Let time pass only by advance.")
 @control_command()
-def freeze(api: Api) -> None:
+def freeze(api: ControlApi) -> None:
     """Let time pass only by `advance`."""
     _show(api, api.post("clock", "freeze"))
 
 
 @command.command("resume", short_help="Let real time pass again.")
 @control_command()
-def resume(api: Api) -> None:
+def resume(api: ControlApi) -> None:
     """Let real time pass again."""
     _show(api, api.post("clock", "resume"))
 
 
-def _show(api: Api, response: dict[str, object]) -> None:
+def _show(api: ControlApi, response: dict[str, object]) -> None:
     frozen = "yes" if response["frozen"] else "no"
     show(api, response, HEAD, [(response["now_ms"], frozen, response["offset_ms"], response.get("fired"))])

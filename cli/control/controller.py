@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import Api, control_command
+from klamm.cli.control.client import ControlApi, control_command
 from klamm.cli.control.tables import pairs, show
 
 HEAD = ("CONTROLLER", "EPOCH", "QUEUE", "EVENT", "HELD-AT")
@@ -12,7 +12,7 @@ HEAD = ("CONTROLLER", "EPOCH", "QUEUE", "EVENT", "HELD-AT")
 
 @click.group("controller", invoke_without_command=True, short_help="Show or move the active controller.")
 @control_command()
-def command(api: Api) -> None:
+def command(api: ControlApi) -> None:
     """Show the active controller: its epoch, the length of its queue, the event that it processes, and where it is held.
 
     \b
@@ -26,19 +26,19 @@ def command(api: Api) -> None:
 @command.command("move", short_help="Make a broker the controller.")
 @click.argument("number", type=int, metavar="[ID]", required=False)
 @control_command()
-def move(api: Api, number: int | None) -> None:
+def move(api: ControlApi, number: int | None) -> None:
     """Make the broker ID the controller. Without ID it is any broker that is not the controller now."""
     _show(api, api.post("controller", "move", body={"to": number}))
 
 
 @command.command("resign", short_help="Let another broker become controller.")
 @control_command()
-def resign(api: Api) -> None:
+def resign(api: ControlApi) -> None:
     """Let the controller resign; another broker is elected."""
     _show(api, api.post("controller", "resign"))
 
 
-def _show(api: Api, response: dict[str, object]) -> None:
+def _show(api: ControlApi, response: dict[str, object]) -> None:
     held = response["held"]
     at = [pairs(hold["at"]) for hold in held] if isinstance(held, list) else []
     row = (response["id"], response["epoch"], response["queue"], response["event"], "; ".join(filter(None, at)) or None)

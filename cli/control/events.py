@@ -6,7 +6,7 @@ import json
 
 import click
 
-from klamm.cli.control.client import Api, control_command, print_line
+from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.logs import printable
 from klamm.cli.output import say
 
@@ -15,7 +15,7 @@ from klamm.cli.output import say
 @click.option("--after", type=int, default=0, metavar="NUMBER", help="Only events with a higher number. Default: all that are remembered.")
 @click.option("--count", type=click.IntRange(1), metavar="N", help="End after N events. Default: go on until Ctrl-C.")
 @control_command(json_help="Print each event as one line of JSON.")
-def command(api: Api, after: int, count: int | None) -> None:
+def command(api: ControlApi, after: int, count: int | None) -> None:
     """Show what happens: holds and faults that are added, brokers that start and end, controllers, requests.
 
     \b

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from klamm.cli.control.client import Api, control_command, print_line
+from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.output import say
 
 FILTER = ("api", "versions", "broker", "client_id", "principal", "topic", "topic_id", "partition", "group", "transactional_id", "direction")
@@ -45,7 +45,7 @@ LIMITS = ("first", "after", "probability", "seed")
 @click.option("--probability", type=float, metavar="P", help="Hit a request with this probability, above 0 and at most 1.")
 @click.option("--seed", type=int, help="Seed for --probability.")
 @control_command()
-def command(api: Api, **options: Any) -> None:
+def command(api: ControlApi, **options: Any) -> None:
     """Add a fault to the requests that match all filters, and print its number.
 
     \b

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import Api, control_command, print_line
+from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.control.tables import FAULT, fault, show
 from klamm.cli.output import counted, say
 from klamm.cli.tool_commands import print_table
@@ -15,7 +15,7 @@ from klamm.cli.tool_commands import print_table
 @click.option("--hits", type=int, metavar="N", help="Wait until the fault has hit N requests.")
 @click.option("--timeout-ms", type=int, default=30_000, show_default=True, help="With --hits: for at most this time.")
 @control_command()
-def faults(api: Api, number: int | None, hits: int | None, timeout_ms: int) -> None:
+def faults(api: ControlApi, number: int | None, hits: int | None, timeout_ms: int) -> None:
     """List all faults, or show the fault ID and the requests that it hit last.
 
     \b
@@ -41,7 +41,7 @@ def faults(api: Api, number: int | None, hits: int | None, timeout_ms: int) -> N
 @click.argument("number", type=int, required=False, metavar="[ID]")
 @click.option("--all", "all_faults", is_flag=True, help="All faults.")
 @control_command()
-def unfault(api: Api, number: int | None, all_faults: bool) -> None:
+def unfault(api: ControlApi, number: int | None, all_faults: bool) -> None:
     """Remove the fault ID, or all faults, and print how many there were."""
     if (number is None) is not all_faults:
         raise click.UsageError("exactly one of ID and --all is needed")

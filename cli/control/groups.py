@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import Api, control_command, print_line
+from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.control.tables import GROUP, show
 from klamm.cli.control.tables import group as row
 from klamm.cli.output import say
@@ -13,7 +13,7 @@ from klamm.cli.tool_commands import print_table
 
 @click.command("groups", short_help="List groups.")
 @control_command()
-def groups(api: Api) -> None:
+def groups(api: ControlApi) -> None:
     """List the groups of all coordinators."""
     response = api.get("groups")
     show(api, response, GROUP, map(row, response["groups"]))
@@ -25,7 +25,7 @@ def groups(api: Api) -> None:
 @click.option("--expire-all", is_flag=True, help="End the sessions of all members.")
 @click.option("--rebalance", is_flag=True, help="Let the group rebalance.")
 @control_command()
-def group(api: Api, name: str, expired: str | None, expire_all: bool, rebalance: bool) -> None:
+def group(api: ControlApi, name: str, expired: str | None, expire_all: bool, rebalance: bool) -> None:
     """Show the group NAME and its members, end sessions, or let it rebalance.
 
     \b
@@ -55,7 +55,7 @@ def _leads(group: dict[str, object], member: dict[str, object]) -> str:
 
 @click.command("transactions", short_help="List transactional ids.")
 @control_command()
-def transactions(api: Api) -> None:
+def transactions(api: ControlApi) -> None:
     """List the transactional ids of all coordinators, with the partitions of open transactions."""
     response = api.get("transactions")
     head = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR", "PARTITIONS")

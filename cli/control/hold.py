@@ -6,7 +6,7 @@ import json
 
 import click
 
-from klamm.cli.control.client import Api, control_command, print_line
+from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.control.tables import HOLD, hold, show
 from klamm.cli.output import say
 
@@ -22,7 +22,7 @@ from klamm.cli.output import say
 @click.option("--wait", is_flag=True, help="Wait until something is held.")
 @click.option("--timeout-ms", type=int, default=30_000, show_default=True, help="With --wait: for at most this time.")
 @control_command()
-def command(api: Api, phase: str, where: tuple[str, ...], count: int | None, nth: int, wait: bool, timeout_ms: int) -> None:
+def command(api: ControlApi, phase: str, where: tuple[str, ...], count: int | None, nth: int, wait: bool, timeout_ms: int) -> None:
     """Hold PHASE from now on and print the number of the hold. What reaches the phase waits until `step`, `release`, `fail` or `crash`.
 
     \b

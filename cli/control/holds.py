@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import Api, control_command, print_line
+from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.control.tables import HOLD, hold, show
 from klamm.cli.output import counted, say
 
@@ -14,7 +14,7 @@ from klamm.cli.output import counted, say
 @click.option("--wait", is_flag=True, help="Wait until the hold holds something.")
 @click.option("--timeout-ms", type=int, default=30_000, show_default=True, help="With --wait: for at most this time.")
 @control_command()
-def holds(api: Api, number: int | None, wait: bool, timeout_ms: int) -> None:
+def holds(api: ControlApi, number: int | None, wait: bool, timeout_ms: int) -> None:
     """List all holds, or show the hold ID. A hold is armed, reached while it holds something, or released.
 
     \b
@@ -34,7 +34,7 @@ def holds(api: Api, number: int | None, wait: bool, timeout_ms: int) -> None:
 @click.command("release", short_help="End a hold; what it holds goes on.")
 @click.argument("number", type=int, metavar="ID")
 @control_command()
-def release(api: Api, number: int) -> None:
+def release(api: ControlApi, number: int) -> None:
     """End the hold ID. What it holds goes on."""
     _show(api, api.post("holds", number, "release"))
 
@@ -42,7 +42,7 @@ def release(api: Api, number: int) -> None:
 @click.command("step", short_help="Let the first that is held go on.")
 @click.argument("number", type=int, metavar="ID")
 @control_command()
-def step(api: Api, number: int) -> None:
+def step(api: ControlApi, number: int) -> None:
     """Let the first go on that the hold ID holds. The hold stays."""
     _show(api, api.post("holds", number, "step"))
 
@@ -52,7 +52,7 @@ def step(api: Api, number: int) -> None:
 @click.option("--error", metavar="NAME", help="Error with which it fails.  [default: UNKNOWN_SERVER_ERROR]")
 @click.option("--message", metavar="TEXT", help="Text of the error.")
 @control_command()
-def fail(api: Api, number: int, error: str | None, message: str | None) -> None:
+def fail(api: ControlApi, number: int, error: str | None, message: str | None) -> None:
     """Let the first fail that the hold ID holds. `klamm control phases NAME` has the kind of a phase: only some can fail."""
     _show(api, api.post("holds", number, "fail", body={"error": error, "message": message}))
 
@@ -60,7 +60,7 @@ def fail(api: Api, number: int, error: str | None, message: str | None) -> None:
 @click.command("crash", short_help="Kill the broker that is held first.")
 @click.argument("number", type=int, metavar="ID")
 @control_command()
-def crash(api: Api, number: int) -> None:
+def crash(api: ControlApi, number: int) -> None:
     """Kill the broker on which the hold ID holds something, as kill -9 does, and end its ZooKeeper session."""
     response = api.post("holds", number, "crash")
     if api.as_json:
@@ -73,7 +73,7 @@ def crash(api: Api, number: int) -> None:
 @click.argument("number", type=int, required=False, metavar="[ID]")
 @click.option("--all", "all_holds", is_flag=True, help="All holds.")
 @control_command()
-def unhold(api: Api, number: int | None, all_holds: bool) -> None:
+def unhold(api: ControlApi, number: int | None, all_holds: bool) -> None:
     """End the hold ID, or all holds, and remove them from the list. What they hold goes on."""
     if (number is None) is not all_holds:
         raise click.UsageError("exactly one of ID and --all is needed")
@@ -84,5 +84,5 @@ def unhold(api: Api, number: int | None, all_holds: bool) -> None:
         say(f"removed {counted(response['deleted'], 'hold')}")
 
 
-def _show(api: Api, response: dict[str, object]) -> None:
+def _show(api: ControlApi, response: dict[str, object]) -> None:
     show(api, response, HOLD, [hold(response)])

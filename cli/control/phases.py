@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import Api, control_command
+from klamm.cli.control.client import ControlApi, control_command
 from klamm.cli.control.tables import show
 from klamm.cli.tool_failures import ToolFailed
 
@@ -12,7 +12,7 @@ from klamm.cli.tool_failures import ToolFailed
 @click.command("phases", short_help="List the phases that can be held.")
 @click.argument("name", required=False)
 @control_command()
-def command(api: Api, name: str | None) -> None:
+def command(api: ControlApi, name: str | None) -> None:
     """List the phases that can be held, or describe the phase NAME with the types of its fields.
 
     \b

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from klamm.cli.control.client import Api, control_command
+from klamm.cli.control.client import ControlApi, control_command
 from klamm.cli.control.tables import REQUEST, request, show
 from klamm.cli.logs import printable
 from klamm.cli.output import say
@@ -29,7 +29,7 @@ LARGEST = 1000
 @click.option("--limit", type=int, default=100, show_default=True, help="Number of requests, at most 1000.")
 @click.option("--follow", is_flag=True, help="Go on with requests as they come, until Ctrl-C.")
 @control_command(json_help="Print the response as one line of JSON; with --follow one line for each request.")
-def command(api: Api, api_name: str | None, limit: int, follow: bool, after: int | None, clients: bool, **filters: Any) -> None:
+def command(api: ControlApi, api_name: str | None, limit: int, follow: bool, after: int | None, clients: bool, **filters: Any) -> None:
     """List the last requests that match all filters, with their responses, oldest first. --json has all fields.
 
     \b

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from klamm.cli.control.client import Api, print_line
+from klamm.cli.control.client import ControlApi, print_line
 from klamm.cli.tool_commands import print_table
 
 Row = Sequence[object]
@@ -20,7 +20,7 @@ WIDEST = 100
 """The decoded request of a row is cut here; --json has all of it."""
 
 
-def show(api: Api, response: Item, head: Sequence[str], rows: Iterable[Row]) -> None:
+def show(api: ControlApi, response: Item, head: Sequence[str], rows: Iterable[Row]) -> None:
     """Print the response as JSON, or these rows as a table."""
     if api.as_json:
         print_line(response)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from klamm.cli.control.client import Api, control_command
+from klamm.cli.control.client import ControlApi, control_command
 from klamm.cli.control.tables import numbers, show
 
 HEAD = ("PARTITION", "SEEN-BY", "LEADER", "LEADER-EPOCH", "ISR", "REPLICAS", "ROLE", "LOG-START", "LOG-END", "HIGH-WATERMARK")
@@ -15,7 +15,7 @@ HEAD = ("PARTITION", "SEEN-BY", "LEADER", "LEADER-EPOCH", "ISR", "REPLICAS", "RO
 
 @click.command("topics", short_help="List topics.")
 @control_command()
-def topics(api: Api) -> None:
+def topics(api: ControlApi) -> None:
     """List all topics."""
     response = api.get("topics")
     show(api, response, ("TOPIC", "PARTITIONS"), [(topic["name"], topic["partitions"]) for topic in response["topics"]])
@@ -24,7 +24,7 @@ def topics(api: Api) -> None:
 @click.command("topic", short_help="Show a topic as ZooKeeper and each broker see it.")
 @click.argument("name")
 @control_command()
-def topic(api: Api, name: str) -> None:
+def topic(api: ControlApi, name: str) -> None:
     """Show the partitions of the topic NAME: what ZooKeeper has, what each broker has in its metadata, and the logs of its replicas."""
     response = api.get("topics", name)
     show(api, response, HEAD, [row for partition in response["partitions"] for row in _rows(partition)])

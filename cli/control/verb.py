@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import Api, control_command
+from klamm.cli.control.client import ControlApi, control_command
 from klamm.cli.lazy_group import LazyGroup
 
 _HERE = "klamm.cli.control"
@@ -39,7 +39,7 @@ COMMANDS = {
 
 @click.command(cls=LazyGroup, modules=COMMANDS, short_help="Steer a cluster of `klamm serve --control-port`.")
 @control_command()
-def command(api: Api) -> None:
+def command(api: ControlApi) -> None:
     """Steer a cluster of `klamm serve --control-port`: hold phases, add faults to requests, stop brokers, move the clock.
 
     Every command needs the address of the control API: --control URL, or the environment variable KLAMM_CONTROL.

@@ -13,7 +13,8 @@ from klamm.tests.cli.running import Running, call
 @pytest.fixture(scope="session")
 def steered(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What `klamm serve` prints when it is ready. All tests share it; each leaves all brokers running."""
-    arguments = ("serve", "--port", "0", "--json", "--zookeeper", f"{zookeeper}/cli-control", "--control-port", "0", "--topic", "orders:3:3")
+    place = ("--port", "0", "--zookeeper", f"{zookeeper}/cli-control", "--control-port", "0")
+    arguments = ("serve", "--json", *place, "--topic", "orders:3:3")
     running = Running(tmp_path_factory.mktemp("steered"), *arguments)
     try:
         yield running.ready()

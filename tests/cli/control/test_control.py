@@ -177,7 +177,7 @@ def test_a_fault_that_hits_has_its_hits_and_the_requests_have_the_error(cluster:
 
 
 def test_follow_prints_requests_as_they_come(cluster: Cluster, start: Start) -> None:
-    running = start("control", "requests", "--follow", "--json", "--client-id", "followed", "--api", "Metadata", "--control", cluster["control"])
+    running = start("control", "requests", "--follow", "--json", "--client-id", "followed", "--api", "Metadata")
     for _ in range(2):
         KafkaProducer(bootstrap_servers=cluster["bootstrap_servers"], client_id="followed").close()
     first, second = (json.loads(running.line()) for _ in range(2))
@@ -187,7 +187,7 @@ def test_follow_prints_requests_as_they_come(cluster: Cluster, start: Start) -> 
 
 def test_events_are_those_after_a_number(cluster: Cluster) -> None:
     made = in_json("hold", "DeletionPropagated")
-    seen = []
+    seen: list[dict[str, Any]] = []
     number = 0
     while not seen:
         event = json.loads(control("events", "--after", number, "--count", 1, "--json"))
