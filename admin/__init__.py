@@ -19,6 +19,7 @@ from klamm.admin.groups.group_values import (
 )
 from klamm.admin.metadata_log import MetadataLogPart
 from klamm.admin.results import Described, Listed, PartitionResult, Result
+from klamm.admin.topics import NewTopic
 from klamm.admin.transactions.transaction_values import (
     ActiveProducer,
     ListedTransaction,
@@ -52,7 +53,7 @@ __all__ = [
     "MAX_THROTTLE", "ActiveProducer", "AdminClient", "AdminError", "AlterOperation", "AsyncAdminClient", "BadResponse", "Broker",
     "Closed", "ClusterDescription", "CommittedOffset", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource", "Described",
     "Disconnected", "ElectionType", "GroupDescription", "GroupState", "GroupType", "Listed", "ListedGroup", "ListedTransaction",
-    "LogDir", "LogDirReplica", "LogOffset", "MemberDescription", "MemberToRemove", "MetadataLogPart", "NotAuthenticated", "OffsetSpec",
-    "PartitionDescription", "PartitionResult", "ProducerIdAndEpoch", "Reassignment", "ResourceType", "Result", "TimedOut",
+    "LogDir", "LogDirReplica", "LogOffset", "MemberDescription", "MemberToRemove", "MetadataLogPart", "NewTopic", "NotAuthenticated",
+    "OffsetSpec", "PartitionDescription", "PartitionResult", "ProducerIdAndEpoch", "Reassignment", "ResourceType", "Result", "TimedOut",
     "TopicDescription", "TopicPartition", "TopicPartitionReplica", "TransactionDescription", "TransactionState", "Unsupported",
 ]

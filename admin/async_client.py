@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
-from klamm.admin import configs, elections, log_dirs, log_offsets, metadata, metadata_log, reassignments, throttles
+from klamm.admin import configs, elections, log_dirs, log_offsets, metadata, metadata_log, reassignments, throttles, topics
 from klamm.admin.client import DEFAULT_WORK_TIMEOUT_MS
 from klamm.admin.groups import group_offsets, groups
 from klamm.admin.groups.group_values import (
@@ -22,6 +22,7 @@ from klamm.admin.io_thread import IoThread
 from klamm.admin.results import Described, Listed, PartitionResult, Result
 from klamm.admin.scope import OnRetry
 from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
+from klamm.admin.topics import NewTopic
 from klamm.admin.transactions import producers, transactions
 from klamm.admin.transactions.transaction_values import (
     ActiveProducer,
@@ -179,6 +180,26 @@ class AsyncAdminClient:
         """As `AdminClient.read_metadata_log`."""
         call = metadata_log.read_metadata_log(controller_epoch, offset, max_wait_ms, max_bytes, self._time(timeout_ms))
         return await self._io.run_in_loop(call)
+
+    # Topics
+
+    async def create_topics(
+        self, new_topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
+    ) -> Result[str]:
+        """As `AdminClient.create_topics`."""
+        return await self._io.run_in_loop(topics.create_topics(new_topics, validate_only, timeout_ms))
+
+    async def create_partitions(
+        self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
+    ) -> Result[str]:
+        """As `AdminClient.create_partitions`."""
+        return await self._io.run_in_loop(topics.create_partitions(counts, validate_only, timeout_ms))
+
+    async def delete_topics(
+        self, names: Iterable[str], *, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
+    ) -> Result[str]:
+        """As `AdminClient.delete_topics`."""
+        return await self._io.run_in_loop(topics.delete_topics(names, timeout_ms))
 
     # Log directories
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
-from klamm.admin import configs, elections, log_dirs, log_offsets, metadata, metadata_log, reassignments, throttles
+from klamm.admin import configs, elections, log_dirs, log_offsets, metadata, metadata_log, reassignments, throttles, topics
 from klamm.admin.groups import group_offsets, groups
 from klamm.admin.groups.group_values import (
     CommittedOffset,
@@ -21,6 +21,7 @@ from klamm.admin.io_thread import IoThread
 from klamm.admin.results import Described, Listed, PartitionResult, Result
 from klamm.admin.scope import OnRetry
 from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
+from klamm.admin.topics import NewTopic
 from klamm.admin.transactions import producers, transactions
 from klamm.admin.transactions.transaction_values import (
     ActiveProducer,
@@ -222,6 +223,36 @@ class AdminClient:
         """
         call = metadata_log.read_metadata_log(controller_epoch, offset, max_wait_ms, max_bytes, self._time(timeout_ms))
         return self._io.run(call)
+
+    # Topics
+
+    def create_topics(
+        self, new_topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
+    ) -> Result[str]:
+        """Create these topics. With `validate_only` nothing is created; the outcome is what a creation would have.
+
+        Returns when the metadata of the controller's broker has the topics, or after `timeout_ms`; topics that are not ready by then have
+        REQUEST_TIMED_OUT. The errors of a topic are those of the broker, such as TOPIC_ALREADY_EXISTS. Source: key 19, since 0.10.1.
+        """
+        return self._io.run(topics.create_topics(new_topics, validate_only, timeout_ms))
+
+    def create_partitions(
+        self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
+    ) -> Result[str]:
+        """Raise the number of partitions of each topic to this count. With `validate_only` nothing is changed.
+
+        A count that is not higher than the present one has INVALID_PARTITIONS. Source: KIP-195, key 37, since 1.0.
+        """
+        return self._io.run(topics.create_partitions(counts, validate_only, timeout_ms))
+
+    def delete_topics(
+        self, names: Iterable[str], *, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
+    ) -> Result[str]:
+        """Delete these topics. Returns when the metadata of the controller's broker does not have them any more, or after `timeout_ms`.
+
+        Source: key 20, since 0.10.1.
+        """
+        return self._io.run(topics.delete_topics(names, timeout_ms))
 
     # Log directories
 

@@ -22,6 +22,7 @@ VERBS = {
     "broker": "klamm.cli.broker",
     "configs": "klamm.cli.configs",
     "control": "klamm.cli.control.verb",
+    "describe": "klamm.cli.describe",
     "groups": "klamm.cli.groups.verb",
     "journal": "klamm.cli.journal.verb",
     "leader-election": "klamm.cli.leader_election",
@@ -31,6 +32,7 @@ VERBS = {
     "reassign-partitions": "klamm.cli.reassign_partitions.verb",
     "report": "klamm.cli.report",
     "serve": "klamm.cli.serve",
+    "topics": "klamm.cli.topics.verb",
     "transactions": "klamm.cli.transactions.verb",
 }
 """Name of a command → the module that has its `command`."""

@@ -1,0 +1,36 @@
+"""`klamm topics add-partitions`: raises the number of partitions of a topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from klamm.cli.parameters import Whole
+from klamm.cli.tool_commands import Place, connection_options, run
+from klamm.cli.topics.outcomes import json_outcomes_option, report
+from klamm.cli.topics.verb import CLIENT_ID
+
+if TYPE_CHECKING:
+    from klamm.admin import AsyncAdminClient
+
+
+@click.command("add-partitions", short_help="Raise the number of partitions of a topic.")
+@click.argument("topic")
+@click.argument("count", type=Whole(1))
+@connection_options
+@click.option("--validate-only", is_flag=True, help="Check everything, and change nothing.")
+@json_outcomes_option
+def command(topic: str, count: int, bootstrap_server: str, command_config: Path | None, validate_only: bool, as_json: bool) -> None:
+    """Raise the number of partitions of TOPIC to COUNT. Records stay where they are; records with a key may get another partition.
+
+    \b
+    klamm topics add-partitions orders 12 --bootstrap-server localhost:9092
+    """
+
+    async def work(client: AsyncAdminClient) -> None:
+        outcomes = (await client.create_partitions({topic: count}, validate_only=validate_only)).values()
+        report(outcomes, f"{'can have' if validate_only else 'has'} {count} partitions", None, "", as_json)
+
+    run(Place(bootstrap_server, command_config), CLIENT_ID, work)

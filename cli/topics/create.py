@@ -1,0 +1,58 @@
+"""`klamm topics create`: creates topics that all have the same shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from klamm.cli.parameters import KEY_VALUE, Whole
+from klamm.cli.tool_commands import Place, connection_options, run
+from klamm.cli.topics.outcomes import json_outcomes_option, report
+from klamm.cli.topics.verb import CLIENT_ID
+
+if TYPE_CHECKING:
+    from klamm.admin import AsyncAdminClient
+
+
+@click.command("create", short_help="Create topics.")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@connection_options
+@click.option("-p", "--partitions", type=Whole(1), help="Number of partitions. Default: num.partitions of the brokers.")
+@click.option(
+    "-r", "--replication-factor", type=Whole(1, 32767), help="Number of replicas. Default: default.replication.factor of the brokers."
+)
+@click.option("--config", "configs", multiple=True, type=KEY_VALUE, help="Set a config of the topics; can be given more than once.")
+@click.option("--if-not-exists", is_flag=True, help="A topic that exists is not an error.")
+@click.option("--validate-only", is_flag=True, help="Check everything, and create nothing.")
+@json_outcomes_option
+def command(
+    topics: tuple[str, ...],
+    bootstrap_server: str,
+    command_config: Path | None,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[tuple[str, str], ...],
+    if_not_exists: bool,
+    validate_only: bool,
+    as_json: bool,
+) -> None:
+    """Create topics. If one of them cannot be created, the others are, and the exit code is 1.
+
+    \b
+    klamm topics create orders audit --partitions 6 --replication-factor 3 --bootstrap-server localhost:9092
+    klamm topics create latest --config cleanup.policy=compact --bootstrap-server localhost:9092
+    """
+
+    async def work(client: AsyncAdminClient) -> None:
+        from klamm.admin import NewTopic
+        from klamm.protocol.errors import ErrorCode
+
+        counts = (-1 if partitions is None else partitions, -1 if replication_factor is None else replication_factor)
+        wanted = [NewTopic(name, *counts, dict(configs)) for name in dict.fromkeys(topics)]
+        result = await client.create_topics(wanted, validate_only=validate_only)
+        accepted = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
+        report(result.values(), "can be created" if validate_only else "created", accepted, "exists already", as_json)
+
+    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
