@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from klamm.broker.partition import HostedPartition
@@ -72,25 +72,25 @@ class _Owned(Generic[S]):
 
 
 class OwnedPartitions(Generic[S]):
-    """Those of one topic. `default_count` is the number of partitions that the topic gets when it is created."""
+    """Those of one topic. `count` is how many partitions the topic had when this broker started, or gets when it is created. It does not
+    change as long as the broker runs, whatever happens to the topic: all brokers and clients have to find a key in one partition.
+    """
 
     def __init__(
-        self, topic: str, replicas: ReplicaManager, owner: Owner[S], background: BackgroundTasks, clock: Clock,
-        default_count: Callable[[], int],
+        self, topic: str, replicas: ReplicaManager, owner: Owner[S], background: BackgroundTasks, clock: Clock, count: int
     ) -> None:
         self.topic = topic
+        self.count = count
         self._replicas = replicas
         self._owner = owner
         self._background = background
         self._clock = clock
-        self._default_count = default_count
         self._owned: dict[int, _Owned[S]] = {}
         self._is_closed = False
 
     def partition_of(self, key: str) -> int:
         """The number of the partition that has a key; its leader may be any broker."""
-        cached = self._replicas.metadata.topics.get(self.topic)
-        return partition_for(key, self._default_count() if cached is None else len(cached.partitions))
+        return partition_for(key, self.count)
 
     def find(self, key: str) -> tuple[int, S]:
         """The partition of a key and its state. Raises ApiError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS; COORDINATOR_NOT_AVAILABLE

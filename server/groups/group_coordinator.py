@@ -90,7 +90,7 @@ class GroupCoordinator:
         self._appends = InternalAppends(replicas, clock, options.commit_timeout_ms)
         self._timers = PartitionTimers(clock, self._tick)
         self.partitions: OwnedPartitions[Groups] = OwnedPartitions(
-            OFFSETS_TOPIC, replicas, self, background, clock, lambda: options.partitions
+            OFFSETS_TOPIC, replicas, self, background, clock, options.partitions
         )
 
     # --- requests

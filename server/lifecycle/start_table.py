@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from klamm.server.configs.properties_log import log_properties
 from klamm.server.disks import are_on_disk
@@ -27,6 +27,7 @@ from klamm.server.metrics.metrics import has_endpoint
 from klamm.server.requests.handlers import handlers_of
 
 if TYPE_CHECKING:
+    from klamm.server.coordinators.owned_partitions import OwnedPartitions
     from klamm.server.journal.open_journal import OpenJournal
     from klamm.server.metrics.endpoint import MetricsEndpoint
 
@@ -122,6 +123,16 @@ def _check_followers(broker: RunningBroker) -> None:
     broker.parts.background.start(broker.parts.services.replicas.leaders.run())
 
 
+async def _count_internal_partitions(broker: RunningBroker) -> None:
+    """Learn how many partitions the topics of the coordinators have; those that do not exist get the configured numbers."""
+    services = broker.parts.services
+    owned: tuple[OwnedPartitions[Any], ...] = (services.groups.partitions, services.transactions.partitions)
+    stored = await broker.base.admin_zk.read_topics([each.topic for each in owned])
+    for partitions, topic in zip(owned, stored, strict=True):
+        if topic is not None and topic.assignments:
+            partitions.count = len(topic.assignments)
+
+
 def _tend_coordinators(broker: RunningBroker) -> None:
     parts = broker.parts
     parts.background.start(parts.services.groups.expire_offsets())
@@ -214,6 +225,7 @@ START: tuple[Step[RunningBroker], ...] = (
     Step("requests to the controller", undo=_close_requests),
     Step("background tasks", _check_followers, lambda b: b.parts.background.close()),
     Step("apply stored configs", lambda b: b.parts.dynamic_configs.start()),
+    Step("count partitions of internal topics", _count_internal_partitions),
     Step("bind listeners", _bind, lambda b: b.base.listeners.close()),
     Step("bind the metrics endpoint", _bind_metrics, _close_metrics),
     Step("fetchers", undo=lambda b: b.parts.followers.close()),

@@ -99,7 +99,7 @@ class TransactionCoordinator:
         self._appends = InternalAppends(replicas, clock, options.request_timeout_ms)
         self._timers = PartitionTimers(clock, self._tick)
         self.partitions: OwnedPartitions[Transactions] = OwnedPartitions(
-            TRANSACTION_TOPIC, replicas, self, background, clock, lambda: options.partitions
+            TRANSACTION_TOPIC, replicas, self, background, clock, options.partitions
         )
 
     # --- requests

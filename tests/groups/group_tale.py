@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klamm.tests.groups import coordinators, expiries, group_views, joins, offsets, static_members
+from klamm.tests.groups import coordinators, deleted_topic, expiries, group_views, joins, offsets, static_members
 from klamm.tests.groups.telling import GroupGrounds, GroupTale
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
@@ -44,6 +44,7 @@ _COMMON: dict[str, object] = {
 }
 KINDS = {
     "three": Kind(3, {**_COMMON, "group.initial.rebalance.delay.ms": 0, "offsets.topic.replication.factor": 2}),
+    "deleting": Kind(2, {**_COMMON, "group.initial.rebalance.delay.ms": 0, "offsets.topic.replication.factor": 2}),
     "small": Kind(1, {**_COMMON, "group.initial.rebalance.delay.ms": 1500, "group.max.size": 2, "offsets.topic.replication.factor": 1}),
 }
 OPENING = "opening"
@@ -85,6 +86,7 @@ CHAPTERS: dict[str, tuple[str, Told]] = {
     "described": ("three", group_views.described),
     "listed": ("three", group_views.listed),
     "deleted": ("three", group_views.deleted),
+    "offsets topic deleted": ("deleting", deleted_topic.deleted),
     "first rebalance": ("small", expiries.first_rebalance),
     "maximum size": ("small", expiries.maximum_size),
 }

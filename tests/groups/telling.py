@@ -116,6 +116,10 @@ class GroupGrounds:
             assert answer.error_code == 0, answer
         for one in (connection, controller):
             one.close()
+        await self.find_leaders()
+
+    async def find_leaders(self) -> None:
+        """Wait until every broker knows all leaders of the offsets topic and of `TOPICS`; see `leaders`."""
         for address in self.brokers.values():
             await self._shown(address)
 

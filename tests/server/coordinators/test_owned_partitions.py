@@ -67,7 +67,7 @@ class Owning:
         self.owner = Owner()
         self.effects: list[Effect] = []
         self.partitions: OwnedPartitions[State] = OwnedPartitions(
-            OFFSETS_TOPIC, self.broker.replicas, self.owner, self.broker.background, self.broker.clock, lambda: 2
+            OFFSETS_TOPIC, self.broker.replicas, self.owner, self.broker.background, self.broker.clock, 2
         )
         self.broker.replicas.listeners.append(self.partitions.apply)
 
