@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from kazoo.exceptions import NoAuthError
+from kazoo.security import make_acl
 
 from klamm.protocol.nouns import TopicPartition
+from klamm.tests.harness.tree import Tree
 from klamm.tests.zk.labs import SESSION_MS
 from klamm.zk.admin import AdminZk
+from klamm.zk.session.requests import ZkError
 from klamm.zk.session.session import ZkSession
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -46,6 +51,24 @@ async def test_new_and_old_offsets_are_written_together(session: ZkSession) -> N
     many = {TopicPartition("t", index): index + 10 for index in range(700)}
     await admin.write_consumer_offsets("g", many)
     assert await admin.read_consumer_offsets("g", list(many)) == list(many.values())
+
+
+async def test_of_two_first_writes_at_once_the_later_one_counts(session: ZkSession) -> None:
+    admin = AdminZk(session)
+    await asyncio.gather(admin.write_consumer_offsets("g", {T0: 1}), admin.write_consumer_offsets("g", {T0: 2}))
+    assert await admin.read_consumer_offsets("g", [T0]) == [2]
+
+
+async def test_an_offset_that_may_not_be_written_is_an_error_and_is_not_written(session: ZkSession, zookeeper: str, chroot: str) -> None:
+    admin = AdminZk(session)
+    await admin.write_consumer_offsets("g", {T0: 1})
+    tree = Tree(zookeeper, chroot)
+    tree.client.set_acls("/consumers/g/offsets/t/0", [make_acl("world", "anyone", read=True)])
+    tree.close()
+    with pytest.raises(ZkError) as refused:
+        await admin.write_consumer_offsets("g", {T0: 2})
+    assert refused.value.code == NoAuthError.code
+    assert await admin.read_consumer_offsets("g", [T0]) == [1]
 
 
 async def test_data_that_is_no_number_is_no_offset(session: ZkSession) -> None:
