@@ -49,21 +49,21 @@ class PartitionVerifier:
         self._background = background
         self._queues: dict[int, list[_Verifying]] = {}
         self.failures = 0
-        """How many partitions were not verified so far."""
+        """How many partitions were not verified so far. Those without a coordinator to ask do not count, as in Apache Kafka."""
 
     async def verify(self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]) -> Codes:
         """A code for each partition: NONE if it is in the transaction, TRANSACTION_ABORTABLE if it is not; NETWORK_EXCEPTION if the
         coordinator does not respond; INVALID_PRODUCER_EPOCH if the producer is fenced; other codes of the coordinator."""
-        codes = await self._verify(transactional_id, producer_id, producer_epoch, tuple(partitions))
-        self.failures += sum(code is not ErrorCode.NONE for code in codes.values())
-        return {each: ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code for each, code in codes.items()}
-
-    async def _verify(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: tuple[TopicPartition, ...]
-    ) -> Codes:
         leader = self._metadata.leader(TRANSACTION_TOPIC, self._coordinator.partitions.partition_of(transactional_id))
         if leader is None or (leader != self._metadata.broker_id and not self._links.knows(leader)):
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        codes = await self._ask(leader, transactional_id, producer_id, producer_epoch, tuple(partitions))
+        self.failures += sum(code is not ErrorCode.NONE for code in codes.values())
+        return {each: ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code for each, code in codes.items()}
+
+    async def _ask(
+        self, leader: int, transactional_id: str, producer_id: int, producer_epoch: int, partitions: tuple[TopicPartition, ...]
+    ) -> Codes:
         if leader == self._metadata.broker_id:
             return self._coordinator.verify(transactional_id, producer_id, producer_epoch, partitions)
         result: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()

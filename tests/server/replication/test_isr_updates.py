@@ -196,8 +196,11 @@ async def test_refusal_of_an_unknown_state_waits_for_the_next_leader_and_isr(rig
     assert rig.replica().maximal_isr == (1, 2)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT])
-async def test_other_refusals_are_sent_again(rig: Rig, code: ErrorCode) -> None:
+OF_A_LATER_BROKER = 999
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, OF_A_LATER_BROKER])
+async def test_other_refusals_are_sent_again(rig: Rig, code: int) -> None:
     rig.join()
     await rig.negotiate()
     await rig.controller.received(2)
