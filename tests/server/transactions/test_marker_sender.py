@@ -73,6 +73,7 @@ async def test_each_leader_gets_one_request_and_the_own_log_its_marker(broker: T
     reports.send(broker.marker(FIRST, OWN, THIRD, SECOND, producer_id=7, epoch=3, is_commit=False))
     await two.received(1)
     await three.received(1)
+    await reports.have(1)
     sent = Marker(7, 3, 5, False)
     assert requested(two, 0) == [(sent, [FIRST, SECOND])]
     assert requested(three, 0) == [(sent, [THIRD])]
