@@ -51,6 +51,7 @@ class CoordinatingBroker:
         ids = itertools.count(1)
         options = GroupOptions.of(self.config)
         self.groups = GroupCoordinator(options, self.replicas, self.background, self.clock, lambda: f"id{next(ids)}")
+        self.groups.partitions.count = partitions
         self.replicas.listeners.append(self.groups.partitions.apply)
 
     def services(self, authorizer: Authorizer | None = None, store: AdminStore | None = None) -> Services:

@@ -61,6 +61,7 @@ class TransactionBroker(CoordinatingBroker):
         self.ids = CountedIds()
         self.parts = make_transaction_parts(self.config, self.replicas, self.groups, self.ids, self.background, self.clock)
         self.coordinator = self.parts.coordinator
+        self.coordinator.partitions.count = 1
         self.replicas.listeners.append(self.coordinator.partitions.apply)
 
     async def start(self) -> None:
