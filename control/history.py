@@ -1,7 +1,6 @@
 """The last requests and responses of a cluster, in memory: bounded in number and bytes, and decoded when somebody asks.
 
-A `History` is a tap (`server/net/tap.py`) of all brokers. It keeps what brokers received on their listeners, from clients, brokers and
-controllers, and what they responded.
+It keeps what brokers received on their listeners, from clients, brokers and controllers, and what they responded.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from klamm.protocol.records.batch import each_header
 from klamm.protocol.schema import Struct
 from klamm.server.faults import parts
 from klamm.server.faults.fault import is_like
-from klamm.server.net.tap import ConnectionKind, Direction, Frame
+from klamm.server.net.tap import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
 
 MAX_REQUESTS = 20_000
 MAX_BYTES = 64 << 20
@@ -40,7 +39,9 @@ _REPLICA_STATE_SINCE = 15
 class Exchange:
     """A request and, when there is one, its response. `number` counts all requests of the cluster from 1."""
 
-    __slots__ = ("api_key", "at_ms", "broker", "client_id", "correlation_id", "number", "peer", "request", "response", "version")
+    __slots__ = (
+        "api_key", "at_ms", "broker", "client_id", "correlation_id", "is_forgotten", "number", "peer", "request", "response", "version",
+    )  # fmt: skip
 
     def __init__(self, number: int, at_ms: int, broker: int, peer: str, payload: bytes) -> None:
         """Raises RemoteProtocolError for a payload without a request header."""
@@ -55,6 +56,7 @@ class Exchange:
         self.correlation_id = header.correlation_id
         self.request = payload
         self.response: bytes | None = None
+        self.is_forgotten = False
 
     @property
     def api(self) -> str:
@@ -99,56 +101,167 @@ class Exchange:
         return replica_id >= 0
 
 
+class Cursor:
+    """Where one direction of a connection stands between frames. Chunks of bytes are read as frames, or skipped without a copy."""
+
+    __slots__ = ("_begun", "_skipped")
+
+    def __init__(self) -> None:
+        self._begun = b""
+        """The beginning of a frame whose rest has not come."""
+        self._skipped = 0
+        """Bytes that are left of a frame that is skipped."""
+
+    def read(self, data: bytes) -> list[bytes]:
+        """The payloads that end in this chunk. Of one that is larger than LARGEST there is only what came with its beginning."""
+        if self._skipped >= len(data):
+            self._skipped -= len(data)
+            return []
+        if self._skipped:
+            data, self._skipped = data[self._skipped :], 0
+        elif self._begun:
+            data, self._begun = self._begun + data, b""
+        payloads = []
+        at, end = 0, len(data)
+        while at + 4 <= end:
+            stop = at + 4 + int.from_bytes(data[at : at + 4], "big")
+            if stop > end:
+                if stop - at <= LARGEST:
+                    break
+                self._skipped = stop - end
+            payloads.append(data[at + 4 : stop])
+            at = stop
+        if at < end:
+            self._begun = data[at:]
+        return payloads
+
+    def skip(self, data: bytes) -> int:
+        """How many frames end in this chunk, or are begun in it and are skipped."""
+        if self._begun:
+            data, self._begun = self._begun + data, b""
+        at, end, count = self._skipped, len(data), 0
+        while at + 4 <= end:
+            at += 4 + int.from_bytes(data[at : at + 4], "big")
+            count += 1
+        if at < end:
+            self._begun, self._skipped = data[at:], 0
+        else:
+            self._skipped = at - end
+        return count
+
+
+class Heard:
+    """What was heard of one connection that a listener accepted."""
+
+    __slots__ = ("_history", "info", "received_at", "sent_at", "waiting")
+
+    def __init__(self, history: History, info: ConnectionInfo) -> None:
+        self._history = history
+        self.info = info
+        self.received_at, self.sent_at = Cursor(), Cursor()
+        self.waiting: dict[int, deque[Exchange]] = {}
+        """Requests without a response, by correlation id."""
+
+    def received(self, data: bytes) -> None:
+        self._history.heard(self, True, data)
+
+    def sent(self, data: bytes, cause: Cause | None = None) -> None:
+        self._history.heard(self, False, data)
+
+    def closed(self, by: str, reason: str | None = None) -> None:
+        """What came before is kept."""
+
+
 class History:
-    """The last exchanges. `frame` is called for each frame of each broker."""
+    """The last exchanges: a tap of bytes (`server/net/tap.py`) of all brokers.
+
+    While nobody asks, chunks of bytes are kept as they are; this costs a request next to nothing. They are read as requests and responses
+    when somebody asks, and skipped when they are too old.
+    """
 
     def __init__(self, topic_id: Callable[[str], bytes] | None = None) -> None:
         """`topic_id` gives the id of a topic, zero if there is none."""
-        self.total = 0
         self.topic_id = topic_id
-        self.on_exchange: Callable[[Exchange], None] | None = None
-        """Called when the response is there."""
+        self.on_chunk: Callable[[], None] | None = None
+        """Called when something was received or sent."""
+        self._total = 0
         self._kept: deque[Exchange] = deque()
         self._bytes = 0
-        self._pending: dict[tuple[int, str, int], deque[Exchange]] = {}
-        self._offset_ms = time.time() * 1000 - time.monotonic() * 1000
+        self._chunks: deque[tuple[Heard, bool, int, bytes]] = deque()
+        self._chunk_bytes = 0
 
-    def frame(self, frame: Frame) -> None:
-        """A frame was received or sent."""
-        connection = frame.connection
-        if connection.kind is not ConnectionKind.ACCEPTED:
-            return
-        payload = frame.payload
-        if frame.direction is Direction.RECEIVED:
-            try:
-                exchange = Exchange(self.total + 1, time.time_ns() // 1_000_000, connection.broker_id, connection.peer, payload)
-            except RemoteProtocolError:
-                return
-            self.total += 1
-            if len(payload) > LARGEST:
-                exchange.request = payload[:LARGEST]
-            self._kept.append(exchange)
-            self._bytes += len(exchange.request)
-            self._pending.setdefault((connection.broker_id, connection.id, exchange.correlation_id), deque()).append(exchange)
-            self._trim()
-        elif len(payload) >= 4:
-            key = (connection.broker_id, connection.id, int.from_bytes(payload[:4], "big", signed=True))
-            waiting = self._pending.get(key)
-            if waiting:
-                exchange = waiting.popleft()
-                if not waiting:
-                    del self._pending[key]
-                exchange.response = payload if len(payload) <= LARGEST else payload[:LARGEST]
-                self._bytes += len(exchange.response)
-                if self.on_exchange is not None:
-                    self.on_exchange(exchange)
+    @property
+    def total(self) -> int:
+        """Requests since the start."""
+        self._read()
+        return self._total
 
-    def _trim(self) -> None:
+    def connection(self, info: ConnectionInfo) -> ConnectionSink:
+        """The sink of a new connection."""
+        return Heard(self, info) if info.kind is ConnectionKind.ACCEPTED else NoSink()
+
+    def heard(self, connection: Heard, is_received: bool, data: bytes) -> None:
+        """Bytes were received or sent."""
+        self._chunks.append((connection, is_received, time.time_ns(), data))
+        self._chunk_bytes += len(data)
+        if self._chunk_bytes > MAX_BYTES:
+            self._skip()
+        if self.on_chunk is not None:
+            self.on_chunk()
+
+    def _skip(self) -> None:
+        """Forget the oldest chunks, and with them all exchanges before."""
+        self._kept.clear()
+        self._bytes = 0
+        while self._chunk_bytes > MAX_BYTES * 3 // 4:
+            connection, is_received, _, data = self._chunks.popleft()
+            self._chunk_bytes -= len(data)
+            if is_received:
+                self._total += connection.received_at.skip(data)
+                connection.waiting.clear()
+            else:
+                connection.sent_at.skip(data)
+
+    def _read(self) -> None:
+        """Read all chunks as exchanges."""
+        chunks, self._chunks, self._chunk_bytes = self._chunks, deque(), 0
+        for connection, is_received, at_ns, data in chunks:
+            if is_received:
+                for payload in connection.received_at.read(data):
+                    self._begin(connection, at_ns // 1_000_000, payload)
+            else:
+                for payload in connection.sent_at.read(data):
+                    self._end(connection, payload)
         while len(self._kept) > MAX_REQUESTS or self._bytes > MAX_BYTES:
-            self._bytes -= self._kept.popleft().size
-        if len(self._pending) > MAX_REQUESTS:  # requests whose connections were closed
-            oldest = self._kept[0].number
-            self._pending = {key: waiting for key, waiting in self._pending.items() if waiting[-1].number >= oldest}
+            oldest = self._kept.popleft()
+            self._bytes -= oldest.size
+            oldest.is_forgotten = True
+
+    def _begin(self, connection: Heard, at_ms: int, payload: bytes) -> None:
+        self._total += 1
+        try:
+            exchange = Exchange(self._total, at_ms, connection.info.broker_id, connection.info.peer, payload)
+        except RemoteProtocolError:
+            return
+        if len(payload) > LARGEST:
+            exchange.request = payload[:LARGEST]
+        self._kept.append(exchange)
+        self._bytes += len(exchange.request)
+        connection.waiting.setdefault(exchange.correlation_id, deque()).append(exchange)
+
+    def _end(self, connection: Heard, payload: bytes) -> None:
+        if len(payload) < 4:
+            return
+        number = int.from_bytes(payload[:4], "big", signed=True)
+        waiting = connection.waiting.get(number)
+        if not waiting:
+            return
+        exchange = waiting.popleft()
+        if not waiting:
+            del connection.waiting[number]
+        exchange.response = payload if len(payload) <= LARGEST else payload[:LARGEST]
+        if not exchange.is_forgotten:
+            self._bytes += len(exchange.response)
 
     def newest(
         self,
@@ -164,6 +277,7 @@ class History:
     ) -> Iterator[Exchange]:
         """Exchanges that match, newest first. `after`: only those with a higher number."""
         key = None if api is None else api_named(api)
+        self._read()
         for exchange in reversed(self._kept):
             if exchange.number <= after:
                 return

@@ -31,7 +31,7 @@ from klamm.control.bodies import (
     ZooKeeperDelayBody,
     fault_of,
 )
-from klamm.control.history import Exchange, History
+from klamm.control.history import History
 from klamm.control.refused import Refused
 from klamm.controller.changes import Change
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -54,12 +54,13 @@ class Control:
     """Steers one cluster."""
 
     def __init__(self, cluster: LocalCluster, kept: History, clock: SteeredClock | None = None) -> None:
-        """`kept` is a tap of the cluster, `clock` the clock of its brokers, if it can be moved."""
+        """`kept` has the requests of the cluster, `clock` the clock of its brokers, if it can be moved."""
         self.cluster = cluster
         self.history = kept
         self.clock = clock
         kept.topic_id = self._topic_id
-        kept.on_exchange = self._exchanged
+        kept.on_chunk = self._heard
+        self._announces = False
         self.events = EventLog()
         self._holds: dict[int, Held] = {}
         self._paused: set[int] = set()
@@ -515,9 +516,15 @@ class Control:
         if shown is not None:
             self.events.add("change", shown)
 
-    def _exchanged(self, exchange: Exchange) -> None:
-        if self.events.has_readers:
-            self.events.add("request", {"number": exchange.number})
+    def _heard(self) -> None:
+        """Something was received or sent: tell those who read events, a few times a second."""
+        if self.events.has_readers and not self._announces:
+            self._announces = True
+            asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
+
+    def _announce(self) -> None:
+        self._announces = False
+        self.events.add("requests", {"total": self.history.total})
 
     @staticmethod
     async def _wait(work: Any, timeout_ms: int, what: Callable[[], str]) -> None:
@@ -532,6 +539,7 @@ class Control:
             raise Refused(f"not within {timeout_ms} ms: {what()}", 408) from None
 
 
+ANNOUNCE_S = 0.2
 MAX_ZOOKEEPER_DELAY_MS = 60_000
 MAX_ADVANCE_MS = 366 * 86_400_000
 

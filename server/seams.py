@@ -20,7 +20,7 @@ from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.steering import Steering
 from klamm.protocol.value_class import dataclass
 from klamm.server.metrics.metrics import Metrics
-from klamm.server.net.tap import BrokerTap, Tap
+from klamm.server.net.tap import BrokerTap, ByteTap, Tap
 
 if TYPE_CHECKING:
     from klamm.server.faults.fault import Faults
@@ -81,7 +81,13 @@ class Seams:
     """Broker id → where this broker counts; None means that its configs say so."""
     tap: Tap | None = None
     """Observes every frame that a broker receives or sends."""
+    history: ByteTap | None = None
+    """Observes the bytes of all connections."""
 
     def broker_tap(self, broker_id: int, observed: bool = False) -> BrokerTap | None:
         """The tap of one broker; None if there is no tap and nothing else (a journal, metrics) that observes its frames."""
-        return None if self.tap is None and not observed else BrokerTap(self.tap, broker_id, self.clock.monotonic)
+        if self.tap is None and self.history is None and not observed:
+            return None
+        tap = BrokerTap(self.tap, broker_id, self.clock.monotonic)
+        tap.history = self.history
+        return tap

@@ -213,13 +213,15 @@ class ConnectionTap:
 class BrokerTap:
     """The tap of a broker; it numbers the connections that the broker opens. `broker_id` may change before the first connection.
 
-    `journal` is set while the broker has a journal, with or without a tap. `counts`, if set, counts frames for the metrics.
+    `journal` is set while the broker has a journal, with or without a tap. `counts`, if set, counts frames for the metrics; `history`, if
+    set, keeps the last ones for somebody who steers the cluster.
     """
 
     def __init__(self, tap: Tap | None, broker_id: int, clock: Callable[[], float]) -> None:
         self.broker_id = broker_id
         self.journal: ByteTap | None = None
         self.counts: ByteTap | None = None
+        self.history: ByteTap | None = None
         self._tap = tap
         self._clock = clock
         self._numbers = itertools.count(1)
@@ -231,7 +233,7 @@ class BrokerTap:
         if connection_id is None:
             connection_id = f"{kind.value}-{peer}-{next(self._numbers)}"
         info = ConnectionInfo(self.broker_id, connection_id, kind, peer, listener, peer_id)
-        sinks = [tap.connection(info) for tap in (self.journal, self.counts) if tap is not None]
+        sinks = [tap.connection(info) for tap in (self.journal, self.counts, self.history) if tap is not None]
         if self._tap is not None:
             sinks.insert(0, ConnectionTap(self._tap, info, self._clock))
         return reduce(BothSinks, sinks) if sinks else NoSink()

@@ -1,0 +1,102 @@
+"""What is remembered of requests: bytes in any pieces, old ones forgotten, large ones cut."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from klamm.control import history
+from klamm.control.history import Cursor, History, as_json
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.server.net.tap import ConnectionInfo, ConnectionKind
+
+INFO = ConnectionInfo(1, "c", ConnectionKind.ACCEPTED, "127.0.0.1:1")
+
+
+def framed(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+def request(number: int, client: str = "x") -> bytes:
+    return messages.encode_request(ApiKey.METADATA, 9, number, client, messages.encode(messages.MetadataRequest(topics=None), 9))
+
+
+def response(number: int) -> bytes:
+    return messages.encode_response(ApiKey.METADATA, 9, number, messages.encode(messages.MetadataResponse(controller_id=7), 9))
+
+
+def pieces(data: bytes, dice: random.Random) -> list[bytes]:
+    cuts = sorted(dice.randrange(len(data) + 1) for _ in range(dice.randrange(20)))
+    return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+def test_a_cursor_reads_and_skips_any_pieces_and_stays_between_frames() -> None:
+    for seed in range(300):
+        dice = random.Random(seed)
+        payloads = [bytes([number % 256]) * dice.randrange(40) for number in range(dice.randrange(1, 30))]
+        cursor, seen, skipped = Cursor(), 0, 0
+        for piece in pieces(b"".join(map(framed, payloads)), dice):
+            if dice.random() < 0.4:
+                skipped += cursor.skip(piece)
+                seen_from = seen + skipped
+            else:
+                for payload in cursor.read(piece):
+                    assert payload == payloads[seen + skipped], seed
+                    seen += 1
+                seen_from = seen + skipped
+            assert seen_from <= len(payloads)
+        assert seen + skipped == len(payloads), seed
+
+
+def test_requests_and_responses_find_each_other_in_any_pieces() -> None:
+    for seed in range(50):
+        dice, kept = random.Random(seed), History()
+        sink = kept.connection(INFO)
+        for piece in pieces(b"".join(request(number) for number in range(10)), dice):
+            sink.received(piece)
+        for piece in pieces(b"".join(response(number) for number in range(7)), dice):
+            sink.sent(piece)
+        shown = [as_json(exchange) for exchange in kept.newest(api="Metadata", client_id="x")]
+        assert [each["correlation_id"] for each in shown] == list(range(9, -1, -1))
+        assert [each["response"] and each["response"]["controller_id"] for each in shown] == [None] * 3 + [7] * 7
+        assert kept.total == 10
+
+
+def test_old_requests_are_forgotten_by_number_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MAX_REQUESTS", 100)
+    kept = History()
+    sink = kept.connection(INFO)
+    for number in range(250):
+        sink.received(request(number))
+        if number % 2:
+            sink.sent(response(number))
+    assert [each.correlation_id for each in kept.newest()] == list(range(249, 149, -1)) and kept.total == 250
+    size = len(request(0))
+    monkeypatch.setattr(history, "MAX_BYTES", 20 * size)
+    for number in range(1000):
+        sink.received(request(number))
+    found = [each.correlation_id for each in kept.newest()]
+    assert found == list(range(999, 999 - len(found), -1)) and 0 < len(found) <= 20
+    assert kept.total == 1250
+
+
+def test_of_a_large_request_only_the_head_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "LARGEST", 1000)
+    kept = History()
+    sink = kept.connection(INFO)
+    large = request(1, "x" * 5000)
+    for start in range(0, len(large), 64):
+        sink.received(large[start : start + 64])
+    sink.received(request(2, "small"))
+    (shown,) = [as_json(each) for each in kept.newest(client_id="small")]
+    assert shown["correlation_id"] == 2 and kept.total == 2
+
+
+def test_bytes_that_are_no_request_are_no_exchange() -> None:
+    kept = History()
+    sink = kept.connection(INFO)
+    sink.received(framed(b"") + framed(b"\0") + framed(b"GET / HTTP/1.1"))
+    sink.sent(framed(b"x"))
+    assert all(as_json(each)["request"] is None for each in kept.newest())
