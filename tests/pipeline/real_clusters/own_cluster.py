@@ -1,8 +1,8 @@
 """A cluster of Klamm that lives through what the rules judge, with its journal on.
 
 Creations, elections clean and unclean, shrinks, growths, reassignments with and without throttle, deaths of brokers, moves of the
-controller, deletions, configs, the blacklist, requests that nobody offers, consumers in groups. Each step waits for its effect. What the
-brokers decided and sent is in the lake afterwards.
+controller, deletions, configs, the blacklist, requests that nobody offers, consumers in groups, transactions. Each step waits for its
+effect. What the brokers decided and sent is in the lake afterwards.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from klamm.tests.harness import requests
 from klamm.tests.harness.client import Client, ConnectionClosed
 from klamm.tests.harness.waits import eventually
 from klamm.tests.pipeline.real_clusters.group_session import live_in_groups
+from klamm.tests.pipeline.real_clusters.transaction_session import live_with_transactions
 from klamm.tests.server.brokers import request
 
 CONFIG = {
@@ -34,6 +35,10 @@ CONFIG = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 MOVED_S = 60.0
 _HEADER = Struct(">hhih4s")
@@ -50,6 +55,7 @@ async def live_through_much(zookeeper: str, lake: Path, run: str) -> None:
         await story.topics()
         await story.strangers()
         await story.groups()
+        await story.transactions()
         await story.deaths()
         await story.unclean()
         await story.moves()
@@ -68,6 +74,10 @@ class _Story:
     @property
     def controller(self) -> BrokerServer:
         return next(broker for broker in self.cluster.brokers if broker.id == self.cluster.controller_id)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{broker.advertised[0].host}:{broker.advertised[0].port}" for broker in self.cluster.brokers)
 
     async def ask(self, key: int, version: int, message: Any) -> Any:
         """A request to the controller, which may just be moving."""
@@ -118,13 +128,18 @@ class _Story:
 
     async def groups(self) -> None:
         """Consumers live in groups; somebody who is not a member sends heartbeats."""
-        bootstrap = ",".join(f"{broker.advertised[0].host}:{broker.advertised[0].port}" for broker in self.cluster.brokers)
-        await asyncio.to_thread(live_in_groups, bootstrap, "t", 4)
+        await asyncio.to_thread(live_in_groups, self.bootstrap, "t", 4)
         for broker in self.cluster.brokers:
             for _ in range(2):
                 beat = messages.HeartbeatRequest(group_id="group-range", generation_id=1, member_id="gone")
                 response = await request(broker, ApiKey.HEARTBEAT, 3, beat)
                 assert response.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    async def transactions(self) -> None:
+        """Producers with transactions of each outcome, in a topic of their own."""
+        made = await self.ask(ApiKey.CREATE_TOPICS, 7, requests.create_topic("accounts", [[1], [2], [3], [4]]))
+        assert [row.error_code for row in made.topics] == [0]
+        await asyncio.to_thread(live_with_transactions, self.bootstrap, "accounts", 4)
 
     async def metadata(self) -> None:
         """Metadata in old and new versions from every broker."""
