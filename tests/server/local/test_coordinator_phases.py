@@ -16,6 +16,7 @@ from klamm.broker.transactions.transaction import Transaction
 from klamm.controller.phases import PHASES as CONTROLLER_PHASES
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.steering import failing
 from klamm.server.broker_server import BrokerServer
 from klamm.server.groups import phases as groups
@@ -116,9 +117,9 @@ class Client:
         message = messages.HeartbeatRequest(group_id=self.name, generation_id=self.generation, member_id=self.member_id)
         return int(self.ask("group", message, 2).error_code)
 
-    def commit(self) -> int:
+    def commit(self, offset: int = 7) -> int:
         kind = messages.OffsetCommitRequest
-        row = kind.OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+        row = kind.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
         topic = kind.OffsetCommitRequestTopic(name="t", partitions=[row])
         message = kind(
             group_id=self.name, generation_id_or_member_epoch=self.generation, member_id=self.member_id, topics=[topic]
@@ -386,6 +387,37 @@ def test_a_coordinator_that_moves_while_a_group_is_held_tells_the_client(client:
     except OSError:
         pass  # the broker was gone before the response
     wait_for(lambda: client.stored_group() == (1, 1), "what was stored")
+
+
+def test_what_a_group_decides_while_it_is_held_waits_behind(client: Client) -> None:
+    client.stable()
+    hold = client.cluster.steering.hold(groups.OffsetsAppended, where={"group": client.name}, count=1)
+    first = client.later(client.commit)
+    hold.reached(timeout_s=WITHIN_S)
+    second = client.later(lambda: client.commit(8))
+    wait_for(lambda: client.group().offsets.is_unstable(TopicPartition("t", 0)), "the group wants it appended")
+    others_go_on(client)
+    assert not first.done() and not second.done()
+    assert [each.commit.offset for each in client.group().offsets.committed.values()] == [7]
+    hold.step()
+    assert (first.result(30), second.result(30)) == (0, 0)
+
+
+def test_an_append_that_is_held_is_not_made_when_its_only_replica_crashes(zookeeper: str, chroot: str, pool: ThreadPoolExecutor) -> None:
+    config = CONFIG | {"offsets.topic.replication.factor": "1"}
+    with klamm.Cluster(brokers=1, config=config, zookeeper=zookeeper + chroot) as cluster:
+        client = Client(cluster, pool, "alone")
+        find = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=["alone"])
+        wait_for(lambda: request(cluster.addresses[0][2], find, 4).coordinators[0].error_code == 0, "the offsets topic")
+        client.rejoined()
+        hold = cluster.steering.hold(groups.GroupAssignmentReceived)
+        acting = client.later(client.sync)
+        hold.reached(timeout_s=WITHIN_S)
+        cluster.crash_broker(1)
+        hold.release()
+        cluster.start_broker(1)
+        wait_for(lambda: client.stored_group() == (1, 1), "what was stored before")
+        acting.exception(30)
 
 
 def test_what_is_held_when_the_cluster_ends_goes_on_and_is_logged(
