@@ -309,10 +309,10 @@ class AsyncAdminClient:
         return await self._io.run_in_loop(transactions.describe_transactions(transactional_ids, self._time(timeout_ms)))
 
     async def describe_producers(
-        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: int | None = None
+        self, partitions: Iterable[tuple[str, int]], *, broker_id: int | None = None, timeout_ms: int | None = None
     ) -> Described[TopicPartition, tuple[ActiveProducer, ...]]:
         """As `AdminClient.describe_producers`."""
-        return await self._io.run_in_loop(producers.describe_producers(partitions, self._time(timeout_ms)))
+        return await self._io.run_in_loop(producers.describe_producers(partitions, broker_id, self._time(timeout_ms)))
 
     async def abort_transaction(
         self,

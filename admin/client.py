@@ -410,10 +410,12 @@ class AdminClient:
         return self._io.run(transactions.describe_transactions(transactional_ids, self._time(timeout_ms)))
 
     def describe_producers(
-        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: int | None = None
+        self, partitions: Iterable[tuple[str, int]], *, broker_id: int | None = None, timeout_ms: int | None = None
     ) -> Described[TopicPartition, tuple[ActiveProducer, ...]]:
-        """The producers that the leader of each partition knows, with their open transactions. Source: KIP-664, key 61, since 2.8."""
-        return self._io.run(producers.describe_producers(partitions, self._time(timeout_ms)))
+        """The producers that the leader of each partition knows, with their open transactions. `broker_id` names another replica; a
+        partition that it does not have has NOT_LEADER_OR_FOLLOWER. Source: KIP-664, key 61, since 2.8.
+        """
+        return self._io.run(producers.describe_producers(partitions, broker_id, self._time(timeout_ms)))
 
     def abort_transaction(
         self,

@@ -9,6 +9,7 @@ from klamm.admin.arguments import INT32_MAX, INT64_MAX, by_topic, check_int, che
 from klamm.admin.errors import AdminError, error_of
 from klamm.admin.io_thread import Call
 from klamm.admin.results import Described
+from klamm.admin.routing.by_broker import each_by_broker
 from klamm.admin.routing.leaders import each_to_leader
 from klamm.admin.scope import Scope
 from klamm.admin.session import Session
@@ -21,10 +22,11 @@ INT16_MAX = 2**15 - 1
 
 
 def describe_producers(
-    partitions: Iterable[tuple[str, int]], timeout_ms: int
+    partitions: Iterable[tuple[str, int]], broker_id: int | None, timeout_ms: int
 ) -> Call[Described[TopicPartition, tuple[ActiveProducer, ...]]]:
     """See `AdminClient.describe_producers`."""
     wanted = check_partitions(partitions)
+    at = None if broker_id is None else check_int(broker_id, "broker_id", 0, INT32_MAX)
 
     async def run(session: Session, scope: Scope) -> Described[TopicPartition, tuple[ActiveProducer, ...]]:
         async def send(broker: int, some: list[TopicPartition]) -> dict[TopicPartition, tuple[ActiveProducer, ...] | AdminError]:
@@ -40,7 +42,13 @@ def describe_producers(
                 for one in topic.partitions
             }
 
-        return Described.of(await each_to_leader(session, scope, wanted, send))
+        async def find(some: list[TopicPartition]) -> dict[TopicPartition, int | AdminError]:
+            await session.metadata(scope)
+            return {partition: at for partition in some if at is not None}
+
+        if at is None:
+            return Described.of(await each_to_leader(session, scope, wanted, send))
+        return Described.of(await each_by_broker(session, scope, wanted, find, send, ()))
 
     return Call(check_timeout(timeout_ms), run)
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 def command(topic: str, partition: int, start_offset: int, bootstrap_server: str, command_config: Path | None) -> None:
     """Abort a transaction in one partition: its leader writes an abort marker. The coordinator does not learn of it.
 
-    Use it only for a hanging transaction, which its coordinator has forgotten: `klamm transactions producers` shows its start offset, but
-    no transactional id of `klamm transactions list` has its producer id and an open transaction.
+    Use it only for a hanging transaction, which its coordinator has forgotten: `klamm transactions find-hanging` shows its start offset.
 
     \b
     klamm transactions abort --topic orders --partition 0 --start-offset 1234 --bootstrap-server localhost:9092

@@ -10,6 +10,7 @@ CLIENT_ID = "klamm-transactions"
 COMMANDS = {
     "abort": "klamm.cli.transactions.abort",
     "describe": "klamm.cli.transactions.describe",
+    "find-hanging": "klamm.cli.transactions.find_hanging",
     "fence": "klamm.cli.transactions.fence",
     "list": "klamm.cli.transactions.list",
     "producers": "klamm.cli.transactions.producers",
@@ -24,4 +25,5 @@ def command() -> None:
     \b
     klamm transactions list --bootstrap-server localhost:9092 --state Ongoing
     klamm transactions producers orders:0 --bootstrap-server localhost:9092
+    klamm transactions find-hanging orders --bootstrap-server localhost:9092
     """

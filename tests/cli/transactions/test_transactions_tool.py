@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 import uuid
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
 from klamm.tests.cli.members import ToolMembers
 from klamm.tests.cli.running import call
+from klamm.tests.harness import requests
+from klamm.tests.harness.batches import T, records_of
+from klamm.tests.harness.kafka import request, wait_for
 
 TIMEOUT_S = 30
 
@@ -37,6 +43,27 @@ def begun(members: ToolMembers, topic: str, transactional_id: str) -> Producer:
     return producer
 
 
+def hang(members: ToolMembers, topic: str, producer_id: int, minutes: int) -> None:
+    """Write a record of a transaction that no coordinator knows into partition 0, as if some time ago; leaders do not verify it then."""
+    verify = "transaction.partition.verification.enable"
+    controller = members.brokers[members.tree.controller()].port
+    message = requests.set_configs(requests.BROKER, "", {verify: "false"})
+    assert [each.error_code for each in request(controller, message, 1).responses] == [0]
+    kind = messages.ProduceRequest
+    batch = f"pid={producer_id}/3/0,tx(hangs@{time.time_ns() // 1_000_000 - T - minutes * 60_000})"
+    data = kind.PartitionProduceData(index=0, records=records_of([batch]))
+    produce = kind(
+        transactional_id="unheard-of", acks=-1, timeout_ms=10_000, topic_data=[kind.TopicProduceData(name=topic, partition_data=[data])]
+    )
+
+    def written() -> bool:
+        code = request(members.brokers[0].port, produce, 9).responses[0].partition_responses[0].error_code
+        assert code == 0, ErrorCode(code)
+        return True
+
+    wait_for(written, "the leader has the config, and appends")
+
+
 @pytest.fixture
 def name() -> str:
     return f"tx-{uuid.uuid4().hex[:8]}"
@@ -48,6 +75,7 @@ def name() -> str:
         (("describe",), "describe: Missing argument 'TRANSACTIONAL_ID…'."),
         (("fence",), "fence: Missing argument 'TRANSACTIONAL_ID…'."),
         (("abort", "--topic", "t", "--partition", 0), "abort: Missing option '--start-offset'."),
+        (("find-hanging",), "find-hanging: Give topics, or --broker-id."),
     ],
 )
 def test_arguments_that_are_missing_are_one_line_and_nothing_is_connected(arguments: tuple[object, ...], line: str) -> None:
@@ -98,3 +126,30 @@ def test_a_producer_that_is_fenced_cannot_commit(members: ToolMembers, name: str
     with pytest.raises(KafkaException) as raised:
         producer.commit_transaction(TIMEOUT_S)
     assert raised.value.args[0].fatal()
+
+
+def test_hanging_transactions_are_found_by_topic_partition_broker_and_age_and_can_be_aborted(members: ToolMembers, name: str) -> None:
+    topic = members.topic([0, 1], [1, 2])
+    hang(members, topic, 900_000, minutes=20)
+    producer = begun(members, topic, name)
+    found = [topic, "0", "900000", "3", "-", "0"]
+    for where in ((topic,), (f"{topic}:0",), ("--broker-id", 0), (topic, "--broker-id", 1), (f"{topic}:0", "--broker-id", 1)):
+        (row,) = [row for row in table(members, "find-hanging", *where) if row[0] == topic]
+        assert (row[:6], row[7]) == (found, "20"), where
+    for where in ((f"{topic}:1",), (topic, "--broker-id", 2), (topic, "--max-transaction-timeout", 30)):
+        assert table(members, "find-hanging", *where) == [], where
+    (row,) = table(members, "find-hanging", topic, "--max-transaction-timeout", 0)
+    assert row[:6] == found, "the coordinator knows the other transaction"
+    said = transactions(members, "find-hanging", topic, "--json")
+    assert [each["producer_id"] for each in json.loads(said.stdout)["transactions"]] == [900_000]
+    said = transactions(members, "abort", "--topic", topic, "--partition", 0, "--start-offset", row[5])
+    assert (said.returncode, said.stderr) == (0, ""), said
+    assert table(members, "find-hanging", topic, "--max-transaction-timeout", 0) == []
+    producer.commit_transaction(TIMEOUT_S)
+
+
+def test_a_broker_that_does_not_have_a_partition_says_so(members: ToolMembers) -> None:
+    topic = members.topic([0])
+    said = transactions(members, "find-hanging", f"{topic}:0", "--broker-id", 1)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert f"{topic}-0" in said.stderr
