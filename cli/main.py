@@ -21,6 +21,7 @@ from klamm.cli.output import end_with_failure, open_standard_streams, tell_scrip
 VERBS = {
     "broker": "klamm.cli.broker",
     "configs": "klamm.cli.configs",
+    "consume": "klamm.cli.records.consume",
     "control": "klamm.cli.control.verb",
     "describe": "klamm.cli.describe",
     "groups": "klamm.cli.groups.verb",
@@ -29,6 +30,7 @@ VERBS = {
     "metadata-log": "klamm.cli.metadata_log.verb",
     "pipeline": "klamm.cli.pipeline.verb",
     "preferred-replica-election": "klamm.cli.preferred_replica_election",
+    "produce": "klamm.cli.records.produce",
     "reassign-partitions": "klamm.cli.reassign_partitions.verb",
     "report": "klamm.cli.report",
     "serve": "klamm.cli.serve",

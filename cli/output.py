@@ -28,8 +28,17 @@ def open_standard_streams() -> None:
 
 def say(text: str) -> None:
     """Write a line to stdout. Raises CannotWrite; later output is discarded."""
+    _echo(text, True)
+
+
+def write(data: bytes) -> None:
+    """Write bytes to stdout as they are. Raises CannotWrite; later output is discarded."""
+    _echo(data, False)
+
+
+def _echo(text: str | bytes, ends_line: bool) -> None:
     try:
-        click.echo(text)
+        click.echo(text, nl=ends_line)
     except OSError as error:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())  # so that the flush at exit cannot fail

@@ -1,0 +1,1 @@
+"""The commands `klamm produce` and `klamm consume`."""
