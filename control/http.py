@@ -31,7 +31,10 @@ MAX_BODY_BYTES = 1 << 20
 MAX_READERS = 32
 KEEP_ALIVE_S = 15.0
 _LOCAL = frozenset(("localhost", "127.0.0.1", "[::1]", "::1"))
-_PAGE = {"": ("index.html", "text/html"), "page.js": ("page.js", "text/javascript"), "page.css": ("page.css", "text/css")}
+_PAGE = {
+    "": ("index.html", "text/html"), "page.js": ("page.js", "text/javascript"), "page.css": ("page.css", "text/css"),
+    "page.svg": ("page.svg", "image/svg+xml"),
+}  # fmt: skip
 _POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 
@@ -59,7 +62,7 @@ class ControlServer:
             app.router.add_route(route.method, route.path, self._handler(route))
         app.router.add_get("/events", self._events)
         app.router.add_get("/openapi.json", self._openapi)
-        app.router.add_get("/{file:(page[.](js|css))?}", self._page)
+        app.router.add_get("/{file:(page[.](js|css|svg))?}", self._page)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.5)
         await self._runner.setup()
         try:

@@ -47,6 +47,8 @@ MAX_HOLDS = 1000
 MAX_WAIT_MS = 600_000
 MAX_LISTED = 1000
 KEPT_EVENTS = 1000
+REQUESTS = "requests"
+"""The kind of the event that something was received or sent; it has the number of all requests."""
 T = TypeVar("T")
 
 
@@ -382,10 +384,16 @@ class Control:
 
     # --- topics, groups, transactions
 
-    def topics(self) -> dict[str, Any]:
-        """Names and partitions of all topics, as the controller's broker has them in its metadata."""
-        broker = self._any()
-        return {"topics": [{"name": name, "partitions": len(topic.partitions)} for name, topic in sorted(broker.metadata.topics.items())]}
+    def topics(self, states: bool = False) -> dict[str, Any]:
+        """Names and numbers of partitions of all topics, as the controller's broker has them in its metadata.
+
+        With `states` each topic has the leader, the ISR and the replicas of each partition too.
+        """
+        shown = []
+        for name, topic in sorted(self._any().metadata.topics.items()):
+            row: dict[str, Any] = {"name": name, "partitions": len(topic.partitions)}
+            shown.append(row | {"states": views.cached_states(topic)} if states else row)
+        return {"topics": shown}
 
     async def topic(self, name: str) -> dict[str, Any]:
         """A topic as ZooKeeper and each broker see it."""
@@ -524,7 +532,7 @@ class Control:
 
     def _announce(self) -> None:
         self._announces = False
-        self.events.add("requests", {"total": self.history.total})
+        self.events.add(REQUESTS, {"total": self.history.total})
 
     @staticmethod
     async def _wait(work: Any, timeout_ms: int, what: Callable[[], str]) -> None:
@@ -585,8 +593,10 @@ class EventLog:
         return bool(self._readers)
 
     def add(self, kind: str, what: dict[str, Any]) -> None:
-        """Something happened."""
+        """Something happened. Of consecutive events about requests only the last is kept: they would push out all others."""
         self._number += 1
+        if kind == REQUESTS and self._kept and self._kept[-1]["kind"] == REQUESTS:
+            self._kept.pop()
         self._kept.append({"number": self._number, "at_ms": time.time_ns() // 1_000_000, "kind": kind, "data": what})
         for reader in self._readers:
             reader.set()

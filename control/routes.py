@@ -83,7 +83,10 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/controller", "The active controller", lambda c: c.controller()),
     Route("POST", "/controller/move", "Make a broker the controller", lambda c, body: c.move_controller(body), bodies.MoveBody),
     Route("POST", "/controller/resign", "Let another broker become controller", lambda c: c.resign_controller()),
-    Route("GET", "/topics", "All topics", lambda c: c.topics()),
+    Route(
+        "GET", "/topics", "All topics; states=true adds leader, ISR and replicas of each partition", lambda c, **query: c.topics(**query),
+        query={"states": bool},
+    ),
     Route("POST", "/topics", "Create a topic", lambda c, body: c.create_topic(body), bodies.TopicBody),
     Route("DELETE", "/topics/{name}", "Delete a topic", lambda c, name: c.delete_topic(name)),
     Route("GET", "/topics/{name}", "A topic as ZooKeeper and each broker see it", lambda c, name: c.topic(name)),

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
+from klamm.broker.metadata_cache import CachedTopic
 from klamm.control.history import time_text
 from klamm.control.refused import Refused
 from klamm.controller import changes
@@ -129,6 +130,14 @@ def change(controller_id: int, one: Change) -> dict[str, Any] | None:
         case changes.BrokersUnregistered(broker_ids):
             return {"change": "BrokersUnregistered", "broker_ids": list(broker_ids)}
     return None
+
+
+def cached_states(cached: CachedTopic) -> list[dict[str, Any]]:
+    """The partitions of a topic as a broker has them in its metadata."""
+    return [
+        {"partition": index, "leader": state.leader, "isr": list(state.isr), "replicas": list(state.replicas)}
+        for index, state in sorted(cached.partitions.items())
+    ]
 
 
 async def topic(reader: BrokerServer, brokers: Iterable[BrokerServer], name: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ FAULT = ("FAULT", "FILTER", "EFFECT", "LIMITS", "HITS", "MATCHES", "SPENT")
 BROKER = ("BROKER", "STATE", "ADDRESS", "EPOCH", "CONTROLLER", "LEADERS", "REPLICAS")
 GROUP = ("GROUP", "STATE", "GENERATION", "PROTOCOL", "COORDINATOR", "MEMBERS", "OFFSETS")
 REQUEST = ("NUMBER", "TIME", "BROKER", "CLIENT-ID", "API", "VERSION", "ERROR", "REQUEST")
+SHOWN_VALUES = 5
 WIDEST = 100
 """The decoded request of a row is cut here; --json has all of it."""
 
@@ -69,7 +70,17 @@ def request(item: Item) -> Row:
 
 def pairs(values: Item) -> str | None:
     """`name=value` of all; None without any."""
-    return " ".join(f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in values.items()) or None
+    return " ".join(f"{name}={_short(value)}" for name, value in values.items()) or None
+
+
+def _short(value: object) -> str:
+    """A partition as `orders-0`; of a long list the first ones and its length."""
+    if isinstance(value, list):
+        shown = [_short(each) for each in value[:SHOWN_VALUES]]
+        return ",".join([*shown, f"… {len(value)} in all"] if len(value) > SHOWN_VALUES else shown)
+    if isinstance(value, Mapping) and value.keys() == {"topic", "partition"}:
+        return f"{value['topic']}-{value['partition']}"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def numbers(values: Iterable[int]) -> str | None:

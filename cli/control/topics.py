@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
-from klamm.cli.control.client import ControlApi, control_command
+from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.control.tables import numbers, show
+from klamm.cli.logs import printable
+from klamm.cli.output import say
 
 HEAD = ("PARTITION", "SEEN-BY", "LEADER", "LEADER-EPOCH", "ISR", "REPLICAS", "ROLE", "LOG-START", "LOG-END", "HIGH-WATERMARK")
 
@@ -28,6 +30,52 @@ def topic(api: ControlApi, name: str) -> None:
     """Show the partitions of the topic NAME: what ZooKeeper has, what each broker has in its metadata, and the logs of its replicas."""
     response = api.get("topics", name)
     show(api, response, HEAD, [row for partition in response["partitions"] for row in _rows(partition)])
+
+
+@click.command("create-topic", short_help="Create a topic.")
+@click.argument("name")
+@click.option("--partitions", type=int, help="Number of partitions. Default: num.partitions of the brokers.")
+@click.option("--replication-factor", type=int, help="Number of replicas. Default: default.replication.factor of the brokers.")
+@click.option(
+    "--replicas", metavar="ID:ID,…", help="Brokers of each partition, in place of the two numbers: 1:2,2:3 has two partitions."
+)
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Config of the topic. Repeatable.")
+@control_command()
+def create_topic(
+    api: ControlApi, name: str, partitions: int | None, replication_factor: int | None, replicas: str | None, configs: tuple[str, ...]
+) -> None:
+    """Create the topic NAME. The command ends when every broker that runs shows it, each partition with a leader."""
+    for config in configs:
+        if "=" not in config:
+            raise click.UsageError(f"--config: {config!r} is not KEY=VALUE")
+    chosen = {key: value for key, _, value in (config.partition("=") for config in configs)}
+    body = {
+        "name": name, "partitions": partitions, "replication_factor": replication_factor, "replicas": _replicas(replicas),
+        "configs": chosen or None,
+    }  # fmt: skip
+    _done(api, api.post("topics", body=body), f"topic {name} is created")
+
+
+def _replicas(text: str | None) -> list[list[int]] | None:
+    try:
+        return None if text is None else [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
+    except ValueError:
+        raise click.UsageError(f"--replicas: {text!r} is not ID:ID,…") from None
+
+
+@click.command("delete-topic", short_help="Delete a topic.")
+@click.argument("name")
+@control_command()
+def delete_topic(api: ControlApi, name: str) -> None:
+    """Delete the topic NAME."""
+    _done(api, api.delete("topics", name), f"topic {name} is deleted")
+
+
+def _done(api: ControlApi, response: dict[str, Any], text: str) -> None:
+    if api.as_json:
+        print_line(response)
+    else:
+        say(printable(text))
 
 
 def _rows(partition: dict[str, Any]) -> Iterator[tuple[object, ...]]:

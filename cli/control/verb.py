@@ -14,6 +14,8 @@ COMMANDS = {
     "clock": f"{_HERE}.clock",
     "controller": f"{_HERE}.controller",
     "crash": f"{_HERE}.holds:crash",
+    "create-topic": f"{_HERE}.topics:create_topic",
+    "delete-topic": f"{_HERE}.topics:delete_topic",
     "events": f"{_HERE}.events",
     "expire": f"{_HERE}.brokers:expire",
     "fail": f"{_HERE}.holds:fail",

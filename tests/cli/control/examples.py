@@ -11,6 +11,8 @@ from klamm.control.routes import ROUTES, Route
 
 EXAMPLES: tuple[tuple[str, str], ...] = (
     ("GET /phases", "phases BrokersFailed"),
+    ("POST /topics", "create-topic payments --partitions 2"),
+    ("DELETE /topics/{name}", "delete-topic payments"),
     ("GET /topics", "topics"),
     ("GET /topics/{name}", "topic orders"),
     ("GET /groups", "groups"),

@@ -197,6 +197,12 @@ def test_events_are_those_after_a_number(cluster: Cluster) -> None:
     assert control("events", "--after", number - 1, "--count", 1).startswith(f"{number}  hold  ")
 
 
+def test_a_topic_is_created_with_the_replicas_and_configs_that_are_given(cluster: Cluster) -> None:
+    assert control("create-topic", "placed", "--replicas", "3:1,1:2", "--config", "retention.ms=7") == "topic placed is created\n"
+    assert [each["replicas"] for each in in_json("topic", "placed")["partitions"]] == [[3, 1], [1, 2]]
+    assert control("delete-topic", "placed") == "topic placed is deleted\n"
+
+
 def test_phases_are_described_by_name(cluster: Cluster) -> None:
     assert "field topic" in control("phases", "DeletionQueued")
     assert in_json("phases", "DeletionQueued")["fields"]["topic"] == "string"
@@ -227,7 +233,9 @@ def test_an_error_of_the_api_is_one_line_and_exit_code_1(cluster: Cluster, argum
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("hold", "X", "--where", "topic"), ("unhold",), ("unhold", 1, "--all"), ("unfault",), ("faults", "--hits", 1), ("holds", "--wait"),
+        ("hold", "X", "--where", "topic"), ("create-topic", "t", "--config", "x"),
+        ("create-topic", "t", "--replicas", "1;2"),
+        ("unhold",), ("unhold", 1, "--all"), ("unfault",), ("faults", "--hits", 1), ("holds", "--wait"),
         ("fault", "--versions", "x"), ("group", "g", "--rebalance", "--expire-all"),
     ],
 )  # fmt: skip
