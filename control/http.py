@@ -170,7 +170,8 @@ class ControlServer:
                 news.clear()
                 for event in events.since(number):
                     number = event["number"]
-                    text = f"id: {number}\nevent: {event['kind']}\ndata: {json.dumps(event['data'])}\n\n"
+                    data = json.dumps({"at_ms": event["at_ms"], **event["data"]})
+                    text = f"id: {number}\nevent: {event['kind']}\ndata: {data}\n\n"
                     await response.write(text.encode())
                 try:
                     async with asyncio.timeout(KEEP_ALIVE_S):

@@ -9,7 +9,10 @@ import click
 from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.output import say
 
-FILTER = ("api", "versions", "broker", "client_id", "principal", "topic", "topic_id", "partition", "group", "transactional_id", "direction")
+FILTER = (
+    "api", "versions", "broker", "from_broker", "client_id", "principal", "topic", "topic_id", "partition", "group", "transactional_id",
+    "direction",
+)  # fmt: skip
 EFFECT = (
     "error", "message", "delay_ms", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms",
 )  # fmt: skip
@@ -20,6 +23,7 @@ LIMITS = ("first", "after", "probability", "seed")
 @click.option("--api", "api_name", metavar="NAME", help="Requests of this API, by name or key.")
 @click.option("--versions", metavar="LOW[-HIGH]", help="Requests of these versions.")
 @click.option("--broker", type=int, help="Requests to this broker.")
+@click.option("--from-broker", type=int, help="Requests that this broker sends to others.")
 @click.option("--client-id", metavar="TEXT", help="Requests with this client id. A text may end with *.")
 @click.option("--principal", metavar="TEXT", help="Requests of this principal.")
 @click.option("--topic", metavar="TEXT", help="Only this topic in a request.")

@@ -19,17 +19,20 @@ from klamm.cli.output import say
 )
 @click.option("--count", type=int, help="How many are held, then the hold ends. Default: all.")
 @click.option("--nth", type=int, default=1, show_default=True, help="The first that is held; those before it pass.")
+@click.option("--crash", is_flag=True, help="Kill the broker that reaches the phase and end its ZooKeeper session.")
 @click.option("--wait", is_flag=True, help="Wait until something is held.")
 @click.option("--timeout-ms", type=int, default=30_000, show_default=True, help="With --wait: for at most this time.")
 @control_command()
-def command(api: ControlApi, phase: str, where: tuple[str, ...], count: int | None, nth: int, wait: bool, timeout_ms: int) -> None:
+def command(
+    api: ControlApi, phase: str, where: tuple[str, ...], count: int | None, nth: int, crash: bool, wait: bool, timeout_ms: int
+) -> None:
     """Hold PHASE from now on and print the number of the hold. What reaches the phase waits until `step`, `release`, `fail` or `crash`.
 
     \b
     klamm control hold DeletionReplicasStopped --where topic=orders --wait
     klamm control release 1
     """
-    made = api.post("holds", body={"phase": phase, "where": _filter(where), "count": count, "nth": nth})
+    made = api.post("holds", body={"phase": phase, "where": _filter(where), "count": count, "nth": nth, "crash": crash or None})
     if wait:
         reached = api.get("holds", made["id"], wait="reached", timeout_ms=timeout_ms, wait_ms=timeout_ms)
         show(api, reached, HOLD, [hold(reached)])

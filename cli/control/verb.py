@@ -25,6 +25,7 @@ COMMANDS = {
     "groups": f"{_HERE}.groups:groups",
     "hold": f"{_HERE}.hold",
     "holds": f"{_HERE}.holds:holds",
+    "link": f"{_HERE}.zookeeper:link",
     "phases": f"{_HERE}.phases",
     "release": f"{_HERE}.holds:release",
     "requests": f"{_HERE}.requests",
@@ -35,6 +36,7 @@ COMMANDS = {
     "transactions": f"{_HERE}.groups:transactions",
     "unfault": f"{_HERE}.faults:unfault",
     "unhold": f"{_HERE}.holds:unhold",
+    "zookeeper": f"{_HERE}.zookeeper:zookeeper",
 }
 """Command → the module that has it, and its name there if that is not `command`."""
 

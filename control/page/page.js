@@ -7,10 +7,11 @@ const TIMELINE_MS = 5 * 60_000
 const SHOWN_REQUESTS = 100
 const SHOWN_EVENTS = 100
 const SHOWN_LANES = 24
+const MOST_LANES = 500
 const SHOWN_VALUES = 5
 const TOKEN = 'klamm-token'
 const SVG = 'http://www.w3.org/2000/svg'
-const EVENT_KINDS = ['hold', 'released', 'crashed', 'fault', 'broker', 'controller', 'expired', 'topic', 'request']
+const EVENT_KINDS = ['hold', 'released', 'crashed', 'fault', 'broker', 'controller', 'expired', 'topic', 'zookeeper', 'change', 'requests']
 const EFFECTS = {
   error: ['respond with an error', 'Error', 'text'],
   delay_ms: ['delay', 'Milliseconds', 'number'],
@@ -479,20 +480,52 @@ function addRequests (added) {
 
 // --- the timeline of leaders and controllers
 
+// Changes come as events, which have times, also those before the page was opened. What a poll shows counts if the last event is older:
+// brokers learn of a change after the controller has made it.
 const lanes = new Map() // name → [{ from, value }], oldest first
-const changes = []
+const SETTLED_MS = 1500
 
-function note (name, value, now) {
+function note (name, value, at) {
   if (!lanes.has(name)) lanes.set(name, [])
   const spans = lanes.get(name)
-  const last = spans[spans.length - 1]
-  if (last !== undefined && last.value === value) return
-  if (last !== undefined) {
-    const noun = name === 'controller' ? 'controller' : `leader of ${name}`
-    changes.push({ at: now, text: `${noun}: ${nameOf(last.value)} → ${nameOf(value)}` })
+  const next = spans.findIndex(span => span.from > at)
+  spans.splice(next < 0 ? spans.length : next, 0, { from: at, value })
+  const merged = spans.filter((span, index) => index === 0 || span.value !== spans[index - 1].value)
+  while (merged.length > 1 && merged[1].from < Date.now() - TIMELINE_MS) merged.shift()
+  lanes.set(name, merged)
+}
+
+function noteIfSettled (name, value, at) {
+  const spans = lanes.get(name)
+  const last = spans?.[spans.length - 1]
+  if (last === undefined || (last.value !== value && last.from < at - SETTLED_MS)) note(name, value, at)
+}
+
+function noteChange (change) {
+  if (change.change === 'TermBegan') note('controller', change.controller_id, change.at_ms)
+  if (change.change === 'TermEnded') {
+    const spans = lanes.get('controller') ?? []
+    if (spans.length === 0 || spans[spans.length - 1].value === change.controller_id) note('controller', null, change.at_ms)
   }
-  spans.push({ from: now, value })
-  while (spans.length > 1 && spans[1].from < now - TIMELINE_MS) spans.shift()
+  if (change.change !== 'StatesChanged') return
+  for (const each of change.partitions) {
+    if (isShown(each.topic) && each.leader !== undefined) note(`${each.topic}-${each.partition}`, each.leader < 0 ? null : each.leader, change.at_ms)
+  }
+}
+
+function isShown (topic) {
+  return !topic.startsWith('__') && lanes.size < MOST_LANES
+}
+
+function changesAsText () {
+  const changes = []
+  for (const [name, spans] of lanes) {
+    spans.forEach((span, index) => {
+      const noun = name === 'controller' ? 'controller' : `leader of ${name}`
+      if (index > 0) changes.push({ at: span.from, text: `${noun}: ${nameOf(spans[index - 1].value)} → ${nameOf(span.value)}` })
+    })
+  }
+  return changes.sort((a, b) => b.at - a.at).slice(0, SHOWN_EVENTS)
 }
 
 function nameOf (broker) {
@@ -505,17 +538,15 @@ function classOf (broker) {
 
 function noteState (controller, topics, now) {
   const gone = new Set(lanes.keys())
-  note('controller', controller.id < 0 ? null : controller.id, now)
+  noteIfSettled('controller', controller.id < 0 ? null : controller.id, now)
   gone.delete('controller')
-  for (const topic of topics) {
-    if (topic.name.startsWith('__')) continue
+  for (const topic of topics.filter(each => isShown(each.name))) {
     for (const state of topic.states) {
-      if (lanes.size > 500 && !lanes.has(`${topic.name}-${state.partition}`)) continue
-      note(`${topic.name}-${state.partition}`, state.leader < 0 ? null : state.leader, now)
+      noteIfSettled(`${topic.name}-${state.partition}`, state.leader < 0 ? null : state.leader, now)
       gone.delete(`${topic.name}-${state.partition}`)
     }
   }
-  for (const name of gone) lanes.delete(name)
+  for (const name of gone) if (topics.length > 0 && lanes.get(name).at(-1).from < now - SETTLED_MS) lanes.delete(name)
 }
 
 // Lanes with changes first, the controller above all.
@@ -553,8 +584,7 @@ function drawTimeline (now) {
     drawing.append(svg('text', { x, y: height - 4, 'text-anchor': anchor, class: 'quiet' }, minute === 0 ? 'now' : `-${minute} min`))
   }
   $('timeline').replaceChildren(drawing)
-  const last = changes.slice(-SHOWN_EVENTS).reverse()
-  sync($('changes'), last, change => `${change.at} ${change.text}`, change => {
+  sync($('changes'), changesAsText(), change => `${change.at} ${change.text}`, change => {
     return { element: el('li', {}, `${new Date(change.at).toLocaleTimeString()} ${change.text}`) }
   }, () => {})
 }
@@ -580,7 +610,9 @@ function follow () {
   source = new EventSource(token === null ? 'events' : `events?token=${encodeURIComponent(token)}`)
   for (const kind of EVENT_KINDS) {
     source.addEventListener(kind, event => {
-      if (kind !== 'request') addEvent(Number(event.lastEventId), kind, event.data)
+      const data = JSON.parse(event.data)
+      if (kind === 'change') noteChange(data)
+      if (kind !== 'requests') addEvent(Number(event.lastEventId), kind, data)
       soon()
     })
   }
@@ -591,7 +623,8 @@ function addEvent (number, kind, data) {
   events.push({ number, kind, data })
   events.splice(0, events.length - SHOWN_EVENTS)
   sync($('events'), [...events].reverse(), event => event.number, event => {
-    return { element: el('li', {}, `${event.number} ${event.kind}: ${pairs(JSON.parse(event.data))}`) }
+    const { at_ms: at, ...data } = event.data
+    return { element: el('li', {}, `${new Date(at).toLocaleTimeString()} ${event.kind}: ${pairs(data)}`) }
   }, () => {})
 }
 

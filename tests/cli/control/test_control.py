@@ -126,13 +126,15 @@ def test_values_of_where_are_json_or_text_and_a_field_named_twice_has_one_of_the
 
 def test_a_fault_of_all_options_is_the_same_in_the_api(cluster: Cluster) -> None:
     made = in_json(
-        "fault", "--api", "Produce", "--versions", "3-9", "--broker", 1, "--client-id", "pod*", "--topic", "orders", "--partition", 0,
+        "fault", "--api", "Produce", "--versions", "3-9", "--broker", 1, "--from-broker", 2, "--client-id", "pod*", "--topic", "orders",
+        "--partition", 0,
         "--error", "NOT_LEADER_OR_FOLLOWER", "--message", "moved", "--delay-ms", 5, "--first", 2, "--after", 1, "--probability", 0.5,
         "--seed", 9, "--direction", "response",
     )  # fmt: skip
     shown = in_json("faults", made["id"])
     assert shown["filter"] == {
-        "api": "Produce", "versions": [3, 9], "broker": 1, "client_id": "pod*", "direction": "response", "topic": "orders", "partition": 0,
+        "api": "Produce", "versions": [3, 9], "broker": 1, "from_broker": 2, "client_id": "pod*", "direction": "response",
+        "topic": "orders", "partition": 0,
     }  # fmt: skip
     assert shown["effect"] == {"error": "NOT_LEADER_OR_FOLLOWER", "message": "moved", "delay_ms": 5}
     assert (shown["first"], shown["after"], shown["probability"], shown["seed"]) == (2, 1, 0.5, 9)
