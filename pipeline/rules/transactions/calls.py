@@ -15,6 +15,10 @@ from klamm.pipeline.rules.record import View, messages_of
 
 _TOPICS = "array<struct<name string, partitions array<int>>>"
 _ADDED = "array<struct<resultsByPartition array<struct<partitionErrorCode int>>>>"
+_ADDED_OF_IDS = f"array<struct<transactionalId string, topicResults {_ADDED}>>"
+_OF_BROKERS = (
+    f"array<struct<transactionalId string, producerId bigint, producerEpoch int, verifyOnly boolean, topics {_TOPICS}>>"
+)
 _MARKERS = (
     "array<struct<producerId bigint, producerEpoch int, transactionResult boolean, coordinatorEpoch int, "
     "topics array<struct<name string, partitionIndexes array<int>>>>>"
@@ -51,29 +55,39 @@ answers AS (
     SELECT run_id, node_id, cause_seq, seq AS answer_seq, ts_ns AS answer_ts_ns, error_code AS error, body AS answer
     FROM messages WHERE dir = 1 AND api_key IN (22, 24, 25, 26)),
 calls AS (
-    SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, q.ts_ns, q.api_key, q.client_id, a.answer_seq, a.answer_ts_ns,
-        coalesce(try_variant_get(q.body, '$.transactionalId', 'string'),
-            try_variant_get(q.body, '$.v3AndBelowTransactionalId', 'string')) AS transactional_id,
-        coalesce(try_variant_get(q.body, '$.producerId', 'bigint'), try_variant_get(q.body, '$.v3AndBelowProducerId', 'bigint'), -1)
+    SELECT run_id, node_id, process, conn_id, seq, ts_ns, api_key, client_id,
+        coalesce(try_variant_get(body, '$.transactionalId', 'string'),
+            try_variant_get(body, '$.v3AndBelowTransactionalId', 'string')) AS transactional_id,
+        coalesce(try_variant_get(body, '$.producerId', 'bigint'), try_variant_get(body, '$.v3AndBelowProducerId', 'bigint'), -1)
             AS producer_id,
-        coalesce(try_variant_get(q.body, '$.producerEpoch', 'int'), try_variant_get(q.body, '$.v3AndBelowProducerEpoch', 'int'), -1)
+        coalesce(try_variant_get(body, '$.producerEpoch', 'int'), try_variant_get(body, '$.v3AndBelowProducerEpoch', 'int'), -1)
             AS producer_epoch,
-        flatten(transform(try_variant_get(q.body, '$.v3AndBelowTopics', '{_TOPICS}'),
-            t -> transform(t.partitions, p -> concat(t.name, '-', p)))) AS partitions,
-        try_variant_get(q.body, '$.committed', 'boolean') AS is_commit,
-        try_variant_get(a.answer, '$.producerId', 'bigint') AS given_id,
-        try_variant_get(a.answer, '$.producerEpoch', 'int') AS given_epoch,
-        if(q.api_key <> 24, array(CAST(a.error AS INT)),
-            flatten(transform(try_variant_get(a.answer, '$.resultsByTopicV3AndBelow', '{_ADDED}'),
-                t -> transform(t.resultsByPartition, p -> p.partitionErrorCode)))) AS codes
-    FROM asked q LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq)
-SELECT * EXCEPT (codes), if(answer_seq IS NULL, NULL, coalesce(try_element_at(filter(codes, each -> each <> 0), 1), 0)) AS code
-FROM calls WHERE transactional_id <> ''
+        try_variant_get(body, '$.v3AndBelowTopics', '{_TOPICS}') AS topics, try_variant_get(body, '$.committed', 'boolean') AS is_commit
+    FROM asked WHERE api_key <> 24 OR api_version < 4
+    UNION ALL
+    SELECT run_id, node_id, process, conn_id, seq, ts_ns, api_key, client_id, one.transactionalId, one.producerId, one.producerEpoch,
+        one.topics, NULL
+    FROM asked LATERAL VIEW explode(try_variant_get(body, '$.transactions', '{_OF_BROKERS}')) AS one
+    WHERE api_key = 24 AND api_version >= 4 AND NOT one.verifyOnly),
+answered AS (
+    SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, q.ts_ns, q.api_key, q.client_id, a.answer_seq, a.answer_ts_ns,
+        q.transactional_id, q.producer_id, q.producer_epoch,
+        flatten(transform(q.topics, t -> transform(t.partitions, p -> concat(t.name, '-', p)))) AS partitions, q.is_commit,
+        try_variant_get(a.answer, '$.producerId', 'bigint') AS given_id, try_variant_get(a.answer, '$.producerEpoch', 'int') AS given_epoch,
+        nullif(CAST(a.error AS INT), 0) AS error,
+        flatten(transform(coalesce(try_variant_get(a.answer, '$.resultsByTopicV3AndBelow', '{_ADDED}'),
+                flatten(transform(filter(try_variant_get(a.answer, '$.resultsByTransaction', '{_ADDED_OF_IDS}'),
+                    r -> r.transactionalId = q.transactional_id), r -> r.topicResults))),
+            t -> transform(t.resultsByPartition, p -> p.partitionErrorCode))) AS codes
+    FROM calls q LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq)
+SELECT * EXCEPT (codes, error),
+    if(answer_seq IS NULL, NULL, coalesce(error, try_element_at(filter(codes, each -> each <> 0), 1), 0)) AS code
+FROM answered WHERE transactional_id <> ''
 """,
     needs=(messages_of(22, 24, 25, 26),),
     is_kept=True,
 )
-"""InitProducerId with a transactional id, AddPartitionsToTxn of clients, AddOffsetsToTxn and EndTxn that brokers received. `partitions` are
+"""InitProducerId with a transactional id, AddPartitionsToTxn that adds, AddOffsetsToTxn and EndTxn that brokers received. `partitions` are
 those of AddPartitionsToTxn, as text; `given_id` and `given_epoch` are what InitProducerId gave. `code` is null without a response, and the
 first code that is not 0 if there is one."""
 
@@ -122,15 +136,15 @@ ended AS (
         answer_seq AS end_answer_seq, answer_ts_ns AS end_ts_ns, next_seq
     FROM good WHERE api_key = 26),
 fenced AS (
-    SELECT a.run_id, a.node_id, a.seq, min(g.seq) AS init_seq, min(g.answer_ts_ns) AS init_ts_ns
+    SELECT a.run_id, a.node_id, a.seq, a.transactional_id, min(g.seq) AS init_seq, min(g.answer_ts_ns) AS init_ts_ns
     FROM added a JOIN good g ON g.run_id = a.run_id AND g.node_id = a.node_id AND g.process = a.process
         AND g.transactional_id = a.transactional_id AND g.api_key = 22 AND g.seq > a.seq
-    GROUP BY a.run_id, a.node_id, a.seq)
+    GROUP BY a.run_id, a.node_id, a.seq, a.transactional_id)
 SELECT a.*, e.is_commit, e.end_seq, e.end_answer_seq, e.end_ts_ns, e.next_seq, f.init_seq, f.init_ts_ns
 FROM added a LEFT JOIN ended e ON e.run_id = a.run_id AND e.node_id = a.node_id AND e.process = a.process
     AND e.transactional_id = a.transactional_id AND e.producer_id = a.producer_id AND e.producer_epoch = a.producer_epoch
     AND e.number = a.number
-LEFT JOIN fenced f ON f.run_id = a.run_id AND f.node_id = a.node_id AND f.seq = a.seq
+LEFT JOIN fenced f ON f.run_id = a.run_id AND f.node_id = a.node_id AND f.seq = a.seq AND f.transactional_id = a.transactional_id
 """,
     needs=(messages_of(24, 25),),
     is_kept=True,
@@ -156,7 +170,7 @@ batches AS (
     SELECT run_id, node_id, process, seq, topic, p.index AS partition, {_HEADER.format('p.records.head')} AS header FROM rows),
 placed AS (
     SELECT b.run_id, b.node_id, b.process, b.seq, a.answer_seq, b.topic, b.partition,
-        CAST(conv(substring(b.header, 87, 16), 16, 10) AS BIGINT) AS producer_id,
+        try_cast(conv(substring(b.header, 87, 16), 16, 10) AS BIGINT) AS producer_id,
         try_element_at(flatten(transform(filter(a.written, w -> w.name = b.topic),
             w -> transform(filter(w.partitionResponses, r -> r.index = b.partition AND r.errorCode = 0), r -> r.baseOffset))), 1)
             AS base_offset
@@ -193,7 +207,7 @@ named AS (
 rows AS (SELECT * EXCEPT (t) FROM named LATERAL VIEW explode(t.partitions) AS p),
 headers AS (SELECT *, {_HEADER.format('p.records.head')} AS header FROM rows WHERE p.errorCode = 0 AND p.records.size >= 61)
 SELECT run_id, node_id, process, conn_id, seq, answer_seq, topic, p.partitionIndex AS partition, p.lastStableOffset AS last_stable_offset,
-    coalesce(p.abortedTransactions, array()) AS aborted, CAST(conv(substring(header, 1, 16), 16, 10) AS BIGINT) AS base_offset
+    coalesce(p.abortedTransactions, array()) AS aborted, try_cast(conv(substring(header, 1, 16), 16, 10) AS BIGINT) AS base_offset
 FROM headers WHERE length(header) = 122 AND substring(header, 33, 2) = '02'
 """,
     needs=(messages_of(27),),

@@ -97,17 +97,18 @@ FROM given g LEFT JOIN before b ON b.run_id = g.run_id AND b.node_id = g.node_id
 _REPLACED = """
 WITH given AS (SELECT * FROM txn_calls WHERE api_key = 22 AND code = 0),
 before AS (
-    SELECT c.run_id, c.node_id, c.seq, max(g.answer_seq) AS seq_before,
+    SELECT c.run_id, c.node_id, c.seq, c.transactional_id, max(g.answer_seq) AS seq_before,
         max_by(struct(g.given_id, g.given_epoch), g.answer_seq) AS last
     FROM txn_calls c JOIN given g ON g.run_id = c.run_id AND g.node_id = c.node_id AND g.process = c.process
         AND g.transactional_id = c.transactional_id AND g.answer_seq < c.seq
-    WHERE c.api_key IN (24, 25, 26) AND c.code = 0 GROUP BY c.run_id, c.node_id, c.seq)
+    WHERE c.api_key IN (24, 25, 26) AND c.code = 0 GROUP BY c.run_id, c.node_id, c.seq, c.transactional_id)
 SELECT c.run_id, c.node_id, c.conn_id, c.answer_seq AS seq,
     if(c.producer_id = b.last.given_id AND c.producer_epoch >= b.last.given_epoch OR n.seq IS NOT NULL, NULL,
         concat('transactional id ', c.transactional_id, ': a request of producer ', c.producer_id, ', epoch ', c.producer_epoch,
             ' succeeds after producer ', b.last.given_id, ', epoch ', b.last.given_epoch)) AS detail,
     array(b.seq_before, c.seq, c.answer_seq) AS evidence
 FROM before b JOIN txn_calls c ON c.run_id = b.run_id AND c.node_id = b.node_id AND c.seq = b.seq
+    AND c.transactional_id = b.transactional_id
 -- Another coordinator gave it a newer epoch meanwhile.
 LEFT JOIN (
     SELECT c.run_id, c.producer_id, c.producer_epoch, min(g.seq) AS seq FROM txn_calls c JOIN given g ON g.run_id = c.run_id

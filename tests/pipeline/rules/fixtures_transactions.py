@@ -43,6 +43,24 @@ def markers_have_the_outcome_of_their_transactions(run: Run) -> None:
 
 
 @good("T-01")
+def partitions_are_added_in_the_form_of_brokers(run: Run) -> None:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add_as_broker(0, 1)
+    first.end(0)
+    second.marker(0, 1)
+
+
+@bad("T-01")
+def a_verification_adds_nothing(run: Run) -> tuple[int, int]:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add_as_broker(0, 1, verify_only=True)
+    first.end(0, error=None)
+    return 2, second.marker(0, 1)
+
+
+@good("T-01")
 def a_transaction_without_a_response_to_its_end_may_be_committed(run: Run) -> None:
     first, second = two_brokers(run)
     first.init(0)
@@ -150,6 +168,18 @@ def a_broker_of_klamm_writes_its_own_markers_without_a_request(run: Run) -> None
     first.end(0)
     second.marker(0, 1)
     first.init(1)
+
+
+@good("T-02")
+def a_transaction_that_was_fenced_is_not_ended_by_the_next_producer(run: Run) -> None:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    second.marker(1, 1, is_commit=False)
+    first.add(2, 2)
+    first.end(2)
+    second.marker(2, 2)
+    first.init(3)
 
 
 @bad("T-02")
@@ -352,6 +382,7 @@ def a_committed_transaction_is_read(run: Run) -> None:
     second.read(6, 7, partition=1, records=marker_batch(6))
     second.read(2, 4, partition=1)
     second.read(9, 4, partition=1, isolation=0)
+    second.produce(-1, 20, partition=1, producer=-1)  # records of no producer in a request of a transactional id
 
 
 @good("T-05")
@@ -383,6 +414,30 @@ def a_broker_of_klamm_does_not_show_the_markers_of_its_own_coordinator(run: Run)
     first.end(0)
     first.read(4, 7)
     first.marker(0, 0, coordinator=2)
+
+
+@good("T-05")
+def records_belong_to_the_next_marker_of_their_producer(run: Run) -> None:
+    first, second = produced(run, is_commit=False)
+    first.add(0, 1)
+    second.produce(0, 7, partition=1)
+    second.marker(0, 1, is_commit=False, producer=8)
+    first.end(0)
+    second.marker(0, 1)
+    second.read(7, 10, ((7, 8),), partition=1)
+
+
+@bad("T-05")
+def a_marker_in_another_partition_ends_nothing(run: Run) -> tuple[int, int]:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1, 2)
+    second.produce(0, 4, partition=1)
+    first.end(0)
+    second.marker(0, 2)
+    seq = second.read(4, 6, partition=1)
+    second.marker(0, 1)
+    return 2, seq
 
 
 @bad("T-05")

@@ -57,6 +57,26 @@ class TransactionJournal:
             self.journal.response(1, asked, response(results_by_topic_v3_and_below=[response.AddPartitionsToTxnTopicResult("t", rows)]))
         )
 
+    def add_as_broker(self, epoch: int, *partitions: int, error: int = 0, verify_only: bool = False) -> int:
+        """AddPartitionsToTxn in the form of brokers, beside another transactional id that adds nothing."""
+        request, response = messages.AddPartitionsToTxnRequest, messages.AddPartitionsToTxnResponse
+        rows = [
+            request.AddPartitionsToTxnTransaction(
+                transactional_id=name, producer_id=producer, producer_epoch=epoch, verify_only=is_verified,
+                topics=[request.AddPartitionsToTxnTopic("t", list(partitions))],
+            )
+            for name, producer, is_verified in (("other", 8, True), (ID, P, verify_only))
+        ]
+        asked = self.journal.request(1, ApiKey.ADD_PARTITIONS_TO_TXN, 5, request(transactions=rows))
+        results = [
+            response.AddPartitionsToTxnResult(
+                name,
+                [response.AddPartitionsToTxnTopicResult("t", [response.AddPartitionsToTxnPartitionResult(each, code) for each in partitions])],
+            )
+            for name, code in (("other", 120), (ID, error))
+        ]
+        return int(self.journal.response(1, asked, response(results_by_transaction=results)))
+
     def add_offsets(self, epoch: int, error: int = 0) -> int:
         """AddOffsetsToTxn of group g."""
         asked = self.journal.request(1, ApiKey.ADD_OFFSETS_TO_TXN, 3, messages.AddOffsetsToTxnRequest(ID, P, epoch, "g"))
