@@ -68,13 +68,10 @@ class TransactionJournal:
             for name, producer, is_verified in (("other", 8, True), (ID, P, verify_only))
         ]
         asked = self.journal.request(1, ApiKey.ADD_PARTITIONS_TO_TXN, 5, request(transactions=rows))
-        results = [
-            response.AddPartitionsToTxnResult(
-                name,
-                [response.AddPartitionsToTxnTopicResult("t", [response.AddPartitionsToTxnPartitionResult(each, code) for each in partitions])],
-            )
-            for name, code in (("other", 120), (ID, error))
-        ]
+        results = []
+        for name, code in (("other", 120), (ID, error)):
+            codes = [response.AddPartitionsToTxnPartitionResult(each, code) for each in partitions]
+            results.append(response.AddPartitionsToTxnResult(name, [response.AddPartitionsToTxnTopicResult("t", codes)]))
         return int(self.journal.response(1, asked, response(results_by_transaction=results)))
 
     def add_offsets(self, epoch: int, error: int = 0) -> int:
