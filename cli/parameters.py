@@ -22,6 +22,24 @@ class KeyValue(click.ParamType[tuple[str, str]]):
         return key.strip(), text.strip()
 
 
+class BrokerKeyValue(click.ParamType[tuple[int, str, str]]):
+    """`ID:KEY=VALUE`: a property of one broker."""
+
+    name = "ID:KEY=VALUE"
+
+    def convert(
+        self, value: str | tuple[int, str, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, str, str]:
+        """The id of the broker, key and value."""
+        if isinstance(value, tuple):
+            return value
+        number, _, rest = value.partition(":")
+        key, separator, text = rest.partition("=")
+        if not (number.isascii() and number.isdigit()) or not separator or not key.strip():
+            self.fail(f"{value!r} is not ID:KEY=VALUE, such as 2:broker.rack=b", param, ctx)
+        return int(number), key.strip(), text.strip()
+
+
 class Topic(click.ParamType[SeedTopic]):
     """`NAME:PARTITIONS:RF:KEY=VALUE…`. Partitions and replication factor default to 1; configs are optional."""
 
@@ -99,6 +117,7 @@ class ApiVersion(click.ParamType[tuple[str, str]]):
 
 
 KEY_VALUE = KeyValue()
+BROKER_KEY_VALUE = BrokerKeyValue()
 INT64 = Int64()
 TOPIC = Topic()
 

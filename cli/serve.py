@@ -20,10 +20,10 @@ import click
 from klamm.cli.failures import extra_needed
 from klamm.cli.logs import log_level_option, log_to_stderr
 from klamm.cli.output import say
-from klamm.cli.parameters import KEY_VALUE, TOPIC, Whole, api_version_option, as_version_option
+from klamm.cli.parameters import BROKER_KEY_VALUE, KEY_VALUE, TOPIC, Whole, api_version_option, as_version_option
 from klamm.cli.stop_signals import StopSignals
 from klamm.machine.interpreter import require_interpreter_lock
-from klamm.server.local.arguments import MAX_BROKERS, BadArgument, SeedTopic, check_arguments, narrowed_apis
+from klamm.server.local.arguments import MAX_BROKERS, BadArgument, SeedTopic, check_arguments, check_broker_configs, narrowed_apis
 
 if TYPE_CHECKING:
     from klamm.server.local.cluster import LocalCluster
@@ -90,6 +90,10 @@ _OPTIONS = {"topics": "topic", "api_versions": "api-version"}
 @as_version_option
 @api_version_option
 @click.option(
+    "--broker-config", "broker_configs", multiple=True, type=BROKER_KEY_VALUE,
+    help="Set a property of one broker, such as 2:broker.rack=b; can be given more than once.",
+)
+@click.option(
     "--topic", "topics", multiple=True, type=TOPIC,
     help="Create this topic unless it exists; can be given more than once. NAME alone creates 1 partition with 1 replica; "
     "num.partitions and default.replication.factor are ignored.",
@@ -109,6 +113,7 @@ def command(
     data_dir: Path | None,
     journal: Path | None,
     configs: tuple[tuple[str, str], ...],
+    broker_configs: tuple[tuple[int, str, str], ...],
     as_version: str | None,
     api_versions: tuple[tuple[str, str], ...],
     topics: tuple[SeedTopic, ...],
@@ -148,6 +153,7 @@ def command(
     klamm serve --processes --json
     klamm serve --journal ./lake
     klamm serve --metrics-port 9404
+    klamm serve --broker-config 1:broker.rack=a --broker-config 2:broker.rack=b --broker-config 3:broker.rack=c
     klamm serve --port 0 --json --control-port 0
     klamm serve --as-version 2.8
     klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
@@ -156,6 +162,7 @@ def command(
     config = dict(configs) if journal is None else _journaled(journal) | dict(configs)
     config |= narrowed_apis(as_version, api_versions)
     _check(brokers, host, (port, metrics_port), config, topics, zookeeper is None)
+    own = _own_configs(broker_configs, brokers, config)
     control = None if control_port is None else _control_options(control_host, control_port, control_token, processes)
     require_interpreter_lock()
     signals = StopSignals()
@@ -164,7 +171,10 @@ def command(
     from klamm.cli.lifetime import ServedCluster, live
     from klamm.server.run import run
 
-    shape = {"host": host, "port": port, "metrics_port": metrics_port, "config": config, "topics": topics, "data_dir": data_dir}
+    shape = {
+        "host": host, "port": port, "metrics_port": metrics_port, "config": config, "broker_configs": own, "topics": topics,
+        "data_dir": data_dir,
+    }
     if control is not None:
         shape |= control
     cluster = _cluster(processes, log_level, brokers, zookeeper if embedded is None else embedded.zookeeper, shape)
@@ -231,6 +241,23 @@ def _check(
     except BadArgument as bad:
         option = _OPTIONS.get(bad.argument, bad.argument.replace("_", "-"))
         raise click.BadParameter(bad.reason, param_hint=f"--{option}") from bad
+
+
+def _own_configs(given: Sequence[tuple[int, str, str]], brokers: int, config: Mapping[str, str]) -> dict[int, dict[str, str]]:
+    """The properties of single brokers by their ids. Raises click.BadParameter."""
+    own: dict[int, dict[str, str]] = {}
+    for number, key, value in given:
+        own.setdefault(number, {})[key] = value
+    if own:
+        from klamm.server.local.config_arguments import check_configs
+
+        try:
+            check_broker_configs(own, brokers)
+            for properties in own.values():
+                check_configs(dict(config) | properties, (), None)
+        except BadArgument as bad:
+            raise click.BadParameter(bad.reason, param_hint="--broker-config") from bad
+    return own
 
 
 class EarlyZooKeeper:

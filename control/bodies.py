@@ -103,6 +103,12 @@ class KillBody(Body, frozen=True):
     lose_log: bool = False
 
 
+class NewBrokerBody(Body, frozen=True):
+    """One more broker, with these configs besides those of all brokers."""
+
+    config: dict[str, str] = {}
+
+
 class StopBody(Body, frozen=True):
     """How a broker is stopped: with `lose_log` its logs are gone."""
 

@@ -26,6 +26,7 @@ from klamm.control.bodies import (
     LinkBody,
     MemberBody,
     MoveBody,
+    NewBrokerBody,
     StopBody,
     TopicBody,
     ZooKeeperDelayBody,
@@ -140,7 +141,7 @@ class Control:
         held = self._reached(number)
         broker_id = held.hold.held_phases[0].broker_id
         self._killed.add(broker_id)
-        await self.cluster.kill_broker(broker_id, expire=True)
+        await self.cluster.crash_broker(broker_id, expire=True)
         self.events.add("crashed", {"broker": broker_id, "hold": number})
         return {"broker": broker_id, **held.as_json()}
 
@@ -251,6 +252,14 @@ class Control:
         if running is None:
             return {"id": number, "state": "killed" if number in self._killed else "stopped"}
         return views.broker(running, "paused" if number in self._paused else "running")
+
+    async def add_broker(self, body: NewBrokerBody) -> dict[str, Any]:
+        """Start one more broker, with the next id and configs of its own."""
+        try:
+            number = await self.cluster.add_broker(body.config)
+        except ValueError as error:
+            raise Refused(str(error)) from None
+        return self._changed_broker(number)
 
     async def stop_broker(self, number: int, body: StopBody) -> dict[str, Any]:
         """Stop a broker with a controlled shutdown."""

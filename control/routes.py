@@ -64,6 +64,7 @@ ROUTES: tuple[Route, ...] = (
         },
     ),
     Route("GET", "/brokers", "All brokers", lambda c: c.brokers()),
+    Route("POST", "/brokers", "Start one more broker", lambda c, body: c.add_broker(body), bodies.NewBrokerBody),
     Route("GET", "/brokers/{broker}", "A broker", lambda c, broker: c.broker(broker)),
     Route(
         "POST", "/brokers/{broker}/stop", "Stop a broker with a controlled shutdown",

@@ -82,3 +82,12 @@ def check_arguments(brokers: int, host: str, port: int, config: Mapping[str, str
         raise BadArgument(f"host {host}", "clients connect to this address; name one that they can reach")
     for name in sorted(OWN_PROPERTIES & config.keys()):
         raise BadArgument(f"config {name}", "is different for each broker and is set by the other options")
+
+
+def check_broker_configs(broker_configs: Mapping[int, Mapping[str, str]], brokers: int) -> None:
+    """Check which brokers have properties of their own, and their names. Raises BadArgument."""
+    for number, config in broker_configs.items():
+        if not 1 <= number <= brokers:
+            raise BadArgument("broker_config", f"there is no broker {number}; the cluster has 1 to {brokers}")
+        for name in sorted(OWN_PROPERTIES & config.keys()):
+            raise BadArgument("broker_config", f"{name} is set by the other options")

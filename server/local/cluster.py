@@ -27,6 +27,7 @@ from klamm.broker.log.memory_directory import MemoryDirectory
 from klamm.broker.metadata_cache import CachedPartition
 from klamm.broker.recovery import Recovery
 from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.types import ConfigError
 from klamm.controller.phases import ControllerElectionDue
 from klamm.protocol.steering import Steering
 from klamm.server.broker_server import BrokerServer
@@ -35,7 +36,7 @@ from klamm.server.configs.properties_log import log_properties
 from klamm.server.disks import are_on_disk
 from klamm.server.faults.fault import Faults
 from klamm.server.lifecycle.start_failure import StartFailed
-from klamm.server.local.arguments import SeedTopic, log_directory, metrics_endpoint, with_own_log_directories
+from klamm.server.local.arguments import SeedTopic, check_broker_configs, log_directory, metrics_endpoint, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics
 from klamm.server.seams import Seams
@@ -62,6 +63,7 @@ class LocalCluster:
         zookeeper: str | EmbeddedZooKeeper | None = None,
         data_dir: Path | None = None,
         config: Mapping[str, str] | None = None,
+        broker_configs: Mapping[int, Mapping[str, str]] | None = None,
         topics: Sequence[SeedTopic] = (),
         topic_policy: TopicPolicy | None = None,
         alter_config_policy: AlterConfigPolicy | None = None,
@@ -71,7 +73,8 @@ class LocalCluster:
         its data in `data_dir`.
 
         With a `data_dir` each broker has its log directory there. Otherwise logs are in memory and end with the cluster. `metrics_port` is
-        the port of the first broker's metrics, 0 for free ones, None for no metrics.
+        the port of the first broker's metrics, 0 for free ones, None for no metrics. `broker_configs` has properties of single brokers, by
+        their ids, which come before those of all in `config`.
 
         `seams` are given to all brokers. The cluster itself waits for its brokers in real time.
         """
@@ -91,6 +94,7 @@ class LocalCluster:
         self._port = port
         self._data_dir = data_dir
         self._config = dict(config or {})
+        self._broker_configs = {number: dict(own) for number, own in (broker_configs or {}).items()}
         self._topics = topics
         self._embedded: EmbeddedZooKeeper | None = None
         self._ports: dict[int, int] = {}
@@ -123,7 +127,7 @@ class LocalCluster:
     @property
     def addresses(self) -> list[tuple[int, str, int]]:
         """(id, host, port) of the inter-broker listener of each running broker, sorted by id."""
-        return [(b.id, e.host, e.port) for b in self.brokers for e in b.advertised if e.listener == b.inter_broker_listener]
+        return _addresses(self.brokers)
 
     @property
     def metrics_ports(self) -> dict[int, int]:
@@ -227,6 +231,29 @@ class LocalCluster:
             await broker.start()
             self.brokers = sorted([*self.brokers, broker], key=lambda broker: broker.id)
             await self._until(lambda: self._shown_by_all(broker), f"broker {broker_id} is shown by all")
+
+    async def add_broker(self, config: Mapping[str, str] | None = None) -> int:
+        """Start one more broker, with the next id and these properties besides those of all. Returns its id when every broker shows it.
+
+        Raises ValueError for properties that a broker refuses, StartFailed.
+        """
+        async with self._step:
+            number = self._count + 1
+            check_broker_configs({number: config or {}}, number)
+            self._broker_configs[number] = dict(config or {})
+            try:
+                self._broker_config(number)
+            except ConfigError as error:
+                del self._broker_configs[number]
+                raise ValueError(str(error)) from None
+            self._memory[number] = MemoryDirectory()
+            self._count = number
+            broker = self._make_broker(number)
+            await broker.start()
+            self._ports[number] = next(port for broker_id, _, port in _addresses([broker]))
+            self.brokers = [*self.brokers, broker]
+            await self._until(lambda: self._shown_by_all(broker), f"broker {number} is shown by all")
+            return number
 
     async def move_controller(self, to: int | None = None) -> int:
         """Make this broker the controller, or with None any other than the present one. Returns its id when every broker shows it.
@@ -368,7 +395,8 @@ class LocalCluster:
         properties |= log_directory(self._data_dir, number) | metrics_endpoint(self._metrics_port, number)
         if number in self._kept_metrics_ports:
             properties["klamm.metrics.port"] = str(self._kept_metrics_ports[number])
-        return BrokerConfig(properties | with_own_log_directories(self._config, number, self._count))
+        config = self._config | self._broker_configs.get(number, {})
+        return BrokerConfig(properties | with_own_log_directories(config, number, max(self._count, number)))
 
     async def _shown(self, topics: Sequence[SeedTopic]) -> None:
         """Wait until every broker's metadata cache has a controller, all brokers and these topics, each partition with a leader."""
@@ -399,6 +427,10 @@ async def _in_thread(work: Callable[[], object]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait({running})
         raise
+
+
+def _addresses(brokers: Sequence[BrokerServer]) -> list[tuple[int, str, int]]:
+    return [(b.id, e.host, e.port) for b in brokers for e in b.advertised if e.listener == b.inter_broker_listener]
 
 
 def _partitions(broker: BrokerServer) -> Iterable[CachedPartition]:

@@ -16,12 +16,14 @@ _ARGUMENTS = {"klamm.as.version": "as_version", "klamm.api.versions": "api_versi
 """Configs that have an argument of their own."""
 
 
-def check_configs(config: Mapping[str, str], topics: Sequence[SeedTopic], brokers: int | None) -> None:
-    """Raises BadArgument if a broker would refuse it. `brokers` is None if other brokers may use the same ZooKeeper."""
+def check_configs(config: Mapping[str, str], topics: Sequence[SeedTopic], brokers: int | None, argument: str = "config") -> None:
+    """Raises BadArgument if a broker would refuse it. `brokers` is None if other brokers may use the same ZooKeeper; `argument` names the
+    argument with the properties.
+    """
     try:
         checked = BrokerConfig({"broker.id": "1", "zookeeper.connect": "unused"} | dict(config))
     except ConfigError as error:
-        raise BadArgument(_ARGUMENTS.get(error.key, "config"), str(error)) from error
+        raise BadArgument(_ARGUMENTS.get(error.key, argument), str(error)) from error
     for topic in topics:
         _check_topic(topic, brokers, checked)
     twice = [name for name, count in Counter(topic.name for topic in topics).items() if count > 1]

@@ -17,7 +17,7 @@ from klamm.broker.recovery import Recovery
 from klamm.machine.interpreter import require_interpreter_lock
 from klamm.protocol.steering import Action, Hold, HoldState, Steering
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
-from klamm.server.local.arguments import BadArgument, SeedTopic, check_arguments, narrowed_apis
+from klamm.server.local.arguments import BadArgument, SeedTopic, check_arguments, check_broker_configs, narrowed_apis
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.config_arguments import check_configs
 from klamm.server.local.loop_thread import LoopThread
@@ -186,6 +186,13 @@ class BlockingCluster:
         """
         self._thread.call(self._cluster.start_broker(broker_id))
 
+    def add_broker(self, config: Mapping[str, str] | None = None) -> int:
+        """Start one more broker, with the next id and these properties besides those of all. Returns its id when every broker shows it.
+
+        Raises ValueError for properties that a broker refuses, StartFailed.
+        """
+        return self._thread.call(self._cluster.add_broker(config))
+
     def move_controller(self, to: int | None = None) -> int:
         """Make this broker the controller, or with None any other than the present one. Returns its id when every broker shows it."""
         return self._thread.call(self._cluster.move_controller(to))
@@ -224,6 +231,7 @@ class Cluster:
         *,
         topics: str | Iterable[str | tuple[str, int, int]] = (),
         config: Mapping[str, str | int | bool] | None = None,
+        broker_config: Mapping[int, Mapping[str, str | int | bool]] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
         metrics_port: int | None = None,
@@ -239,10 +247,10 @@ class Cluster:
 
         Raises ValueError, and NoInterpreterLock on a free-threaded build of Python.
 
-        `topics` are names, `NAME:PARTITIONS:RF` or tuples of these, or a single such text. `config` has the properties of all brokers.
-        `port` is the port of the first broker, `metrics_port` that of its metrics (without it there are none); 0 takes any free ports.
-        `zookeeper` is `host:port[,…][/chroot]` of a running ZooKeeper, for example that of another cluster with a chroot; without it an
-        embedded ZooKeeper is started, which needs Java.
+        `topics` are names, `NAME:PARTITIONS:RF` or tuples of these, or a single such text. `config` has the properties of all brokers,
+        `broker_config` those of single brokers by their ids, such as `{2: {"broker.rack": "b"}}`. `port` is the port of the first broker,
+        `metrics_port` that of its metrics (without it there are none); 0 takes any free ports. `zookeeper` is `host:port[,…][/chroot]` of a
+        running ZooKeeper, for example that of another cluster with a chroot; without it an embedded ZooKeeper is started, which needs Java.
 
         With `data_dir` the embedded ZooKeeper and the brokers keep their data there. Without it logs are in memory until the cluster ends,
         also while their broker is down; all logs share `klamm.log.memory.bytes`.
@@ -265,6 +273,12 @@ class Cluster:
             check_address(zookeeper)
         self._topics = [_topic(topic) for topic in ([topics] if isinstance(topics, str) else topics)]
         check_configs(self._properties, self._topics, brokers if zookeeper is None else None)
+        self._broker_configs = {
+            number: {name: _property(value) for name, value in own.items()} for number, own in (broker_config or {}).items()
+        }
+        check_broker_configs(self._broker_configs, brokers)
+        for own in self._broker_configs.values():
+            check_configs(self._properties | own, (), None, "broker_config")
         self._brokers = brokers
         self._host = host
         self._port = port
@@ -279,6 +293,7 @@ class Cluster:
         return {
             "brokers": self._brokers, "host": self._host, "port": self._port, "metrics_port": self._metrics_port,
             "zookeeper": self._zookeeper, "data_dir": self._data_dir, "config": self._properties, "topics": self._topics,
+            "broker_configs": self._broker_configs,
             "topic_policy": self._topic_policy, "alter_config_policy": self._alter_config_policy, "seams": self._seams,
         }  # fmt: skip
 

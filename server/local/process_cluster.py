@@ -107,6 +107,7 @@ class ProcessCluster:
         zookeeper: str | EmbeddedZooKeeper | None = None,
         data_dir: Path | None = None,
         config: Mapping[str, str] | None = None,
+        broker_configs: Mapping[int, Mapping[str, str]] | None = None,
         topics: Sequence[SeedTopic] = (),
     ) -> None:
         """`command` runs a broker as described above. `zookeeper` is host:port[,…][/chroot], or an embedded ZooKeeper that this cluster
@@ -123,6 +124,7 @@ class ProcessCluster:
         self._port = port
         self._metrics_port = metrics_port
         self._config = dict(config or {})
+        self._broker_configs = {number: dict(own) for number, own in (broker_configs or {}).items()}
         self._metadata_version = METADATA_VERSION
         self._topics = topics
         self._data_dir = data_dir
@@ -251,7 +253,8 @@ class ProcessCluster:
             "zookeeper.connect": self.zookeeper,
         }
         properties |= log_directory(self._data_dir, broker_id) | metrics_endpoint(self._metrics_port, broker_id)
-        return properties | with_own_log_directories(self._config, broker_id, self._count)
+        config = self._config | self._broker_configs.get(broker_id, {})
+        return properties | with_own_log_directories(config, broker_id, self._count)
 
     async def _controller(self) -> tuple[str, int] | None:
         """(host, port) of the controller, None if there is none at the moment."""

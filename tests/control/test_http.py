@@ -177,6 +177,17 @@ async def test_brokers_and_the_controller_are_moved_about(zookeeper: str, chroot
         await other.close()
 
 
+async def test_a_broker_with_configs_of_its_own_is_added(zookeeper: str, chroot: str) -> None:
+    async with served(zookeeper, chroot, brokers=1) as api:
+        added = await api.post("/brokers", {"config": {"broker.rack": "b"}})
+        assert (added["id"], added["rack"], added["state"]) == (2, "b", "running")
+        assert [broker["rack"] for broker in (await api.get("/brokers"))["brokers"]] == [None, "b"]
+        assert (await api.post("/brokers/2/restart"))["rack"] == "b"
+        assert "listeners is set" in await api.error("POST", "/brokers", {"config": {"listeners": "PLAINTEXT://:1"}})
+        assert "num.io.threads" in await api.error("POST", "/brokers", {"config": {"num.io.threads": "many"}})
+        assert len((await api.get("/brokers"))["brokers"]) == 2
+
+
 async def test_time_passes_at_once(zookeeper: str, chroot: str) -> None:
     async with served(zookeeper, chroot, brokers=1) as api:
         before = await api.post("/clock/freeze")
