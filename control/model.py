@@ -384,6 +384,10 @@ class Control:
     def _find(self, number: int) -> BrokerServer | None:
         return next((broker for broker in self.cluster.brokers if broker.id == number), None)
 
+    def serving(self) -> list[BrokerServer]:
+        """The brokers that run and are not paused."""
+        return [broker for broker in self.cluster.brokers if broker.started and broker.id not in self._paused]
+
     def _running(self, number: int) -> BrokerServer:
         self._known(number)
         broker = self._find(number)

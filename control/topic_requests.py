@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from klamm.control.bodies import TopicBody
 from klamm.control.history import CLIENT_ID
@@ -35,16 +35,16 @@ async def create_topic(cluster: LocalCluster, body: TopicBody) -> None:
         configs=[kind.CreatableTopicConfig(name=name, value=value) for name, value in body.configs.items()],
     )
     request = kind(topics=[wanted], timeout_ms=int(TIMEOUT_S * 1000))
-    response = await _ask(cluster, ApiKey.CREATE_TOPICS, CREATE_VERSION, request, lambda response: response.topics)
-    _check(response.topics[0], f"topic {body.name!r} cannot be created")
+    row = await _ask(cluster, ApiKey.CREATE_TOPICS, CREATE_VERSION, request, lambda response: response.topics[0])
+    _check(row, ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {body.name!r} cannot be created")
     await _until(lambda: all(_has_leaders(broker, body.name) for broker in cluster.brokers), f"all brokers show topic {body.name!r}")
 
 
 async def delete_topic(cluster: LocalCluster, name: str) -> None:
     """Delete a topic; return when no running broker shows it. Raises Refused: the controller refuses it, or time is over."""
     request = messages.DeleteTopicsRequest(topic_names=[name], timeout_ms=int(TIMEOUT_S * 1000))
-    response = await _ask(cluster, ApiKey.DELETE_TOPICS, DELETE_VERSION, request, lambda response: response.responses)
-    _check(response.responses[0], f"topic {name!r} cannot be deleted")
+    row = await _ask(cluster, ApiKey.DELETE_TOPICS, DELETE_VERSION, request, lambda response: response.responses[0])
+    _check(row, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} cannot be deleted")
     await _until(lambda: not any(broker.metadata.contains(name) for broker in cluster.brokers), f"no broker shows topic {name!r}")
 
 
@@ -53,20 +53,28 @@ def _has_leaders(broker: Any, name: str) -> bool:
     return bool(metadata.contains(name) and all(each.leader >= 0 for each in metadata.topics[name].partitions.values()))
 
 
-async def _ask(cluster: LocalCluster, api: ApiKey, version: int, request: Any, rows: Callable[[Any], Any]) -> Any:
-    """The response of the controller, also of the next one when it moves."""
-    response: Any = None
+class _Answer(NamedTuple):
+    row: Any
+    is_repeated: bool
+    """Whether an earlier request has perhaps done the work."""
+
+
+async def _ask(cluster: LocalCluster, api: ApiKey, version: int, request: Any, row_of: Callable[[Any], Any]) -> _Answer:
+    """What the controller responds, also the next one when it moves."""
+    row: Any = None
+    sent = 0
 
     async def is_answered() -> bool:
-        nonlocal response
+        nonlocal row, sent
         address = next(((host, port) for number, host, port in cluster.addresses if number == cluster.controller_id), None)
         if address is None:
             return False
+        sent += 1
         try:
-            response = await request_once(*address, api, version, CLIENT_ID, request, TIMEOUT_S)
+            row = row_of(await request_once(*address, api, version, CLIENT_ID, request, TIMEOUT_S))
         except (OSError, RemoteProtocolError):
             return False
-        return not any(row.error_code == ErrorCode.NOT_CONTROLLER for row in rows(response))
+        return bool(row.error_code != ErrorCode.NOT_CONTROLLER)
 
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -74,11 +82,13 @@ async def _ask(cluster: LocalCluster, api: ApiKey, version: int, request: Any, r
                 await asyncio.sleep(LOOK_S)
     except TimeoutError:
         raise Refused(f"the controller did not respond within {TIMEOUT_S:g} s", 408) from None
-    return response
+    return _Answer(row, sent > 1)
 
 
-def _check(row: Any, what: str) -> None:
-    if row.error_code:
+def _check(answer: _Answer, done: ErrorCode, what: str) -> None:
+    """Raises Refused. `done` is the error that a repeated request gets if the first one did the work."""
+    row = answer.row
+    if row.error_code and not (answer.is_repeated and row.error_code == done):
         code = ErrorCode(row.error_code)
         reason = getattr(row, "error_message", None)
         raise Refused(f"{what}: {code.name}" + (f": {reason}" if reason else ""), 409)

@@ -17,7 +17,8 @@ CLEAN = ("admin", "cli", "configs", "protocol", "schemas")
 """Packages whose comments and texts were gone through."""
 
 PRODUCT = (
-    "admin", "broker", "cli", "configs", "control", "controller", "journal", "machine", "pipeline", "protocol", "schemas", "server", "zk",
+    "admin", "broker", "cli", "configs", "control", "controller", "journal", "machine", "pipeline", "protocol", "schemas", "server",
+    "testing", "zk",
 )
 
 BANNED: list[tuple[str, str, tuple[str, ...]]] = [

@@ -1,0 +1,75 @@
+"""The arguments of faults and of filters on requests: names, types and meanings, once for both kinds of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Literal, TypedDict
+
+from klamm.control import bodies
+from klamm.control.refused import Refused
+
+
+class FaultArguments(TypedDict, total=False):
+    """Which requests a fault is about, what it does, and how often."""
+
+    # which requests; texts may end with `*`
+    api: str | int
+    versions: tuple[int, int]
+    broker: int
+    client_id: str
+    principal: str
+    topic: str
+    topic_id: str
+    partition: int
+    group: str
+    transactional_id: str
+    direction: Literal["request", "response"]
+    """`request` (the default): the request does no work where the effect allows that; `response`: it has done its work."""
+    # what it does: one of these, and `delay_ms` with it or alone
+    error: str | int
+    message: str
+    delay_ms: int
+    drop: bool
+    close: Literal["before", "amid", "after"]
+    corrupt: bool
+    truncate: int
+    correlation_id: int
+    lose_response: bool
+    throttle_time_ms: int
+    # how often
+    first: int
+    after: int
+    probability: float
+    seed: int
+
+
+class RequestFilter(TypedDict, total=False):
+    """Which requests are meant; texts may end with `*`. `after`: only those with a higher number."""
+
+    api: str
+    client_id: str
+    topic: str
+    group: str
+    broker: int
+    error: str
+    after: int
+
+
+_LIMITS = frozenset(("first", "after", "probability", "seed"))
+
+
+def fault_body(values: Mapping[str, Any]) -> bodies.FaultBody:
+    """A fault from arguments. Raises Refused: an unknown name, with a suggestion; a value of another type."""
+    shape: dict[str, Any] = {"filter": {}, "effect": {}}
+    for name, value in values.items():
+        if name not in FaultArguments.__annotations__:
+            close = get_close_matches(name, list(FaultArguments.__annotations__), 1)
+            raise Refused(f"a fault has no argument {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+        if name in bodies.FilterBody.__struct_fields__:
+            shape["filter"][name] = value
+        elif name in _LIMITS:
+            shape[name] = value
+        else:
+            shape["effect"][name] = value
+    return bodies.convert(bodies.FaultBody, shape)

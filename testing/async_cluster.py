@@ -1,0 +1,402 @@
+"""The verbs of a cluster for tests, on the event loop of the cluster.
+
+They are those of the control API (`klamm.control.model`) with types of Python; arguments that are not valid raise `Refused`, a ValueError.
+An `AsyncCluster` also remembers when it was made, and which faults and holds were made through it: a test has one of its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Unpack
+
+from klamm.broker.groups.states import GroupState
+from klamm.control import bodies, views
+from klamm.control.history import Exchange
+from klamm.control.refused import Refused
+from klamm.control.steered_cluster import SteeredCluster
+from klamm.server.broker_server import BrokerServer
+from klamm.testing.arguments import FaultArguments, RequestFilter, fault_body
+from klamm.testing.cluster_text import cluster_text, controller_text, group_text, topic_text
+from klamm.testing.fault import Fault
+from klamm.testing.hold import Hold, hold_body
+from klamm.testing.request import Request
+from klamm.testing.transcript import timeline
+from klamm.testing.waits import TIMEOUT_S, Condition, Place, until
+
+WRITE = "ZooKeeperWrite"
+GROUP_STATES = tuple(each.value for each in GroupState)
+SHOWN_REQUESTS = 20
+
+
+class AsyncCluster:
+    """A running cluster. Its methods are called on the event loop that runs it."""
+
+    def __init__(self, cluster: SteeredCluster) -> None:
+        self._cluster = cluster
+        self._control = cluster.control
+        self._suffix = secrets.token_hex(3)
+        self._faults: list[Fault] = []
+        self._holds: list[Hold] = []
+        self.begun = self.here()
+        """When this object was made."""
+
+    def again(self) -> AsyncCluster:
+        """The same cluster with other names of topics, and with neither faults nor requests of the past."""
+        return AsyncCluster(self._cluster)
+
+    # --- what it is
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of every running broker, separated by commas."""
+        return self._cluster.bootstrap_servers
+
+    @property
+    def addresses(self) -> list[tuple[int, str, int]]:
+        """(id, host, port) of every running broker, sorted by id."""
+        return self._cluster.addresses
+
+    @property
+    def controller_id(self) -> int:
+        """Broker id of the controller, -1 if there is none at the moment."""
+        return self._cluster.controller_id
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster.cluster_id
+
+    @property
+    def zookeeper(self) -> str:
+        """host:port[,…][/chroot] of its ZooKeeper."""
+        return self._cluster.zookeeper
+
+    @property
+    def control_url(self) -> str | None:
+        """Address of the control API, None without `control_port`."""
+        return self._cluster.control_url
+
+    def topic_name(self, name: str) -> str:
+        """A name that no other test uses; the same one for the same name in one test."""
+        return f"{name}-{self._suffix}"
+
+    def describe(self) -> str:
+        """Brokers, controller, clock, topics, groups, faults and holds as text."""
+        return cluster_text(self._control)
+
+    # --- faults and holds
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The faults that were made through this object, removed ones too."""
+        return list(self._faults)
+
+    @property
+    def holds(self) -> list[Hold]:
+        """The holds that were made through this object, released ones too."""
+        return list(self._holds)
+
+    def fault(self, *, may_miss: bool = False, **arguments: Unpack[FaultArguments]) -> Fault:
+        """A fault that requests meet from now on: see `FaultArguments` and docs/testing_with_klamm.md.
+
+        With `may_miss` the plugin of pytest does not complain if no request meets it. Raises Refused.
+        """
+        number = self._control.add_fault(fault_body(arguments))["id"]
+        fault = Fault(self, self._cluster.faults[number], self._control, may_miss=may_miss)
+        self._faults.append(fault)
+        return fault
+
+    def hold(
+        self, phase: str | type[Any], *, where: Mapping[str, Any] | None = None, count: int | None = None, nth: int = 1,
+        may_miss: bool = False, **fields: Any,
+    ) -> Hold:
+        """Hold a phase (docs/phases.md) from now on. Fields of the phase are given by name, or all as `where`.
+
+        The first `nth` - 1 phases that match pass, the next `count` are held, without it all until the hold is released. With `may_miss`
+        the plugin of pytest does not complain if it is never reached. Raises Refused.
+        """
+        return self._hold(hold_body(phase, where, fields, count, nth), may_miss)
+
+    def crash_before(
+        self, phase: str | type[Any] = WRITE, *, where: Mapping[str, Any] | None = None, nth: int = 1, may_miss: bool = False, **fields: Any
+    ) -> Hold:
+        """Kill the broker that is about to do this, and let its ZooKeeper session end. That is possible before a ZooKeeperWrite.
+
+        Raises Refused, for other phases too: they are reached when something is done.
+        """
+        return self._hold(hold_body(phase, where, fields, 1, nth, "before"), may_miss)
+
+    def crash_after(
+        self, phase: str | type[Any] = WRITE, *, where: Mapping[str, Any] | None = None, nth: int = 1, may_miss: bool = False, **fields: Any
+    ) -> Hold:
+        """Kill the broker that reaches this phase, and let its ZooKeeper session end: what the name of the phase says is done, nothing
+        after it. After a ZooKeeperWrite ZooKeeper has the write, and nobody knows that. Raises Refused.
+        """
+        return self._hold(hold_body(phase, where, fields, 1, nth, "after"), may_miss)
+
+    def _hold(self, body: bodies.HoldBody, may_miss: bool) -> Hold:
+        number = self._control.hold(body)["id"]
+        hold = Hold(self, self._control.held(number), self._control, may_miss=may_miss)
+        self._holds.append(hold)
+        return hold
+
+    # --- requests
+
+    def requests(self, **wanted: Unpack[RequestFilter]) -> list[Request]:
+        """Requests of clients since this object was made, oldest first: those that match. Raises Refused.
+
+        The cluster keeps the last 20,000 requests or 64 MB.
+        """
+        return [Request(each) for each in self._exchanges(**wanted)]
+
+    def _exchanges(self, **wanted: Unpack[RequestFilter]) -> list[Exchange]:
+        wanted["after"] = max(self.begun.request, wanted.get("after", 0))
+        try:
+            return list(self._control.history.newest(clients_only=True, **wanted))[::-1]
+        except TypeError:
+            raise Refused(f"requests are filtered by {', '.join(RequestFilter.__annotations__)}") from None
+        except ValueError as problem:
+            raise Refused(str(problem)) from None
+
+    # --- brokers, controller, clock
+
+    async def kill_broker(self, broker: int, *, expire: bool = True, lose_log: bool = False) -> None:
+        """End a broker as `kill -9` does. With `expire` its ZooKeeper session ends at once, and this returns when no broker shows it."""
+        await self._control.kill_broker(broker, bodies.KillBody(expire=expire, lose_log=lose_log))
+
+    async def stop_broker(self, broker: int, *, lose_log: bool = False) -> None:
+        """Stop a broker with a controlled shutdown. Returns when no other broker shows it."""
+        await self._control.stop_broker(broker, bodies.StopBody(lose_log=lose_log))
+
+    async def start_broker(self, broker: int) -> None:
+        """Start a broker that does not run, on its former port. Returns when every broker shows it."""
+        await self._control.start_broker(broker)
+
+    async def pause_broker(self, broker: int) -> None:
+        """Let a broker read nothing more from its connections, new ones included: clients wait for responses."""
+        self._control.pause_broker(broker)
+
+    async def resume_broker(self, broker: int) -> None:
+        """End a pause."""
+        self._control.resume_broker(broker)
+
+    async def move_controller(self, to: int | None = None) -> int:
+        """Make this broker the controller, or any other than the present one. Returns its id when every broker shows it."""
+        await self._control.move_controller(bodies.MoveBody(to=to))
+        return self.controller_id
+
+    async def expire_session(self, broker: int) -> None:
+        """End the ZooKeeper session of a broker, as ZooKeeper does when it hears nothing for too long."""
+        await self._control.expire_session(bodies.BrokerBody(broker=broker))
+
+    async def advance(self, seconds: float) -> int:
+        """Let time pass at once for brokers, controllers and coordinators. Returns how many timers fired."""
+        return int((await self._control.advance_clock(bodies.AdvanceBody(ms=round(seconds * 1000))))["fired"])
+
+    async def freeze_clock(self) -> None:
+        """Let time pass only by `advance`."""
+        self._control.freeze_clock()
+
+    async def resume_clock(self) -> None:
+        """Let real time pass again."""
+        self._control.resume_clock()
+
+    # --- topics and groups
+
+    async def create_topic(
+        self, name: str, partitions: int | None = None, replication_factor: int | None = None, *,
+        replicas: Sequence[Sequence[int]] | None = None, config: Mapping[str, str | int | bool] | None = None,
+    ) -> str:
+        """Create a topic: one partition and as many replicas as brokers run, at most three, unless it is said. `replicas` has the brokers
+        of each partition. Returns the name when every broker shows the topic with leaders. Raises Refused.
+        """
+        if replicas is None:
+            partitions = 1 if partitions is None else partitions
+            replication_factor = min(3, len(self._cluster.brokers)) if replication_factor is None else replication_factor
+        configs = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()}
+        body = {
+            "name": name, "partitions": partitions, "replication_factor": replication_factor, "configs": configs,
+            "replicas": None if replicas is None else [list(each) for each in replicas],
+        }  # fmt: skip
+        await self._control.create_topic(bodies.convert(bodies.TopicBody, body))
+        return name
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic. Returns when no broker shows it. Raises Refused."""
+        await self._control.delete_topic(name)
+
+    async def topic(self, name: str) -> dict[str, Any]:
+        """A topic as ZooKeeper and each broker see it. Raises Refused if there is none."""
+        return await self._control.topic(name)
+
+    async def group(self, name: str) -> dict[str, Any]:
+        """A consumer group as its coordinator has it. Raises Refused if there is none."""
+        return self._control.group(name)
+
+    async def rebalance(self, group: str) -> None:
+        """Let a group rebalance now."""
+        self._control.rebalance(group)
+
+    async def expire_members(self, group: str, member: str | None = None) -> list[str]:
+        """Let the session of a member, or of all, time out now: the group removes them and rebalances. Returns their ids."""
+        return list(self._control.expire_members(group, bodies.MemberBody(member=member))["expired"])
+
+    # --- waits
+
+    async def wait_for_leader(self, topic: str, partition: int, leader: int | None = None, *, timeout_s: float = TIMEOUT_S) -> int:
+        """Wait until every running broker shows this leader, without `leader` the same one, whichever it is. Returns its id."""
+        what = f"leader {'of any id' if leader is None else leader} of {topic}-{partition} in the metadata of all brokers"
+
+        def shown() -> tuple[int, ...]:
+            rows = [broker.metadata.partition(topic, partition) for broker in self._running()]
+            ids = {-1 if row is None else row.leader for row in rows}
+            return tuple(ids) if len(ids) == 1 and -1 not in ids and leader in (None, *ids) else ()
+
+        return int((await until(self, shown, what, timeout_s, lambda: self._topic_text(topic)))[0])
+
+    async def wait_for_isr(self, topic: str, partition: int, isr: Iterable[int], *, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until every running broker shows these in-sync replicas, in any order."""
+        wanted = set(isr)
+
+        def shown() -> bool:
+            rows = [broker.metadata.partition(topic, partition) for broker in self._running()]
+            return bool(rows) and all(row is not None and set(row.isr) == wanted for row in rows)
+
+        what = f"isr {sorted(wanted)} of {topic}-{partition} in the metadata of all brokers"
+        await until(self, shown, what, timeout_s, lambda: self._topic_text(topic))
+
+    async def wait_for_controller(self, broker: int | None = None, *, timeout_s: float = TIMEOUT_S) -> int:
+        """Wait until every running broker shows the active controller, without `broker` whichever it is. Returns its id."""
+
+        def agreed() -> tuple[int, ...]:
+            active = self.controller_id
+            is_shown = active >= 0 and all(each.metadata.controller_id == active for each in self._running())
+            return (active,) if is_shown and broker in (None, active) else ()
+
+        what = "a controller that all brokers show" if broker is None else f"broker {broker} as the controller that all brokers show"
+        return int((await until(self, agreed, what, timeout_s))[0])
+
+    async def wait_for_high_watermark(self, topic: str, partition: int, offset: int, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until consumers can read all records below this offset: the leader's high watermark is there."""
+
+        def is_there() -> bool:
+            hosted = [broker.replicas.get(topic, partition) for broker in self._running()]
+            return any(each is not None and each.role.name == "LEADER" and each.high_watermark >= offset for each in hosted)
+
+        what = f"high watermark {offset} of {topic}-{partition}"
+        await until(self, is_there, what, timeout_s, lambda: self._topic_text(topic))
+
+    async def wait_for_replicas(
+        self, topic: str, partition: int, offset: int, brokers: Iterable[int] | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """Wait until the logs of these brokers, or of all running replicas, have all records below this offset."""
+        wanted = None if brokers is None else set(brokers)
+
+        def are_there() -> bool:
+            hosted = {broker.id: broker.replicas.get(topic, partition) for broker in self._running()}
+            ends = {number: each.log_end_offset for number, each in hosted.items() if each is not None}
+            asked = set(ends) if wanted is None else wanted
+            return bool(asked) and all(ends.get(number, -1) >= offset for number in asked)
+
+        what = f"replicas {'that run' if wanted is None else sorted(wanted)} of {topic}-{partition} with all records below {offset}"
+        await until(self, are_there, what, timeout_s, lambda: self._topic_text(topic))
+
+    async def wait_for_reassignment(self, topic: str, partition: int | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until no partition of the topic, or not this one, is being reassigned."""
+
+        async def has_ended() -> bool:
+            shown = await self._control.topic(topic)
+            rows = [row for row in shown["partitions"] if partition in (None, row["partition"])]
+            return bool(rows) and not any(row["adding"] or row["removing"] for row in rows)
+
+        name = topic if partition is None else f"{topic}-{partition}"
+        await until(self, has_ended, f"the end of the reassignment of {name}", timeout_s, lambda: self._topic_text(topic))
+
+    async def wait_for_group(
+        self, name: str, state: str = "Stable", *, members: int | None = None, timeout_s: float = TIMEOUT_S
+    ) -> dict[str, Any]:
+        """Wait until a group is in this state, and has this number of members. Returns the group."""
+        if state not in GROUP_STATES:
+            raise Refused(f"state: {state!r} is none of {', '.join(GROUP_STATES)}")
+
+        def shown() -> dict[str, Any] | None:
+            group = next((each for each in self._control.groups()["groups"] if each["group"] == name), None)
+            if group is None:
+                return {"group": name, "state": "Dead", "members": []} if state == "Dead" else None
+            return group if group["state"] == state and members in (None, len(group["members"])) else None
+
+        async def view() -> str:
+            return group_text(self._control, name)
+
+        what = f"group {name} in state {state}" + ("" if members is None else f" with {members} members")
+        found: dict[str, Any] = await until(self, shown, what, timeout_s, view)
+        return found
+
+    async def wait_for_requests(self, count: int = 1, *, timeout_s: float = TIMEOUT_S, **wanted: Unpack[RequestFilter]) -> list[Request]:
+        """Wait until clients have sent this number of requests that match, since this object was made. Returns all that match."""
+        self._exchanges(**wanted)
+
+        def sent() -> list[Exchange]:
+            found = self._exchanges(**wanted)
+            return found if len(found) >= count else []
+
+        named = ", ".join(f"{key}={value}" for key, value in wanted.items())
+        found = await until(self, sent, f"{count} requests" + (f" with {named}" if named else ""), timeout_s)
+        return [Request(each) for each in found]
+
+    async def wait_until(self, condition: Condition, what: str = "the condition", *, timeout_s: float = TIMEOUT_S) -> Any:
+        """Wait until the condition, a function or coroutine function, returns something true, and return that."""
+        return await until(self, condition, what, timeout_s)
+
+    # --- for the plugin and for waits
+
+    async def restore(self) -> None:
+        """Remove all faults and holds, let the clock run, resume and start all brokers. Returns when the cluster is whole."""
+        self._control.reset()
+        for shown in self._control.brokers()["brokers"]:
+            if shown["state"] not in ("running", "paused"):
+                await self._control.start_broker(shown["id"])
+        await self.wait_for_controller()
+
+    def here(self) -> Place:
+        """The present place in time."""
+        return Place(time.time_ns() // 1_000_000, self._control.history.total, self._control.events.total)
+
+    def transcript(self, since: Place | None = None) -> list[str]:
+        """Requests of clients and events since then, in order; without `since` since this object was made."""
+        since = self.begun if since is None else since
+        exchanges = list(self._control.history.newest(clients_only=True, after=since.request))[::-1]
+        return timeline(exchanges, self._control.events.since(since.event), since.at_ms, self._topic_of)
+
+    async def wait_text(self, what: str, timeout_s: float, since: Place, view: Any = None) -> str:
+        """The text of a wait that timed out."""
+        try:
+            state = self.describe() if view is None else f"{await view()}\n{controller_text(self._control)}"
+        except Exception as error:  # noqa: BLE001 a state that cannot be shown must not hide that the wait timed out
+            state = f"the state cannot be shown: {error!r}"
+        exchanges = list(self._control.history.newest(clients_only=True, after=since.request))
+        lines = timeline(exchanges[:SHOWN_REQUESTS][::-1], (), since.at_ms, self._topic_of)
+        events = timeline((), self._control.events.since(since.event), since.at_ms)
+        parts = [f"not within {timeout_s:g} s: {what}", "present state:", *(f"  {line}" for line in state.splitlines())]
+        if lines:
+            parts.append(f"requests of clients since the wait began (the last {min(len(exchanges), SHOWN_REQUESTS)} of {len(exchanges)}):")
+            parts += lines
+        else:
+            parts.append("no client sent a request since the wait began")
+        parts += ["events since the wait began:", *events] if events else ["no event since the wait began"]
+        return "\n".join(parts)
+
+    def _topic_of(self, topic_id: bytes) -> str:
+        for broker in self._running():
+            name = broker.metadata.topic_name(topic_id)
+            if name is not None:
+                return str(name)
+        return views.uuid(topic_id) or "?"
+
+    async def _topic_text(self, name: str) -> str:
+        return topic_text(await self._control.topic(name))
+
+    def _running(self) -> list[BrokerServer]:
+        """The brokers that run and are not paused."""
+        return self._control.serving()

@@ -1,0 +1,73 @@
+"""A fault of a cluster for tests."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from klamm.control import views
+from klamm.control.model import Control
+from klamm.server.faults import fault as faults
+from klamm.testing.transcript import fault_text
+from klamm.testing.waits import TIMEOUT_S, until
+
+if TYPE_CHECKING:
+    from klamm.testing.async_cluster import AsyncCluster
+
+
+class Fault:
+    """A fault. `with` removes it at the end; its counts stay."""
+
+    def __init__(self, cluster: AsyncCluster, fault: faults.Fault, control: Control, *, may_miss: bool = False) -> None:
+        self.may_miss = may_miss
+        self._cluster = cluster
+        self._fault = fault
+        self._control = control
+
+    @property
+    def number(self) -> int:
+        """1, 2, … in the order in which the faults of a cluster were made."""
+        return self._fault.number
+
+    @property
+    def hits(self) -> int:
+        """How many requests it hit."""
+        return self._fault.hits
+
+    @property
+    def matches(self) -> int:
+        """How many requests it was about while it could hit them."""
+        return self._fault.matches
+
+    @property
+    def last(self) -> list[faults.Hit]:
+        """The last 100 requests that it hit."""
+        return list(self._fault.last)
+
+    @property
+    def text(self) -> str:
+        """What it is about, what it does, and its counts, in one line."""
+        return f"fault {self.number}: {fault_text(views.fault(self._fault))}: {self.hits} hits of {self.matches} matching requests"
+
+    async def wait(self, hits: int = 1, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until it has hit this number of requests. Raises WaitTimedOut."""
+        await until(self._cluster, lambda: self.hits >= hits, f"{hits} hits of {self.text}", timeout_s)
+
+    def remove(self) -> None:
+        """End it. Does nothing if it is removed."""
+        if not self._fault.removed.is_set():
+            self._control.delete_faults(self.number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"<{self.text}>"
+
+
+def missed(fault: Any) -> str | None:
+    """What is to be said of a fault that hit nothing; None if all is well."""
+    return None if fault.hits or fault.may_miss else f"{fault.text}: it never hit (may_miss=True allows that)"

@@ -1,0 +1,172 @@
+"""What clients requested and what happened in the cluster meanwhile, as lines of text in the order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from klamm.control.history import Exchange, error_of
+from klamm.protocol.nouns import ZERO_UUID
+from klamm.protocol.schema import Struct
+from klamm.server.faults import parts
+
+MAX_SUBJECTS = 4
+MAX_PARTITIONS = 8
+MAX_LINES = 200
+FIRST_ERROR = ">"
+
+TopicName = Callable[[bytes], str]
+"""The name of a topic id."""
+
+
+def subjects(message: Any, version: int, name_of: TopicName = bytes.hex) -> list[str]:
+    """Which topics with their partitions, groups and transactional ids a request names."""
+    found = list(dict.fromkeys(_subjects(message, message._type.schema.root, "", version, name_of)))
+    return found if len(found) <= MAX_SUBJECTS else [*found[:MAX_SUBJECTS], f"and {len(found) - MAX_SUBJECTS} more"]
+
+
+def _subjects(node: Any, struct: Struct, container: str, version: int, name_of: TopicName) -> Iterator[str]:
+    topic = ""
+    partitions: list[int] = []
+    below: list[str] = []
+    for field in struct.fields:
+        if version not in field.versions:
+            continue
+        value, key = getattr(node, field.attribute), parts.key_of(field, container, struct)
+        if field.struct is not None and field.is_array:
+            for row in value or ():
+                index = next((getattr(row, each.attribute) for each in field.struct.fields if _is_index(each, field)), None)
+                if index is None:
+                    below += _subjects(row, field.struct, field.attribute, version, name_of)
+                else:
+                    partitions.append(index)
+        elif key == "partition":
+            partitions += value if field.is_array else [value]
+        elif key == "topic":
+            names = value if field.is_array else [value]
+            names = [each if isinstance(each, str) else "" if each in (None, ZERO_UUID) else name_of(each) for each in names or ()]
+            topic = topic or ", ".join(filter(None, names))
+        elif key in ("group", "transactional_id", "coordinator_key") and value:
+            kind = {"group": "group ", "transactional_id": "transaction "}.get(key, "")
+            below += [f"{kind}{each}" for each in (value if field.is_array else [value])]
+    if topic:
+        more = ",…" if len(partitions) > MAX_PARTITIONS else ""
+        yield topic + (f"-{','.join(map(str, partitions[:MAX_PARTITIONS]))}{more}" if partitions else "")
+    yield from below
+
+
+def _is_index(field: Any, container: Any) -> bool:
+    return not field.is_array and parts.key_of(field, container.attribute, container.struct) == "partition"
+
+
+def request_text(exchange: Exchange, name_of: TopicName = bytes.hex) -> str:
+    """A request and the outcome, without its time: `broker 1  Produce v9  my-client  orders-0  NOT_LEADER_OR_FOLLOWER`."""
+    request = exchange.decoded_request()
+    about = "?" if request is None else " ".join(subjects(request, exchange.version, name_of))
+    client = exchange.client_id if exchange.client_id else "(no client id)"
+    columns = [f"broker {exchange.broker}", f"{exchange.api} v{exchange.version}", client, about, outcome(exchange)]
+    return "  ".join(filter(None, columns))
+
+
+def outcome(exchange: Exchange) -> str:
+    """The first error in the response, `ok`, or `no response`."""
+    if exchange.response is None:
+        return "no response"
+    response = exchange.decoded_response()
+    if response is None:
+        return "a response that cannot be decoded"
+    return error_of(response) or "ok"
+
+
+def event_text(event: dict[str, Any]) -> str | None:
+    """What happened in the cluster; None for what is not shown."""
+    data = event["data"]
+    match event["kind"]:
+        case "change":
+            return _change_text(data)
+        case "hold":
+            return f"hold {data['id']} of {data['phase']} is made"
+        case "released":
+            return f"hold {data['id']} of {data['phase']} is released"
+        case "fault":
+            return f"fault {data['id']} is made: {fault_text(data)}"
+        case "crashed":
+            return f"broker {data['broker']} is killed at {data.get('phase') or 'hold ' + str(data['hold'])}"
+        case "broker":
+            return f"broker {data['id']}: {data['state']}"
+        case "expired":
+            return f"the ZooKeeper session of broker {data['broker']} is expired"
+        case "controller":
+            return f"the controller is moved to broker {data['id']}"
+    return None
+
+
+def _change_text(data: dict[str, Any]) -> str | None:
+    match data["change"]:
+        case "StatesChanged":
+            rows = [
+                f"{row['topic']}-{row['partition']}: " + (
+                    f"leader {row['leader']}, isr {row['isr']}, leader epoch {row['leader_epoch']}" if "leader" in row else "no state"
+                )
+                for row in data["partitions"][:MAX_SUBJECTS]
+            ]  # fmt: skip
+            more = len(data["partitions"]) - len(rows) + data["more"]
+            return "; ".join(rows) + (f"; and {more} more" if more else "")
+        case "TermBegan":
+            return f"broker {data['controller_id']} is controller with epoch {data['controller_epoch']}"
+        case "TermEnded":
+            return f"broker {data['controller_id']} is not controller any more"
+        case "TopicAdded":
+            return f"topic {data['topic']} is there"
+        case "TopicRemoved":
+            return f"topic {data['topic']} is gone"
+        case "TopicDeletionQueued":
+            return f"topic {data['topic']} is to be deleted"
+        case "ReassignmentsBegan" | "ReassignmentsEnded":
+            names = ", ".join(f"{row['topic']}-{row['partition']}" for row in data["partitions"])
+            return f"reassignment {'begins' if data['change'] == 'ReassignmentsBegan' else 'ends'}: {names}"
+        case "BrokersRegistered":
+            return f"brokers {data['broker_ids']} are registered"
+        case "BrokersUnregistered":
+            return f"brokers {data['broker_ids']} are not registered any more"
+    return None
+
+
+def fault_text(shown: dict[str, Any]) -> str:
+    """A fault, from how the control API shows it: what it is about and what it does."""
+    about = " ".join(f"{key}={value}" for key, value in shown["filter"].items() if (key, value) != ("direction", "request"))
+    does = " ".join(key if value is True else f"{key}={value}" for key, value in shown["effect"].items())
+    limits = [f"first={shown['first']}" if shown["first"] is not None else "", f"after={shown['after']}" if shown["after"] else ""]
+    limits.append(f"probability={shown['probability']}" if shown["probability"] < 1 else "")
+    return ", ".join(filter(None, [about or "every request", does, " ".join(filter(None, limits))]))
+
+
+def timeline(
+    exchanges: Iterable[Exchange], events: Iterable[dict[str, Any]], begun_ms: int, name_of: TopicName = bytes.hex, *,
+    limit: int = MAX_LINES,
+) -> list[str]:
+    """Requests and events in the order of time; the first error is marked with `>`. Equal requests in a row are one line.
+
+    Of more than `limit` lines the first and the last are shown, and always the first error.
+    """
+    rows = [(each.at_ms, 1, request_text(each, name_of), outcome(each)) for each in exchanges]
+    rows += [(event["at_ms"], 0, f"* {text}", "ok") for event in events if (text := event_text(event)) is not None]
+    rows.sort(key=lambda row: row[:2])
+    lines: list[list[Any]] = []
+    has_error = False
+    for at_ms, is_request, text, result in rows:
+        is_first = not has_error and result not in ("ok", "no response")
+        has_error = has_error or is_first
+        if lines and is_request and lines[-1][1] == text and not is_first:
+            lines[-1][2] += 1
+        else:
+            lines.append([at_ms, text, 1, is_first])
+    shown = [
+        f"{FIRST_ERROR if is_first else ' '} {(at_ms - begun_ms) / 1000:+9.3f} s  {text}{f'  (x{count})' if count > 1 else ''}"
+        for at_ms, text, count, is_first in lines
+    ]
+    if len(shown) <= limit:
+        return shown
+    head, tail = shown[: limit // 4], shown[-(limit - limit // 4) :]
+    between = [line for line in shown[limit // 4 : -(limit - limit // 4)] if line.startswith(FIRST_ERROR)]
+    return [*head, f"  … {len(shown) - limit} lines …", *between, *tail]
