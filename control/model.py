@@ -34,6 +34,7 @@ from klamm.control.bodies import (
 )
 from klamm.control.history import History
 from klamm.control.refused import Refused
+from klamm.control.seen_changes import SeenChanges
 from klamm.controller.changes import Change
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.steering import HeldPhase, Hold
@@ -65,6 +66,7 @@ class Control:
         kept.on_chunk = self._heard
         self._announces = False
         self.events = EventLog()
+        self._seen = SeenChanges()
         self._holds: dict[int, Held] = {}
         self._paused: set[int] = set()
         self._killed: set[int] = set()
@@ -533,7 +535,8 @@ class Control:
 
     def changed(self, broker_id: int, change: Change) -> None:
         """The cluster that the controller of this broker remembers changed."""
-        shown = views.change(broker_id, change)
+        news = self._seen.new(change)
+        shown = None if news is None else views.change(broker_id, news)
         if shown is not None:
             self.events.add("change", shown)
 

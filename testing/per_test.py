@@ -1,0 +1,141 @@
+"""The clusters of a run of pytest: the one that tests share, those of single tests, and what is done before and after each test.
+
+All clusters of a process use one ZooKeeper, each below a chroot of its own: it starts once, and a cluster of a single test starts in a
+fraction of a second.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from klamm.testing import fault, hold
+from klamm.testing.blocking_cluster import BlockingCluster
+from klamm.testing.library import Cluster
+from klamm.zk.embedded.server import EmbeddedZooKeeper
+
+JOURNAL = "klamm.journal.dir"
+DEFAULT_CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+"""Groups need not wait for more members, and their topics are small."""
+
+
+_ARGUMENTS: dict[str, tuple[type[Any], ...]] = {"brokers": (int,), "config": (Mapping,), "topics": (str, list, tuple), "own": (bool,)}
+"""The arguments of the marker `klamm` with their types."""
+
+
+def marked(node: Any) -> dict[str, Any]:
+    """The arguments of a test's markers; the one that is closest to the test counts. Raises ValueError."""
+    types = _ARGUMENTS
+    found: dict[str, Any] = {}
+    for marker in reversed(list(node.iter_markers("klamm"))):
+        if marker.args:
+            raise ValueError(f"@pytest.mark.klamm takes named arguments: {', '.join(types)}")
+        found |= marker.kwargs
+    for name, value in found.items():
+        if name not in types:
+            raise ValueError(f"@pytest.mark.klamm has no argument {name!r}; it has {', '.join(types)}")
+        if not isinstance(value, types[name]) or (isinstance(value, bool) and name != "own"):
+            raise ValueError(f"@pytest.mark.klamm: {name}={value!r} has a wrong type")
+    if found.get("own") is False and len(found) > 1:
+        raise ValueError("@pytest.mark.klamm: own=False is the shared cluster, which takes no other arguments")
+    return found
+
+
+class Clusters:
+    """The clusters of one process of pytest."""
+
+    def __init__(self, brokers: int, config: Iterable[str], journal: str = "", worker: str | None = None) -> None:
+        """`config` are lines `name=value`. Raises ValueError."""
+        self._brokers = brokers
+        self._config = dict(DEFAULT_CONFIG)
+        for line in config:
+            name, sign, value = line.partition("=")
+            if not sign or not name.strip():
+                raise ValueError(f"klamm_config: {line!r} is not name=value")
+            self._config[name.strip()] = value.strip()
+        self._journal = None if not journal else Path(journal) / worker if worker else Path(journal)
+        self._numbers = itertools.count(1)
+        self._open = ExitStack()
+        self._shared: BlockingCluster | None = None
+        Cluster(brokers, config=self._config)
+
+    @cached_property
+    def _zookeeper(self) -> str:
+        server = EmbeddedZooKeeper()
+        address = server.start()
+        self._open.callback(server.stop)
+        return address
+
+    @property
+    def shared(self) -> BlockingCluster:
+        """The cluster that tests share. It starts when it is needed first."""
+        if self._shared is None:
+            self._shared = self._open.enter_context(self._cluster("shared", {}))
+        return self._shared
+
+    def replace_shared(self) -> None:
+        """The shared cluster could not be restored: the next test gets another one."""
+        self._shared = None
+
+    def own(self, name: str, arguments: Mapping[str, Any]) -> Cluster:
+        """A cluster of a single test, to start. Raises ValueError."""
+        return self._cluster(re.sub(r"\W+", "-", name)[-80:].strip("-"), arguments)
+
+    def close(self) -> None:
+        """Stop everything."""
+        self._open.close()
+
+    def _cluster(self, name: str, arguments: Mapping[str, Any]) -> Cluster:
+        config = self._config | arguments.get("config", {})
+        if self._journal is not None:
+            config = {JOURNAL: str((self._journal / name).absolute())} | config
+        brokers = arguments.get("brokers", self._brokers)
+        Cluster(brokers, topics=arguments.get("topics", ()), config=config)
+        chroot = f"{self._zookeeper}/cluster-{next(self._numbers)}"
+        return Cluster(brokers, topics=arguments.get("topics", ()), config=config, zookeeper=chroot)
+
+
+class PerTest:
+    """The cluster of one test."""
+
+    def __init__(self, clusters: Clusters, arguments: Mapping[str, Any], name: str) -> None:
+        """Raises ValueError for arguments of the marker that are not valid."""
+        self._clusters = clusters
+        self._open = ExitStack()
+        self._is_own = bool(arguments.get("own") or arguments.keys() - {"own"})
+        if self._is_own:
+            self.cluster = self._open.enter_context(clusters.own(name, arguments))
+        else:
+            self.cluster = clusters.shared.again()
+
+    def missed(self) -> list[str]:
+        """What is to be said of faults that hit nothing, and of holds that were not reached."""
+        said = [*map(fault.missed, self.cluster.faults), *map(hold.missed, self.cluster.holds)]
+        return [text for text in said if text is not None]
+
+    def text(self) -> str:
+        """Requests of clients and changes of the cluster in the order of time, faults and holds with their counts, the present state."""
+        try:
+            lines = self.cluster.transcript()
+            parts = ["requests of clients and events (*) during the test; > marks the first error:", *(lines or ["  none"])]
+            parts += [f"  {each.text}" for each in self.cluster.faults] + [f"  {each.text}" for each in self.cluster.holds]
+            parts += ["the cluster now:", *(f"  {line}" for line in self.cluster.describe().splitlines())]
+        except Exception as error:  # noqa: BLE001 the report of a failure must not fail
+            return f"nothing can be said about the cluster: {error!r}"
+        return "\n".join(parts)
+
+    def end(self) -> None:
+        """After the test."""
+        if self._is_own:
+            self._open.close()
+            return
+        try:
+            self.cluster.restore()
+        except BaseException:
+            self._clusters.replace_shared()
+            raise
