@@ -299,6 +299,8 @@ class History:
 
     def _is_about(self, exchange: Exchange, values: dict[str, Any]) -> bool:
         topic_id = ZERO_UUID if self.topic_id is None or "topic" not in values else self.topic_id(values["topic"])
+        if exchange.api_key == ApiKey.FIND_COORDINATOR and "group" in values:
+            values = {"coordinator_key": values["group"]}
         wanted = parts.Wanted(values, topic_id)
         request = exchange.decoded_request()
         if request is not None and parts.split(request, exchange.version, wanted)[0] is not None:

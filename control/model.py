@@ -495,16 +495,19 @@ class Control:
         if not 0 <= body.ms <= MAX_ADVANCE_MS:
             raise Refused(f"ms: from 0 to {MAX_ADVANCE_MS}")
         fired = await self._clock().advance(body.ms / 1000)
+        self.events.add("clock", {"advanced_ms": body.ms, "fired": fired})
         return {"fired": fired, **self.clock_state()}
 
     def freeze_clock(self) -> dict[str, Any]:
         """Let time pass only by `advance`."""
         self._clock().freeze()
+        self.events.add("clock", {"frozen": True})
         return self.clock_state()
 
     def resume_clock(self) -> dict[str, Any]:
         """Let real time pass again."""
         self._clock().resume()
+        self.events.add("clock", {"frozen": False})
         return self.clock_state()
 
     def _clock(self) -> SteeredClock:

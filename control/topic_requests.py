@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from klamm.control.bodies import TopicBody
@@ -12,7 +12,9 @@ from klamm.control.refused import Refused
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.cluster import LocalCluster
+from klamm.server.local.seed_topics import version_for
 from klamm.server.net.outgoing import request_once
 
 CREATE_VERSION = 7
@@ -37,15 +39,28 @@ async def create_topic(cluster: LocalCluster, body: TopicBody) -> None:
     request = kind(topics=[wanted], timeout_ms=int(TIMEOUT_S * 1000))
     row = await _ask(cluster, ApiKey.CREATE_TOPICS, CREATE_VERSION, request, lambda response: response.topics[0])
     _check(row, ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {body.name!r} cannot be created")
-    await _until(lambda: all(_has_leaders(broker, body.name) for broker in cluster.brokers), f"all brokers show topic {body.name!r}")
+
+    async def is_there() -> bool:
+        return all(_has_leaders(broker, body.name) for broker in cluster.brokers)
+
+    await _until(is_there, f"all brokers show topic {body.name!r}")
 
 
 async def delete_topic(cluster: LocalCluster, name: str) -> None:
-    """Delete a topic; return when no running broker shows it. Raises Refused: the controller refuses it, or time is over."""
+    """Delete a topic; return when no running broker shows it and, if all brokers run, its znode is gone. Raises Refused: the controller
+    refuses it, or time is over.
+    """
     request = messages.DeleteTopicsRequest(topic_names=[name], timeout_ms=int(TIMEOUT_S * 1000))
     row = await _ask(cluster, ApiKey.DELETE_TOPICS, DELETE_VERSION, request, lambda response: response.responses[0])
     _check(row, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} cannot be deleted")
-    await _until(lambda: not any(broker.metadata.contains(name) for broker in cluster.brokers), f"no broker shows topic {name!r}")
+
+    async def is_gone() -> bool:
+        if any(broker.metadata.contains(name) for broker in cluster.brokers):
+            return False
+        (stored,) = await cluster.brokers[0].store.read_topics([name])
+        return stored is None or len(cluster.brokers) < cluster.count
+
+    await _until(is_gone, f"no broker shows topic {name!r}")
 
 
 def _has_leaders(broker: Any, name: str) -> bool:
@@ -71,7 +86,7 @@ async def _ask(cluster: LocalCluster, api: ApiKey, version: int, request: Any, r
             return False
         sent += 1
         try:
-            row = row_of(await request_once(*address, api, version, CLIENT_ID, request, TIMEOUT_S))
+            row = row_of(await request_once(*address, api, _version(cluster, api, version), CLIENT_ID, request, TIMEOUT_S))
         except (OSError, RemoteProtocolError):
             return False
         return bool(row.error_code != ErrorCode.NOT_CONTROLLER)
@@ -85,6 +100,14 @@ async def _ask(cluster: LocalCluster, api: ApiKey, version: int, request: Any, r
     return _Answer(row, sent > 1)
 
 
+def _version(cluster: LocalCluster, api: ApiKey, newest: int) -> int:
+    """The version that the brokers offer. Raises Refused."""
+    try:
+        return version_for(cluster.brokers[0].config, api, newest)
+    except StartFailed as problem:
+        raise Refused(str(problem), 409) from None
+
+
 def _check(answer: _Answer, done: ErrorCode, what: str) -> None:
     """Raises Refused. `done` is the error that a repeated request gets if the first one did the work."""
     row = answer.row
@@ -94,10 +117,10 @@ def _check(answer: _Answer, done: ErrorCode, what: str) -> None:
         raise Refused(f"{what}: {code.name}" + (f": {reason}" if reason else ""), 409)
 
 
-async def _until(holds: Callable[[], bool], what: str) -> None:
+async def _until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            while not holds():  # noqa: ASYNC110 no one event says that all caches agree
+            while not await holds():  # noqa: ASYNC110 no one event says that all caches agree
                 await asyncio.sleep(LOOK_S)
     except TimeoutError:
         raise Refused(f"not within {TIMEOUT_S:g} s: {what}", 408) from None

@@ -17,6 +17,7 @@ class FaultArguments(TypedDict, total=False):
     api: str | int
     versions: tuple[int, int]
     broker: int
+    from_broker: int
     client_id: str
     principal: str
     topic: str

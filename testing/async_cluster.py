@@ -107,6 +107,20 @@ class AsyncCluster:
         self._faults.append(fault)
         return fault
 
+    def cut_link(self, from_broker: int, to_broker: int, *, both: bool = True, may_miss: bool = False) -> list[Fault]:
+        """Let no request from one broker reach the other, with `both` in the other direction neither, until the faults are removed."""
+        return self._link(bodies.LinkBody(from_broker=from_broker, to_broker=to_broker, cut=True, both=both), may_miss)
+
+    def slow_link(self, from_broker: int, to_broker: int, delay_ms: int, *, both: bool = True, may_miss: bool = False) -> list[Fault]:
+        """Let requests from one broker reach the other late, with `both` also in the other direction, until the faults are removed."""
+        return self._link(bodies.LinkBody(from_broker=from_broker, to_broker=to_broker, delay_ms=delay_ms, both=both), may_miss)
+
+    def _link(self, body: bodies.LinkBody, may_miss: bool) -> list[Fault]:
+        numbers = self._control.add_link(body)["faults"]
+        faults = [Fault(self, self._cluster.faults[number], self._control, may_miss=may_miss) for number in numbers]
+        self._faults += faults
+        return faults
+
     def hold(
         self, phase: str | type[Any], *, where: Mapping[str, Any] | None = None, count: int | None = None, nth: int = 1,
         may_miss: bool = False, **fields: Any,
@@ -189,6 +203,14 @@ class AsyncCluster:
     async def expire_session(self, broker: int) -> None:
         """End the ZooKeeper session of a broker, as ZooKeeper does when it hears nothing for too long."""
         await self._control.expire_session(bodies.BrokerBody(broker=broker))
+
+    async def cut_zookeeper(self, broker: int) -> None:
+        """Let a broker lose its connection to ZooKeeper, and get no other until `restore_zookeeper`."""
+        self._control.cut_zookeeper(bodies.BrokerBody(broker=broker))
+
+    async def restore_zookeeper(self, broker: int) -> None:
+        """Let a broker connect to ZooKeeper again."""
+        self._control.restore_zookeeper(bodies.BrokerBody(broker=broker))
 
     async def advance(self, seconds: float) -> int:
         """Let time pass at once for brokers, controllers and coordinators. Returns how many timers fired."""

@@ -219,6 +219,18 @@ class BlockingCluster:
         """
         return BlockingFault(self._made(lambda: self._inner.fault(may_miss=may_miss, **arguments)), self._thread)
 
+    def cut_link(self, from_broker: int, to_broker: int, *, both: bool = True, may_miss: bool = False) -> list[BlockingFault]:
+        """Let no request from one broker reach the other, with `both` in the other direction neither, until the faults are removed."""
+        made = self._made(lambda: self._inner.cut_link(from_broker, to_broker, both=both, may_miss=may_miss))
+        return [BlockingFault(each, self._thread) for each in made]
+
+    def slow_link(
+        self, from_broker: int, to_broker: int, delay_ms: int, *, both: bool = True, may_miss: bool = False
+    ) -> list[BlockingFault]:
+        """Let requests from one broker reach the other late, with `both` also in the other direction, until the faults are removed."""
+        made = self._made(lambda: self._inner.slow_link(from_broker, to_broker, delay_ms, both=both, may_miss=may_miss))
+        return [BlockingFault(each, self._thread) for each in made]
+
     def hold(
         self, phase: str | type[Any], *, where: Mapping[str, Any] | None = None, count: int | None = None, nth: int = 1,
         may_miss: bool = False, **fields: Any,
@@ -281,6 +293,14 @@ class BlockingCluster:
     def expire_session(self, broker: int) -> None:
         """End the ZooKeeper session of a broker, as ZooKeeper does when it hears nothing for too long."""
         self._thread.call(self._inner.expire_session(broker))
+
+    def cut_zookeeper(self, broker: int) -> None:
+        """Let a broker lose its connection to ZooKeeper, and get no other until `restore_zookeeper`."""
+        self._thread.call(self._inner.cut_zookeeper(broker))
+
+    def restore_zookeeper(self, broker: int) -> None:
+        """Let a broker connect to ZooKeeper again."""
+        self._thread.call(self._inner.restore_zookeeper(broker))
 
     def advance(self, seconds: float) -> int:
         """Let time pass at once for brokers, controllers and coordinators. Returns how many timers fired."""

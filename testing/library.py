@@ -38,6 +38,8 @@ class Cluster:
         metrics_port: int | None = None,
         zookeeper: str | None = None,
         data_dir: str | os.PathLike[str] | None = None,
+        as_version: str | None = None,
+        api_versions: Mapping[str, str] | None = None,
         control_port: int | None = None,
     ) -> None:
         """Check the arguments, which are those of `klamm.Cluster`; nothing is started here. Raises ValueError.
@@ -45,8 +47,9 @@ class Cluster:
         With `control_port` the cluster also serves its control API at this port of 127.0.0.1, 0 for a free one (needs klamm[control]).
         """
         checked = library.Cluster(
-            brokers, topics=topics, config=config, host=host, port=port, metrics_port=metrics_port, zookeeper=zookeeper, data_dir=data_dir
-        )
+            brokers, topics=topics, config=config, host=host, port=port, metrics_port=metrics_port, zookeeper=zookeeper, data_dir=data_dir,
+            as_version=as_version, api_versions=api_versions,
+        )  # fmt: skip
         self._shape = checked.shape()
         self._control_port = control_port
         self._running: SteeredCluster | None = None

@@ -24,7 +24,9 @@ DEFAULT_CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.pa
 """Groups need not wait for more members, and their topics are small."""
 
 
-_ARGUMENTS: dict[str, tuple[type[Any], ...]] = {"brokers": (int,), "config": (Mapping,), "topics": (str, list, tuple), "own": (bool,)}
+_ARGUMENTS: dict[str, tuple[type[Any], ...]] = {
+    "brokers": (int,), "config": (Mapping,), "topics": (str, list, tuple), "version": (str,), "own": (bool,),
+}  # fmt: skip
 """The arguments of the marker `klamm` with their types."""
 
 
@@ -94,10 +96,12 @@ class Clusters:
         config = self._config | arguments.get("config", {})
         if self._journal is not None:
             config = {JOURNAL: str((self._journal / name).absolute())} | config
-        brokers = arguments.get("brokers", self._brokers)
-        Cluster(brokers, topics=arguments.get("topics", ()), config=config)
-        chroot = f"{self._zookeeper}/cluster-{next(self._numbers)}"
-        return Cluster(brokers, topics=arguments.get("topics", ()), config=config, zookeeper=chroot)
+        shape: dict[str, Any] = {
+            "brokers": arguments.get("brokers", self._brokers), "topics": arguments.get("topics", ()), "config": config,
+            "as_version": arguments.get("version"),
+        }  # fmt: skip
+        Cluster(**shape)  # an error is one line, before anything is started
+        return Cluster(zookeeper=f"{self._zookeeper}/cluster-{next(self._numbers)}", **shape)
 
 
 class PerTest:

@@ -5,8 +5,8 @@ Every run of pytest beside an installed Klamm imports this file, so it imports p
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from klamm.testing.per_test import Clusters, PerTest
 
 MARKER = """\
-klamm(brokers=3, config={...}, topics=[...], own=True): the fixture `klamm` of this test is a cluster of its own, which starts and ends \
-with the test"""
+klamm(brokers=3, config={...}, topics=[...], version="2.8", own=True): the fixture `klamm` of this test is a cluster of its own, \
+which starts and ends with the test"""
 
+MAX_BROKERS = 100
+T = TypeVar("T")
 _CLUSTERS: pytest.StashKey[Clusters] = pytest.StashKey()
 _PER_TEST: pytest.StashKey[PerTest] = pytest.StashKey()
 
@@ -35,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+    _brokers(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -46,7 +49,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def klamm_cluster(request: pytest.FixtureRequest) -> BlockingCluster:
     """The cluster that tests share, a `klamm.testing.BlockingCluster`: one for each process of pytest."""
-    return _clusters(request.config).shared
+    return _or_fail(lambda: _clusters(request.config).shared)
 
 
 @pytest.fixture
@@ -58,13 +61,8 @@ def klamm(request: pytest.FixtureRequest) -> Iterator[BlockingCluster]:
     """
     from klamm.testing.per_test import PerTest, marked
 
-    problem = ""
-    try:
-        test = request.node.stash[_PER_TEST] = PerTest(_clusters(request.config), marked(request.node), request.node.nodeid)
-    except ValueError as error:
-        problem = str(error)
-    if problem:
-        pytest.fail(problem, pytrace=False)
+    test = _or_fail(lambda: PerTest(_clusters(request.config), marked(request.node), request.node.nodeid))
+    request.node.stash[_PER_TEST] = test
     try:
         yield test.cluster
     finally:
@@ -91,27 +89,31 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+def _or_fail(make: Callable[[], T]) -> T:
+    """What this makes; an error of the user is one line, without the lines of Klamm's code."""
+    try:
+        return make()
+    except ValueError as error:
+        problem = str(error)
+    pytest.fail(problem, pytrace=False)
+
+
 def _clusters(config: pytest.Config) -> Clusters:
-    """The clusters of this process."""
+    """The clusters of this process. Raises ValueError."""
     clusters = config.stash.get(_CLUSTERS, None)
     if clusters is None:
         from klamm.testing.per_test import Clusters
 
-        try:
-            clusters = config.stash[_CLUSTERS] = Clusters(
-                _brokers(config), config.getini("klamm_config"), config.getoption("--klamm-journal") or config.getini("klamm_journal"),
-                getattr(config, "workerinput", {}).get("workerid"),
-            )  # fmt: skip
-        except ValueError as error:
-            raise pytest.UsageError(str(error)) from None
+        clusters = config.stash[_CLUSTERS] = Clusters(
+            _brokers(config), config.getini("klamm_config"), config.getoption("--klamm-journal") or config.getini("klamm_journal"),
+            getattr(config, "workerinput", {}).get("workerid"),
+        )  # fmt: skip
     return clusters
 
 
 def _brokers(config: pytest.Config) -> int:
     given = config.getoption("--klamm-brokers")
-    if given is not None:
-        return int(given)
-    text = config.getini("klamm_brokers")
-    if not text.isdigit():
-        raise ValueError(f"klamm_brokers: {text!r} is not a number")
+    text = config.getini("klamm_brokers") if given is None else str(given)
+    if not text.isdigit() or not 1 <= int(text) <= MAX_BROKERS:
+        raise pytest.UsageError(f"{'klamm_brokers' if given is None else '--klamm-brokers'}: {text!r} is not from 1 to {MAX_BROKERS}")
     return int(text)

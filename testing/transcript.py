@@ -96,9 +96,21 @@ def event_text(event: dict[str, Any]) -> str | None:
             return f"broker {data['id']}: {data['state']}"
         case "expired":
             return f"the ZooKeeper session of broker {data['broker']} is expired"
+        case "clock":
+            if "advanced_ms" in data:
+                return f"the clock is advanced by {data['advanced_ms'] / 1000:g} s; {data['fired']} timers fire"
+            return "the clock is frozen" if data["frozen"] else "the clock runs"
+        case "zookeeper":
+            return _zookeeper_text(data)
         case "controller":
             return f"the controller is moved to broker {data['id']}"
     return None
+
+
+def _zookeeper_text(data: dict[str, Any]) -> str:
+    if "cut" not in data:
+        return f"requests of broker {data['broker']} to ZooKeeper wait for {data['delay_ms']} ms"
+    return f"broker {data['broker']} is cut off from ZooKeeper" if data["cut"] else f"broker {data['broker']} reaches ZooKeeper again"
 
 
 def _change_text(data: dict[str, Any]) -> str | None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from klamm.tests.harness.pytest_plugin import plugin_arguments
+
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 
@@ -20,6 +22,11 @@ REGISTER = ROOT / "docs" / "register_broker.md"
 
 def programs(page: Path = README) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def scripts(page: Path) -> list[str]:
+    """Programs that are not tests. Those of `klamm.testing` are run by their own test."""
+    return [program for program in programs(page) if "def test_" not in program and "klamm.testing" not in program]
 
 
 def test_the_first_screen_of_the_readme_has_the_command_a_test_and_what_is_missing() -> None:
@@ -50,8 +57,24 @@ def test_the_test_of_a_client_has_ten_lines_and_passes(tmp_path: Path) -> None:
 
 
 def test_the_program_runs(tmp_path: Path) -> None:
-    first, second = output(programs(TESTING)[0], tmp_path)
+    first, second = output(scripts(TESTING)[0], tmp_path)
     assert (first.count(","), second.count(":")) == (2, 1 + second.count(","))
+
+
+def test_the_tests_of_clients_pass(tmp_path: Path) -> None:
+    (program,) = [each for each in programs(TESTING) if "def test_" in each]
+    (tmp_path / "test_clients.py").write_text(program)
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin_arguments(), "test_clients.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"{program.count('def test_')} passed" in run.stdout
+
+
+def test_the_program_with_a_cluster_for_tests_runs(tmp_path: Path) -> None:
+    (program,) = [each for each in programs(TESTING) if "klamm.testing.Cluster" in each]
+    assert output(program, tmp_path) == ["1 ['Produce', 'Produce']"]
 
 
 def output(program: str, folder: Path) -> list[str]:
@@ -61,7 +84,7 @@ def output(program: str, folder: Path) -> list[str]:
 
 
 def test_the_programs_of_the_admin_client_run(tmp_path: Path) -> None:
-    replicas, elected = output(programs(TESTING)[1], tmp_path)
+    replicas, elected = output(scripts(TESTING)[1], tmp_path)
     assert replicas == "(4, 2, 3)"
     assert elected.startswith("{TopicPartition(topic='orders', partition=0): ")
     threads, loop, configs, groups = programs(ADMIN)
@@ -74,7 +97,7 @@ def test_the_programs_of_the_admin_client_run(tmp_path: Path) -> None:
 
 
 def test_the_program_that_holds_the_controller_runs(tmp_path: Path) -> None:
-    assert output(programs(TESTING)[2], tmp_path) == ["DeletionReplicasStopped orders"]
+    assert output(scripts(TESTING)[2], tmp_path) == ["DeletionReplicasStopped orders"]
 
 
 def test_the_broker_that_registers_with_the_controller_comes_online_and_leaves(tmp_path: Path) -> None:

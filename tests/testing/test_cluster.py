@@ -1,0 +1,352 @@
+"""The verbs and waits of `klamm.testing.Cluster`, from a thread without an event loop and on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+import klamm.testing
+from klamm.admin import AdminClient
+from klamm.controller.phases import ReassignmentCaughtUp
+from klamm.testing import AsyncCluster, BlockingCluster, Refused, WaitTimedOut
+
+
+@pytest.fixture(scope="module")
+def shared(zookeeper: str) -> Iterator[BlockingCluster]:
+    config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+    with klamm.testing.Cluster(config=config, zookeeper=f"{zookeeper}/testing-cluster", control_port=0) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: BlockingCluster) -> Iterator[BlockingCluster]:
+    """The shared cluster, as if it were new."""
+    cluster = shared.again()
+    yield cluster
+    cluster.restore()
+
+
+@pytest.fixture
+def topic(cluster: BlockingCluster) -> str:
+    return cluster.create_topic(cluster.topic_name("orders"), replicas=[[1, 2, 3], [2, 3, 1]])
+
+
+def send(cluster: BlockingCluster, topic: str, partition: int = 0, value: bytes = b"x") -> int:
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, client_id="sender") as producer:
+        return int(producer.send(topic, value, partition=partition).get(10).offset)
+
+
+# --- faults
+
+
+def test_a_fault_hits_the_first_requests_that_match_and_no_others(cluster: BlockingCluster, topic: str) -> None:
+    fault = cluster.fault(api="Produce", topic=topic, partition=0, error="NOT_LEADER_OR_FOLLOWER", first=2)
+    assert send(cluster, topic, 1) == 0
+    assert fault.hits == 0
+    assert send(cluster, topic, 0) == 0
+    fault.wait(2)
+    assert (fault.hits, fault.matches, len(fault.last)) == (2, 2, 2)
+    errors = [request.error for request in cluster.requests(api="Produce", client_id="sender")]
+    assert errors == [None, "NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_OR_FOLLOWER", None]
+
+
+def test_a_fault_is_gone_after_its_block_and_keeps_its_counts(cluster: BlockingCluster, topic: str) -> None:
+    with cluster.fault(api="Produce", topic=topic, error="NOT_LEADER_OR_FOLLOWER", first=1) as fault:
+        send(cluster, topic)
+    fault.remove()
+    send(cluster, topic)
+    assert fault.hits == 1
+    assert [each.number for each in cluster.faults] == [fault.number]
+
+
+def test_the_wait_for_a_hit_says_what_is_there_instead(cluster: BlockingCluster, topic: str) -> None:
+    fault = cluster.fault(api="Fetch", topic=topic, error="NOT_LEADER_OR_FOLLOWER", client_id="nobody")
+    with pytest.raises(WaitTimedOut, match=r"not within 0\.05 s: 3 hits of fault \d+: api=Fetch client_id=nobody"):
+        fault.wait(3, timeout_s=0.05)
+
+
+def test_a_link_between_brokers_is_cut_until_the_faults_are_removed(cluster: BlockingCluster) -> None:
+    name = cluster.create_topic(cluster.topic_name("linked"), replicas=[[1, 2]], config={"min.insync.replicas": 1})
+    faults = cluster.cut_link(2, 1, both=False)
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks=1) as producer:
+        producer.send(name, b"x").get(10)
+    with pytest.raises(WaitTimedOut):
+        cluster.wait_for_replicas(name, 0, 1, [2], timeout_s=0.1)
+    for fault in faults:
+        fault.remove()
+    cluster.wait_for_replicas(name, 0, 1, [1, 2])
+
+
+# --- holds and crashes
+
+
+def test_a_reassignment_is_held_until_the_end_of_the_block(cluster: BlockingCluster) -> None:
+    name = cluster.create_topic(cluster.topic_name("moved"), replicas=[[1, 2]])
+    with AdminClient(cluster.bootstrap_servers) as admin:
+        with cluster.hold("ReassignmentCaughtUp", topic=name) as hold:
+            admin.reassign_partitions({(name, 0): [3, 2]}).all()
+            phase = hold.wait()
+            assert (type(phase), phase.topic, phase.partition) == (ReassignmentCaughtUp, name, 0)
+            assert (hold.state, hold.hits, hold.broker_ids) == ("reached", 1, [cluster.controller_id])
+            assert list(admin.list_partition_reassignments()) == [(name, 0)]
+            with pytest.raises(WaitTimedOut, match="the end of the reassignment") as timed_out:
+                cluster.wait_for_reassignment(name, timeout_s=0.05)
+            assert "adding [3], removing [1]" in str(timed_out.value)
+            assert "held at ReassignmentCaughtUp" in str(timed_out.value)
+        cluster.wait_for_reassignment(name, 0)
+        cluster.wait_for_isr(name, 0, {2, 3})
+
+
+def test_what_is_held_goes_on_one_by_one(cluster: BlockingCluster) -> None:
+    name = cluster.topic_name("held")
+    hold = cluster.hold("ZooKeeperWrite", where={"paths": f"/brokers/topics/{name}", "when": "before"}, count=1)
+    with ThreadPoolExecutor() as pool:
+        made = pool.submit(cluster.create_topic, name)
+        assert f"/brokers/topics/{name}" in hold.wait().paths
+        assert hold.step().when == "before"
+        assert made.result(30) == name
+    assert hold.state == "released"
+    with pytest.raises(Refused, match="it holds nothing now"):
+        hold.step()
+
+
+def test_a_write_fails_and_is_repeated(cluster: BlockingCluster) -> None:
+    name = cluster.topic_name("repeated")
+    hold = cluster.hold("ZooKeeperWrite", paths=f"/brokers/topics/{name}", when="before", count=1)
+    with ThreadPoolExecutor() as pool:
+        made = pool.submit(cluster.create_topic, name)
+        hold.wait()
+        hold.fail("ConnectionLost")
+        assert made.result(30) == name
+
+
+@pytest.mark.parametrize("crash", ["crash_before", "crash_after"])
+def test_a_controller_that_dies_at_a_write_leaves_a_whole_topic_to_the_next_one(cluster: BlockingCluster, crash: str) -> None:
+    name, before = cluster.topic_name("crashed"), cluster.controller_id
+    hold = getattr(cluster, crash)(paths=f"/brokers/topics/{name}")
+    cluster.create_topic(name, 2)
+    assert hold.wait() is None
+    assert (hold.hits, hold.state) == (1, "released")
+    assert before not in [broker for broker, _, _ in cluster.addresses]
+    assert cluster.wait_for_controller() != before
+    assert [row["leader"] >= 0 for row in cluster.topic(name)["partitions"]] == [True, True]
+
+
+def test_the_broker_that_is_held_can_be_killed(cluster: BlockingCluster, topic: str) -> None:
+    hold = cluster.hold("FailoverLoaded", count=1)
+    with ThreadPoolExecutor() as pool:
+        moved = pool.submit(cluster.expire_session, cluster.controller_id)
+        hold.wait()
+        dead = hold.crash()
+        moved.result(30)
+    assert cluster.wait_for_controller() != dead
+    assert cluster.wait_for_leader(topic, 0) != dead
+
+
+# --- requests, groups, clock
+
+
+def test_requests_are_those_of_clients_since_the_test_began(cluster: BlockingCluster, topic: str) -> None:
+    assert cluster.requests() == []
+    send(cluster, topic)
+    (request,) = cluster.wait_for_requests(1, api="Produce", client_id="sen*", topic=topic)
+    assert (request.api, request.client_id, request.broker, request.error) == ("Produce", "sender", 1, None)
+    assert request.request.topic_data[0].name == topic
+    assert request.response.responses[0].partition_responses[0].base_offset == 0
+    assert request.as_json()["response"]["responses"][0]["name"] == topic
+    assert {each.client_id for each in cluster.requests()} == {"sender"}
+    assert cluster.requests(after=request.number, api="Produce") == []
+    assert cluster.again().requests() == []
+
+
+def test_the_wait_for_requests_says_which_it_waited_for(cluster: BlockingCluster, topic: str) -> None:
+    send(cluster, topic)
+    assert len(cluster.wait_for_requests(1, api="Produce", topic=topic, timeout_s=0)) == 1
+    with pytest.raises(WaitTimedOut) as timed_out:
+        cluster.wait_for_requests(2, api="Produce", topic=topic, timeout_s=0)
+    assert str(timed_out.value).startswith(f"not within 0 s: 2 requests with api=Produce, topic={topic}\n")
+    assert "no client sent a request since the wait began" in str(timed_out.value)
+
+
+def test_a_group_rebalances_and_loses_its_members(cluster: BlockingCluster, topic: str) -> None:
+    group = cluster.topic_name("billing")
+    with KafkaConsumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=group, heartbeat_interval_ms=100) as consumer:
+        cluster.wait_until(lambda: consumer.poll(50) == {} and bool(consumer.assignment()), "the assignment", timeout_s=30)
+        shown = cluster.wait_for_group(group, members=1)
+        cluster.rebalance(group)
+        cluster.wait_until(lambda: consumer.poll(50) == {} and cluster.group(group)["generation"] > shown["generation"], "a new generation")
+        members = [each["member_id"] for each in cluster.group(group)["members"]]
+        assert cluster.expire_members(group) == members
+    cluster.wait_for_group(group, "Empty")
+    with pytest.raises(WaitTimedOut, match=r"no running broker has group none-such"):
+        cluster.wait_for_group("none-such", timeout_s=0.05)
+
+
+def test_time_passes_at_once(cluster: BlockingCluster) -> None:
+    cluster.freeze_clock()
+    assert "the clock is frozen" in cluster.describe()
+    assert cluster.wait_until(lambda: cluster.advance(100) > 0)
+    assert " s ahead" in cluster.describe()
+    cluster.resume_clock()
+    assert "frozen" not in cluster.describe()
+
+
+# --- brokers
+
+
+def test_what_a_test_stopped_runs_again_when_it_is_restored(cluster: BlockingCluster, topic: str) -> None:
+    cluster.kill_broker(1)
+    assert cluster.wait_for_leader(topic, 0) == 2
+    cluster.stop_broker(2)
+    cluster.pause_broker(3)
+    cluster.hold("FailoverDone")
+    cluster.fault(api="Produce", drop=True)
+    cluster.restore()
+    assert [broker for broker, _, _ in cluster.addresses] == [1, 2, 3]
+    cluster.wait_for_isr(topic, 0, [1, 2, 3], timeout_s=30)
+    assert send(cluster, topic) == 0
+
+
+def test_the_controller_moves(cluster: BlockingCluster) -> None:
+    assert cluster.move_controller(2) == cluster.controller_id == 2
+    assert cluster.move_controller() != 2
+    with pytest.raises(WaitTimedOut, match="broker 9 as the controller"):
+        cluster.wait_for_controller(9, timeout_s=0.05)
+
+
+def test_a_wait_says_the_state_and_what_happened_since_it_began(cluster: BlockingCluster, topic: str) -> None:
+    def is_never_so() -> bool:
+        send(cluster, topic)
+        cluster.stop_broker(1)
+        return False
+
+    with pytest.raises(WaitTimedOut) as timed_out:
+        cluster.wait_until(is_never_so, "what is never so", timeout_s=0)
+    first, *lines = str(timed_out.value).splitlines()
+    assert (first, lines[0]) == ("not within 0 s: what is never so", "present state:")
+    text = "\n".join(lines)
+    assert f"topic {topic}: 2 partitions" in text
+    assert f"Produce v9  sender  {topic}-0  ok" in text
+    assert "broker 1: stopped" in text
+    assert f"* {topic}-0: leader 2" in text
+
+
+def test_a_wait_for_a_leader_says_what_each_broker_shows(cluster: BlockingCluster, topic: str) -> None:
+    with pytest.raises(WaitTimedOut) as timed_out:
+        cluster.wait_for_leader(topic, 0, 2, timeout_s=0)
+    text = str(timed_out.value)
+    assert text.startswith(f"not within 0 s: leader 2 of {topic}-0 in the metadata of all brokers\n")
+    assert "partition 0: leader 1, isr [1, 2, 3], replicas [1, 2, 3], leader epoch 0; broker 1 leader log end 0" in text
+
+
+# --- arguments
+
+
+BAD: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda c: c.fault(api="Produce", eror="X"), "a fault has no argument 'eror'; did you mean 'error'?"),
+    (lambda c: c.fault(api="Prodoce", error="NOT_CONTROLLER"), "there is no API 'Prodoce'; did you mean Produce?"),
+    (lambda c: c.fault(api="Produce", error="NOT_LEADER"), "there is no error 'NOT_LEADER'"),
+    (lambda c: c.fault(api="Produce"), "the effect is empty"),
+    (lambda c: c.fault(api="Produce", drop=True, close="amid"), "not drop and close"),
+    (lambda c: c.fault(api="Produce", delay_ms="5"), "Expected `int`, got `str`"),
+    (lambda c: c.fault(api="Produce", drop=True, first=0), "first: 1 or more"),
+    (lambda c: c.fault(api="Heartbeat", topic="t", drop=True), "this filter cannot match"),
+    (lambda c: c.fault(broker=7, drop=True), "there is no broker 7"),
+    (lambda c: c.hold("ReassigmentCaughtUp"), "did you mean ReassignmentCaughtUp"),
+    (lambda c: c.hold("ReassignmentCaughtUp", topik="t"), "has no field 'topik'; it has controller_epoch, topic, partition"),
+    (lambda c: c.hold("ReassignmentCaughtUp", topic=5), "topic of ReassignmentCaughtUp is a string"),
+    (lambda c: c.hold("ReassignmentCaughtUp", where={"topic": "a"}, topic="b"), "topic: given twice"),
+    (lambda c: c.hold("ReassignmentCaughtUp", nth=0), "nth and count are at least 1"),
+    (lambda c: c.crash_before("FailoverLoaded"), "crash_before needs a ZooKeeperWrite"),
+    (lambda c: c.crash_after("ZooKeeperWrite", when="before"), "when: crash_before and crash_after say it"),
+    (lambda c: c.requests(client="me"), "requests are filtered by api, client_id"),
+    (lambda c: c.wait_for_requests(1, api="Nothing"), "there is no API 'Nothing'"),
+    (lambda c: c.wait_for_group("g", "stable"), "'stable' is none of Empty"),
+    (lambda c: c.wait_for_leader("t", 0, timeout_s=-1), "timeout_s: 0 or more"),
+    (lambda c: c.wait_until(lambda: True, timeout_s=-1), "timeout_s: 0 or more"),
+    (lambda c: c.kill_broker(9), "there is no broker 9"),
+    (lambda c: c.start_broker(1), "broker 1 runs already"),
+    (lambda c: c.resume_broker(1), "broker 1 is not paused"),
+    (lambda c: c.advance(-1), "ms: from 0"),
+    (lambda c: c.create_topic("a b"), "INVALID_TOPIC_EXCEPTION"),
+    (lambda c: c.create_topic("t", 2, replicas=[[1]]), "leave the two numbers out"),
+    (lambda c: c.delete_topic("none-such"), "UNKNOWN_TOPIC_OR_PARTITION"),
+    (lambda c: c.topic("none-such"), "there is no topic 'none-such'"),
+    (lambda c: c.group("none-such"), "no running broker has group 'none-such'"),
+    (lambda c: c.cut_link(1, 1), "a link is between two brokers"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), BAD, ids=[text for _, text in BAD])
+def test_a_wrong_argument_is_a_value_error_that_names_it(shared: BlockingCluster, call: Callable[[Any], Any], text: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        call(shared)
+    assert text in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_wait_for_a_topic_that_is_not_there_says_so(cluster: BlockingCluster) -> None:
+    with pytest.raises(WaitTimedOut, match="there is no topic 'none-such'"):
+        cluster.wait_for_leader("none-such", 0, timeout_s=0.05)
+
+
+def test_the_http_interface_has_the_same_faults(cluster: BlockingCluster) -> None:
+    from urllib.request import urlopen
+
+    fault = cluster.fault(api="Heartbeat", drop=True)
+    assert cluster.control_url is not None
+    with urlopen(f"{cluster.control_url}/faults/{fault.number}") as response:
+        assert b'"api": "Heartbeat"' in response.read()
+
+
+# --- asyncio
+
+
+async def test_on_an_event_loop_the_same_verbs_are_coroutines_where_they_wait(zookeeper: str, chroot: str) -> None:
+    async with klamm.testing.Cluster(brokers=2, topics="orders:1:2", zookeeper=zookeeper + chroot) as cluster:
+        assert isinstance(cluster, AsyncCluster)
+        with cluster.fault(api="Produce", error="NOT_LEADER_OR_FOLLOWER", first=1) as fault:
+            sending = asyncio.ensure_future(asyncio.to_thread(send, cluster, "orders"))  # type: ignore[arg-type]
+            await fault.wait()
+            assert await sending == 0
+        await cluster.wait_for_high_watermark("orders", 0, 1)
+        await cluster.wait_for_replicas("orders", 0, 1)
+        assert [request.error for request in cluster.requests(api="Produce")] == ["NOT_LEADER_OR_FOLLOWER", None]
+        crash = cluster.crash_after("ZooKeeperWrite", paths="/brokers/topics/late")
+        await cluster.create_topic("late", 2)
+        await crash.wait()
+        assert len(cluster.addresses) == 1
+
+        async def is_there() -> bool:
+            return (await cluster.topic("late"))["name"] == "late"
+
+        assert await cluster.wait_until(is_there, "topic late")
+        with pytest.raises(WaitTimedOut, match="what never is"):
+            await cluster.wait_until(lambda: False, "what never is", timeout_s=0.05)
+        await cluster.restore()
+        assert [await cluster.wait_for_leader("orders", 0) in (1, 2), len(cluster.addresses)] == [True, 2]
+
+
+def test_a_cluster_runs_again_but_not_twice_at_the_same_time(zookeeper: str, chroot: str) -> None:
+    shape = klamm.testing.Cluster(brokers=1, zookeeper=zookeeper + chroot)
+    with shape as first:
+        address = first.bootstrap_servers
+        with pytest.raises(RuntimeError, match="already running"):
+            shape.__enter__()
+    with shape as second:
+        assert second.controller_id == 1
+        assert address
+    with pytest.raises(RuntimeError, match="not running"):
+        shape.__exit__(None, None, None)
+
+
+def test_arguments_are_checked_before_anything_starts() -> None:
+    with pytest.raises(ValueError, match="brokers: 0"):
+        klamm.testing.Cluster(0)
+    with pytest.raises(ValueError, match=r"config broker\.id"):
+        klamm.testing.Cluster(config={"broker.id": 1})

@@ -1,0 +1,228 @@
+"""The plugin of pytest, in runs of pytest of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from klamm.tests.harness.pytest_plugin import plugin_arguments
+
+pytest_plugins = ["pytester"]
+
+CLIENTS = """
+import pytest
+from kafka import KafkaProducer
+
+def send(klamm, topic):
+    with KafkaProducer(bootstrap_servers=klamm.bootstrap_servers, client_id="shop") as producer:
+        producer.send(topic, b"x").get(10)
+
+@pytest.fixture
+def orders(klamm):
+    return klamm.create_topic(klamm.topic_name("orders"))
+
+def test_passes_and_leaves_a_mess(klamm, orders, klamm_cluster):
+    assert klamm_cluster.bootstrap_servers == klamm.bootstrap_servers
+    klamm.fault(api="Produce", topic=orders, error="NOT_LEADER_OR_FOLLOWER", first=1)
+    send(klamm, orders)
+    klamm.fault(api="Fetch", drop=True, may_miss=True)
+    klamm.kill_broker(2)
+    klamm.freeze_clock()
+    klamm.hold("FailoverBegun", may_miss=True)
+
+def test_finds_a_whole_cluster(klamm):
+    assert len(klamm.addresses) == 3
+    assert klamm.requests() == klamm.faults == klamm.holds == []
+    assert "fault" not in klamm.describe() and "hold" not in klamm.describe() and "frozen" not in klamm.describe()
+
+def test_has_names_of_its_own(klamm):
+    assert klamm.topic_name("a") == klamm.topic_name("a") != klamm.topic_name("b")
+    assert klamm.topic_name("orders") not in klamm.describe()
+
+def test_fails_and_is_explained(klamm, orders):
+    klamm.fault(api="Produce", topic=orders, error="KAFKA_STORAGE_ERROR", first=1)
+    klamm.stop_broker(3)
+    send(klamm, orders)
+    assert klamm.requests(api="Produce") == []
+
+def test_has_a_fault_that_never_hits(klamm):
+    klamm.fault(api="Produce", client_id="nobody", drop=True)
+
+def test_has_a_hold_that_is_never_reached(klamm):
+    with klamm.hold("FailoverDone", nth=2):
+        pass
+
+@pytest.mark.xfail(strict=True)
+def test_is_expected_to_fail(klamm):
+    klamm.fault(api="Produce", client_id="nobody", drop=True)
+    assert False
+
+@pytest.mark.klamm(brokers=1, config={"num.partitions": 7}, topics=["seen:2:1"], version="2.1")
+class TestOwn:
+    def test_has_a_cluster_of_its_own(self, klamm):
+        assert len(klamm.addresses) == 1 and "topic seen: 2 partitions" in klamm.describe()
+
+    @pytest.mark.klamm(brokers=2)
+    def test_overrides_the_marker_of_its_class(self, klamm):
+        assert len(klamm.addresses) == 2
+
+def test_is_broken_in_the_fixture(klamm, no_such_fixture):
+    pass
+
+def test_kills_every_broker(klamm):
+    for broker in (1, 2, 3):
+        klamm.kill_broker(broker)
+
+def test_comes_after_that(klamm, orders):
+    send(klamm, orders)
+"""
+
+MARKERS = """
+import pytest
+
+@pytest.mark.klamm(broker=1)
+def test_unknown(klamm): ...
+
+@pytest.mark.klamm(1)
+def test_positional(klamm): ...
+
+@pytest.mark.klamm(brokers=0)
+def test_none(klamm): ...
+
+@pytest.mark.klamm(brokers=True)
+def test_boolean(klamm): ...
+
+@pytest.mark.klamm(config={"broker.id": 2})
+def test_own_property(klamm): ...
+
+@pytest.mark.klamm(config={"num.partitions": "many"})
+def test_value(klamm): ...
+
+@pytest.mark.klamm(config="a=b")
+def test_text(klamm): ...
+
+@pytest.mark.klamm(topics=["a:b"])
+def test_topics(klamm): ...
+
+@pytest.mark.klamm(version="9.9")
+def test_version(klamm): ...
+
+@pytest.mark.klamm(own=False, brokers=2)
+def test_both(klamm): ...
+"""
+
+PARALLEL = """
+import os, pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_of_a_worker(klamm, number):
+    klamm.create_topic(klamm.topic_name("orders"))
+    with open(f"seen-{number}", "w") as file:
+        file.write(f"{os.environ['PYTEST_XDIST_WORKER']} {klamm.bootstrap_servers}")
+    assert number != 3
+"""
+
+
+def run(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.RunResult:
+    pytester.makepyfile(text)
+    return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "ignore", *plugin_arguments(), *arguments)
+
+
+def test_tests_share_a_cluster_that_is_whole_again_and_failures_are_explained(pytester: pytest.Pytester) -> None:
+    result = run(pytester, CLIENTS, "--strict-markers", "-rA")
+    result.assert_outcomes(passed=7, failed=3, errors=1, xfailed=1)
+    text = result.stdout.str()
+    failed = text[text.index("_ test_fails_and_is_explained _") : text.index("_ test_has_a_fault_that_never_hits _")]
+    lines = [line.strip() for line in failed[failed.index("- klamm -") :].splitlines()]
+    begins = [index for index, line in enumerate(lines) if line.startswith("requests of clients and events (*) during the test")]
+    assert len(begins) == 1
+    marked = [line for line in lines[begins[0] + 1 :] if line.startswith(">")]
+    assert len(marked) == 1
+    shown = [line.split(" s  ", 1)[1] for line in lines if " s  " in line]
+    stopped = next(index for index, line in enumerate(shown) if "broker 3: stopped" in line)
+    produced = [index for index, line in enumerate(shown) if "Produce v9  shop  orders-" in line]
+    assert shown[produced[0]].endswith("KAFKA_STORAGE_ERROR")
+    assert shown[produced[-1]].endswith("ok")
+    assert stopped < produced[0]
+    assert any(line.endswith("error=KAFKA_STORAGE_ERROR, first=1: 1 hits of 1 matching requests") for line in lines)
+    assert "broker 3: stopped" in lines[lines.index("the cluster now:") :]
+    assert "client_id=nobody, drop: 0 hits of 0 matching requests: it never hit (may_miss=True allows that)" in text
+    assert "hold of FailoverDone: released, reached 0 times, 0 of 1 passed: it was never reached (may_miss=True allows that)" in text
+
+
+def test_wrong_arguments_of_the_marker_are_one_line_at_the_test(pytester: pytest.Pytester) -> None:
+    result = run(pytester, MARKERS)
+    result.assert_outcomes(errors=10)
+    text = result.stdout.str()
+    for line in (
+        "@pytest.mark.klamm has no argument 'broker'; it has brokers, config, topics, version, own",
+        "@pytest.mark.klamm takes named arguments: brokers, config, topics, version, own",
+        "brokers: 0 is not in the range 1 to 100",
+        "@pytest.mark.klamm: brokers=True has a wrong type",
+        "config broker.id: is different for each broker and is set by the other options",
+        "@pytest.mark.klamm: config='a=b' has a wrong type",
+        "@pytest.mark.klamm: own=False is the shared cluster, which takes no other arguments",
+    ):
+        assert f"\n{line}\n" in text
+    assert "Traceback" not in text
+    assert "per_test.py" not in text
+
+
+def test_each_worker_has_its_own_cluster_and_journal(pytester: pytest.Pytester) -> None:
+    result = run(pytester, PARALLEL, "-n", "2", "--klamm-brokers", "1", "--klamm-journal", "lake")
+    result.assert_outcomes(passed=3, failed=1)
+    seen = {path.read_text() for path in pytester.path.glob("seen-*")}
+    assert len(seen) == 2
+    assert all("," not in each for each in seen)
+    assert {path.name for path in (pytester.path / "lake").iterdir()} == {"gw0", "gw1"}
+    assert list((pytester.path / "lake" / "gw0" / "shared" / "journal").glob("run=*"))
+    assert "the cluster now:" in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--klamm-brokers", "0"], "--klamm-brokers: '0' is not from 1 to 100"),
+        (["--klamm-brokers", "x"], "argument --klamm-brokers: invalid int value: 'x'"),
+        (["-o", "klamm_brokers=many"], "klamm_brokers: 'many' is not from 1 to 100"),
+        (["-o", "klamm_config=some text"], "klamm_config: 'some text' is not name=value"),
+        (["-o", "klamm_config=log.dirs.x=1\nnum.partitions=a"], "num.partitions"),
+    ],
+)
+def test_a_wrong_option_is_named(pytester: pytest.Pytester, arguments: list[str], text: str) -> None:
+    result = run(pytester, "def test_one(klamm): ...", *arguments)
+    assert result.ret != 0
+    assert text in result.stdout.str() + result.stderr.str()
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
+
+
+def test_options_in_the_ini_file_count(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nklamm_brokers = 2\nklamm_config =\n    num.partitions=5\n    min.insync.replicas=2\n")
+    text = """
+from klamm.admin import AdminClient, ResourceType
+
+def test_one(klamm):
+    with AdminClient(klamm.bootstrap_servers) as admin:
+        entries = admin.describe_configs([(ResourceType.BROKER, "1")])[(ResourceType.BROKER, "1")]
+    found = {name: entry.value for name, entry in entries.items()}
+    assert (len(klamm.addresses), found["num.partitions"], found["min.insync.replicas"]) == (2, "5", "2")
+"""
+    run(pytester, text).assert_outcomes(passed=1)
+
+
+def test_the_plugin_imports_no_cluster_until_one_is_used() -> None:
+    script = (
+        "import json, sys, klamm.testing.plugin;"
+        "print(json.dumps([name for name in sys.modules if name.split('.')[0] in ('klamm', 'kafka', 'kazoo', 'uvloop', 'msgspec')]))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout) == ["klamm", "klamm.testing", "klamm.testing.plugin"]
+
+
+def test_an_installation_has_the_entry_point() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert '[project.entry-points.pytest11]\nklamm = "klamm.testing.plugin"\n' in text
