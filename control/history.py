@@ -5,6 +5,7 @@ It keeps what brokers received on their listeners, from clients, brokers and con
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -33,7 +34,11 @@ _INTER_BROKER = frozenset(
         ApiKey.ALTER_PARTITION, ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH,
     )
 )  # fmt: skip
+_OF_REPLICAS = frozenset((ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH))
 _REPLICA_STATE_SINCE = 15
+_BATCHED_BY_BROKERS_SINCE = 4
+_BROKER_CLIENT = re.compile(r"[0-9]+|broker-[0-9]+-.*|AddPartitionsToTxnManager-[0-9]+")
+"""Client ids of brokers: as controller, as follower, as leader that verifies a transaction."""
 
 
 class Exchange:
@@ -92,12 +97,17 @@ class Exchange:
         """Whether it came from a broker, a controller or the control API."""
         if self.api_key in _INTER_BROKER or self.client_id == CLIENT_ID:
             return True
-        if self.api_key != ApiKey.FETCH:
+        if self.api_key == ApiKey.API_VERSIONS:  # nothing in the message says who sends it
+            return _BROKER_CLIENT.fullmatch(self.client_id or "") is not None
+        if self.api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
+            return self.version >= _BATCHED_BY_BROKERS_SINCE
+        if self.api_key not in _OF_REPLICAS:
             return False
         request = self.decoded_request()
         if request is None:
             return False
-        replica_id: int = request.replica_state.replica_id if self.version >= _REPLICA_STATE_SINCE else request.replica_id
+        in_state = self.api_key == ApiKey.FETCH and self.version >= _REPLICA_STATE_SINCE
+        replica_id: int = request.replica_state.replica_id if in_state else request.replica_id
         return replica_id >= 0
 
 

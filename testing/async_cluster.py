@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from klamm.broker.groups.states import GroupState
@@ -391,7 +391,7 @@ class AsyncCluster:
         exchanges = list(self._control.history.newest(clients_only=True, after=since.request))[::-1]
         return timeline(exchanges, self._control.events.since(since.event), since.at_ms, self._topic_of)
 
-    async def wait_text(self, what: str, timeout_s: float, since: Place, view: Any = None) -> str:
+    async def wait_text(self, what: str, timeout_s: float, since: Place, view: Callable[[], Awaitable[str]] | None = None) -> str:
         """The text of a wait that timed out."""
         try:
             state = self.describe() if view is None else f"{await view()}\n{controller_text(self._control)}"

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from klamm.control import views
 from klamm.control.model import Control
 from klamm.server.faults import fault as faults
 from klamm.testing.transcript import fault_text
-from klamm.testing.waits import TIMEOUT_S, until
-
-if TYPE_CHECKING:
-    from klamm.testing.async_cluster import AsyncCluster
+from klamm.testing.waits import TIMEOUT_S, Watched, until
 
 
 class Fault:
     """A fault. `with` removes it at the end; its counts stay."""
 
-    def __init__(self, cluster: AsyncCluster, fault: faults.Fault, control: Control, *, may_miss: bool = False) -> None:
+    def __init__(self, cluster: Watched, fault: faults.Fault, control: Control, *, may_miss: bool = False) -> None:
         self.may_miss = may_miss
         self._cluster = cluster
         self._fault = fault

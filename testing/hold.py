@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from klamm.control import bodies
 from klamm.control.model import Control, Held
 from klamm.control.refused import Refused
 from klamm.protocol.steering import HoldState, field_types
 from klamm.server.phases import phase_named
-from klamm.testing.waits import TIMEOUT_S, until
-
-if TYPE_CHECKING:
-    from klamm.testing.async_cluster import AsyncCluster
+from klamm.testing.waits import TIMEOUT_S, Watched, until
 
 WHEN = "when"
 
@@ -22,7 +19,7 @@ WHEN = "when"
 class Hold:
     """A hold. `with` releases it at the end; its counts stay."""
 
-    def __init__(self, cluster: AsyncCluster, held: Held, control: Control, *, may_miss: bool = False) -> None:
+    def __init__(self, cluster: Watched, held: Held, control: Control, *, may_miss: bool = False) -> None:
         self.may_miss = may_miss
         self._cluster = cluster
         self._held = held

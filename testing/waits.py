@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from klamm.control.refused import Refused
-
-if TYPE_CHECKING:
-    from klamm.testing.async_cluster import AsyncCluster
 
 TIMEOUT_S = 10.0
 LOOK_S = 0.005
@@ -31,8 +28,16 @@ class WaitTimedOut(AssertionError):
     """What was waited for did not happen. The text has the present state, and the requests and events since the wait began."""
 
 
+class Watched(Protocol):
+    """What says what happened since a wait began."""
+
+    def here(self) -> Place: ...
+
+    async def wait_text(self, what: str, timeout_s: float, since: Place, view: Callable[[], Awaitable[str]] | None = None) -> str: ...
+
+
 async def until(
-    cluster: AsyncCluster, condition: Condition, what: str, timeout_s: float, view: Callable[[], Awaitable[str]] | None = None
+    cluster: Watched, condition: Condition, what: str, timeout_s: float, view: Callable[[], Awaitable[str]] | None = None
 ) -> Any:
     """Wait until the condition returns something true, and return that. `view` gives the state of what it is about.
 

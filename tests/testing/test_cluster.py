@@ -164,6 +164,14 @@ def test_requests_are_those_of_clients_since_the_test_began(cluster: BlockingClu
     assert cluster.again().requests() == []
 
 
+def test_requests_of_brokers_and_controllers_are_not_those_of_clients(cluster: BlockingCluster, topic: str) -> None:
+    cluster.kill_broker(cluster.controller_id)
+    cluster.restore()
+    cluster.wait_for_isr(topic, 0, [1, 2, 3], timeout_s=30)
+    cluster.delete_topic(topic)
+    assert cluster.requests() == []
+
+
 def test_the_wait_for_requests_says_which_it_waited_for(cluster: BlockingCluster, topic: str) -> None:
     send(cluster, topic)
     assert len(cluster.wait_for_requests(1, api="Produce", topic=topic, timeout_s=0)) == 1
