@@ -93,6 +93,7 @@ def test_a_wheel_carries_command_licence_and_notice(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         info = {name.split("/", 1)[1]: archive.read(name).decode() for name in archive.namelist() if ".dist-info/" in name}
     assert "klamm = klamm.cli.start:main" in info["entry_points.txt"]
+    assert "[pytest11]\nklamm = klamm.testing.plugin\n" in info["entry_points.txt"]
     assert {"licenses/LICENSE", "licenses/NOTICE"} <= set(info)
     metadata = info["METADATA"]
     plain = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:") and "extra ==" not in line]
