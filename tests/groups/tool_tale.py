@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,13 @@ SETTINGS: dict[str, Any] = {
     "auto_leader_rebalance_enable": "false",
 }
 GROUP, TOPIC = "shop", "orders"
-_MASKS = (
+Masks = Sequence[tuple[re.Pattern[str], str]]
+"""What differs from run to run, and names for it."""
+_MASKS: Masks = (
     (re.compile(r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "-<id>"),
     (re.compile(r"127\.0\.0\.1:\d+ +\(\d+\)"), "<coordinator>"),
     (re.compile(r"^\[[^\]]+\] "), "[<time>] "),
-    (re.compile(r" +"), " "),
+    (re.compile(r"\s+"), " "),
 )
 WITH_MEMBERS = (
     "--list", "--list --state", "--list --state stable,empty", "--list --state Dead", "--list --type", "--list --type consumer",
@@ -77,38 +80,38 @@ def tell(members: Members) -> list[str]:
     return lines
 
 
-def told(tools: Tools, command: str) -> list[str]:
+def told(tools: Tools, command: str, tool: str = "kafka-consumer-groups", masks: Masks = _MASKS, stdin: str = "") -> list[str]:
     """A command and what it prints."""
-    done = tools.run("kafka-consumer-groups", *command.split())
-    printed = sorted(masked(line) for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip())
-    return [f"kafka-consumer-groups {command}", f"    exit {done.returncode}", *(f"    {line}" for line in printed)]
+    done = tools.run(tool, *command.split(), stdin=stdin)
+    printed = sorted(masked(line, masks) for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip())
+    return [f"{tool} {command}", f"    exit {done.returncode}", *(f"    {line}" for line in printed)]
 
 
-def masked(line: str) -> str:
-    """A line with names for member ids and coordinators, and single spaces."""
-    for pattern, name in _MASKS:
+def masked(line: str, masks: Masks = _MASKS) -> str:
+    """A line with names for what differs, such as member ids and coordinators, and single spaces."""
+    for pattern, name in masks:
         line = pattern.sub(name, line)
     return line.strip()
 
 
-def main() -> None:
-    """Record."""
-    parser = argparse.ArgumentParser(description="Write what kafka-consumer-groups prints of Apache Kafka")
+def record(file: Path, brokers: Sequence[int], settings: Mapping[str, Any], tell: Callable[[Members], list[str]]) -> None:
+    """Write what is told of brokers of Apache Kafka."""
+    parser = argparse.ArgumentParser(description="Write what Kafka's tools print of Apache Kafka")
     parser.add_argument("--record", action="store_true", required=True)
     parser.parse_args()
     zookeeper = EmbeddedZooKeeper()
     with tempfile.TemporaryDirectory() as folder:
-        members = Members(jars(), Tree(zookeeper.start(), "/tool-tale"), Path(folder), lambda _: SETTINGS)
+        members = Members(jars(), Tree(zookeeper.start(), "/tool-tale"), Path(folder), lambda _: dict(settings))
         try:
-            members.kafka(*BROKERS)
+            members.kafka(*brokers)
             lines = tell(members)
         finally:
             members.close()
             members.tree.close()
             zookeeper.stop()
-    FILE.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     print(f"{len(lines)} lines")
 
 
 if __name__ == "__main__":
-    main()
+    record(FILE, BROKERS, SETTINGS, tell)

@@ -21,7 +21,13 @@ CLASSES = {
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
 }
+ADDRESS = "ADDRESS"
+ADDRESSED_BY_ARGUMENT = {"kafka-producer-perf-test", "kafka-e2e-latency"}
+"""Tools without `--bootstrap-server`: they take the address where an argument has `ADDRESS`."""
 _LOG4J = """log4j.rootLogger=WARN, stderr
 log4j.appender.stderr=org.apache.log4j.ConsoleAppender
 log4j.appender.stderr.Target=System.err
@@ -42,7 +48,9 @@ class Tools:
     def run(self, tool: str, *arguments: object, stdin: str = "", within_s: float = 90) -> subprocess.CompletedProcess[str]:
         """Run to the end; stdout is the tool's own, stderr holds its log from WARN up."""
         flags = (*_FLAGS, f"-Dlog4j.configuration=file:{self.log4j}")
-        command = java_command(self.jars, CLASSES[tool], "--bootstrap-server", self.bootstrap, *map(str, arguments), flags=flags)
+        address = () if tool in ADDRESSED_BY_ARGUMENT else ("--bootstrap-server", self.bootstrap)
+        filled = (str(each).replace(ADDRESS, self.bootstrap) for each in arguments)
+        command = java_command(self.jars, CLASSES[tool], *address, *filled, flags=flags)
         return subprocess.run(
             command, input=stdin, capture_output=True, text=True, timeout=within_s, check=False, env={**os.environ, "LC_ALL": "C.UTF-8"}
         )
