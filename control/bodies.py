@@ -15,7 +15,7 @@ from klamm.control.refused import Refused
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.server.faults import parts
-from klamm.server.faults.fault import Effect, Filter, Limits
+from klamm.server.faults.fault import Effect, Limits, RequestFilter
 from klamm.server.faults.injecting import READS
 from klamm.server.requests.dispatch import no_refusal
 
@@ -188,7 +188,7 @@ def _with_suggestion(kind: type[Any], text: str) -> str:
     return f"{start}unknown field `{name}`{rest.partition('`')[2]}" + (f"; did you mean `{close[0]}`?" if close else "")
 
 
-def fault_of(body: FaultBody, brokers: list[int]) -> tuple[Filter, Effect, Limits]:
+def fault_of(body: FaultBody, brokers: list[int]) -> tuple[RequestFilter, Effect, Limits]:
     """The parts of a fault. Raises Refused: an unknown name, a filter that cannot match, an effect that the API cannot carry."""
     wanted = _filter_of(body.filter, brokers)
     effect = _effect_of(body.effect, body.filter.direction)
@@ -212,7 +212,7 @@ def error_named(error: str | int) -> ErrorCode:
     raise Refused(f"there is no error {error!r}" + (f"; did you mean {close[0]}?" if close else ""))
 
 
-def _filter_of(body: FilterBody, brokers: list[int]) -> Filter:
+def _filter_of(body: FilterBody, brokers: list[int]) -> RequestFilter:
     from klamm.control.history import api_named
 
     try:
@@ -244,7 +244,7 @@ def _filter_of(body: FilterBody, brokers: list[int]) -> Filter:
         name = APIS[api].name
         if not parts.names(f"{name}Request", keys) and not parts.names(f"{name}Response", keys):
             raise Refused(f"{name} says nothing of {' and '.join(sorted(values))}: this filter cannot match")
-    return Filter(api, body.versions, body.broker, body.from_broker, body.client_id, body.principal, values)
+    return RequestFilter(api, body.versions, body.broker, body.from_broker, body.client_id, body.principal, values)
 
 
 def _coordinator_keys(api: ApiKey, values: dict[str, Any]) -> list[str]:
@@ -302,7 +302,7 @@ def _check_limits(body: FaultBody) -> None:
         raise Refused("probability: above 0, at most 1")
 
 
-def _check_carried(api: ApiKey, wanted: Filter, effect: Effect) -> None:
+def _check_carried(api: ApiKey, wanted: RequestFilter, effect: Effect) -> None:
     name = APIS[api].name
     if effect.throttle_time_ms is not None:
         versions = _versions_of(f"{name}Response", "throttle_time_ms")

@@ -24,7 +24,7 @@ KEPT_HITS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class RequestFilter:
     """Which requests a fault is about; None is every value. Texts may end with `*`, which stands for any end.
 
     `parts` has the names that stand inside requests: `topic`, `partition`, `group`, `transactional_id`. `versions` is inclusive.
@@ -102,7 +102,7 @@ class Hit:
 class Fault:
     """One fault with its counts. `hits` counts the requests that it hit, `matches` those that matched its filter."""
 
-    def __init__(self, number: int, wanted: Filter, effect: Effect, limits: Limits) -> None:
+    def __init__(self, number: int, wanted: RequestFilter, effect: Effect, limits: Limits) -> None:
         self.number = number
         self.filter = wanted
         self.effect = effect
@@ -181,7 +181,7 @@ class Faults:
         """Call this method after each change, as long as its object lives: brokers come and go."""
         self._listeners.append(WeakMethod(listener))
 
-    def add(self, wanted: Filter, effect: Effect, limits: Limits | None = None) -> Fault:
+    def add(self, wanted: RequestFilter, effect: Effect, limits: Limits | None = None) -> Fault:
         """A new fault, from the next request on. Raises ValueError: there are too many."""
         if len(self._by_number) >= MAX_FAULTS:
             raise ValueError(f"there are {MAX_FAULTS} faults already; remove some")

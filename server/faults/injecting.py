@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
@@ -24,9 +23,7 @@ from klamm.server.requests.changed_frame import ChangedFrame
 from klamm.server.requests.context import CloseConnection, Context
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from klamm.server.requests.dispatch import Handler
+    from klamm.protocol.errors import ErrorCode
 
 READS = frozenset(
     (
@@ -40,21 +37,22 @@ READS = frozenset(
 _GROUP_KEY = 0
 
 
-def faulty(
-    handlers: Mapping[int, Handler], faults: BrokerFaults, encode: Callable[[Context, int, Any], bytes | None]
-) -> dict[int, Handler]:
-    """Handlers that heed the present faults; those of APIs without faults as they are. `encode` makes the frame of a response."""
-    return {
-        key: handler._replace(handle=partial(_handle, faults, handler, encode), cached=False, pipelined=False, handle_run=None)
-        if faults.of(ApiKey(key))
-        else handler
-        for key, handler in handlers.items()
-    }
+class RefuseRequest(Protocol):
+    """Makes the response for a request that failed as a whole; None if the API has none."""
+
+    def __call__(self, request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any: ...
 
 
-def _handle(
-    faults: BrokerFaults, handler: Handler, encode: Callable[[Context, int, Any], bytes | None], ctx: Context, request: Any
-) -> Any:
+class Real(NamedTuple):
+    """What is done without faults: `handle` handles a request, `refuse` makes a response with an error, `encode` a frame."""
+
+    handle: Callable[[Context, Any], Any]
+    refuse: RefuseRequest
+    encode: Callable[[Context, int, Any], bytes | None]
+
+
+def handle_faulty(faults: BrokerFaults, real: Real, ctx: Context, request: Any) -> Any:
+    """The response to a request under the present faults, or a coroutine for it."""
     broker = faults.broker_id
     hit: Hit | None = None
     struck: list[tuple[Fault, Wanted | None]] = []
@@ -69,9 +67,7 @@ def _handle(
             hit = Hit(ctx.services.clock.now_ms(), broker, ctx.client_id, name, ctx.api_version, ctx.correlation_id)
         if fault.takes(hit):
             struck.append((fault, wanted))
-    if not struck:
-        return handler.handle(ctx, request)
-    return _Struck(ctx, handler, request, struck, encode).respond()
+    return _Struck(ctx, real, request, struck).respond() if struck else real.handle(ctx, request)
 
 
 def _wanted(ctx: Context, request: Any, fault: Fault) -> Wanted | None:
@@ -117,19 +113,11 @@ def _is_in_session(ctx: Context, request: messages.FetchRequest, wanted: Wanted)
 class _Struck:
     """A request that faults hit."""
 
-    def __init__(
-        self,
-        ctx: Context,
-        handler: Handler,
-        request: Any,
-        struck: list[tuple[Fault, Wanted | None]],
-        encode: Callable[[Context, int, Any], bytes | None],
-    ) -> None:
+    def __init__(self, ctx: Context, real: Real, request: Any, struck: list[tuple[Fault, Wanted | None]]) -> None:
         self._ctx = ctx
-        self._handler = handler
+        self._real = real
         self._request = request
         self._struck = struck
-        self._encode = encode
 
     async def respond(self) -> Any:
         """The response, or what stands for it. Raises CloseConnection."""
@@ -154,7 +142,7 @@ class _Struck:
             await self._ctx.services.clock.sleep(fault.effect.delay_ms / 1000)
 
     async def _work(self) -> Any:
-        response = self._handler.handle(self._ctx, self._request)
+        response = self._real.handle(self._ctx, self._request)
         return await response if inspect.isawaitable(response) else response
 
     async def _instead(self, fault: Fault, wanted: Wanted | None) -> Any:
@@ -203,7 +191,7 @@ class _Struck:
             response = self._message(response)._replace(throttle_time_ms=effect.throttle_time_ms)
         if effect.close not in ("amid", "after") and not effect.is_corrupt and effect.truncate is None and effect.correlation_id is None:
             return response
-        frame = self._encode(ctx, ctx.correlation_id + (effect.correlation_id or 0), response) or b""
+        frame = self._real.encode(ctx, ctx.correlation_id + (effect.correlation_id or 0), response) or b""
         if effect.close == "amid":
             raise CloseConnection(f"fault {fault.number} closes the connection amid the response", frame[: max(5, len(frame) // 2)])
         if effect.close == "after":
@@ -234,7 +222,7 @@ class _Struck:
         """The response that refuses a request with the error of the fault. Raises CloseConnection where the API has none."""
         effect = fault.effect
         assert effect.error is not None
-        response = self._handler.refuse(request, self._ctx.api_version, effect.error, effect.message)
+        response = self._real.refuse(request, self._ctx.api_version, effect.error, effect.message)
         if response is None:
             raise CloseConnection(f"fault {fault.number}: {APIS[self._ctx.api_key].name} has no response with an error")
         return response
@@ -253,7 +241,7 @@ class _Struck:
     def _message(self, response: Any) -> Any:
         """A response as a message all of whose parts are messages: a handler may give bytes, or rows that are encoded already."""
         ctx = self._ctx
-        frame = self._encode(ctx, ctx.correlation_id, response) or b""
+        frame = self._real.encode(ctx, ctx.correlation_id, response) or b""
         name = APIS[ctx.api_key].name
         _, offset = messages.decode_response_header(ctx.api_key, ctx.api_version, frame[4:])
         return messages.decode(f"{name}Response", ctx.api_version, frame[4:], offset)[0]

@@ -273,10 +273,15 @@ class Dispatcher:
             return _fault(ctx, handler, ctx.correlation_id, request, fault)
 
 
-def _faulty(handlers: Mapping[int, Handler], faults: BrokerFaults) -> Mapping[int, Handler]:
-    from klamm.server.faults.injecting import faulty  # most brokers have no faults
+def _faulty(handlers: Mapping[int, Handler], faults: BrokerFaults) -> dict[int, Handler]:
+    """Handlers that heed the present faults, each request for itself; those of APIs without faults as they are."""
+    from klamm.server.faults.injecting import Real, handle_faulty  # most brokers have no faults
 
-    return faulty(handlers, faults, _frame)
+    def alone(handler: Handler) -> Handler:
+        real = Real(handler.handle, handler.refuse, _frame)
+        return handler._replace(handle=partial(handle_faulty, faults, real), cached=False, pipelined=False, handle_run=None)
+
+    return {key: alone(handler) if faults.of(messages.APIS[key].key) else handler for key, handler in handlers.items()}
 
 
 def _throttled(handlers: Mapping[int, Handler], enforced: Enforced) -> dict[int, Handler]:

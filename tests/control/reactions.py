@@ -1,6 +1,6 @@
 """How client libraries react to each effect of a fault on the first request of an API: writes docs/reactions.md.
 
-    python -m klamm.tests.control.reactions
+    python -m klamm.tests.control.reactions [API ...]
 
 Each line is a new client with time-outs of one or two seconds that does one thing: a producer sends a record and waits for its delivery; a
 consumer of a group reads that record and commits. Requests of the API that the client made meanwhile are counted.
@@ -8,6 +8,8 @@ consumer of a group reads that record and commits. Requests of the API that the 
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -133,13 +135,24 @@ def main() -> None:
         confluent_producer(cluster.bootstrap_servers, "first")
         confluent_consumer(cluster.bootstrap_servers, "first")
         rows = [
-            [api, client, *(reaction(thread, cluster, api, client, effect) for effect in EFFECTS)] for api in APIS for client in CLIENTS
+            [api, client, *(reaction(thread, cluster, api, client, effect) for effect in EFFECTS)]
+            for api in sys.argv[1:] or APIS
+            for client in CLIENTS
         ]
     finally:
         thread.call(cluster.stop())
         thread.close()
     lines = ["| API | client | " + " | ".join(EFFECTS) + " |", "|---" * (len(EFFECTS) + 2) + "|"]
     PAGE.write_text(f"{HEAD}\n" + "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n")
+
+
+def limited(act: Callable[[str, str], str], servers: str, name: str) -> str:
+    """What a client's work returns, "hangs" if it or the end of the client takes much longer than the limit."""
+    outcome: list[str] = []
+    work = threading.Thread(target=lambda: outcome.append(act(servers, name)), daemon=True)
+    work.start()
+    work.join(2 * LIMIT_S)
+    return outcome[0] if outcome else "hangs"
 
 
 def reaction(thread: LoopThread, cluster: SteeredCluster, api: str, client: str, effect: str) -> str:
@@ -164,7 +177,7 @@ def reaction(thread: LoopThread, cluster: SteeredCluster, api: str, client: str,
     if number is None:
         return "-"
     begun = time.monotonic()
-    outcome = CLIENTS[client][act](cluster.bootstrap_servers, name)
+    outcome = limited(CLIENTS[client][act], cluster.bootstrap_servers, name)
     spent = time.monotonic() - begun
     requests, hits = thread.call(count(number))
     shown = f"{outcome}, {spent:.1f} s, {requests}" if hits else "not requested"

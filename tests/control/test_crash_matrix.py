@@ -17,7 +17,7 @@ from klamm.admin import AdminError, AsyncAdminClient, ConfigResource, ConfigSour
 from klamm.control.steered_cluster import SteeredCluster
 from klamm.controller.phases import ReassignmentPhase, ThrottlePhase
 from klamm.server.local.arguments import SeedTopic
-from klamm.tests.control.test_http import Api
+from klamm.tests.control.api import Api
 
 OFFICE = 4
 """The broker that is controller and is killed: it has no replica."""
