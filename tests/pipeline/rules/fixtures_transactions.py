@@ -271,6 +271,7 @@ def epochs_grow_and_a_request_is_repeated(run: Run) -> None:
     first.init(0, producer=9)
     first.init(1, producer=9)
     first.init(0, producer=11, transactional_id="other")
+    first.init(2, producer=9)
 
 
 @good("T-03")
