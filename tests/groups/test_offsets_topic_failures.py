@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from klamm.protocol.hash_order import partition_for
+from klamm.tests.groups.brokers import BROKERS, SETTINGS, close, make_members
 from klamm.tests.groups.consumers import OFFSETS_TOPIC, ConsumerGroup, ConsumerProcess
 from klamm.tests.groups.telling import at, commits
-from klamm.tests.groups.test_consumers import BROKERS, SETTINGS, close, make_members
 from klamm.tests.harness.kafka import wait_for
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from klamm.tests.groups.brokers import BROKERS, close, make_members
 from klamm.tests.groups.consumers import OFFSETS_TOPIC, ConsumerGroup
-from klamm.tests.groups.test_consumers import BROKERS, close, make_members
 from klamm.tests.harness.members import Members
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
