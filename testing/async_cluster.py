@@ -357,13 +357,18 @@ class AsyncCluster:
 
     async def wait_for_requests(self, count: int = 1, *, timeout_s: float = TIMEOUT_S, **wanted: Unpack[RequestFilter]) -> list[Request]:
         """Wait until clients have sent this number of requests that match, since this object was made. Returns all that match."""
-        self._exchanges(**wanted)
+        named = ", ".join(f"{key}={value}" for key, value in wanted.items())
+        matching: dict[int, Exchange] = {}
+        wanted["after"] = max(self.begun.request, wanted.get("after", 0))
 
         def sent() -> list[Exchange]:
-            found = self._exchanges(**wanted)
-            return found if len(found) >= count else []
+            """Looks at each request until it has its response, and not again."""
+            newest = list(self._control.history.newest(after=wanted["after"]))
+            matching.update((each.number, each) for each in self._exchanges(**wanted))
+            open_numbers = [each.number for each in newest if each.response is None]
+            wanted["after"] = min(open_numbers) - 1 if open_numbers else newest[0].number if newest else wanted["after"]
+            return [matching[number] for number in sorted(matching)] if len(matching) >= count else []
 
-        named = ", ".join(f"{key}={value}" for key, value in wanted.items())
         found = await until(self, sent, f"{count} requests" + (f" with {named}" if named else ""), timeout_s)
         return [Request(each) for each in found]
 

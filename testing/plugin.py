@@ -95,6 +95,8 @@ def _or_fail(make: Callable[[], T]) -> T:
         return make()
     except ValueError as error:
         problem = str(error)
+    except ModuleNotFoundError as error:
+        problem = f"{error}: install klamm[testing]"
     pytest.fail(problem, pytrace=False)
 
 

@@ -70,6 +70,33 @@ class TestOwn:
     def test_overrides_the_marker_of_its_class(self, klamm):
         assert len(klamm.addresses) == 2
 
+@pytest.mark.asyncio
+async def test_waits_in_a_thread_while_its_loop_goes_on(klamm, orders):
+    import asyncio
+    from aiokafka import AIOKafkaProducer
+    fault = klamm.fault(api="Produce", topic=orders, close="before", first=1)
+    async with AIOKafkaProducer(bootstrap_servers=klamm.bootstrap_servers) as producer:
+        sending = asyncio.ensure_future(producer.send_and_wait(orders, b"x"))
+        await asyncio.to_thread(klamm.wait_for_requests, 2, api="Produce", topic=orders)
+        assert (await sending).offset == 0 and fault.hits == 1
+
+@pytest.mark.asyncio
+async def test_has_a_fault_that_never_hits_on_a_loop(klamm):
+    klamm.fault(api="Produce", client_id="nobody-on-a-loop", drop=True)
+
+import unittest
+
+class TestOfUnittest(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def cluster(self, klamm):
+        self.klamm = klamm
+
+    def test_can_use_it(self):
+        assert self.klamm.controller_id > 0
+
+    def test_misses(self):
+        self.klamm.hold("FailoverDone")
+
 def test_is_broken_in_the_fixture(klamm, no_such_fixture):
     pass
 
@@ -134,7 +161,7 @@ def run(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.RunResu
 
 def test_tests_share_a_cluster_that_is_whole_again_and_failures_are_explained(pytester: pytest.Pytester) -> None:
     result = run(pytester, CLIENTS, "--strict-markers", "-rA")
-    result.assert_outcomes(passed=7, failed=3, errors=1, xfailed=1)
+    result.assert_outcomes(passed=9, failed=5, errors=1, xfailed=1)
     text = result.stdout.str()
     failed = text[text.index("_ test_fails_and_is_explained _") : text.index("_ test_has_a_fault_that_never_hits _")]
     lines = [line.strip() for line in failed[failed.index("- klamm -") :].splitlines()]
