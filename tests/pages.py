@@ -236,6 +236,40 @@ def phases_page() -> str:
     return "\n".join(lines)
 
 
+def control_routes_page() -> str:
+    """The routes of the control API with their bodies and parameters, and a command for each, from the tables of both."""
+    from klamm.control.routes import ROUTES
+    from klamm.tests.cli.control.examples import example_of
+
+    lines = [
+        NOTE,
+        "# Routes of the control API\n",
+        "From `control/routes.py`. [control.md](control.md) says how to use them. A test runs each command and checks that it calls its",
+        "route (`tests/cli/control/examples.py`). `GET /openapi.json` has the types.\n",
+        "| route | does | body, query parameters | `klamm control` |",
+        "|---|---|---|---|",
+    ]
+    for route in ROUTES:
+        fields = [f"`{name}`" for name in (() if route.body is None else route.body.__struct_fields__)]
+        given = ", ".join([*fields, *(f"`?{name}`" for name in route.query)])
+        lines.append(f"| `{route.method} {route.path}` | {route.summary} | {given} | `{example_of(route)}` |")
+    bodies = {each.__name__: each for route in ROUTES if route.body is not None for each in _inner(route.body)}
+    for name, body in bodies.items():
+        text = " ".join((body.__doc__ or "").split())
+        lines += [f"\n## {name}\n", f"{text}\n", ", ".join(f"`{field}`" for field in body.__struct_fields__)]
+    return "\n".join([*lines, ""])
+
+
+def _inner(body: type[Any]) -> Iterator[type[Any]]:
+    """The types of the fields of a body that are bodies themselves."""
+    from klamm.control import bodies
+
+    for kind in body.__annotations__.values():
+        inner = getattr(bodies, str(kind), None)
+        if inner is not None:
+            yield inner
+
+
 def log_configs_page() -> str:
     """Which configs of topics and brokers act on logs."""
     from klamm.configs.log_effects import BROKER_EFFECTS, TOPIC_EFFECTS
@@ -444,6 +478,7 @@ PAGES = {
     "apis.md": apis_page,
     "states.md": states_page,
     "phases.md": phases_page,
+    "control_routes.md": control_routes_page,
     "walks.md": walks_page,
     "log_configs.md": log_configs_page,
     "journal.md": journal_page,

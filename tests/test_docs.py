@@ -105,7 +105,9 @@ def test_the_broker_that_registers_with_the_controller_comes_online_and_leaves(t
     assert output(program, tmp_path) == ["online, with topics ['orders']", "offline"]
 
 
-_LINKING = ("README", "architecture", "glossary", "admin", "documents", "register_broker", "serve", "testing_with_klamm", "what_works")
+_LINKING = (
+    "README", "architecture", "control", "glossary", "admin", "documents", "register_broker", "serve", "testing_with_klamm", "what_works",
+)  # fmt: skip
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 PAGES += [ROOT / "docs" / f"{name}.md" for name in _LINKING]
 PAGES += sorted((ROOT / "docs" / "adr").glob("*.md"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import ControlApi, control_command, print_line
+from klamm.cli.control.client import ControlApi, control_command, key_values, print_line
 from klamm.cli.control.tables import BROKER, show
 from klamm.cli.control.tables import broker as row
 from klamm.cli.output import say
@@ -22,9 +22,9 @@ def brokers(api: ControlApi, broker: int | None) -> None:
     show(api, response, BROKER, map(row, response["brokers"]))
 
 
-@click.group("broker", short_help="Stop, kill, start, restart, pause or resume a broker.")
+@click.group("broker", short_help="Stop, kill, start, restart, pause, resume or add a broker.")
 def broker() -> None:
-    """Stop, kill, start, restart, pause or resume a broker, and print its state."""
+    """Stop, kill, start, restart, pause, resume or add a broker, and print its state."""
 
 
 id_argument = click.argument("number", type=int, metavar="ID")
@@ -81,6 +81,14 @@ def pause(api: ControlApi, number: int) -> None:
 def resume(api: ControlApi, number: int) -> None:
     """End the pause of the broker ID."""
     _show(api, api.post("brokers", number, "resume"))
+
+
+@broker.command("add", short_help="Start one more broker.")
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Config of this broker alone. Repeatable.")
+@control_command()
+def add(api: ControlApi, configs: tuple[str, ...]) -> None:
+    """Start one more broker, with the next id."""
+    _show(api, api.post("brokers", body={"config": key_values(configs)}))
 
 
 @click.command("expire", short_help="End the ZooKeeper session of a broker.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple, TypeVar
 from urllib.error import HTTPError, URLError
@@ -152,3 +152,20 @@ class Given(NamedTuple):
 def print_line(value: object) -> None:
     """Print a value as one line of JSON."""
     say(json.dumps(value))
+
+
+def key_values(configs: Sequence[str]) -> dict[str, str] | None:
+    """`--config KEY=VALUE` as a dict, None without any. Raises UsageError."""
+    for config in configs:
+        if "=" not in config:
+            raise click.UsageError(f"--config: {config!r} is not KEY=VALUE")
+    return {key: value for key, _, value in (config.partition("=") for config in configs)} or None
+
+
+@contextmanager
+def until_interrupted() -> Iterator[None]:
+    """Ctrl-C ends the command with success: it is how the user ends what has no end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass

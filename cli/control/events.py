@@ -6,7 +6,7 @@ import json
 
 import click
 
-from klamm.cli.control.client import ControlApi, control_command, print_line
+from klamm.cli.control.client import ControlApi, control_command, print_line, until_interrupted
 from klamm.cli.logs import printable
 from klamm.cli.output import say
 
@@ -21,10 +21,11 @@ def command(api: ControlApi, after: int, count: int | None) -> None:
     \b
     klamm control events --count 1
     """
-    for seen, event in enumerate(api.events(after), 1):
-        if api.as_json:
-            print_line(event)
-        else:
-            say(printable(f"{event['number']}  {event['kind']}  {json.dumps(event['data'])}"))
-        if seen == count:
-            return
+    with until_interrupted():
+        for seen, event in enumerate(api.events(after), 1):
+            if api.as_json:
+                print_line(event)
+            else:
+                say(printable(f"{event['number']}  {event['kind']}  {json.dumps(event['data'])}"))
+            if seen == count:
+                return

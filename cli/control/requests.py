@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from klamm.cli.control.client import ControlApi, control_command
+from klamm.cli.control.client import ControlApi, control_command, until_interrupted
 from klamm.cli.control.tables import REQUEST, request, show
 from klamm.cli.logs import printable
 from klamm.cli.output import say
@@ -41,10 +41,15 @@ def command(api: ControlApi, api_name: str | None, limit: int, follow: bool, aft
     if not follow:
         show(api, response, REQUEST, map(request, response["requests"]))
         return
-    last = after or 0
+    with until_interrupted():
+        _follow(api, response["requests"], after or 0, filters)
+
+
+def _follow(api: ControlApi, items: list[dict[str, Any]], last: int, filters: dict[str, Any]) -> None:
+    """Print these requests and, without an end, those that come."""
     while True:
-        for item in response["requests"]:
+        for item in items:
             last = item["number"]
             say(json.dumps(item) if api.as_json else "  ".join("-" if cell is None else printable(str(cell)) for cell in request(item)))
         time.sleep(PAUSE_S)
-        response = api.get("requests", limit=LARGEST, after=last, **filters)
+        items = api.get("requests", limit=LARGEST, after=last, **filters)["requests"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from klamm.cli.control.client import ControlApi, control_command, print_line
+from klamm.cli.control.client import ControlApi, control_command, key_values, print_line
 from klamm.cli.control.tables import numbers, show
 from klamm.cli.logs import printable
 from klamm.cli.output import say
@@ -45,13 +45,9 @@ def create_topic(
     api: ControlApi, name: str, partitions: int | None, replication_factor: int | None, replicas: str | None, configs: tuple[str, ...]
 ) -> None:
     """Create the topic NAME. The command ends when every broker that runs shows it, each partition with a leader."""
-    for config in configs:
-        if "=" not in config:
-            raise click.UsageError(f"--config: {config!r} is not KEY=VALUE")
-    chosen = {key: value for key, _, value in (config.partition("=") for config in configs)}
     body = {
         "name": name, "partitions": partitions, "replication_factor": replication_factor, "replicas": _replicas(replicas),
-        "configs": chosen or None,
+        "configs": key_values(configs),
     }  # fmt: skip
     _done(api, api.post("topics", body=body), f"topic {name} is created")
 

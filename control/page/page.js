@@ -742,6 +742,7 @@ function start () {
   $('fault-effect').addEventListener('change', chooseEffect)
   $('hold-phase').addEventListener('change', describePhase)
   $('error-close').addEventListener('click', hideError)
+  $('broker-add').addEventListener('click', () => act('POST', 'brokers'))
   $('reset').addEventListener('click', () => act('POST', 'reset'))
   $('requests-pause').addEventListener('click', () => {
     isPaused = !isPaused

@@ -61,6 +61,7 @@ EXAMPLES: tuple[tuple[str, str], ...] = (
     ("DELETE /holds", "unhold --all"),
     ("POST /brokers/{broker}/kill", "broker kill 3 --expire"),
     ("POST /brokers/{broker}/stop", "broker stop 2"),
+    ("POST /brokers", "broker add --config broker.rack=c"),
     ("POST /reset", "reset"),
 )
 
@@ -82,4 +83,6 @@ def route_of(method: str, path: str) -> str:
 
 def example_of(route: Route) -> str:
     """The first command that calls a route."""
-    return next(command for name, command in EXAMPLES if name == name_of(route))
+    commands = [command for name, command in EXAMPLES if name == name_of(route)]
+    assert commands, f"{name_of(route)} has no command of `klamm control` in tests/cli/control/examples.py"
+    return commands[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -185,6 +186,8 @@ def test_follow_prints_requests_as_they_come(cluster: Cluster, start: Start) -> 
     first, second = (json.loads(running.line()) for _ in range(2))
     assert first["client_id"] == second["client_id"] == "followed"
     assert first["number"] < second["number"]
+    running.signal(signal.SIGINT)
+    assert (running.ended(), running.stderr) == (0, "")
 
 
 def test_events_are_those_after_a_number(cluster: Cluster) -> None:
