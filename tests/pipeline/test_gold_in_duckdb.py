@@ -171,16 +171,19 @@ def test_a_transaction_has_its_partitions_its_outcome_and_its_times(tmp_path: Pa
     tx.add(2, 4)
     tx.init(4)
     tx.add(4, 5)
+    tx.marker(5, 5, is_commit=False)
+    tx.add(6, 6)
     run.close()
     database = silver(tmp_path)
     prepare(database, set(INPUTS[TRANSACTIONS]) - {"messages"})
     names = "producer_epoch", "partitions", "groups", "outcome"
     found = sorted(table(database, TRANSACTIONS, "seq", *names, "end_seq", "from_ts_ns", "end_ts_ns"))
     assert [row[1:5] for row in found] == [
-        (0, "t-0, t-1", 0, "commit"), (0, "", 1, "abort"), (0, "t-3", 0, "fenced"), (2, "t-4", 0, "fenced"), (4, "t-5", 0, None),
+        (0, "t-0, t-1", 0, "commit"), (0, "", 1, "abort"), (0, "t-3", 0, "fenced"), (2, "t-4", 0, "fenced"), (4, "t-5", 0, "fenced"),
+        (6, "t-6", 0, None),
     ]
     times = [tuple(None if each is None else each - first for each in (row[0], row[5])) for row in found]
-    assert times == [(1, 9), (13, 15), (17, None), (21, None), (25, None)]
+    assert times == [(1, 9), (13, 15), (17, None), (21, None), (25, None), (29, None)]
     assert [(row[6] - START_NS) // 1_000_000 for row in found] == [row[0] - 1 for row in found]
     assert (found[0][7] - START_NS) // 1_000_000 == first + 9
 

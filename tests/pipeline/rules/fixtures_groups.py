@@ -400,6 +400,20 @@ def a_broker_of_klamm_that_coordinates_both_does_not_show_the_marker(run: Run) -
     group.fetch(9)
 
 
+@good("G-05")
+def a_marker_of_a_later_transaction_says_nothing_of_one_whose_marker_is_not_shown(run: Run) -> None:
+    group, other = GroupJournal(run), TransactionJournal(run)
+    other.init(0)
+    other.add_offsets(0)
+    group.commit("", -1, 7)
+    group.txn_commit(9)
+    other.end(0)
+    other.add_offsets(0)
+    other.end(0, False)
+    marked(run, is_commit=False)
+    group.fetch(9)
+
+
 @bad("G-05")
 def an_offset_of_an_aborted_transaction_is_returned(run: Run) -> int:
     group, other = in_transaction(run)

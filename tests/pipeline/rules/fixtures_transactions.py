@@ -340,6 +340,14 @@ def a_producer_that_was_replaced_adds_a_partition(run: Run) -> int:
 
 
 @bad("T-04")
+def a_producer_that_was_replaced_adds_a_partition_in_the_form_of_brokers(run: Run) -> int:
+    first = TransactionJournal(run)
+    first.init(0)
+    first.init(1)
+    return first.add_as_broker(0, 1)
+
+
+@bad("T-04")
 def a_producer_that_was_replaced_ends_a_transaction(run: Run) -> int:
     first = TransactionJournal(run)
     first.init(0)
