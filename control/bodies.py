@@ -17,7 +17,6 @@ from klamm.protocol.errors import ErrorCode
 from klamm.server.faults import parts
 from klamm.server.faults.fault import Effect, Limits, RequestFilter
 from klamm.server.faults.injecting import READS
-from klamm.server.requests.dispatch import no_refusal
 
 MAX_DELAY_MS = 3_600_000
 T = TypeVar("T")
@@ -303,7 +302,11 @@ def _check_limits(body: FaultBody) -> None:
 
 
 def _check_carried(api: ApiKey, wanted: RequestFilter, effect: Effect) -> None:
+    from klamm.server.requests.handlers import HANDLERS
+
     name = APIS[api].name
+    if api not in HANDLERS:
+        raise Refused(f"brokers do not serve {name}")
     if effect.throttle_time_ms is not None:
         versions = _versions_of(f"{name}Response", "throttle_time_ms")
         if versions is None:
@@ -315,12 +318,6 @@ def _check_carried(api: ApiKey, wanted: RequestFilter, effect: Effect) -> None:
         keys = frozenset(_coordinator_keys(api, dict(wanted.parts)))
         if not parts.carries(f"{name}Response", keys):
             raise Refused(f"responses of {name} have no error code for {' and '.join(sorted(wanted.parts))}")
-    elif effect.error is not None:
-        from klamm.server.requests.handlers import HANDLERS
-
-        handler = HANDLERS.get(api)
-        if handler is None or handler.refuse is no_refusal:
-            raise Refused(f"responses of {name} have no error code")
 
 
 def _versions_of(message: str, attribute: str) -> tuple[int, int] | None:

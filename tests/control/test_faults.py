@@ -17,8 +17,7 @@ from klamm.control.steered_cluster import SteeredCluster
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.server.local.arguments import SeedTopic
-from klamm.server.requests.dispatch import no_refusal
-from klamm.server.requests.handlers import HANDLERS, handlers_of
+from klamm.server.requests.handlers import handlers_of
 from klamm.tests.control.every_api import GROUP, ID, TOPIC, example, topic_of
 
 CONFIG = {
@@ -96,8 +95,6 @@ def served(cluster: SteeredCluster) -> list[ApiKey]:
 
 
 async def the_error(cluster: SteeredCluster, key: ApiKey, version: int) -> bool:
-    if HANDLERS[key].refuse is no_refusal:
-        return False
     async with connected(cluster) as socket:
         socket.send(key, version, request_of(cluster, key, version))
         assert error_of(response_of(key, version, await socket.frame())) == ERROR

@@ -64,6 +64,14 @@ def test_requests_and_responses_find_each_other_in_any_pieces() -> None:
         assert kept.total == 10
 
 
+def test_of_two_requests_with_one_number_the_older_gets_the_first_response() -> None:
+    kept = History()
+    sink = kept.connection(INFO)
+    sink.received(request(1, "first") + request(1, "second"))
+    sink.sent(response(1))
+    assert {each.client_id: each.response is not None for each in kept.newest()} == {"first": True, "second": False}
+
+
 def test_old_requests_are_forgotten_by_number_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "MAX_REQUESTS", 100)
     kept = History()

@@ -223,6 +223,7 @@ REFUSED = [
     ("POST", "/faults", {"filter": {"api": "Heartbeat", "topic": "t"}, "effect": {"drop": True}}, 400, "cannot match"),
     ("POST", "/faults", {"filter": {"api": "Produce", "versions": [40, 50]}, "effect": {"drop": True}}, 400, "cannot match"),
     ("POST", "/faults", {"filter": {"api": "Produce", "versions": [3, 2]}, "effect": {"drop": True}}, 400, "3 is above 2"),
+    ("POST", "/faults", {"filter": {"api": "Envelope"}, "effect": {"drop": True}}, 400, "do not serve Envelope"),
     ("POST", "/faults", {"filter": {"broker": 9}, "effect": {"drop": True}}, 400, "there is no broker 9"),
     ("POST", "/faults", {"filter": {"api": "ListGroups", "group": "g"}, "effect": {"error": "UNKNOWN_SERVER_ERROR"}}, 400, "no error code"),
     ("POST", "/faults", {"filter": {"api": "LeaderAndIsr"}, "effect": {"throttle_time_ms": 1}}, 400, "have no throttle_time_ms"),
