@@ -58,9 +58,10 @@ async def page(served: Cluster, tmp_path: Path) -> AsyncIterator[Page]:
 
 async def test_the_page_shows_brokers_topics_and_the_controller(page: Page, served: Cluster) -> None:
     states = await page.evaluate("[...document.querySelectorAll('#brokers tr')].map(row => row.cells[1].textContent)")
-    assert sorted(states) == ["running", "running", "running, controller"]
+    others = len(control(served, "brokers")["brokers"]) - 1
+    assert sorted(states) == ["running"] * others + ["running, controller"]
     text = await page.evaluate("document.querySelector('#controller').textContent")
-    assert f"Broker {served['controller_id']} with controller epoch" in text
+    assert f"Broker {control(served, 'controller')['id']} with controller epoch" in text
     assert "orders" in await page.evaluate("document.querySelector('#topics').textContent")
 
 
@@ -144,6 +145,25 @@ async def test_a_broker_is_killed_and_started_and_its_leaders_move_in_the_timeli
     await page.tab_to("[aria-label='Start broker 3']")
     await page.press("Enter")
     await page.until("document.querySelectorAll('#brokers tr')[2].cells[1].textContent === 'running'")
+
+
+async def test_the_timeline_has_changes_from_before_the_page_was_opened(served: Cluster, tmp_path: Path) -> None:
+    before = control(served, "controller")["id"]
+    after = control(served, "controller", "move")["id"]
+    async with browser(tmp_path) as page:
+        await page.open(served["control"])
+        await page.until("document.querySelectorAll('#changes li').length > 0")
+        text = await page.evaluate("document.querySelector('#changes').textContent")
+    assert f"controller: broker {before} → none" in text
+    assert f"controller: none → broker {after}" in text
+
+
+async def test_a_broker_is_added(page: Page, served: Cluster) -> None:
+    count = len(control(served, "brokers")["brokers"])
+    await page.tab_to("#broker-add")
+    await page.press("Enter")
+    await page.until(f"document.querySelectorAll('#brokers tr')[{count}]?.cells[1].textContent === 'running'")
+    assert control(served, "brokers", count + 1)["state"] == "running"
 
 
 async def test_the_controller_moves_to_the_chosen_broker(page: Page, served: Cluster) -> None:
