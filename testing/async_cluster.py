@@ -266,14 +266,19 @@ class AsyncCluster:
 
     # --- waits
 
-    async def wait_for_leader(self, topic: str, partition: int, leader: int | None = None, *, timeout_s: float = TIMEOUT_S) -> int:
-        """Wait until every running broker shows this leader, without `leader` the same one, whichever it is. Returns its id."""
-        what = f"leader {'of any id' if leader is None else leader} of {topic}-{partition} in the metadata of all brokers"
+    async def wait_for_leader(
+        self, topic: str, partition: int, leader: int | None = None, *, other_than: int | None = None, timeout_s: float = TIMEOUT_S
+    ) -> int:
+        """Wait until every running broker shows this leader, without `leader` the same one, any but `other_than`. Returns
+        its id.
+        """
+        wanted = "a leader" if leader is None else f"leader {leader}"
+        what = f"{wanted}{_but(other_than)} of {topic}-{partition} in the metadata of all brokers"
 
         def shown() -> tuple[int, ...]:
             rows = [broker.metadata.partition(topic, partition) for broker in self._running()]
             ids = {-1 if row is None else row.leader for row in rows}
-            return tuple(ids) if len(ids) == 1 and -1 not in ids and leader in (None, *ids) else ()
+            return tuple(ids) if len(ids) == 1 and ids.isdisjoint((-1, other_than)) and leader in (None, *ids) else ()
 
         return int((await until(self, shown, what, timeout_s, lambda: self._topic_text(topic)))[0])
 
@@ -288,15 +293,18 @@ class AsyncCluster:
         what = f"isr {sorted(wanted)} of {topic}-{partition} in the metadata of all brokers"
         await until(self, shown, what, timeout_s, lambda: self._topic_text(topic))
 
-    async def wait_for_controller(self, broker: int | None = None, *, timeout_s: float = TIMEOUT_S) -> int:
-        """Wait until every running broker shows the active controller, without `broker` whichever it is. Returns its id."""
+    async def wait_for_controller(
+        self, broker: int | None = None, *, other_than: int | None = None, timeout_s: float = TIMEOUT_S
+    ) -> int:
+        """Wait until every running broker shows the active controller, without `broker` any but `other_than`. Returns its id."""
 
         def agreed() -> tuple[int, ...]:
             active = self.controller_id
             is_shown = active >= 0 and all(each.metadata.controller_id == active for each in self._running())
-            return (active,) if is_shown and broker in (None, active) else ()
+            return (active,) if is_shown and active != other_than and broker in (None, active) else ()
 
-        what = "a controller that all brokers show" if broker is None else f"broker {broker} as the controller that all brokers show"
+        wanted = "a controller" if broker is None else f"broker {broker} as the controller"
+        what = f"{wanted}{_but(other_than)} that all brokers show"
         return int((await until(self, agreed, what, timeout_s))[0])
 
     async def wait_for_high_watermark(self, topic: str, partition: int, offset: int, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -427,3 +435,7 @@ class AsyncCluster:
     def _running(self) -> list[BrokerServer]:
         """The brokers that run and are not paused."""
         return self._control.serving()
+
+
+def _but(broker: int | None) -> str:
+    return "" if broker is None else f" other than {broker}"

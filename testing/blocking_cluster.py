@@ -343,17 +343,23 @@ class BlockingCluster:
         """Let the session of a member, or of all, time out now: the group removes them and rebalances. Returns their ids."""
         return self._thread.call(self._inner.expire_members(group, member))
 
-    def wait_for_leader(self, topic: str, partition: int, leader: int | None = None, *, timeout_s: float = TIMEOUT_S) -> int:
-        """Wait until every running broker shows this leader, without `leader` the same one, whichever it is. Returns its id."""
-        return self._thread.call(self._inner.wait_for_leader(topic, partition, leader, timeout_s=timeout_s))
+    def wait_for_leader(
+        self, topic: str, partition: int, leader: int | None = None, *, other_than: int | None = None, timeout_s: float = TIMEOUT_S
+    ) -> int:
+        """Wait until every running broker shows this leader, without `leader` the same one, any but `other_than`. Returns
+        its id.
+        """
+        return self._thread.call(self._inner.wait_for_leader(topic, partition, leader, other_than=other_than, timeout_s=timeout_s))
 
     def wait_for_isr(self, topic: str, partition: int, isr: Iterable[int], *, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until every running broker shows these in-sync replicas, in any order."""
         self._thread.call(self._inner.wait_for_isr(topic, partition, isr, timeout_s=timeout_s))
 
-    def wait_for_controller(self, broker: int | None = None, *, timeout_s: float = TIMEOUT_S) -> int:
-        """Wait until every running broker shows the active controller, without `broker` whichever it is. Returns its id."""
-        return self._thread.call(self._inner.wait_for_controller(broker, timeout_s=timeout_s))
+    def wait_for_controller(
+        self, broker: int | None = None, *, other_than: int | None = None, timeout_s: float = TIMEOUT_S
+    ) -> int:
+        """Wait until every running broker shows the active controller, without `broker` any but `other_than`. Returns its id."""
+        return self._thread.call(self._inner.wait_for_controller(broker, other_than=other_than, timeout_s=timeout_s))
 
     def wait_for_high_watermark(self, topic: str, partition: int, offset: int, *, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until consumers can read all records below this offset: the leader's high watermark is there."""

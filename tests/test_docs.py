@@ -61,12 +61,13 @@ def test_the_program_runs(tmp_path: Path) -> None:
     assert (first.count(","), second.count(":")) == (2, 1 + second.count(","))
 
 
+@pytest.mark.timeout(240)
 def test_the_tests_of_clients_pass(tmp_path: Path) -> None:
     (program,) = [each for each in programs(TESTING) if "def test_" in each]
     (tmp_path / "test_clients.py").write_text(program)
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin_arguments(), "test_clients.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"{program.count('def test_')} passed" in run.stdout

@@ -133,7 +133,7 @@ def test_a_controller_that_dies_at_a_write_leaves_a_whole_topic_to_the_next_one(
     assert hold.wait() is None
     assert (hold.hits, hold.state) == (1, "released")
     assert before not in [broker for broker, _, _ in cluster.addresses]
-    assert cluster.wait_for_controller() != before
+    cluster.wait_for_controller(other_than=before)
     assert [row["leader"] >= 0 for row in cluster.topic(name)["partitions"]] == [True, True]
 
 
@@ -144,8 +144,10 @@ def test_the_broker_that_is_held_can_be_killed(cluster: BlockingCluster, topic: 
         hold.wait()
         dead = hold.crash()
         moved.result(30)
-    assert cluster.wait_for_controller() != dead
-    assert cluster.wait_for_leader(topic, 0) != dead
+    assert cluster.wait_for_controller(other_than=dead) != dead
+    assert cluster.wait_for_leader(topic, 0, other_than=dead) != dead
+    with pytest.raises(WaitTimedOut, match=f"a leader other than 5 of {topic}-9 in the metadata"):
+        cluster.wait_for_leader(topic, 9, other_than=5, timeout_s=0)
 
 
 # --- requests, groups, clock
