@@ -106,6 +106,13 @@ def test_kills_every_broker(klamm):
 
 def test_comes_after_that(klamm, orders):
     send(klamm, orders)
+
+def test_leaves_a_cluster_that_cannot_be_restored(klamm):
+    klamm.restore = lambda: 1 / 0
+
+def test_gets_another_cluster(klamm, klamm_cluster, orders):
+    assert klamm.bootstrap_servers != klamm_cluster.bootstrap_servers
+    send(klamm, orders)
 """
 
 MARKERS = """
@@ -161,7 +168,7 @@ def run(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.RunResu
 
 def test_tests_share_a_cluster_that_is_whole_again_and_failures_are_explained(pytester: pytest.Pytester) -> None:
     result = run(pytester, CLIENTS, "--strict-markers", "-rA")
-    result.assert_outcomes(passed=9, failed=5, errors=1, xfailed=1)
+    result.assert_outcomes(passed=11, failed=5, errors=2, xfailed=1)
     text = result.stdout.str()
     failed = text[text.index("_ test_fails_and_is_explained _") : text.index("_ test_has_a_fault_that_never_hits _")]
     lines = [line.strip() for line in failed[failed.index("- klamm -") :].splitlines()]
