@@ -199,9 +199,16 @@ class KazooConnection:
         self._client.hosts = self._hosts
 
     async def end_session(self, limit_s: float) -> None:
-        """End the session from outside while this connection is open. Raises TimeoutError if no server responds."""
+        """End the session from outside. Raises TimeoutError if no server responds.
+
+        Meanwhile this connection is cut: if it connected again before the end, the session would move back to it and not end.
+        """
         self._severed = self._client._session_id, self._client._session_passwd
-        await asyncio.to_thread(self._end_severed, limit_s)
+        self.cut()
+        try:
+            await asyncio.to_thread(self._end_severed, limit_s)
+        finally:
+            self.restore()
 
     def _end_severed(self, limit_s: float) -> None:
         servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._client.hosts)
