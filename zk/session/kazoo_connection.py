@@ -211,7 +211,7 @@ class KazooConnection:
             self.restore()
 
     def _end_severed(self, limit_s: float) -> None:
-        servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._client.hosts)
+        servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._hosts)
         again = KazooClient(servers, limit_s, self._severed, _Handler(), logger=_kazoo_log)
         try:
             again.start(limit_s)
