@@ -1,8 +1,9 @@
 """One broker of `klamm serve --processes`: `python -m klamm.cli.owned_broker LOG_LEVEL`.
 
-The first line of stdin has the broker's properties as JSON. When the broker is ready, it writes one line of JSON to stdout: its host, port,
-cluster id and the port of its metrics. If it cannot start, the line has the reason. When stdin ends, because the owner closed it or died,
-the broker stops as after SIGTERM. After LIMIT_S the process ends in any case.
+The first line of stdin has the broker's properties as JSON and, for a broker that is steered, `control` (`control/owned_broker.py`).
+When the broker is ready, it writes one line of JSON to stdout: its host, port, cluster id and the port of its metrics. If it cannot
+start, the line has the reason. When stdin ends, because the owner closed it or died, the broker stops as after SIGTERM. After LIMIT_S the
+process ends in any case.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from klamm.cli.failures import StoppedEarly, one_line
 from klamm.cli.lifetime import live
@@ -21,6 +22,10 @@ from klamm.cli.logs import log_to_stderr
 from klamm.cli.output import open_standard_streams, say
 from klamm.cli.stop_signals import StopSignals
 from klamm.machine.collector import collect_seldom
+
+if TYPE_CHECKING:
+    from klamm.control.owned_broker import OwnedBroker
+    from klamm.server.broker_server import BrokerServer
 
 LIMIT_S = 2.0
 
@@ -32,7 +37,7 @@ def main() -> None:
     log_to_stderr(sys.argv[1])
     signals = StopSignals()
     with open(0, "rb", buffering=0, closefd=False) as owner:
-        properties: dict[str, str] = json.loads(owner.readline())
+        first_line: dict[str, Any] = json.loads(owner.readline())
     threading.Thread(target=_stop_with_owner, name="owner", daemon=True).start()
 
     from klamm.configs.broker_config import BrokerConfig
@@ -40,7 +45,15 @@ def main() -> None:
     from klamm.server.run import run
 
     async def serve() -> None:
-        broker = BrokerServer(BrokerConfig(properties), patient=False)
+        config, control = BrokerConfig(first_line["properties"]), first_line["control"]
+        if control is None:
+            broker = BrokerServer(config, patient=False)
+            serving: BrokerServer | OwnedBroker = broker
+        else:
+            from klamm.control.owned_broker import OwnedBroker
+
+            serving = OwnedBroker(config, control, lambda line: say(json.dumps(line)))
+            broker = serving.broker
 
         def ready() -> None:
             endpoint = next(e for e in broker.advertised if e.listener == broker.inter_broker_listener)
@@ -48,7 +61,7 @@ def main() -> None:
             ready_line = {"host": endpoint.host, "port": endpoint.port, "cluster_id": broker.cluster_id, "metrics_port": metrics_port}
             say(json.dumps(ready_line))
 
-        await live(broker, signals, ready, broker.failure)
+        await live(serving, signals, ready, broker.failure)
 
     try:
         run(serve)

@@ -66,7 +66,7 @@ _OPTIONS = {"topics": "topic", "api_versions": "api-version"}
     "--control-port",
     type=Whole(0, 65535),
     help="Serve the control API and a page with the state of the cluster at this port of 127.0.0.1; with 0 at a free port. "
-    "Needs klamm[control]. Not with --processes.",
+    "Needs klamm[control].",
 )
 @click.option(
     "--control-host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
@@ -163,7 +163,7 @@ def command(
     config |= narrowed_apis(as_version, api_versions)
     _check(brokers, host, (port, metrics_port), config, topics, zookeeper is None)
     own = _own_configs(broker_configs, brokers, config)
-    control = None if control_port is None else _control_options(control_host, control_port, control_token, processes)
+    control = None if control_port is None else _control_options(control_host, control_port, control_token)
     require_interpreter_lock()
     signals = StopSignals()
     embedded = None if zookeeper is not None else EarlyZooKeeper(data_dir)
@@ -191,9 +191,15 @@ def _cluster(
 ) -> LocalCluster | ProcessCluster:
     """The cluster, with all brokers in this process or each in its own."""
     if processes:
+        child = [sys.executable, "-m", "klamm.cli.owned_broker", log_level]
+        if "control_port" in shape:
+            from klamm.control.steered_processes import SteeredProcessCluster
+
+            return SteeredProcessCluster(child, brokers, zookeeper=zookeeper, **shape)
+
         from klamm.server.local.process_cluster import ProcessCluster
 
-        return ProcessCluster([sys.executable, "-m", "klamm.cli.owned_broker", log_level], brokers, zookeeper=zookeeper, **shape)
+        return ProcessCluster(child, brokers, zookeeper=zookeeper, **shape)
 
     if "control_port" in shape:
         from klamm.control.steered_cluster import SteeredCluster
@@ -205,10 +211,8 @@ def _cluster(
     return LocalCluster(brokers, zookeeper=zookeeper, **shape)
 
 
-def _control_options(host: str, port: int, token: str | None, processes: bool) -> dict[str, Any]:
+def _control_options(host: str, port: int, token: str | None) -> dict[str, Any]:
     """The options of the control API. Raises click.UsageError."""
-    if processes:
-        raise click.UsageError("--control-port cannot be combined with --processes")
     with extra_needed("control", lambda: "--control-port"):
         from klamm.control.http import is_loopback
     if token is None and not is_loopback(host):

@@ -284,12 +284,13 @@ class History:
         error: str | None = None,
         clients_only: bool = False,
         after: int = 0,
+        since_ms: int = 0,
     ) -> Iterator[Exchange]:
-        """Exchanges that match, newest first. `after`: only those with a higher number."""
+        """Exchanges that match, newest first. `after`: only those with a higher number; `since_ms`: none received before."""
         key = None if api is None else api_named(api)
         self._read()
         for exchange in reversed(self._kept):
-            if exchange.number <= after:
+            if exchange.number <= after or exchange.at_ms < since_ms:
                 return
             if key is not None and exchange.api_key != key:
                 continue

@@ -13,14 +13,15 @@ import inspect
 import ipaddress
 import json
 import logging
+from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from klamm.control.bodies import decode
-from klamm.control.model import Control
+from klamm.control.model import EventLog
 from klamm.control.openapi import openapi
 from klamm.control.refused import Refused
 from klamm.control.routes import NUMBERS, ROUTES, Route
@@ -42,14 +43,26 @@ class CannotServe(Exception):
     """The address cannot be listened on. The text is one line for the user."""
 
 
-class ControlServer:
-    """The HTTP interface of one `Control`."""
+class Verbs(Protocol):
+    """What the routes call: a `Control`, or a `ProcessControl`."""
 
-    def __init__(self, control: Control, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
+    events: EventLog
+
+    def end(self) -> None:
+        """The control API ends."""
+
+
+class ControlServer:
+    """The HTTP interface of one `Control` or `ProcessControl`."""
+
+    def __init__(
+        self, control: Verbs, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None, routes: Sequence[Route] = ROUTES
+    ) -> None:
         """Raises CannotServe for an address beyond loopback without a token."""
         if token is None and not is_loopback(host):
             raise CannotServe(f"the control API listens on {host} only with a token: any program that reaches it can steer the cluster")
         self.control = control
+        self._routes = routes
         self._host, self._port, self._token = host, port, token
         self._runner: web.AppRunner | None = None
         self._readers: set[asyncio.Task[Any]] = set()
@@ -58,7 +71,7 @@ class ControlServer:
     async def start(self) -> None:
         """Listen. Raises CannotServe."""
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guard])
-        for route in ROUTES:
+        for route in self._routes:
             app.router.add_route(route.method, route.path, self._handler(route))
         app.router.add_get("/events", self._events)
         app.router.add_get("/openapi.json", self._openapi)
@@ -77,7 +90,7 @@ class ControlServer:
 
     async def stop(self) -> None:
         """End: what is held goes on, what is faulted is not any more."""
-        self.control.cluster.faults.clear()
+        self.control.end()
         for reader in list(self._readers):
             reader.cancel()
         if self._runner is not None:

@@ -1,7 +1,8 @@
 """The verbs by which a local cluster is steered and looked at. Values are plain and can be written as JSON.
 
-`Control` is the one model behind the HTTP interface (`control/routes.py`), the command line and `klamm.testing`. It belongs to a cluster
-whose brokers run in this process; its methods run on the event loop of the cluster. A wrong argument raises Refused.
+`Control` is the one model behind the HTTP interface (`control/routes.py`), the command line and `klamm.testing`. It belongs to brokers that
+run in this process; its methods run on their event loop. A wrong argument raises Refused. `control/process_control.py` has the same verbs
+for brokers in processes of their own, each of which has a `Control`.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from klamm.control.bodies import (
     ZooKeeperDelayBody,
     fault_of,
 )
+from klamm.control.brokers import Brokers
 from klamm.control.history import History
 from klamm.control.refused import Refused
 from klamm.control.seen_changes import SeenChanges
 from klamm.controller.changes import Change
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.steering import HeldPhase, Hold
+from klamm.protocol.steering import Action, HeldPhase, Hold, Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Fault
-from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.steered_clock import SteeredClock
 from klamm.server.phases import error_named as failure_named
 from klamm.server.phases import phase_named, phase_table
@@ -55,9 +56,9 @@ T = TypeVar("T")
 
 
 class Control:
-    """Steers one cluster."""
+    """Steers the brokers of one process."""
 
-    def __init__(self, cluster: LocalCluster, kept: History, clock: SteeredClock | None = None) -> None:
+    def __init__(self, cluster: Brokers, kept: History, clock: SteeredClock | None = None) -> None:
         """`kept` has the requests of the cluster, `clock` the clock of its brokers, if it can be moved."""
         self.cluster = cluster
         self.history = kept
@@ -86,16 +87,15 @@ class Control:
         for other in self._holds.values():
             if other.state != "released" and (other.body.phase, other.body.where) == (body.phase, body.where):
                 raise Refused(f"hold {other.number} holds {body.phase} with the same fields already", 409)
-        try:
-            phase, action = phase_named(body.phase), self._crash_held if body.crash else None
-            count = 1 if body.crash and body.count is None else body.count
-            hold = self.cluster.steering.hold(phase, where=body.where, count=count, nth=body.nth, action=action)
-        except ValueError as error:
-            raise Refused(str(error)) from None
-        held = Held(body, hold)
-        self._holds[held.number] = held
+        held = self.add_hold(body)
         self.events.add("hold", held.as_json())
         return {"id": held.number}
+
+    def add_hold(self, body: HoldBody, number: int | None = None) -> Held:
+        """A new hold, with the next number unless one is given. Raises Refused."""
+        held = Held(body, hold_of(body, self.cluster.steering, self._arrived), number)
+        self._holds[held.number] = held
+        return held
 
     def holds(self) -> dict[str, Any]:
         """All holds."""
@@ -126,12 +126,7 @@ class Control:
     def fail(self, number: int, body: FailBody) -> dict[str, Any]:
         """Let the event of the first that is held fail."""
         held = self._reached(number)
-        try:
-            error = failure_named(str(body.error))
-        except ValueError as problem:
-            raise Refused(str(problem)) from None
-        if body.message is not None and isinstance(error, ApiError):
-            error = ApiError(ErrorCode(error.code), body.message)
+        error = failure_of(body)
         try:
             held.hold.fail(error)
         except ValueError as problem:
@@ -147,9 +142,18 @@ class Control:
         self.events.add("crashed", {"broker": broker_id, "hold": number})
         return {"broker": broker_id, **held.as_json()}
 
-    def _crash_held(self, held: HeldPhase[Any]) -> None:
+    def _arrived(self, at: HeldPhase[Any]) -> None:
+        """A phase is held."""
+        held = next((each for each in self._holds.values() if each.hold is at.hold), None)
+        if held is None:
+            return
+        self.events.add("reached", held.as_json())
+        if held.body.crash:
+            self._crash_held(held.number, at)
+
+    def _crash_held(self, number: int, at: HeldPhase[Any]) -> None:
         """Kill the broker that reached a phase. Every event of the loop that comes later finds it dead."""
-        work = asyncio.ensure_future(self._crash_broker(held.broker_id, type(held.phase).__name__))
+        work = asyncio.ensure_future(self._crash_broker(at.broker_id, type(at.phase).__name__))
         self._crashes.add(work)
         work.add_done_callback(self._crashes.discard)
 
@@ -179,11 +183,11 @@ class Control:
 
     # --- faults
 
-    def add_fault(self, body: FaultBody) -> dict[str, Any]:
-        """A new fault."""
+    def add_fault(self, body: FaultBody, number: int | None = None) -> dict[str, Any]:
+        """A new fault, with the next number unless one is given."""
         wanted, effect, limits = fault_of(body, [*range(1, self.cluster.count + 1)])
         try:
-            fault = self.cluster.faults.add(wanted, effect, limits)
+            fault = self.cluster.faults.add(wanted, effect, limits, number)
         except ValueError as error:
             raise Refused(str(error)) from None
         self.events.add("fault", views.fault(fault))
@@ -227,12 +231,14 @@ class Control:
         clients: bool = False,
         after: int = 0,
         limit: int = 100,
+        since_ms: int = 0,
     ) -> dict[str, Any]:
-        """The last requests that match, oldest first. `total` counts all requests since the start."""
+        """The last requests that match, oldest first. `total` counts all requests since the start. `since_ms`: none received before."""
         if not 1 <= limit <= MAX_LISTED:
             raise Refused(f"limit: from 1 to {MAX_LISTED}")
         found = self.history.newest(
-            api=api, client_id=client_id, broker=broker, topic=topic, group=group, error=error, clients_only=clients, after=after
+            api=api, client_id=client_id, broker=broker, topic=topic, group=group, error=error, clients_only=clients, after=after,
+            since_ms=since_ms,
         )
         try:
             kept = list(islice(found, limit))
@@ -360,14 +366,7 @@ class Control:
 
     def add_link(self, body: LinkBody) -> dict[str, Any]:
         """Faults on the requests that one broker sends to another, in one direction or in both."""
-        if body.from_broker == body.to_broker:
-            raise Refused("a link is between two brokers")
-        if body.cut == bool(body.delay_ms):
-            raise Refused("a link has one of cut and delay_ms")
-        ways = [(body.from_broker, body.to_broker)] + [(body.to_broker, body.from_broker)] * body.both
-        effect = EffectBody(delay_ms=body.delay_ms, close="before" if body.cut else None)
-        faults = [FaultBody(filter=FilterBody(from_broker=sender, broker=receiver), effect=effect) for sender, receiver in ways]
-        return {"faults": [self.add_fault(fault)["id"] for fault in faults]}
+        return {"faults": [self.add_fault(fault)["id"] for fault in faults_of_link(body)]}
 
     def _changed_broker(self, number: int) -> dict[str, Any]:
         if self._find(number) is not None:
@@ -517,6 +516,10 @@ class Control:
 
     # --- everything
 
+    def end(self) -> None:
+        """The control API ends: requests that faults delay or drop end."""
+        self.cluster.faults.clear()
+
     def reset(self) -> dict[str, Any]:
         """Remove all faults and holds, end pauses, let the clock run."""
         faults, holds = self.delete_faults(), self.delete_holds()
@@ -566,6 +569,37 @@ class Control:
             raise Refused(f"not within {timeout_ms} ms: {what()}", 408) from None
 
 
+def hold_of(body: HoldBody, steering: Steering, action: Action | None = None) -> Hold[Any]:
+    """The hold that a body asks for. Raises Refused."""
+    try:
+        count = 1 if body.crash and body.count is None else body.count
+        return steering.hold(phase_named(body.phase), where=body.where, count=count, nth=body.nth, action=action)
+    except ValueError as error:
+        raise Refused(str(error)) from None
+
+
+def faults_of_link(body: LinkBody) -> list[FaultBody]:
+    """The faults of a link, for one direction or both. Raises Refused."""
+    if body.from_broker == body.to_broker:
+        raise Refused("a link is between two brokers")
+    if body.cut == bool(body.delay_ms):
+        raise Refused("a link has one of cut and delay_ms")
+    ways = [(body.from_broker, body.to_broker)] + [(body.to_broker, body.from_broker)] * body.both
+    effect = EffectBody(delay_ms=body.delay_ms, close="before" if body.cut else None)
+    return [FaultBody(filter=FilterBody(from_broker=sender, broker=receiver), effect=effect) for sender, receiver in ways]
+
+
+def failure_of(body: FailBody) -> Exception:
+    """The error that a body names. Raises Refused."""
+    try:
+        error = failure_named(str(body.error))
+    except ValueError as problem:
+        raise Refused(str(problem)) from None
+    if body.message is not None and isinstance(error, ApiError):
+        return ApiError(ErrorCode(error.code), body.message)
+    return error
+
+
 ANNOUNCE_S = 0.2
 MAX_ZOOKEEPER_DELAY_MS = 60_000
 MAX_ADVANCE_MS = 366 * 86_400_000
@@ -574,8 +608,8 @@ MAX_ADVANCE_MS = 366 * 86_400_000
 class Held:
     """A hold that was made here."""
 
-    def __init__(self, body: HoldBody, hold: Hold[Any]) -> None:
-        self.number = hold.number
+    def __init__(self, body: HoldBody, hold: Hold[Any], number: int | None = None) -> None:
+        self.number = hold.number if number is None else number
         self.body = body
         self.hold = hold
 

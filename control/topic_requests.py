@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from klamm.control.bodies import TopicBody
+from klamm.control.brokers import Brokers
 from klamm.control.history import CLIENT_ID
 from klamm.control.refused import Refused
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server.lifecycle.start_failure import StartFailed
-from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.seed_topics import version_for
 from klamm.server.net.outgoing import request_once
 
@@ -23,7 +23,7 @@ TIMEOUT_S = 30.0
 LOOK_S = 0.005
 
 
-async def create_topic(cluster: LocalCluster, body: TopicBody) -> None:
+async def create_topic(cluster: Brokers, body: TopicBody) -> None:
     """Create a topic; return when every running broker shows it with leaders. Raises Refused if the controller refuses or is absent."""
     replicas = body.replicas
     if replicas is not None and (body.partitions is not None or body.replication_factor is not None):
@@ -46,7 +46,7 @@ async def create_topic(cluster: LocalCluster, body: TopicBody) -> None:
     await _until(is_there, f"all brokers show topic {body.name!r}")
 
 
-async def delete_topic(cluster: LocalCluster, name: str) -> None:
+async def delete_topic(cluster: Brokers, name: str) -> None:
     """Delete a topic; return when no running broker shows it and, if all brokers run, its znode is gone. Raises Refused: the controller
     refuses it, or time is over.
     """
@@ -74,7 +74,7 @@ class _Answer(NamedTuple):
     """Whether an earlier request has perhaps done the work."""
 
 
-async def _ask(cluster: LocalCluster, api: ApiKey, version: int, request: Any, row_of: Callable[[Any], Any]) -> _Answer:
+async def _ask(cluster: Brokers, api: ApiKey, version: int, request: Any, row_of: Callable[[Any], Any]) -> _Answer:
     """What the controller responds, also the next one when it moves."""
     row: Any = None
     sent = 0
@@ -100,7 +100,7 @@ async def _ask(cluster: LocalCluster, api: ApiKey, version: int, request: Any, r
     return _Answer(row, sent > 1)
 
 
-def _version(cluster: LocalCluster, api: ApiKey, newest: int) -> int:
+def _version(cluster: Brokers, api: ApiKey, newest: int) -> int:
     """The version that the brokers offer. Raises Refused."""
     try:
         return version_for(cluster.brokers[0].config, api, newest)

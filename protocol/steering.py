@@ -154,6 +154,11 @@ class HeldPhase(Generic[P]):
         self._fail = fail
 
     @property
+    def hold(self) -> Hold[Any]:
+        """What holds it."""
+        return self._hold
+
+    @property
     def can_fail(self) -> bool:
         """Whether `fail` is possible here."""
         return self._fail is not None
@@ -258,6 +263,13 @@ class Hold(Generic[P]):
         first = self._held[0]
         first.fail(error)
         return first.phase
+
+    def limit(self, count: int) -> None:
+        """Let this hold take this number of phases in all from now on, those that it took included. It ends if it has them all and holds
+        none."""
+        self.count = count
+        if self._is_full and not self._held and not self.has_ended:
+            self._end()
 
     def release(self) -> None:
         """End this hold; everything that it holds goes on."""

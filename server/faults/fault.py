@@ -11,7 +11,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 from weakref import WeakMethod
 
@@ -119,6 +119,10 @@ class Fault:
         """Whether it will hit no request any more."""
         return self.limits.first is not None and self.hits >= self.limits.first
 
+    def limit(self, first: int) -> None:
+        """Let this fault hit this number of requests in all, those that it hit included."""
+        self.limits = replace(self.limits, first=first)
+
     def takes(self, hit: Hit) -> bool:
         """Count a request that matches. Returns whether it is hit."""
         if self.is_spent:
@@ -181,11 +185,11 @@ class Faults:
         """Call this method after each change, as long as its object lives: brokers come and go."""
         self._listeners.append(WeakMethod(listener))
 
-    def add(self, wanted: RequestFilter, effect: Effect, limits: Limits | None = None) -> Fault:
-        """A new fault, from the next request on. Raises ValueError: there are too many."""
+    def add(self, wanted: RequestFilter, effect: Effect, limits: Limits | None = None, number: int | None = None) -> Fault:
+        """A new fault, from the next request on, with the next number unless one is given. Raises ValueError: there are too many."""
         if len(self._by_number) >= MAX_FAULTS:
             raise ValueError(f"there are {MAX_FAULTS} faults already; remove some")
-        fault = Fault(next(self._numbers), wanted, effect, Limits() if limits is None else limits)
+        fault = Fault(next(self._numbers) if number is None else number, wanted, effect, Limits() if limits is None else limits)
         self._by_number[fault.number] = fault
         self._changed()
         return fault

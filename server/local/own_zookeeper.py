@@ -11,6 +11,7 @@ from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.zk.embedded.java import EmbeddedZooKeeperError
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 from klamm.zk.layout.paths import CONTROLLER, broker_path
+from klamm.zk.layout.znodes import decode_controller
 from klamm.zk.session.session import ZkSession, ZkUnavailable
 
 SESSION_TIMEOUT_MS = 10_000
@@ -28,6 +29,22 @@ async def reach_zookeeper(zookeeper: str, config: BrokerConfig, left_over: Itera
         paths = [broker_path(broker_id) for broker_id in left_over]
         for path in [CONTROLLER, *paths] if paths else []:
             await session.delete(path)
+    except ZkUnavailable as error:
+        raise StartFailed(str(error)) from error
+    finally:
+        await session.stop()
+
+
+async def end_registration(zookeeper: str, broker_id: int) -> None:
+    """Delete the ephemeral znodes of a broker whose process was killed, as the end of its session does. Raises StartFailed."""
+    session = ZkSession(zookeeper, SESSION_TIMEOUT_MS)
+    try:
+        await session.start(SESSION_TIMEOUT_MS)
+        node = await session.get(CONTROLLER)
+        controller = None if node is None else decode_controller(node.data)
+        await session.delete(broker_path(broker_id))
+        if node is not None and controller is not None and controller.broker_id == broker_id:
+            await session.delete(CONTROLLER, node.version)
     except ZkUnavailable as error:
         raise StartFailed(str(error)) from error
     finally:

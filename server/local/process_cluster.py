@@ -1,9 +1,12 @@
 """A cluster with one process for each broker. It starts an embedded ZooKeeper unless one is given.
 
 For a client it is the same as `LocalCluster`. But each broker has its own event loop, can use its own core and can be killed. The owner
-starts a child process for each broker and writes the properties of the broker, one line of JSON, to its standard input. The child responds
-with one line of JSON on its standard output when it serves. When its standard input ends, because the owner closed it or died, it stops; so
-no broker outlives its owner. Each child has its own terminal session, so that Ctrl-C only reaches the owner.
+starts a child process for each broker and writes one line of JSON to its standard input: the properties of the broker, and whether it is
+steered. The child responds with one line of JSON on its standard output when it serves. When its standard input ends, because the owner
+closed it or died, it stops; so no broker outlives its owner. Each child has its own terminal session, so that Ctrl-C only reaches the
+owner.
+
+A child that is steered (`control/steered_processes.py`) writes other lines too, before and after that line. They are given to `_heard`.
 
 If a child ends by itself, that is logged, and the others continue. The cluster has failed when the last one has ended.
 """
@@ -14,7 +17,7 @@ import asyncio
 import json
 import logging
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +52,9 @@ class BrokerProcess:
         self.port = 0
         self.metrics_port: int | None = None
         self.cluster_id = ""
+        self.is_ready = False
+        self.is_ending = False
+        """Whether somebody ends it: its end is not reported."""
         self._process = process
 
     @property
@@ -59,29 +65,46 @@ class BrokerProcess:
     def runs(self) -> bool:
         return self._process.returncode is None
 
-    async def ready(self) -> None:
-        """Wait until the broker serves. Raises StartFailed with the reason from the child."""
-        assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
-        report: dict[str, Any] = json.loads(line) if line else {"error": f"broker {self.broker_id} ended {await self._end()}"}
-        if "error" in report:
-            raise StartFailed(report["error"])
+    async def ready(self, heard: Heard) -> None:
+        """Wait until the broker serves; other lines are given to `heard`. Raises StartFailed with the reason from the child."""
+        report: dict[str, Any] = {}
+        while "host" not in report:
+            report = await self._line() or {"error": f"broker {self.broker_id} ended {await self._end()}"}
+            if "error" in report:
+                raise StartFailed(report["error"])
+            heard(self, report)
+        self.is_ready = True
         self.host, self.port, self.cluster_id = report["host"], report["port"], report["cluster_id"]
         self.metrics_port = report["metrics_port"]
 
-    async def ended(self) -> str:
-        """Wait for the end of the process; returns how it ended, such as "with exit code 1"."""
+    async def ended(self, heard: Heard | None = None) -> str:
+        """Wait for the end of the process; returns how it ended, such as "with exit code 1". Lines until then are given to `heard`."""
+        while heard is not None and (report := await self._line()):
+            heard(self, report)
         await self._process.wait()
         return await self._end()
 
+    async def _line(self) -> dict[str, Any]:
+        """The next line of the child; empty when there are no more."""
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        report: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
+        return report
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process."""
+        self._process.send_signal(number)
+
     async def stop(self) -> None:
         """Let the broker stop, and wait for its end."""
+        self.is_ending = True
         assert self._process.stdin is not None
         self._process.stdin.close()
         await self._process.wait()
 
     async def kill(self) -> None:
         """End the process at once."""
+        self.is_ending = True
         if self.runs:
             self._process.kill()
         await self._process.wait()
@@ -89,6 +112,10 @@ class BrokerProcess:
     async def _end(self) -> str:
         code = await self._process.wait()
         return f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
+
+
+Heard = Callable[[BrokerProcess, dict[str, Any]], None]
+"""Called with each line of a child."""
 
 
 class ProcessCluster:
@@ -143,6 +170,18 @@ class ProcessCluster:
         """Id of the broker that was the controller when the cluster became ready; -1 before."""
         self._watches: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._kept_ports: dict[int, tuple[int, int | None]] = {}
+        """The ports of a broker for clients and for metrics, which it takes again."""
+
+    @property
+    def count(self) -> int:
+        """How many brokers the cluster has, those that have ended included."""
+        return self._count
+
+    @property
+    def keeps_logs(self) -> bool:
+        """Whether a broker that starts again finds its logs."""
+        return are_on_disk(self.config_of(1))
 
     @property
     def addresses(self) -> list[tuple[int, str, int]]:
@@ -177,8 +216,8 @@ class ProcessCluster:
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 await asyncio.gather(*map(self._spawn, ids))
-                self.processes.sort(key=lambda process: process.broker_id)
-                await asyncio.gather(*(process.ready() for process in self.processes))
+                await asyncio.gather(*(process.ready(self._heard) for process in self.processes))
+                self._kept_ports = {process.broker_id: (process.port, process.metrics_port) for process in self.processes}
                 self.cluster_id = self.processes[0].cluster_id
                 await self._until_shown([])
                 await create_topics(self._topics, self._controller, START_TIMEOUT_S, config)
@@ -186,6 +225,26 @@ class ProcessCluster:
         except TimeoutError:
             raise StartFailed(f"the cluster was not ready within {START_TIMEOUT_S:g} s") from None
         self._watches = [asyncio.create_task(self._watch(process)) for process in self.processes]
+
+    async def start_broker(self, broker_id: int) -> None:
+        """Start a broker again whose process has ended, on its former ports. Returns when it serves. Raises StartFailed."""
+        process = await self._spawn(broker_id)
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await process.ready(self._heard)
+        except TimeoutError:
+            await process.kill()
+            self._ended(process)
+            raise StartFailed(f"broker {broker_id} was not ready within {START_TIMEOUT_S:g} s") from None
+        except StartFailed:
+            await process.kill()
+            self._ended(process)
+            raise
+        self._watches.append(asyncio.create_task(self._watch(process)))
+
+    def config_of(self, broker_id: int) -> BrokerConfig:
+        """The configs of a broker."""
+        return BrokerConfig(self._properties(broker_id))
 
     async def stop(self) -> None:
         """Stop the brokers, the controller last, then the embedded ZooKeeper. May also be called after a failed start.
@@ -224,12 +283,23 @@ class ProcessCluster:
         raise StartFailed("every broker has ended")
 
     async def _watch(self, process: BrokerProcess) -> None:
-        how = await process.ended()
-        if not self._stopping:
-            lost = "" if are_on_disk(BrokerConfig(self._properties(process.broker_id))) else "; its logs were in memory and are lost"
+        how = await process.ended(self._heard)
+        self._ended(process)
+        if not self._stopping and not process.is_ending:
+            lost = "" if are_on_disk(self.config_of(process.broker_id)) else "; its logs were in memory and are lost"
             log.warning("broker %d (process %d) ended %s; the others continue%s", process.broker_id, process.pid, how, lost)
 
-    async def _spawn(self, broker_id: int) -> None:
+    def _heard(self, process: BrokerProcess, report: dict[str, Any]) -> None:
+        """A child wrote a line."""
+
+    def _ended(self, process: BrokerProcess) -> None:
+        """A process has ended that was ready."""
+
+    def _control_of(self, broker_id: int) -> dict[str, Any] | None:
+        """How the broker is steered; None for a broker that is not."""
+        return None
+
+    async def _spawn(self, broker_id: int) -> BrokerProcess:
         process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
@@ -237,22 +307,29 @@ class ProcessCluster:
             start_new_session=True,
             limit=MAX_LINE_BYTES,
         )
-        self.processes.append(BrokerProcess(broker_id, process))
+        started = BrokerProcess(broker_id, process)
+        others = [each for each in self.processes if each.broker_id != broker_id]
+        self.processes = sorted([*others, started], key=lambda each: each.broker_id)
         assert process.stdin is not None
-        process.stdin.write(json.dumps(self._properties(broker_id)).encode() + b"\n")
+        first_line = {"properties": self._properties(broker_id), "control": self._control_of(broker_id)}
+        process.stdin.write(json.dumps(first_line).encode() + b"\n")
         try:
             await process.stdin.drain()
         except ConnectionError:
             log.debug("broker %d ended before it read its properties", broker_id)
+        return started
 
     def _properties(self, broker_id: int) -> dict[str, str]:
-        port = 0 if self._port == 0 else self._port + broker_id - 1
+        first = 0 if self._port == 0 else self._port + broker_id - 1
+        port, metrics_port = self._kept_ports.get(broker_id, (first, None))
         properties = {
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{self._host}:{port}",
             "zookeeper.connect": self.zookeeper,
         }
         properties |= log_directory(self._data_dir, broker_id) | metrics_endpoint(self._metrics_port, broker_id)
+        if metrics_port is not None:
+            properties["klamm.metrics.port"] = str(metrics_port)
         config = self._config | self._broker_configs.get(broker_id, {})
         return properties | with_own_log_directories(config, broker_id, self._count)
 

@@ -40,10 +40,11 @@ class SteeredTimer:
 class SteeredClock:
     """A clock for all brokers of a cluster in this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, offset_s: float = 0.0) -> None:
+        """`offset_s`: how far it is ahead of real time."""
         self._real = time.monotonic
         self._wall_s = time.time() - time.monotonic()
-        self._offset_s = 0.0
+        self._offset_s = offset_s
         self._frozen_at: float | None = None
         self._timers: list[SteeredTimer] = []
         self._numbers = itertools.count()

@@ -1,0 +1,63 @@
+"""Calls the control API of a broker in another process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+
+from klamm.control.refused import Refused
+
+
+class Silent(Exception):
+    """The broker gave no response in time, or has ended."""
+
+
+class BrokerClient:
+    """The control API of one broker."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, token: str) -> None:
+        self._session = session
+        self._url = url
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    async def call(
+        self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None, *, limit_s: float
+    ) -> Any:
+        """What the API responds. Raises Refused as the broker refuses it, Silent if there is no response within `limit_s` seconds."""
+        try:
+            async with asyncio.timeout(limit_s), self._session.request(
+                method, f"{self._url}{path}", data=None if body is None else json.dumps(body), params=_texts(query), headers=self._headers
+            ) as response:
+                answer = await response.json()
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise Silent(str(error) or type(error).__name__) from None
+        if response.status != 200:
+            raise Refused(answer["error"], response.status)
+        return answer
+
+    async def events(self) -> AsyncIterator[tuple[str, Any]]:
+        """Kind and data of each event, from the first on, until the broker ends."""
+        try:
+            async with self._session.get(f"{self._url}/events", headers=self._headers, timeout=_FOR_EVER) as response:
+                kind = ""
+                async for line in response.content:
+                    text = line.decode().rstrip("\n")
+                    if text.startswith("event: "):
+                        kind = text.removeprefix("event: ")
+                    elif text.startswith("data: "):
+                        yield kind, json.loads(text.removeprefix("data: "))
+        except (aiohttp.ClientError, OSError, ValueError):
+            return
+
+
+_FOR_EVER = aiohttp.ClientTimeout(total=None)
+
+
+def _texts(query: Mapping[str, Any] | None) -> dict[str, str]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (query or {}).items() if value is not None
+    }

@@ -1,0 +1,279 @@
+"""The control API of one broker in a process of its own. Its owner steers it with the others (`control/process_control.py`).
+
+The broker has its own seams, and a `Control` that knows this broker alone. The owner has the ids: it sends the whole state, all holds and
+faults with the owner's numbers, and the broker compares it with what it has. So a state may be sent again, and a late one does no harm.
+Routes below `/own` are for the owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from klamm.configs.broker_config import BrokerConfig
+from klamm.control.bodies import Body, FaultBody, HoldBody, convert
+from klamm.control.history import History
+from klamm.control.http import ControlServer
+from klamm.control.model import Control
+from klamm.control.refused import Refused
+from klamm.control.routes import ROUTES, Route
+from klamm.controller.phases import ControllerElectionDue
+from klamm.protocol.steering import HeldPhase, Hold, Steering
+from klamm.server.broker_server import BrokerServer
+from klamm.server.faults.fault import Fault, Faults
+from klamm.server.local.steered_clock import SteeredClock
+from klamm.server.seams import Seams
+from klamm.zk.layout.paths import CONTROLLER
+
+Say = Callable[[dict[str, Any]], None]
+"""Writes a line to the owner."""
+
+
+class OwnedHold(Body, frozen=True):
+    """A hold with the owner's number. `count` is this broker's share; a released hold only ends what the broker has."""
+
+    number: int
+    body: HoldBody
+    count: int | None = None
+    released: bool = False
+
+
+class OwnedFault(Body, frozen=True):
+    """A fault with the owner's number. `first` is this broker's share."""
+
+    number: int
+    body: FaultBody
+    first: int | None = None
+
+
+class StateBody(Body, frozen=True):
+    """Everything that is to be held and faulted. One with a lower version than the last is late, and is ignored."""
+
+    version: int
+    holds: tuple[OwnedHold, ...] = ()
+    faults: tuple[OwnedFault, ...] = ()
+    frozen: bool = False
+
+
+class ElectionsBody(Body, frozen=True):
+    """Whether this broker is kept from becoming controller."""
+
+    held: bool
+
+
+class OwnedControl(Control):
+    """The verbs of one broker with those that its owner needs."""
+
+    def __init__(self, cluster: OwnedBroker, kept: History, clock: SteeredClock, say: Say) -> None:
+        super().__init__(cluster, kept, clock)
+        self._clock_of_broker = clock
+        self._say = say
+        self._version = 0
+        self._elections: Hold[Any] | None = None
+        self._watches: dict[int, asyncio.Task[None]] = {}
+
+    def take_state(self, body: StateBody) -> dict[str, Any]:
+        """Have these holds and faults, and no others."""
+        if body.version >= self._version:
+            self._version = body.version
+            self._take_holds({each.number: each for each in body.holds})
+            self._take_faults({each.number: each for each in body.faults})
+            if body.frozen != self._clock_of_broker.is_frozen:
+                (self.freeze_clock if body.frozen else self.resume_clock)()
+        return {"version": self._version}
+
+    def _take_holds(self, wanted: Mapping[int, OwnedHold]) -> None:
+        for number in [each for each in self._holds if each not in wanted]:
+            self.delete_holds(number)
+        for each in wanted.values():
+            held = self._holds.get(each.number)
+            if each.released:
+                if held is not None:
+                    held.release()
+                continue
+            if held is None:
+                held = self.add_hold(each.body, each.number)
+            if each.count is not None and held.hold.count != each.count:
+                held.hold.limit(each.count)
+
+    def _take_faults(self, wanted: Mapping[int, OwnedFault]) -> None:
+        for fault in [each for each in self.cluster.faults if each.number not in wanted]:
+            self.cluster.faults.remove(fault.number)
+        present = {fault.number: fault for fault in self.cluster.faults}
+        for each in wanted.values():
+            fault_ = present.get(each.number)
+            if fault_ is None:
+                self.add_fault(each.body, each.number)
+                fault_ = self.cluster.faults[each.number]
+                if each.first is not None:
+                    self._watch(fault_)
+            if each.first is not None:
+                fault_.limit(each.first)
+
+    def _watch(self, fault: Fault) -> None:
+        """Tell the owner of each hit of a fault with a limit."""
+        task = asyncio.ensure_future(self._tell_hits(fault))
+        self._watches[fault.number] = task
+        task.add_done_callback(lambda _: self._watches.pop(fault.number, None))
+
+    async def _tell_hits(self, fault: Fault) -> None:
+        while not fault.removed.is_set():
+            hits = fault.hits
+            await fault.reached(hits + 1)
+            if fault.hits > hits:
+                self.events.add("hit", {"id": fault.number, "hits": fault.hits})
+
+    def _crash_held(self, number: int, at: HeldPhase[Any]) -> None:
+        """End this process, at the phase."""
+        held = self._holds[number]
+        self._say({"crashed": number, "phase": type(at.phase).__name__, "hits": held.hold.hits})
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def view(self, broker: int | None = None, topic: str | None = None) -> dict[str, Any]:
+        """What this broker shows, as far as its owner waits for it: the controller, another broker, a topic."""
+        running = next(iter(self.cluster.brokers), None)
+        if running is None:
+            raise Refused("the broker does not run", 409)
+        metadata = running.metadata
+        partitions = [partition for each in metadata.topics.values() for partition in each.partitions.values()]
+        shown = metadata.contains(topic) if topic is not None else False
+        return {
+            "controller_id": -1 if metadata.controller_id is None else metadata.controller_id,
+            "is_controller": running.controller.is_active,
+            "is_online": running.is_online,
+            "topics": sorted(metadata.topics),
+            "propagated": sorted(running.controller.propagated_topics()),
+            "shows_broker": broker in metadata.brokers,
+            "shows_as_leader": any(each.leader == broker for each in partitions),
+            "shows_without_leader": any(each.leader < 0 and broker in each.isr for each in partitions),
+            "shows_topic": shown,
+            "topic_has_leaders": bool(
+                shown and topic is not None and all(each.leader >= 0 for each in metadata.topics[topic].partitions.values())
+            ),
+        }
+
+    def keep_from_election(self, body: ElectionsBody) -> dict[str, Any]:
+        """Hold this broker before it takes part in an election, or let it go on."""
+        if self._elections is not None:
+            self._elections.release()
+        self._elections = self.cluster.steering.hold(ControllerElectionDue) if body.held else None
+        return {"held": body.held}
+
+    async def delete_controller(self) -> dict[str, Any]:
+        """Delete `/controller`, so that an election follows."""
+        return {"deleted": await self._any().zk.delete(CONTROLLER)}
+
+    def reset(self) -> dict[str, Any]:
+        """As `Control.reset`, and elections go on."""
+        self.keep_from_election(ElectionsBody(held=False))
+        return super().reset()
+
+
+_STEPS = ("stop", "kill", "start", "restart", "pause", "resume", "move", "resign")
+OWN_ROUTES = (
+    *(route for route in ROUTES if route.path.rpartition("/")[2] not in _STEPS or not route.path.startswith(("/brokers", "/controller"))),
+    Route("PUT", "/own/state", "Have these holds and faults", lambda c, body: c.take_state(body), StateBody),
+    Route("GET", "/own/view", "What the broker shows", lambda c, **query: c.view(**query), query={"broker": int, "topic": str}),
+    Route(
+        "GET", "/own/requests", "The last requests since a time", lambda c, **query: c.requests(**query),
+        query={
+            "api": str, "client_id": str, "topic": str, "group": str, "error": str, "clients": bool, "limit": int, "since_ms": int,
+        },
+    ),
+    Route("POST", "/own/elections", "Keep the broker from elections", lambda c, body: c.keep_from_election(body), ElectionsBody),
+    Route("POST", "/own/delete_controller", "Delete /controller", lambda c: c.delete_controller()),
+)  # fmt: skip
+"""What a broker serves to its owner: all but the steps of brokers, which are the owner's."""
+
+
+class OwnedBroker:
+    """A broker in its own process, with its control API. It is the `Brokers` of its `Control`."""
+
+    def __init__(self, config: BrokerConfig, control: Mapping[str, Any], say: Say) -> None:
+        """`control`: `token`; `brokers`, their number in the cluster; `offset_ms` of the clock, or `now_ms` if it is frozen; `state`,
+        as for `OwnedControl.take_state`.
+
+        Raises ConfigError.
+        """
+        self.count: int = control["brokers"]
+        self.steering = Steering()
+        self.faults = Faults()
+        self._state = convert(StateBody, control["state"])
+        self._say = say
+        history, clock = History(), _clock(control)
+        self.control = OwnedControl(self, history, clock, say)
+        seams = Seams(
+            clock=clock, history=history, steering=self.steering, faults=self.faults,
+            subscriber=lambda broker_id: partial(self.control.changed, broker_id),
+        )  # fmt: skip
+        self.broker = BrokerServer(config, patient=False, seams=seams)
+        self._server = ControlServer(self.control, token=control["token"], routes=OWN_ROUTES)
+        self._serves = False
+
+    @property
+    def brokers(self) -> list[BrokerServer]:
+        """The broker, when it serves."""
+        return [self.broker] if self._serves else []
+
+    @property
+    def controller_id(self) -> int:
+        """Its id while it is the controller, -1 otherwise."""
+        return self.broker.id if self._serves and self.broker.controller.is_active else -1
+
+    @property
+    def addresses(self) -> list[tuple[int, str, int]]:
+        """(id, host, port) of its inter-broker listener."""
+        return [(b.id, e.host, e.port) for b in self.brokers for e in b.advertised if e.listener == b.inter_broker_listener]
+
+    async def start(self) -> None:
+        """Serve the control API, tell the owner its address, and start the broker. Raises StartFailed, CannotServe."""
+        self.control.take_state(self._state)
+        await self._server.start()
+        self._say({"control": self._server.url})
+        await self.broker.start()
+        self._serves = True
+
+    async def stop(self) -> None:
+        """Let everything go on that is held, and stop the broker in order."""
+        self.control.reset()
+        await self.broker.stop()
+        self._serves = False
+        await self._server.stop()
+
+    async def stop_broker(self, broker_id: int, *, lose_log: bool = False) -> None:
+        """Refused: the owner does it."""
+        raise _owners_step()
+
+    async def kill_broker(self, broker_id: int, *, expire: bool = False, lose_log: bool = False) -> None:
+        """Refused: the owner does it."""
+        raise _owners_step()
+
+    async def crash_broker(self, broker_id: int, *, expire: bool = False) -> None:
+        """Refused: `OwnedControl` ends the process."""
+        raise _owners_step()
+
+    async def start_broker(self, broker_id: int) -> None:
+        """Refused: the owner does it."""
+        raise _owners_step()
+
+    async def move_controller(self, to: int | None = None) -> int:
+        """Refused: the owner does it."""
+        raise _owners_step()
+
+
+def _clock(control: Mapping[str, Any]) -> SteeredClock:
+    now_ms = control["now_ms"]
+    if now_ms is None:
+        return SteeredClock(control["offset_ms"] / 1000)
+    clock = SteeredClock(now_ms / 1000 - time.time())
+    clock.freeze()
+    return clock
+
+
+def _owners_step() -> Refused:
+    return Refused("the owner of this process does this", 409)

@@ -1,0 +1,540 @@
+"""The verbs of `Control` for a cluster whose brokers are in processes of their own.
+
+Each process serves the control API of its broker (`control/owned_broker.py`). Here are the ids of holds and faults and the clock; each
+broker is sent the whole state whenever it changes, and to begin with. Brokers tell by events what they reach. Everything else is asked for
+when somebody asks, of all brokers at once. A broker that does not respond in time is named in `missing`; what it showed last stays.
+
+The verbs have the same arguments, values and errors as those of `Control`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
+
+from klamm.control import views
+from klamm.control.bodies import (
+    AdvanceBody,
+    BrokerBody,
+    FailBody,
+    FaultBody,
+    HoldBody,
+    LinkBody,
+    MemberBody,
+    MoveBody,
+    TopicBody,
+    ZooKeeperDelayBody,
+    fault_of,
+)
+from klamm.control.broker_processes import ACT_S, READ_S, BrokerProcesses, SteeredProcess
+from klamm.control.model import (
+    MAX_ADVANCE_MS,
+    MAX_HOLDS,
+    MAX_LISTED,
+    MAX_WAIT_MS,
+    failure_of,
+    faults_of_link,
+    hold_of,
+)
+from klamm.control.process_steps import ProcessSteps
+from klamm.control.refused import Refused
+from klamm.control.request_numbers import RequestNumbers
+from klamm.control.shares import FaultShares, HoldShares
+from klamm.protocol.steering import Steering
+from klamm.server.faults.fault import MAX_FAULTS, Fault
+from klamm.server.local.process_cluster import BrokerProcess, ProcessCluster
+from klamm.server.local.steered_clock import SteeredClock
+from klamm.server.phases import phase_table
+
+POLL_MS = 20_000
+LOOK_S = 0.02
+T = TypeVar("T")
+
+
+class ProcessControl:
+    """Steers the processes of one cluster."""
+
+    def __init__(self, cluster: ProcessCluster) -> None:
+        self.cluster = cluster
+        self._processes = BrokerProcesses(cluster, self._forget)
+        self.events = self._processes.events
+        self._steps = ProcessSteps(self._processes, self.sync)
+        self._clock = SteeredClock()
+        self._holds: dict[int, HoldShares] = {}
+        self._faults: dict[int, FaultShares] = {}
+        self._hold_numbers = itertools.count(1)
+        self._fault_numbers = itertools.count(1)
+        self._version = 0
+        self._tokens: dict[int, str] = {}
+        self._numbers = RequestNumbers(cluster.count)
+        self._past_total = 0
+        steps = self._steps
+        self.stop_broker, self.kill_broker, self.start_broker = steps.stop_broker, steps.kill_broker, steps.start_broker
+        self.restart_broker, self.pause_broker, self.resume_broker = steps.restart_broker, steps.pause_broker, steps.resume_broker
+        self.brokers, self.broker = self._processes.brokers, self._processes.broker
+        self.ended = self._processes.ended
+        """Called when a process has ended."""
+
+    # --- processes
+
+    def first_line(self, broker: int) -> dict[str, Any]:
+        """What a process is told of its control API when it starts (`OwnedBroker`)."""
+        self._tokens[broker] = secrets.token_urlsafe(24)
+        clock = self._clock
+        return {
+            "token": self._tokens[broker], "brokers": self.cluster.count, "offset_ms": clock.offset_ms,
+            "now_ms": clock.now_ms() if clock.is_frozen else None, "state": self._state(broker),
+        }  # fmt: skip
+
+    def heard(self, process: BrokerProcess, report: dict[str, Any]) -> None:
+        """A process wrote a line: the address of its control API, or that its broker is killed at a phase."""
+        broker = process.broker_id
+        if "control" in report:
+            part = self._processes.add(process, report["control"], self._tokens[broker])
+            self._processes.spawn(self._read_events(broker, part))
+        if "crashed" in report:
+            self._processes.killed.add(broker)
+            process.is_ending = True
+            self.events.add("crashed", {"broker": broker, "phase": report["phase"]})
+            hold = self._holds.get(report["crashed"])
+            if hold is not None:
+                hold.seen[broker] = {"hits": report["hits"], "held": []}
+            self._processes.spawn(self._steps.bury(process))
+
+    def _forget(self, broker: int, part: SteeredProcess) -> None:
+        self._past_total += part.total
+        for hold in self._holds.values():
+            hold.ended(broker)
+        for fault in self._faults.values():
+            fault.ended(broker)
+
+    def end(self) -> None:
+        """The control API ends: no process is paused any more."""
+        for part in self._processes.parts.values():
+            self._steps.resume(part)
+
+    async def close(self) -> None:
+        """End all that is under way here."""
+        await self._processes.close()
+
+    async def _read_events(self, broker: int, part: SteeredProcess) -> None:
+        async for kind, data in part.client.events():
+            match kind:
+                case "reached" if data["id"] in self._holds:
+                    hold = self._holds[data["id"]]
+                    hold.seen[broker] = data
+                    self.events.add("reached", hold.as_json())
+                    if hold.count is not None:
+                        self._processes.spawn(self.sync())
+                case "hit" if data["id"] in self._faults:
+                    fault = self._faults[data["id"]]
+                    fault.seen.setdefault(broker, {"matches": 0, "last": []})["hits"] = data["hits"]
+                    self._processes.spawn(self.sync())
+                case "requests":
+                    part.total = data["total"]
+                    self.events.add("requests", {"total": self._total})
+                case "change" | "expired" | "zookeeper":
+                    self.events.add(kind, data)
+
+    async def sync(self, only: Iterable[int] | None = None) -> None:
+        """Let all brokers have the holds and faults of now. A paused one gets them when it goes on."""
+        brokers = list(self._processes.parts) if only is None else only
+        await asyncio.gather(*(self._processes.ask("PUT", "/own/state", self._state(broker), only=(broker,)) for broker in brokers))
+
+    def _state(self, broker: int) -> dict[str, Any]:
+        self._version += 1
+        faults = [share for each in self._faults.values() if (share := each.share(broker)) is not None]
+        holds = [each.share(broker) for each in self._holds.values()]
+        return {"version": self._version, "holds": holds, "faults": faults, "frozen": self._clock.is_frozen}
+
+    async def _until(
+        self, look: Callable[[], Awaitable[T | None]], path: str, query: Callable[[int], dict[str, Any]], timeout_ms: int,
+        what: Callable[[], str],
+    ) -> T:
+        """Wait until `look` gives something; look again when a broker answers the long poll, or starts or ends."""
+        if not 0 <= timeout_ms <= MAX_WAIT_MS:
+            raise Refused(f"timeout_ms: from 0 to {MAX_WAIT_MS}")
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while (seen := await look()) is None:
+                    await self._poll(path, query)
+                return seen
+        except TimeoutError:
+            raise Refused(f"not within {timeout_ms} ms: {what()}", 408) from None
+
+    async def _poll(self, path: str, query: Callable[[int], dict[str, Any]]) -> None:
+        work: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._processes.changed.wait())]
+        for broker, part in self._processes.parts.items():
+            if not part.is_paused:
+                asked = query(broker) | {"timeout_ms": POLL_MS}
+                work.append(asyncio.ensure_future(part.client.call("GET", path, query=asked, limit_s=POLL_MS / 1000 + READ_S)))
+        try:
+            done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+            if all(task.exception() is not None for task in done):
+                await asyncio.sleep(LOOK_S)
+        finally:
+            for task in work:
+                task.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+
+    # --- phases and holds
+
+    def phases(self) -> dict[str, Any]:
+        """All phases with their fields."""
+        return {"phases": [row._asdict() for row in phase_table()]}
+
+    async def hold(self, body: HoldBody) -> dict[str, Any]:
+        """Hold phases of all brokers from now on."""
+        if len(self._holds) >= MAX_HOLDS:
+            raise Refused(f"there are {MAX_HOLDS} holds already; delete some")
+        hold_of(body, Steering())
+        for other in self._holds.values():
+            if other.state != "released" and (other.body.phase, other.body.where) == (body.phase, body.where):
+                raise Refused(f"hold {other.number} holds {body.phase} with the same fields already", 409)
+        hold = HoldShares(next(self._hold_numbers), body)
+        self._holds[hold.number] = hold
+        await self.sync()
+        self.events.add("hold", hold.as_json())
+        return {"id": hold.number}
+
+    async def holds(self) -> dict[str, Any]:
+        """All holds."""
+        missing = await self._look_at_holds()
+        return {"holds": [hold.as_json() for hold in self._holds.values()]} | missing
+
+    async def hold_state(self, number: int, wait: str | None = None, timeout_ms: int = 30_000) -> dict[str, Any]:
+        """A hold. `wait=reached` waits until it holds something."""
+        hold = self._hold(number)
+        if wait is None:
+            return await self._shown_hold(hold)
+        if wait != "reached":
+            raise Refused(f"wait={wait}: a hold can be waited for with wait=reached")
+
+        async def reached() -> dict[str, Any] | None:
+            shown = await self._shown_hold(hold)
+            return shown if hold.state == "reached" else None
+
+        return await self._until(
+            reached, f"/holds/{number}", lambda _: {"wait": "reached"}, timeout_ms,
+            lambda: f"hold {number} of {hold.body.phase} is {hold.state}",
+        )  # fmt: skip
+
+    async def release(self, number: int) -> dict[str, Any]:
+        """End a hold: everything that it holds goes on."""
+        hold = self._hold(number)
+        hold.released = True
+        await self.sync()
+        shown = await self._shown_hold(hold)
+        self.events.add("released", shown)
+        return shown
+
+    async def step(self, number: int) -> dict[str, Any]:
+        """Let the first that is held go on: that of the lowest broker id."""
+        return await self._act(number, "step")
+
+    async def fail(self, number: int, body: FailBody) -> dict[str, Any]:
+        """Let the event of the first that is held fail."""
+        failure_of(body)
+        return await self._act(number, "fail", {"error": body.error, "message": body.message})
+
+    async def crash(self, number: int) -> dict[str, Any]:
+        """Kill the broker that is held first, as it stands there."""
+        hold, broker = await self._first_held(number)
+        await self._steps.crash(broker)
+        self.events.add("crashed", {"broker": broker, "hold": number})
+        return {"broker": broker, **hold.as_json()}
+
+    async def delete_holds(self, number: int | None = None) -> dict[str, Any]:
+        """End one hold or all, and forget them."""
+        numbers = list(self._holds) if number is None else [self._hold(number).number]
+        for each in numbers:
+            del self._holds[each]
+        await self.sync()
+        return {"deleted": len(numbers)}
+
+    def _hold(self, number: int) -> HoldShares:
+        if number not in self._holds:
+            raise Refused(f"there is no hold {number}", 404)
+        return self._holds[number]
+
+    async def held(self) -> list[dict[str, Any]]:
+        """The holds that hold something."""
+        await self._look_at_holds()
+        return [hold.as_json() for hold in self._holds.values() if hold.state == "reached"]
+
+    async def _look_at_holds(self) -> dict[str, Any]:
+        answers, missing = await self._processes.ask("GET", "/holds")
+        for broker, answer in answers.items():
+            for shown in [] if isinstance(answer, Refused) or broker not in self._processes.parts else answer["holds"]:
+                if shown["id"] in self._holds:
+                    self._holds[shown["id"]].seen[broker] = shown
+        return missing
+
+    async def _shown_hold(self, hold: HoldShares) -> dict[str, Any]:
+        missing = await self._look_at_holds()
+        return hold.as_json() | missing
+
+    async def _first_held(self, number: int) -> tuple[HoldShares, int]:
+        hold = self._hold(number)
+        shown = await self._shown_hold(hold)
+        if shown["at"] is None:
+            raise Refused(f"hold {number} is {hold.state}: it holds nothing", 409)
+        return hold, shown["at"]["broker"]
+
+    async def _act(self, number: int, verb: str, body: Any = None) -> dict[str, Any]:
+        hold, broker = await self._first_held(number)
+        hold.seen[broker] = await self._processes.ask_one(broker, "POST", f"/holds/{number}/{verb}", body)
+        return hold.as_json()
+
+    # --- faults
+
+    async def add_fault(self, body: FaultBody) -> dict[str, Any]:
+        """A new fault, at all brokers that it is about."""
+        if len(self._faults) >= MAX_FAULTS:
+            raise Refused(f"there are {MAX_FAULTS} faults already; remove some")
+        parts = fault_of(body, [*range(1, self.cluster.count + 1)])
+        number = next(self._fault_numbers)
+        fault = self._faults[number] = FaultShares(number, body, views.fault(Fault(number, *parts)))
+        await self.sync()
+        self.events.add("fault", fault.as_json())
+        return {"id": number}
+
+    async def faults(self) -> dict[str, Any]:
+        """All faults."""
+        missing = await self._look_at_faults()
+        return {"faults": [fault.as_json() for fault in self._faults.values()]} | missing
+
+    async def fault(self, number: int, hits: int | None = None, timeout_ms: int = 30_000) -> dict[str, Any]:
+        """A fault with its hits. With `hits` it is waited for until it has this number of them."""
+        fault = self._fault(number)
+
+        async def reached() -> dict[str, Any] | None:
+            missing = await self._look_at_faults()
+            enough = hits is None or fault.hits >= hits or number not in self._faults
+            return fault.as_json() | missing if enough else None
+
+        return await self._until(
+            reached, f"/faults/{number}", lambda broker: {"hits": fault.seen.get(broker, {}).get("hits", 0) + 1}, timeout_ms,
+            lambda: f"fault {number} has {fault.hits} of {hits} hits",
+        )  # fmt: skip
+
+    async def delete_faults(self, number: int | None = None) -> dict[str, Any]:
+        """Remove one fault or all."""
+        faults = list(self._faults.values()) if number is None else [self._fault(number)]
+        await self._look_at_faults()
+        for fault in faults:
+            self._faults.pop(fault.number, None)
+        await self.sync()
+        return {"deleted": len(faults), "faults": [fault.as_json() for fault in faults]}
+
+    async def add_link(self, body: LinkBody) -> dict[str, Any]:
+        """Faults on the requests that one broker sends to another, in one direction or in both."""
+        return {"faults": [(await self.add_fault(fault))["id"] for fault in faults_of_link(body)]}
+
+    def _fault(self, number: int) -> FaultShares:
+        if number not in self._faults:
+            raise Refused(f"there is no fault {number}", 404)
+        return self._faults[number]
+
+    async def _look_at_faults(self) -> dict[str, Any]:
+        answers, missing = await self._processes.ask("GET", "/faults")
+        for broker, answer in answers.items():
+            for shown in [] if isinstance(answer, Refused) or broker not in self._processes.parts else answer["faults"]:
+                if shown["id"] in self._faults:
+                    self._faults[shown["id"]].seen[broker] = shown
+        return missing
+
+    # --- requests
+
+    async def requests(
+        self, *, broker: int | None = None, after: int = 0, limit: int = 100, **query: Any
+    ) -> dict[str, Any]:
+        """The last requests that match, oldest first, by the time at which they were received."""
+        if not 1 <= limit <= MAX_LISTED:
+            raise Refused(f"limit: from 1 to {MAX_LISTED}")
+        asked = query | {"limit": limit, "since_ms": self._numbers.ms_of(after)}
+        answers, missing = await self._processes.ask("GET", "/own/requests", query=asked, only=None if broker is None else (broker,))
+        rows: list[dict[str, Any]] = []
+        for number, answer in answers.items():
+            if isinstance(answer, Refused):
+                raise answer
+            rows += [row | {"number": self._numbers.number_of(row)} for row in answer["requests"]]
+            if number in self._processes.parts:
+                self._processes.parts[number].total = answer["total"]
+        rows = sorted((row for row in rows if row["number"] > after), key=lambda row: row["number"])
+        return {"requests": rows[-limit:], "total": self._total} | missing
+
+    @property
+    def _total(self) -> int:
+        return self._past_total + sum(part.total for part in self._processes.parts.values())
+
+    # --- brokers and the controller
+
+    async def move_controller(self, body: MoveBody) -> dict[str, Any]:
+        """Make a broker the controller."""
+        await self._steps.move_controller(body.to)
+        shown = await self.controller()
+        self.events.add("controller", shown)
+        return shown
+
+    async def resign_controller(self) -> dict[str, Any]:
+        """Let the controller give up its office; any broker can become the next one."""
+        if (await self.controller())["id"] < 0:
+            raise Refused("there is no controller", 409)
+        return await self.move_controller(MoveBody())
+
+    async def controller(self) -> dict[str, Any]:
+        """The active controller, among the brokers that respond."""
+        answers, missing = await self._processes.ask("GET", "/controller")
+        active = [each for each in answers.values() if not isinstance(each, Refused) and each["id"] >= 0]
+        shown = max(active, key=lambda each: int(each["epoch"]), default={"id": -1, "epoch": None, "queue": 0, "event": None})
+        return shown | {"held": await self.held()} | missing
+
+    async def expire_session(self, body: BrokerBody) -> dict[str, Any]:
+        """End the ZooKeeper session of a broker, as ZooKeeper does when it hears nothing for too long."""
+        return await self._of_broker(body.broker, "/zookeeper/expire", {"broker": body.broker})
+
+    async def cut_zookeeper(self, body: BrokerBody) -> dict[str, Any]:
+        """Let a broker lose its connection to ZooKeeper, and get no other until it is restored."""
+        return await self._of_broker(body.broker, "/zookeeper/cut", {"broker": body.broker})
+
+    async def restore_zookeeper(self, body: BrokerBody) -> dict[str, Any]:
+        """Let a broker connect to ZooKeeper again."""
+        return await self._of_broker(body.broker, "/zookeeper/restore", {"broker": body.broker})
+
+    async def delay_zookeeper(self, body: ZooKeeperDelayBody) -> dict[str, Any]:
+        """Let each request of a broker to ZooKeeper wait before it is sent."""
+        return await self._of_broker(body.broker, "/zookeeper/delay", {"broker": body.broker, "ms": body.ms})
+
+    async def _of_broker(self, broker: int, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = await self._processes.ask_one(broker, "POST", path, body)
+        return answer
+
+    # --- topics, groups, transactions
+
+    async def topics(self) -> dict[str, Any]:
+        """Names and partitions of all topics, as the controller's broker has them in its metadata."""
+        answers, missing = await self._processes.ask("GET", "/topics")
+        shown = {broker: answer for broker, answer in answers.items() if not isinstance(answer, Refused)}
+        if not shown:
+            raise Refused("no broker runs and responds", 409)
+        controller = (await self.controller())["id"]
+        topics: dict[str, Any] = shown[controller] if controller in shown else next(iter(shown.values()))
+        return topics | missing
+
+    async def topic(self, name: str) -> dict[str, Any]:
+        """A topic as ZooKeeper and each broker see it."""
+        answers, missing = await self._processes.ask("GET", f"/topics/{name}")
+        shown = [answer for answer in _done(answers, "no broker runs and responds").values() if isinstance(answer, dict)]
+        whole: dict[str, Any] = shown[0]
+        for row in whole["partitions"]:
+            for other in shown[1:]:
+                for each in other["partitions"]:
+                    if each["partition"] == row["partition"]:
+                        row["brokers"] |= each["brokers"]
+        return whole | missing
+
+    async def create_topic(self, body: TopicBody) -> dict[str, Any]:
+        """Create a topic by a request to the controller. Returns when every broker that responds shows it, with leaders."""
+        import msgspec
+
+        await self._steps.at_controller("POST", "/topics", msgspec.to_builtins(body))
+        await self._steps.until_shown(
+            lambda shown: all(each["topic_has_leaders"] for each in shown.values()), f"all brokers show topic {body.name!r}",
+            topic=body.name,
+        )
+        self.events.add("topic", {"created": body.name})
+        return await self.topic(body.name)
+
+    async def delete_topic(self, name: str) -> dict[str, Any]:
+        """Delete a topic by a request to the controller. Returns when no broker that responds shows it."""
+        await self._steps.at_controller("DELETE", f"/topics/{name}", None)
+        await self._steps.until_shown(
+            lambda shown: not any(each["shows_topic"] for each in shown.values()), f"no broker shows topic {name!r}", topic=name
+        )
+        self.events.add("topic", {"deleted": name})
+        return {"name": name}
+
+    async def groups(self) -> dict[str, Any]:
+        """All groups that the coordinators among the brokers have that respond."""
+        return await self._listed("groups")
+
+    async def transactions(self) -> dict[str, Any]:
+        """All transactional ids that the coordinators among the brokers have that respond."""
+        return await self._listed("transactions")
+
+    async def group(self, name: str) -> dict[str, Any]:
+        """A group."""
+        answers, _ = await self._processes.ask("GET", f"/groups/{name}")
+        shown: dict[str, Any] = next(iter(_done(answers, "no broker runs and responds").values()))
+        return shown
+
+    async def expire_members(self, name: str, body: MemberBody) -> dict[str, Any]:
+        """Let the session of a member, or of all members, time out now: their group removes them and rebalances."""
+        return await self._of_broker((await self.group(name))["coordinator"], f"/groups/{name}/expire", {"member": body.member})
+
+    async def rebalance(self, name: str) -> dict[str, Any]:
+        """Let a group rebalance now."""
+        return await self._of_broker((await self.group(name))["coordinator"], f"/groups/{name}/rebalance", {})
+
+    async def _listed(self, kind: str) -> dict[str, Any]:
+        answers, missing = await self._processes.ask("GET", f"/{kind}")
+        return {kind: [row for each in answers.values() if not isinstance(each, Refused) for row in each[kind]]} | missing
+
+    # --- the clock
+
+    def clock_state(self) -> dict[str, Any]:
+        """The time of the brokers."""
+        clock = self._clock
+        return {"now_ms": clock.now_ms(), "frozen": clock.is_frozen, "offset_ms": clock.offset_ms}
+
+    async def advance_clock(self, body: AdvanceBody) -> dict[str, Any]:
+        """Let time pass at once at all brokers. A paused one follows when it goes on."""
+        if not 0 <= body.ms <= MAX_ADVANCE_MS:
+            raise Refused(f"ms: from 0 to {MAX_ADVANCE_MS}")
+        for part in self._processes.parts.values():
+            part.behind_ms += body.ms * part.is_paused
+        await self._clock.advance(body.ms / 1000)
+        answers, missing = await self._processes.ask("POST", "/clock/advance", {"ms": body.ms}, limit_s=ACT_S)
+        fired = sum(answer["fired"] for answer in answers.values() if not isinstance(answer, Refused))
+        return {"fired": fired, **self.clock_state()} | missing
+
+    async def freeze_clock(self) -> dict[str, Any]:
+        """Let time pass only by `advance`."""
+        self._clock.freeze()
+        await self.sync()
+        return self.clock_state()
+
+    async def resume_clock(self) -> dict[str, Any]:
+        """Let real time pass again."""
+        self._clock.resume()
+        await self.sync()
+        return self.clock_state()
+
+    # --- everything
+
+    async def reset(self) -> dict[str, Any]:
+        """Remove all faults and holds, end pauses, let the clock run."""
+        counts = {"faults": len(self._faults), "holds": len(self._holds)}
+        self._faults.clear()
+        self._holds.clear()
+        self._clock.resume()
+        for number, part in list(self._processes.parts.items()):
+            if part.is_paused:
+                await self._steps.resume_broker(number)
+        _, missing = await self._processes.ask("POST", "/reset")
+        await self.sync()
+        return counts | missing
+
+
+def _done(answers: dict[int, Any], nobody: str) -> dict[int, Any]:
+    """The answers that are not refused. Raises the first Refused if all are, and Refused with `nobody` if there are none."""
+    done = {broker: answer for broker, answer in answers.items() if not isinstance(answer, Refused)}
+    for answer in answers.values() if not done else ():
+        raise answer
+    if not done:
+        raise Refused(nobody, 409)
+    return done
