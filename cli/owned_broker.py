@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from klamm.cli.failures import StoppedEarly, one_line
@@ -46,13 +47,14 @@ def main() -> None:
 
     async def serve() -> None:
         config, control = BrokerConfig(first_line["properties"]), first_line["control"]
+        make = partial(BrokerServer, config, patient=False)
         if control is None:
-            broker = BrokerServer(config, patient=False)
+            broker = make()
             serving: BrokerServer | OwnedBroker = broker
         else:
             from klamm.control.owned_broker import OwnedBroker
 
-            serving = OwnedBroker(config, control, lambda line: say(json.dumps(line)))
+            serving = OwnedBroker(lambda seams: make(seams=seams), control, lambda line: say(json.dumps(line)))
             broker = serving.broker
 
         def ready() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from klamm.protocol.steering import Steering
@@ -50,6 +51,9 @@ class Brokers(Protocol):
 
     async def start_broker(self, broker_id: int) -> None:
         """Start a broker again."""
+
+    async def add_broker(self, config: Mapping[str, str] | None = None) -> int:
+        """Start one more broker. Returns its id."""
 
     async def move_controller(self, to: int | None = None) -> int:
         """Make a broker the controller. Returns its id."""

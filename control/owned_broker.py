@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from klamm.configs.broker_config import BrokerConfig
 from klamm.control.bodies import Body, FaultBody, HoldBody, convert
 from klamm.control.history import History
 from klamm.control.http import ControlServer
@@ -28,7 +27,6 @@ from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Fault, Faults
 from klamm.server.local.steered_clock import SteeredClock
 from klamm.server.seams import Seams
-from klamm.zk.layout.paths import CONTROLLER
 
 Say = Callable[[dict[str, Any]], None]
 """Writes a line to the owner."""
@@ -55,6 +53,8 @@ class StateBody(Body, frozen=True):
     """Everything that is to be held and faulted. One with a lower version than the last is late, and is ignored."""
 
     version: int
+    brokers: int
+    """How many brokers the cluster has."""
     holds: tuple[OwnedHold, ...] = ()
     faults: tuple[OwnedFault, ...] = ()
     frozen: bool = False
@@ -69,8 +69,10 @@ class ElectionsBody(Body, frozen=True):
 class OwnedControl(Control):
     """The verbs of one broker with those that its owner needs."""
 
-    def __init__(self, cluster: OwnedBroker, kept: History, clock: SteeredClock, say: Say) -> None:
+    def __init__(self, cluster: OwnedBroker, kept: History, clock: SteeredClock, say: Say, set_count: Callable[[int], None]) -> None:
+        """`set_count` is told how many brokers the cluster has."""
         super().__init__(cluster, kept, clock)
+        self._set_count = set_count
         self._clock_of_broker = clock
         self._say = say
         self._version = 0
@@ -81,6 +83,7 @@ class OwnedControl(Control):
         """Have these holds and faults, and no others."""
         if body.version >= self._version:
             self._version = body.version
+            self._set_count(body.brokers)
             self._take_holds({each.number: each for each in body.holds})
             self._take_faults({each.number: each for each in body.faults})
             if body.frozen != self._clock_of_broker.is_frozen:
@@ -164,19 +167,20 @@ class OwnedControl(Control):
         self._elections = self.cluster.steering.hold(ControllerElectionDue) if body.held else None
         return {"held": body.held}
 
-    async def delete_controller(self) -> dict[str, Any]:
-        """Delete `/controller`, so that an election follows."""
-        return {"deleted": await self._any().zk.delete(CONTROLLER)}
-
     def reset(self) -> dict[str, Any]:
         """As `Control.reset`, and elections go on."""
         self.keep_from_election(ElectionsBody(held=False))
         return super().reset()
 
 
-_STEPS = ("stop", "kill", "start", "restart", "pause", "resume", "move", "resign")
+
+
+def _is_step(route: Route) -> bool:
+    return route.method == "POST" and route.path.startswith(("/brokers", "/controller"))
+
+
 OWN_ROUTES = (
-    *(route for route in ROUTES if route.path.rpartition("/")[2] not in _STEPS or not route.path.startswith(("/brokers", "/controller"))),
+    *(route for route in ROUTES if not _is_step(route)),
     Route("PUT", "/own/state", "Have these holds and faults", lambda c, body: c.take_state(body), StateBody),
     Route("GET", "/own/view", "What the broker shows", lambda c, **query: c.view(**query), query={"broker": int, "topic": str}),
     Route(
@@ -186,7 +190,6 @@ OWN_ROUTES = (
         },
     ),
     Route("POST", "/own/elections", "Keep the broker from elections", lambda c, body: c.keep_from_election(body), ElectionsBody),
-    Route("POST", "/own/delete_controller", "Delete /controller", lambda c: c.delete_controller()),
 )  # fmt: skip
 """What a broker serves to its owner: all but the steps of brokers, which are the owner's."""
 
@@ -194,26 +197,29 @@ OWN_ROUTES = (
 class OwnedBroker:
     """A broker in its own process, with its control API. It is the `Brokers` of its `Control`."""
 
-    def __init__(self, config: BrokerConfig, control: Mapping[str, Any], say: Say) -> None:
-        """`control`: `token`; `brokers`, their number in the cluster; `offset_ms` of the clock, or `now_ms` if it is frozen; `state`,
+    def __init__(self, make: Callable[[Seams], BrokerServer], control: Mapping[str, Any], say: Say) -> None:
+        """`make` makes the broker with these seams. `control`: `token`; `offset_ms` of the clock, or `now_ms` if it is frozen; `state`,
         as for `OwnedControl.take_state`.
 
-        Raises ConfigError.
+        Raises what `make` raises.
         """
-        self.count: int = control["brokers"]
+        self.count = 0
         self.steering = Steering()
         self.faults = Faults()
         self._state = convert(StateBody, control["state"])
         self._say = say
         history, clock = History(), _clock(control)
-        self.control = OwnedControl(self, history, clock, say)
+        self.control = OwnedControl(self, history, clock, say, self._set_count)
         seams = Seams(
             clock=clock, history=history, steering=self.steering, faults=self.faults,
             subscriber=lambda broker_id: partial(self.control.changed, broker_id),
         )  # fmt: skip
-        self.broker = BrokerServer(config, patient=False, seams=seams)
+        self.broker = make(seams)
         self._server = ControlServer(self.control, token=control["token"], routes=OWN_ROUTES)
         self._serves = False
+
+    def _set_count(self, count: int) -> None:
+        self.count = count
 
     @property
     def brokers(self) -> list[BrokerServer]:
@@ -258,6 +264,10 @@ class OwnedBroker:
         raise _owners_step()
 
     async def start_broker(self, broker_id: int) -> None:
+        """Refused: the owner does it."""
+        raise _owners_step()
+
+    async def add_broker(self, config: Mapping[str, str] | None = None) -> int:
         """Refused: the owner does it."""
         raise _owners_step()
 

@@ -35,6 +35,7 @@ from klamm.control.model import (
     MAX_HOLDS,
     MAX_LISTED,
     MAX_WAIT_MS,
+    REQUESTS,
     failure_of,
     faults_of_link,
     hold_of,
@@ -42,6 +43,7 @@ from klamm.control.model import (
 from klamm.control.process_steps import ProcessSteps
 from klamm.control.refused import Refused
 from klamm.control.request_numbers import RequestNumbers
+from klamm.control.seen_changes import SeenRows
 from klamm.control.shares import FaultShares, HoldShares
 from klamm.protocol.steering import Steering
 from klamm.server.faults.fault import MAX_FAULTS, Fault
@@ -71,7 +73,9 @@ class ProcessControl:
         self._tokens: dict[int, str] = {}
         self._numbers = RequestNumbers(cluster.count)
         self._past_total = 0
+        self._rows = SeenRows()
         steps = self._steps
+        self.add_broker = steps.add_broker
         self.stop_broker, self.kill_broker, self.start_broker = steps.stop_broker, steps.kill_broker, steps.start_broker
         self.restart_broker, self.pause_broker, self.resume_broker = steps.restart_broker, steps.pause_broker, steps.resume_broker
         self.brokers, self.broker = self._processes.brokers, self._processes.broker
@@ -85,7 +89,7 @@ class ProcessControl:
         self._tokens[broker] = secrets.token_urlsafe(24)
         clock = self._clock
         return {
-            "token": self._tokens[broker], "brokers": self.cluster.count, "offset_ms": clock.offset_ms,
+            "token": self._tokens[broker], "offset_ms": clock.offset_ms,
             "now_ms": clock.now_ms() if clock.is_frozen else None, "state": self._state(broker),
         }  # fmt: skip
 
@@ -133,10 +137,14 @@ class ProcessControl:
                     fault = self._faults[data["id"]]
                     fault.seen.setdefault(broker, {"matches": 0, "last": []})["hits"] = data["hits"]
                     self._processes.spawn(self.sync())
-                case "requests":
+                case kind if kind == REQUESTS:
                     part.total = data["total"]
-                    self.events.add("requests", {"total": self._total})
-                case "change" | "expired" | "zookeeper":
+                    self.events.add(REQUESTS, {"total": self._total})
+                case "change":
+                    news = self._rows.new(data)
+                    if news is not None:
+                        self.events.add(kind, news)
+                case "expired" | "zookeeper":
                     self.events.add(kind, data)
 
     async def sync(self, only: Iterable[int] | None = None) -> None:
@@ -148,7 +156,9 @@ class ProcessControl:
         self._version += 1
         faults = [share for each in self._faults.values() if (share := each.share(broker)) is not None]
         holds = [each.share(broker) for each in self._holds.values()]
-        return {"version": self._version, "holds": holds, "faults": faults, "frozen": self._clock.is_frozen}
+        return {
+            "version": self._version, "brokers": self.cluster.count, "holds": holds, "faults": faults, "frozen": self._clock.is_frozen,
+        }  # fmt: skip
 
     async def _until(
         self, look: Callable[[], Awaitable[T | None]], path: str, query: Callable[[int], dict[str, Any]], timeout_ms: int,
@@ -266,11 +276,14 @@ class ProcessControl:
         return [hold.as_json() for hold in self._holds.values() if hold.state == "reached"]
 
     async def _look_at_holds(self) -> dict[str, Any]:
+        before = {number: hold.left for number, hold in self._holds.items()}
         answers, missing = await self._processes.ask("GET", "/holds")
         for broker, answer in answers.items():
             for shown in [] if isinstance(answer, Refused) or broker not in self._processes.parts else answer["holds"]:
                 if shown["id"] in self._holds:
                     self._holds[shown["id"]].seen[broker] = shown
+        if any(number in self._holds and self._holds[number].left != left for number, left in before.items()):
+            await self.sync()
         return missing
 
     async def _shown_hold(self, hold: HoldShares) -> dict[str, Any]:
@@ -340,11 +353,14 @@ class ProcessControl:
         return self._faults[number]
 
     async def _look_at_faults(self) -> dict[str, Any]:
+        before = {number: fault.hits for number, fault in self._faults.items() if fault.body.first is not None}
         answers, missing = await self._processes.ask("GET", "/faults")
         for broker, answer in answers.items():
             for shown in [] if isinstance(answer, Refused) or broker not in self._processes.parts else answer["faults"]:
                 if shown["id"] in self._faults:
                     self._faults[shown["id"]].seen[broker] = shown
+        if any(number in self._faults and self._faults[number].hits != hits for number, hits in before.items()):
+            await self.sync()
         return missing
 
     # --- requests
@@ -415,9 +431,12 @@ class ProcessControl:
 
     # --- topics, groups, transactions
 
-    async def topics(self) -> dict[str, Any]:
-        """Names and partitions of all topics, as the controller's broker has them in its metadata."""
-        answers, missing = await self._processes.ask("GET", "/topics")
+    async def topics(self, states: bool = False) -> dict[str, Any]:
+        """Names and numbers of partitions of all topics, as the controller's broker has them in its metadata.
+
+        With `states` each topic has the leader, the ISR and the replicas of each partition too.
+        """
+        answers, missing = await self._processes.ask("GET", "/topics", query={"states": states})
         shown = {broker: answer for broker, answer in answers.items() if not isinstance(answer, Refused)}
         if not shown:
             raise Refused("no broker runs and responds", 409)

@@ -7,12 +7,11 @@ import signal
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from klamm.control.bodies import KillBody, StopBody
+from klamm.control.bodies import KillBody, NewBrokerBody, StopBody
 from klamm.control.broker_processes import BrokerProcesses, SteeredProcess
 from klamm.control.refused import Refused
-from klamm.server.disks import are_on_disk
 from klamm.server.lifecycle.start_failure import StartFailed
-from klamm.server.local.own_zookeeper import end_registration
+from klamm.server.local.own_zookeeper import end_registration, remove_controller
 from klamm.server.local.process_cluster import BrokerProcess
 
 STOP_S = 5.0
@@ -47,7 +46,7 @@ class ProcessSteps:
         process = self._running(number)
         await self._kill(process)
         if body.lose_log:
-            await self._lose_log(number)
+            await self._processes.cluster.lose_log(number)
         if body.expire:
             await self.bury(process)
             await self._until_forgotten(number)
@@ -79,6 +78,18 @@ class ProcessSteps:
             raise Refused(str(error), 409) from None
         await self.until_shown(lambda shown: _is_shown_by_all(shown, number), f"broker {number} is shown by all", broker=number)
         return await self._changed(number) | {"records_lost": not cluster.keeps_logs}
+
+    async def add_broker(self, body: NewBrokerBody) -> dict[str, Any]:
+        """Start one more broker, with the next id and configs of its own."""
+        try:
+            number = await self._processes.cluster.add_broker(body.config)
+        except StartFailed as error:
+            raise Refused(str(error), 409) from None
+        except ValueError as error:
+            raise Refused(str(error)) from None
+        await self._sync(list(self._processes.parts))
+        await self.until_shown(lambda shown: _is_shown_by_all(shown, number), f"broker {number} is shown by all", broker=number)
+        return await self._changed(number)
 
     async def restart_broker(self, number: int, body: StopBody) -> dict[str, Any]:
         """Stop a broker, if it runs, and start it again."""
@@ -126,7 +137,7 @@ class ProcessSteps:
             await process.kill()
         self._processes.ended(process)
         if lose_log:
-            await self._lose_log(number)
+            await self._processes.cluster.lose_log(number)
         await end_registration(self._processes.cluster.zookeeper, number)
         await self._until_forgotten(number)
 
@@ -134,13 +145,6 @@ class ProcessSteps:
         self._processes.killed.add(process.broker_id)
         await process.kill()
         self._processes.ended(process)
-
-    async def _lose_log(self, number: int) -> None:
-        from klamm.broker.log.files.removal import remove_logs
-
-        config = self._processes.cluster.config_of(number)
-        for directory in config.log_dirs if are_on_disk(config) else ():
-            await asyncio.to_thread(remove_logs, directory)
 
     def _process(self, number: int) -> BrokerProcess:
         return next(each for each in self._processes.cluster.processes if each.broker_id == number)
@@ -184,7 +188,7 @@ class ProcessSteps:
         others = set(ready) - candidates
         try:
             await self._processes.ask("POST", "/own/elections", {"held": True}, only=others)
-            await self._processes.ask_one(min(candidates), "POST", "/own/delete_controller")
+            await remove_controller(self._processes.cluster.zookeeper)
             await self.until_shown(lambda shown: _controller_of(shown) in candidates, "another controller is elected")
         finally:
             await self._processes.ask("POST", "/own/elections", {"held": False}, only=others)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from klamm.controller.changes import Change, StatesChanged, TopicAdded, TopicRemoved
 from klamm.controller.values import LeaderAndIsr
 from klamm.protocol.nouns import TopicPartition
@@ -36,3 +38,20 @@ class SeenChanges:
         if known is None or state is None:
             return known is not state
         return (known.leader, known.isr, known.leader_epoch) != (state.leader, state.isr, state.leader_epoch)
+
+
+class SeenRows:
+    """As `SeenChanges` for changes as `views.change` shows them, which come from several processes."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, int], dict[str, Any]] = {}
+
+    def new(self, change: dict[str, Any]) -> dict[str, Any] | None:
+        """The change without what is known; None if nothing is left of it."""
+        if change["change"] == "TopicRemoved":
+            self._rows = {key: row for key, row in self._rows.items() if key[0] != change["topic"]}
+        if change["change"] != "StatesChanged":
+            return change
+        rows = [row for row in change["partitions"] if self._rows.get((row["topic"], row["partition"])) != row]
+        self._rows |= {(row["topic"], row["partition"]): row for row in rows}
+        return change | {"partitions": rows} if rows or change["more"] else None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 
 from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.values import StoreLost
 from klamm.server.first_connection import connect
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.zk.embedded.java import EmbeddedZooKeeperError
@@ -37,15 +39,27 @@ async def reach_zookeeper(zookeeper: str, config: BrokerConfig, left_over: Itera
 
 async def end_registration(zookeeper: str, broker_id: int) -> None:
     """Delete the ephemeral znodes of a broker whose process was killed, as the end of its session does. Raises StartFailed."""
-    session = ZkSession(zookeeper, SESSION_TIMEOUT_MS)
-    try:
-        await session.start(SESSION_TIMEOUT_MS)
+    async with _session(zookeeper) as session:
         node = await session.get(CONTROLLER)
         controller = None if node is None else decode_controller(node.data)
         await session.delete(broker_path(broker_id))
         if node is not None and controller is not None and controller.broker_id == broker_id:
             await session.delete(CONTROLLER, node.version)
-    except ZkUnavailable as error:
+
+
+async def remove_controller(zookeeper: str) -> None:
+    """Delete `/controller`, so that an election follows. Raises StartFailed."""
+    async with _session(zookeeper) as session:
+        await session.delete(CONTROLLER)
+
+
+@asynccontextmanager
+async def _session(zookeeper: str) -> AsyncIterator[ZkSession]:
+    session = ZkSession(zookeeper, SESSION_TIMEOUT_MS)
+    try:
+        await session.start(SESSION_TIMEOUT_MS)
+        yield session
+    except (ZkUnavailable, StoreLost) as error:
         raise StartFailed(str(error)) from error
     finally:
         await session.stop()

@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.types import ConfigError
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.configs.properties_log import log_properties
 from klamm.server.disks import are_on_disk
 from klamm.server.lifecycle.start_failure import StartFailed
-from klamm.server.local.arguments import SeedTopic, log_directory, metrics_endpoint, with_own_log_directories
+from klamm.server.local.arguments import SeedTopic, check_broker_configs, log_directory, metrics_endpoint, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics, version_for
 from klamm.server.net.outgoing import request_once
@@ -242,6 +243,33 @@ class ProcessCluster:
             raise
         self._watches.append(asyncio.create_task(self._watch(process)))
 
+    async def add_broker(self, config: Mapping[str, str] | None = None) -> int:
+        """Start one more broker, with the next id and these properties besides those of all. Returns its id when it serves.
+
+        Raises ValueError for properties that a broker refuses, StartFailed.
+        """
+        number = self._count + 1
+        check_broker_configs({number: config or {}}, number)
+        self._broker_configs[number] = dict(config or {})
+        try:
+            self.config_of(number)
+        except ConfigError as error:
+            del self._broker_configs[number]
+            raise ValueError(str(error)) from None
+        self._count = number
+        await self.start_broker(number)
+        process = self.processes[-1]
+        self._kept_ports[number] = process.port, process.metrics_port
+        return number
+
+    async def lose_log(self, broker_id: int) -> None:
+        """Remove the logs of a broker that does not run, as if its disk was replaced. Raises OSError."""
+        from klamm.broker.log.files.removal import remove_logs
+
+        config = self.config_of(broker_id)
+        for directory in config.log_dirs if are_on_disk(config) else ():
+            await asyncio.to_thread(remove_logs, directory)
+
     def config_of(self, broker_id: int) -> BrokerConfig:
         """The configs of a broker."""
         return BrokerConfig(self._properties(broker_id))
@@ -331,7 +359,7 @@ class ProcessCluster:
         if metrics_port is not None:
             properties["klamm.metrics.port"] = str(metrics_port)
         config = self._config | self._broker_configs.get(broker_id, {})
-        return properties | with_own_log_directories(config, broker_id, self._count)
+        return properties | with_own_log_directories(config, broker_id, max(self._count, broker_id))
 
     async def _controller(self) -> tuple[str, int] | None:
         """(host, port) of the controller, None if there is none at the moment."""
