@@ -133,7 +133,8 @@ def command(
     clock is moved (docs/control.md). --json prints the address as "control", the log has it too.
 
     With --processes each broker runs in its own process, so you can kill one of them. --json prints the process ids. A broker that ended is
-    not started again; without --data-dir its records are lost. When the main process ends, all others end too.
+    not started again, unless you do it with --control-port; without --data-dir its records are lost. When the main process ends, all others
+    end too.
 
     With --as-version the brokers offer exactly the APIs and versions of that Apache Kafka, and have its defaults, among them those of
     inter.broker.protocol.version and log.message.format.version. --api-version narrows or hides a single API. A request out of the offered

@@ -104,7 +104,8 @@ class BrokerProcesses:
             if isinstance(answer, BaseException) and not isinstance(answer, (Refused, Silent)):
                 raise answer
         silent = [broker for broker in parts if broker not in answers or isinstance(answers[broker], Silent)]
-        return {b: a for b, a in answers.items() if not isinstance(a, Silent)}, {"missing": silent} if silent else {}
+        heard = {b: a for b, a in answers.items() if not isinstance(a, Silent) and self.parts.get(b) is parts[b]}
+        return heard, {"missing": silent} if silent else {}
 
     async def ask_one(self, broker: int, method: str, path: str, body: Any = None, *, limit_s: float = ACT_S) -> Any:
         """Call a broker. Raises Refused, also if it does not respond."""

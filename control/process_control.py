@@ -126,6 +126,8 @@ class ProcessControl:
 
     async def _read_events(self, broker: int, part: SteeredProcess) -> None:
         async for kind, data in part.client.events():
+            if self._processes.parts.get(broker) is not part:
+                return  # it has ended, and what it took is counted
             match kind:
                 case "reached" if data["id"] in self._holds:
                     hold = self._holds[data["id"]]
@@ -279,7 +281,7 @@ class ProcessControl:
         before = {number: hold.left for number, hold in self._holds.items()}
         answers, missing = await self._processes.ask("GET", "/holds")
         for broker, answer in answers.items():
-            for shown in [] if isinstance(answer, Refused) or broker not in self._processes.parts else answer["holds"]:
+            for shown in [] if isinstance(answer, Refused) else answer["holds"]:
                 if shown["id"] in self._holds:
                     self._holds[shown["id"]].seen[broker] = shown
         if any(number in self._holds and self._holds[number].left != left for number, left in before.items()):
@@ -356,7 +358,7 @@ class ProcessControl:
         before = {number: fault.hits for number, fault in self._faults.items() if fault.body.first is not None}
         answers, missing = await self._processes.ask("GET", "/faults")
         for broker, answer in answers.items():
-            for shown in [] if isinstance(answer, Refused) or broker not in self._processes.parts else answer["faults"]:
+            for shown in [] if isinstance(answer, Refused) else answer["faults"]:
                 if shown["id"] in self._faults:
                     self._faults[shown["id"]].seen[broker] = shown
         if any(number in self._faults and self._faults[number].hits != hits for number, hits in before.items()):

@@ -317,11 +317,13 @@ async def test_a_paused_process_gets_the_holds_and_the_time_of_its_pause_when_it
     fault = await api.post("/faults", {"filter": {"api": "ApiVersions", "broker": 3}, "effect": {"delay_ms": 1}})
     assert (await api.get("/faults"))["missing"] == [3]
     assert "is paused" in await api.error("POST", "/zookeeper/cut", {"broker": 3}, 409)
-    assert (await api.post("/clock/advance", {"ms": 500}))["missing"] == [3]
+    advanced = await api.post("/clock/advance", {"ms": 60_000})
+    assert advanced["missing"] == [3]
     assert (await api.post("/brokers/3/resume"))["state"] == "running"
     client = api.client(3)
     await client.ask(messages.ApiVersionsRequest(), 0)
-    assert (await api.get(f"/faults/{fault['id']}?hits=1"))["hits"] == 1
+    (hit,) = (await api.get(f"/faults/{fault['id']}?hits=1"))["last"]
+    assert datetime.fromisoformat(hit["at"]).timestamp() * 1000 >= advanced["now_ms"], "the clock of this broker was moved too"
     await client.close()
 
 

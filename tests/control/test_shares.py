@@ -1,0 +1,152 @@
+"""Shares of holds and faults of brokers in processes of their own, and the numbers of their requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from klamm.configs.broker_config import BrokerConfig
+from klamm.control.bodies import EffectBody, FaultBody, FilterBody, HoldBody, convert
+from klamm.control.history import time_text
+from klamm.control.owned_broker import OwnedBroker, StateBody
+from klamm.control.request_numbers import RequestNumbers
+from klamm.control.seen_changes import SeenRows
+from klamm.control.shares import FaultShares, HoldShares
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.steering import HeldPhase, Steering
+from klamm.server.broker_server import BrokerServer
+from klamm.server.faults.fault import Effect, Faults, Hit, Limits, RequestFilter
+
+AT = {"broker": 2, "topic": "t"}
+HIT = Hit(1, 1, "c", "Metadata", 12, 1)
+
+
+def hold(**values: Any) -> HoldShares:
+    return HoldShares(1, HoldBody(phase="DeletionQueued", **values))
+
+
+def test_a_hold_without_a_limit_is_whole_at_each_broker() -> None:
+    shares = hold()
+    assert [shares.share(broker).get("count") for broker in (1, 2)] == [None, None]
+    assert (shares.state, shares.left) == ("armed", None)
+
+
+def test_of_a_limited_hold_a_broker_may_take_what_it_took_and_what_is_left() -> None:
+    shares = hold(count=3)
+    shares.seen[2] = {"hits": 2, "held": [AT]}
+    assert [shares.share(broker)["count"] for broker in (1, 2)] == [1, 3]
+    assert shares.state == "reached"
+    shares.seen[1] = {"hits": 1, "held": []}
+    assert [(shares.share(broker)["count"], shares.share(broker)["released"]) for broker in (1, 2)] == [(1, False), (2, False)]
+    assert shares.share(3)["released"], "nothing is left for a broker that took nothing"
+    shares.seen[2]["held"] = []
+    assert (shares.state, shares.as_json()["hits"]) == ("released", 3)
+
+
+def test_phases_that_pass_before_the_nth_are_not_taken() -> None:
+    shares = hold(count=1, nth=3)
+    shares.seen[1] = {"hits": 2, "held": []}
+    assert (shares.left, shares.share(1)["count"], shares.state) == (1, 1, "armed")
+    shares.seen[1] = {"hits": 3, "held": []}
+    assert (shares.left, shares.state) == (0, "released")
+
+
+def test_a_crash_is_one_crash_and_what_the_process_took_still_counts() -> None:
+    shares = hold(crash=True)
+    shares.seen[1] = {"hits": 1, "held": []}
+    shares.ended(1)
+    assert (shares.left, shares.state, shares.as_json()["hits"]) == (0, "released", 1)
+    assert shares.share(1)["released"], "its next process has nothing of it"
+
+
+def test_of_a_limited_fault_a_broker_may_hit_what_it_hit_and_what_is_left() -> None:
+    body = FaultBody(filter=FilterBody(api="Metadata"), effect=EffectBody(drop=True), first=2)
+    shares = FaultShares(1, body, {"id": 1})
+    assert [(shares.share(broker) or {})["first"] for broker in (1, 2)] == [2, 2]
+    shares.seen[1] = {"hits": 1, "matches": 4, "last": [{"at": "b"}]}
+    assert [(shares.share(broker) or {})["first"] for broker in (1, 2)] == [2, 1]
+    shares.ended(1)
+    shares.seen[2] = {"hits": 1, "matches": 1, "last": [{"at": "a"}]}
+    assert shares.share(1) is None, "nothing is left for the next process"
+    assert (shares.share(2) or {})["first"] == 1
+    assert shares.as_json() == {"id": 1, "hits": 2, "matches": 5, "spent": True, "last": [{"at": "a"}, {"at": "b"}]}
+
+
+def test_a_fault_about_one_broker_is_not_told_to_others() -> None:
+    shares = FaultShares(1, FaultBody(filter=FilterBody(broker=2), effect=EffectBody(drop=True)), {"id": 1})
+    assert shares.share(1) is None
+    assert shares.share(2) is not None and "first" not in (shares.share(2) or {})
+
+
+def row(number: int, broker: int, at_ms: int) -> dict[str, Any]:
+    return {"number": number, "broker": broker, "at": time_text(at_ms)}
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_numbers_of_requests_are_in_the_order_of_time_and_say_it(brokers: int) -> None:
+    numbers = RequestNumbers(brokers, 1_800_000_000_000)
+    times = ((999, 1, 1), (1, brokers, 2), (2, brokers, 2), (5, 1, 9))
+    rows = [row(number, broker, 1_800_000_000_000 + ms) for number, broker, ms in times]
+    shown = [numbers.number_of(each) for each in rows]
+    assert sorted(set(shown)) == shown
+    assert [numbers.ms_of(each) - 1_800_000_000_000 for each in shown] == [1, 2, 2, 9]
+    assert numbers.ms_of(0) == 0
+
+
+def test_what_a_second_controller_says_again_is_no_change() -> None:
+    rows = SeenRows()
+    states = [{"topic": "t", "partition": index, "leader": 1, "isr": [1], "leader_epoch": 0} for index in (0, 1)]
+    change = {"change": "StatesChanged", "partitions": states, "more": 0}
+    assert rows.new(change) == change
+    assert rows.new(change) is None
+    moved = [states[0], states[1] | {"leader": 2, "leader_epoch": 1}]
+    assert rows.new(change | {"partitions": moved}) == change | {"partitions": moved[1:]}
+    term = {"change": "TermBegan", "controller_id": 1, "controller_epoch": 2}
+    assert rows.new(term) == term
+    rows.new({"change": "TopicRemoved", "topic": "t"})
+    assert rows.new(change) == change
+
+
+def test_a_fault_hits_no_more_than_its_changed_limit() -> None:
+    faults = Faults()
+    fault = faults.add(RequestFilter(ApiKey.METADATA), Effect(is_dropped=True), Limits(first=5), 7)
+    assert faults[7] is fault
+    assert fault.takes(HIT)
+    fault.limit(1)
+    assert (fault.takes(HIT), fault.is_spent) == (False, True)
+    fault.limit(2)
+    assert fault.takes(HIT)
+
+
+async def test_a_late_state_of_the_owner_is_ignored() -> None:
+    shares = FaultShares(1, FaultBody(filter=FilterBody(api="Metadata"), effect=EffectBody(drop=True)), {"id": 1})
+    state = {"version": 2, "brokers": 1, "faults": [shares.share(1)]}
+    said: list[dict[str, Any]] = []
+    config = BrokerConfig({"broker.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": "127.0.0.1:1"})
+    control = {"token": "x", "offset_ms": 0, "now_ms": None, "state": state}
+    owned = OwnedBroker(lambda seams: BrokerServer(config, seams=seams), control, said.append)
+    owned.control.take_state(convert(StateBody, state))
+    assert [fault.number for fault in owned.faults] == [1]
+    owned.control.take_state(StateBody(version=1, brokers=1))
+    assert [fault.number for fault in owned.faults] == [1]
+    owned.control.take_state(StateBody(version=3, brokers=1))
+    assert not list(owned.faults)
+
+
+class Reached:
+    """A phase."""
+
+
+async def test_a_hold_takes_no_more_than_its_changed_limit_and_ends_when_it_holds_nothing() -> None:
+    steering = Steering()
+    made = steering.hold(Reached, count=5)
+    at = steering.park(Reached(), lambda: None, 1)
+    assert isinstance(at, HeldPhase) and at.hold is made
+    made.limit(1)
+    assert (made.state, steering.park(Reached(), lambda: None, 1)) == ("reached", None)
+    at.step()
+    assert (made.state, steering.present) == ("released", ())
+    other = steering.hold(Reached)
+    other.limit(0)
+    assert (other.state, steering.park(Reached(), lambda: None, 1)) == ("released", None)
