@@ -193,6 +193,7 @@ HEAD = """<!-- Written by tests/control/reactions.py. -->
 
 Each cell is a new client whose first request of the API met the fault: what became of its work, after which time, and how many requests of
 the API it sent. Time-outs of the clients are one to two seconds; the work is given up after twelve. "-": the API has no such field.
+"fails": the client's process ended without an exception of Python. "waits": the client still tried.
 """
 
 if __name__ == "__main__":

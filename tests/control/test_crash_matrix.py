@@ -18,6 +18,7 @@ from klamm.control.steered_cluster import SteeredCluster
 from klamm.controller.phases import ReassignmentPhase, ThrottlePhase
 from klamm.server.local.arguments import SeedTopic
 from klamm.tests.control.api import Api
+from klamm.tests.harness.waits import eventually_asked
 
 OFFICE = 4
 """The broker that is controller and is killed: it has no replica."""
@@ -45,8 +46,7 @@ class Matrix:
         moving = asyncio.ensure_future(self.move(target))
         reached = asyncio.ensure_future(self.api.call("GET", f"/holds/{number}?wait=reached&timeout_ms=60000"))
         await asyncio.wait({moving, reached}, return_when=asyncio.FIRST_COMPLETED)
-        while not reached.done() and not await self.rests(target):  # noqa: ASYNC110 as below
-            await asyncio.sleep(0.02)
+        await eventually_asked(lambda: self.is_over(reached, target), "the hold is reached, or the partition is moved")
         was_reached = reached.done()
         if was_reached:
             assert reached.result()[0] == 200, reached.result()
@@ -60,18 +60,23 @@ class Matrix:
         await self.is_moved(target)
         return was_reached
 
+    async def is_over(self, reached: asyncio.Future[Any], target: tuple[int, ...]) -> bool:
+        return reached.done() or await self.rests(target)
+
     async def move(self, target: tuple[int, ...]) -> None:
-        while True:
+        """Send the request until there is a response."""
+
+        async def is_responded() -> bool:
             try:
                 (await self.admin.reassign_partitions({("t", 0): target}, throttle=50_000_000)).all()
-                return
             except AdminError:
-                await asyncio.sleep(0.02)
+                return False
+            return True
+
+        await eventually_asked(is_responded, "the request has a response", 60)
 
     async def is_moved(self, target: tuple[int, ...]) -> None:
-        async with asyncio.timeout(30):
-            while not await self.rests(target):  # noqa: ASYNC110 it is another process for the admin client
-                await asyncio.sleep(0.02)
+        await eventually_asked(lambda: self.rests(target), "the partition is moved and no throttle is left", 60)
 
     async def rests(self, target: tuple[int, ...]) -> bool:
         """Whether the partition has exactly these replicas, all in sync, and no config of a throttle is left."""

@@ -19,6 +19,7 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.requests.handlers import handlers_of
 from klamm.tests.control.every_api import GROUP, ID, TOPIC, example, topic_of
+from klamm.tests.harness.waits import eventually_asked
 
 CONFIG = {
     "offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1", "transaction.state.log.num.partitions": "1",
@@ -281,11 +282,10 @@ async def coordinated(cluster: SteeredCluster) -> None:
 
 
 async def answered(cluster: SteeredCluster, key: ApiKey, request: Any) -> None:
-    while True:
-        response = await asked(cluster, key, request)
-        if not str(error_of(response)).startswith(("COORDINATOR_", "NOT_COORDINATOR")):
-            return
-        await asyncio.sleep(0.01)
+    async def is_answered() -> bool:
+        return not str(error_of(await asked(cluster, key, request))).startswith(("COORDINATOR_", "NOT_COORDINATOR"))
+
+    await eventually_asked(is_answered, f"{APIS[key].name} is answered by a coordinator")
 
 
 async def asked(cluster: SteeredCluster, key: ApiKey, request: Any) -> Any:
