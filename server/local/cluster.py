@@ -8,7 +8,7 @@ It stops as a whole: brokers in descending order of their ids, the controller la
 wait for something that cannot happen any more. All this takes a second at most; brokers that still run then are closed at once.
 
 While the cluster runs, single brokers can be stopped, killed and started again, and the controller can be moved, one step at a time. A step
-returns when every running broker shows its outcome.
+returns when every running broker shows its outcome, or somebody holds the controller, so that it cannot.
 
 A broker that starts again finds its logs, also if they are in memory: each broker has a `MemoryDirectory` that outlives it
 ([ADR 12](../../docs/adr/0012-logs-in-memory-outlive-their-broker.md)). With `lose_log` it finds no logs, as after the loss of its disk.
@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 from klamm.broker.log.files.removal import remove_logs
 from klamm.broker.log.memory_directory import MemoryDirectory
@@ -28,7 +30,7 @@ from klamm.broker.metadata_cache import CachedPartition
 from klamm.broker.recovery import Recovery
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.types import ConfigError
-from klamm.controller.phases import ControllerElectionDue
+from klamm.controller.phases import ControllerElectionDue, EventPhase
 from klamm.protocol.steering import Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
@@ -371,11 +373,15 @@ class LocalCluster:
             and not any(p.leader < 0 and joined.id in p.isr for broker in self.brokers for p in _partitions(broker))
         )
 
+    def _is_controller_held(self) -> bool:
+        """Whether somebody holds the controller inside an event or a write, so that the outcome of a step cannot come."""
+        return any(isinstance(held.phase, (*_HOLDING, *_write_phases())) for held in self.steering.held_phases)
+
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
         """Wait until `holds()` is true; `what` describes it in the error. Raises TimeoutError."""
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                while not holds():  # noqa: ASYNC110 no one event says that all caches agree
+                while not holds() and not self._is_controller_held():  # noqa: ASYNC110 no one event says that all caches agree
                     await asyncio.sleep(LOOK_S)
         except TimeoutError:
             raise TimeoutError(f"not within {START_TIMEOUT_S:g} s: {what}") from None
@@ -427,6 +433,15 @@ async def _in_thread(work: Callable[[], object]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait({running})
         raise
+
+
+_HOLDING = tuple(set(get_args(EventPhase)) - {ControllerElectionDue})
+
+
+def _write_phases() -> tuple[type[object], ...]:
+    """The phase of writes to ZooKeeper, if anybody has loaded it."""
+    module = sys.modules.get("klamm.zk.session.steered_writes")
+    return () if module is None else (module.ZooKeeperWrite,)
 
 
 def _addresses(brokers: Sequence[BrokerServer]) -> list[tuple[int, str, int]]:

@@ -88,6 +88,18 @@ async def test_a_broker_is_cut_off_from_zookeeper_and_keeps_its_session_if_it_co
         assert not broker.zk.delay_s
 
 
+async def test_a_broker_is_killed_and_started_while_the_controller_is_held(zookeeper: str, chroot: str) -> None:
+    async with served(zookeeper, chroot, brokers=3) as api:
+        controller = (await api.get("/controller"))["id"]
+        dead = next(number for number in (1, 2, 3) if number != controller)
+        hold = (await api.post("/holds", {"phase": "BrokersFailed"}))["id"]
+        assert (await api.post(f"/brokers/{dead}/kill", {"expire": True}))["state"] == "killed"
+        assert (await api.get(f"/holds/{hold}?wait=reached"))["at"]["broker_ids"] == [dead]
+        assert (await api.post(f"/brokers/{dead}/start"))["state"] == "running"
+        await api.post(f"/holds/{hold}/release")
+        await eventually(lambda: all(dead in broker.metadata.brokers for broker in api.cluster.brokers), "the broker is back")
+
+
 async def test_no_page_of_another_site_can_steer(zookeeper: str, chroot: str) -> None:
     async with served(zookeeper, chroot, brokers=1) as api:
         assert (await api.call("POST", "/reset", Origin="http://evil.example"))[0] == 403
