@@ -12,7 +12,7 @@ from klamm.protocol.records.record import Record, encode_batch
 from klamm.tests.harness.client import Client
 
 
-class Served(Protocol):
+class SteeredServing(Protocol):
     """A cluster with a control API."""
 
     @property
@@ -27,7 +27,7 @@ class Served(Protocol):
 class Calls:
     """Calls the API; `error` expects that it is refused."""
 
-    def __init__(self, session: aiohttp.ClientSession, served: Served) -> None:
+    def __init__(self, session: aiohttp.ClientSession, served: SteeredServing) -> None:
         self.session, self.served = session, served
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
