@@ -106,7 +106,13 @@ class ProcessControl:
             hold = self._holds.get(report["crashed"])
             if hold is not None:
                 hold.seen[broker] = {"hits": report["hits"], "held": []}
-            self._processes.spawn(self._steps.bury(process))
+            self._processes.ended(process)
+            self._processes.spawn(self._after_crash(process))
+
+    async def _after_crash(self, process: BrokerProcess) -> None:
+        """Let the others know what the hold took before one of them is controller: it could reach the same phase."""
+        await self.sync()
+        await self._steps.bury(process)
 
     def _forget(self, broker: int, part: SteeredProcess) -> None:
         self._past_total += part.total
