@@ -323,7 +323,7 @@ async def test_a_paused_process_gets_the_holds_and_the_time_of_its_pause_when_it
     client = api.client(3)
     await client.ask(messages.ApiVersionsRequest(), 0)
     (hit,) = (await api.get(f"/faults/{fault['id']}?hits=1"))["last"]
-    assert datetime.fromisoformat(hit["at"]).timestamp() * 1000 >= advanced["now_ms"], "the clock of this broker was moved too"
+    assert datetime.fromisoformat(hit["at"]).timestamp() * 1000 > advanced["now_ms"] - 30_000, "its clock was moved too"
     await client.close()
 
 
