@@ -272,6 +272,7 @@ class Control:
     async def stop_broker(self, number: int, body: StopBody) -> dict[str, Any]:
         """Stop a broker with a controlled shutdown."""
         self._running(number)
+        self._go_on(number)
         await self.cluster.stop_broker(number, lose_log=body.lose_log)
         return self._changed_broker(number)
 
@@ -287,15 +288,28 @@ class Control:
         self._known(number)
         if self._find(number) is not None:
             raise Refused(f"broker {number} runs already", 409)
-        await self.cluster.start_broker(number)
+        await self._start(number)
         return self._changed_broker(number)
+
+    def _go_on(self, number: int) -> None:
+        """End the pause of a broker that is to stop in order: as controller it has to respond to itself."""
+        if number in self._paused:
+            self._running(number).listeners.resume()
+            self._paused.discard(number)
+
+    async def _start(self, number: int) -> None:
+        """Start a broker: it is neither paused nor cut off, whatever its former self was."""
+        self._paused.discard(number)
+        self._cut.discard(number)
+        await self.cluster.start_broker(number)
 
     async def restart_broker(self, number: int, body: StopBody) -> dict[str, Any]:
         """Stop a broker, if it runs, and start it again."""
         self._known(number)
         if self._find(number) is not None:
+            self._go_on(number)
             await self.cluster.stop_broker(number, lose_log=body.lose_log)
-        await self.cluster.start_broker(number)
+        await self._start(number)
         return self._changed_broker(number)
 
     def pause_broker(self, number: int) -> dict[str, Any]:

@@ -15,6 +15,8 @@ EXEMPT = {
     "controller/ids.py": "draws topic ids: it is what `Seams` gives by default",
     "server/seams.py": "makes the random source that `Seams` gives by default",
     "server/local/driven_clock.py": "is a clock",
+    "server/local/steered_clock.py": "is a clock",
+    "server/faults/fault.py": "draws by the seed that the maker of a fault gives",
     "server/local/cluster.py": "waits in real time for what its brokers do, whatever their clock says",
     "server/local/process_cluster.py": "the same; its brokers are processes",
     "server/local/seed_topics.py": "the same, before the cluster is ready",

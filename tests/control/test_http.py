@@ -88,6 +88,18 @@ async def test_a_broker_is_cut_off_from_zookeeper_and_keeps_its_session_if_it_co
         assert not broker.zk.delay_s
 
 
+async def test_a_broker_that_was_paused_and_cut_off_starts_again_as_any_other(zookeeper: str, chroot: str) -> None:
+    async with served(zookeeper, chroot) as api:
+        await api.post("/brokers/2/pause")
+        assert (await api.post("/brokers/2/restart"))["state"] == "running"
+        await api.post("/zookeeper/cut", {"broker": 2})
+        before = api.cluster.brokers[1].zk.session_id
+        await api.post("/zookeeper/expire", {"broker": 2})
+        assert api.cluster.brokers[1].zk.session_id == before, "it does not know of the end before it connects again"
+        await api.post("/zookeeper/restore", {"broker": 2})
+        await eventually(lambda: api.cluster.brokers[1].zk.session_id not in (0, before), "it has a new session")
+
+
 async def test_a_broker_is_killed_and_started_while_the_controller_is_held(zookeeper: str, chroot: str) -> None:
     async with served(zookeeper, chroot, brokers=3) as api:
         controller = (await api.get("/controller"))["id"]

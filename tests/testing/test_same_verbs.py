@@ -37,4 +37,6 @@ def test_a_fault_has_all_fields_of_the_control_api() -> None:
 def test_requests_are_filtered_as_by_the_history() -> None:
     from klamm.control.history import History
 
-    assert set(RequestFilter.__annotations__) == set(inspect.signature(History.newest).parameters) - {"self", "clients_only"}
+    assert set(RequestFilter.__annotations__) == set(inspect.signature(History.newest).parameters) - {"self", "clients_only", "since_ms"}, (
+        "`since_ms` is what the owner of processes asks them"
+    )

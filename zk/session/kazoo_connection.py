@@ -204,11 +204,13 @@ class KazooConnection:
         Meanwhile this connection is cut: if it connected again before the end, the session would move back to it and not end.
         """
         self._severed = self._client._session_id, self._client._session_passwd
+        was_cut = self._client.hosts is not self._hosts
         self.cut()
         try:
             await asyncio.to_thread(self._end_severed, limit_s)
         finally:
-            self.restore()
+            if not was_cut:
+                self.restore()
 
     def _end_severed(self, limit_s: float) -> None:
         servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._hosts)
