@@ -58,8 +58,10 @@ hidden AS (
     LEFT JOIN journals j ON j.run_id = l.run_id AND j.node_id = l.leader
     LEFT JOIN to_itself i ON i.run_id = l.run_id AND i.node_id = l.leader
     WHERE j.node_id IS NULL OR l.leader = c.node_id AND i.node_id IS NULL),
+-- A recording of clients alone has no marker at all.
 seen AS (
-    SELECT DISTINCT run_id, name FROM led LEFT ANTI JOIN deleted USING (run_id, topic)),
+    SELECT DISTINCT run_id, name FROM led LEFT ANTI JOIN deleted USING (run_id, topic)
+    LEFT SEMI JOIN (SELECT DISTINCT run_id FROM txn_markers WHERE dir = 0) USING (run_id)),
 needed AS (
     SELECT run_id, node_id, producer_id, producer_epoch, is_commit, name, count(*) AS transactions, max(end_seq) AS seq,
         max(next_seq) AS next_seq
@@ -154,7 +156,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "T-02", "error", "When a transactional id is used again after EndTxn, each partition of the transaction has got its marker.",
         "wire 13", ("transactions_told", "txn_markers", "partition_state", "messages", "ends"), _MARKED, about="transactions_told",
-        needs=(messages_of(24),),
+        needs=(messages_of(27),),
     ),
     Rule(
         "T-03", "error", "The epochs that a coordinator gives to the producer id of a transactional id only grow, but for a repeated "
