@@ -14,7 +14,7 @@ PACKAGES = ("broker", "controller", "server")
 EXEMPT = {
     "controller/ids.py": "draws topic ids: it is what `Seams` gives by default",
     "server/seams.py": "makes the random source that `Seams` gives by default",
-    "server/local/driven_clock.py": "is a clock",
+    "server/local/timer_clock.py": "is the base of clocks",
     "server/local/steered_clock.py": "is a clock",
     "server/faults/fault.py": "draws by the seed that the maker of a fault gives",
     "server/local/cluster.py": "waits in real time for what its brokers do, whatever their clock says",
