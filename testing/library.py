@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 
 from klamm.control.steered_cluster import SteeredCluster
 from klamm.server.local import library
+from klamm.server.local.cluster_contexts import ClusterContexts
 from klamm.server.local.loop_thread import LoopThread
 from klamm.testing.async_cluster import AsyncCluster
 from klamm.testing.blocking_cluster import BlockingCluster
 
 
-class Cluster:
+class Cluster(ClusterContexts[SteeredCluster, BlockingCluster, AsyncCluster]):
     """Brokers 1 to `brokers` in this process with a real ZooKeeper, ready when the body of `with` begins.
 
     >>> import klamm.testing
@@ -26,6 +26,8 @@ class Cluster:
     ...     fault.hits
     0
     """
+
+    thread_name = "klamm-testing"
 
     def __init__(
         self,
@@ -46,52 +48,19 @@ class Cluster:
 
         With `control_port` the cluster also serves its control API at this port of 127.0.0.1, 0 for a free one (needs klamm[control]).
         """
+        super().__init__()
         checked = library.Cluster(
             brokers, topics=topics, config=config, host=host, port=port, metrics_port=metrics_port, zookeeper=zookeeper, data_dir=data_dir,
             as_version=as_version, api_versions=api_versions,
         )  # fmt: skip
         self._shape = checked.shape()
         self._control_port = control_port
-        self._running: SteeredCluster | None = None
-        self._thread: LoopThread | None = None
 
-    def __enter__(self) -> BlockingCluster:
-        cluster = self._made()
-        thread = self._thread = LoopThread("klamm-testing")
-        try:
-            thread.call(cluster.start())
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
+    def _new(self) -> SteeredCluster:
+        return SteeredCluster(control_port=self._control_port, **self._shape)
+
+    def _blocking(self, cluster: SteeredCluster, thread: LoopThread) -> BlockingCluster:
         return BlockingCluster(cluster, thread)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        cluster, thread = self._running, self._thread
-        if cluster is None or thread is None:
-            raise RuntimeError("this cluster is not running")
-        try:
-            thread.call(cluster.stop())
-        finally:
-            thread.close()
-            self._running = self._thread = None
-
-    async def __aenter__(self) -> AsyncCluster:
-        cluster = self._made()
-        try:
-            await cluster.start()
-        except BaseException:
-            self._running = None
-            raise
+    def _on_loop(self, cluster: SteeredCluster) -> AsyncCluster:
         return AsyncCluster(cluster)
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        cluster, self._running = self._running, None
-        if cluster is None:
-            raise RuntimeError("this cluster is not running")
-        await cluster.stop()
-
-    def _made(self) -> SteeredCluster:
-        if self._running is not None:
-            raise RuntimeError("this cluster is already running")
-        self._running = SteeredCluster(control_port=self._control_port, **self._shape)
-        return self._running

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from klamm.broker.recovery import Recovery
@@ -19,6 +18,7 @@ from klamm.protocol.steering import Action, Hold, HoldState, Steering
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.local.arguments import BadArgument, SeedTopic, check_arguments, check_broker_configs, narrowed_apis
 from klamm.server.local.cluster import LocalCluster
+from klamm.server.local.cluster_contexts import ClusterContexts
 from klamm.server.local.config_arguments import check_configs
 from klamm.server.local.loop_thread import LoopThread
 from klamm.server.seams import Seams
@@ -207,7 +207,7 @@ class BlockingCluster:
         return self._thread.call(self._cluster.release_recovery(topic, partition))
 
 
-class Cluster:
+class Cluster(ClusterContexts[LocalCluster, BlockingCluster, LocalCluster]):
     """A cluster of brokers in this process with a real ZooKeeper. It is ready when the body of `with` begins and stops when it ends.
 
     >>> import klamm
@@ -224,6 +224,8 @@ class Cluster:
 
     With `async with` the methods are coroutines on the caller's loop: `await cluster.stop_broker(1)`.
     """
+
+    thread_name = "klamm-cluster"
 
     def __init__(
         self,
@@ -262,6 +264,7 @@ class Cluster:
         the cluster and must not wait. `seams` are given to all brokers: clock, random source, tap and the others of `klamm.server.seams`.
         The cluster itself waits in real time; it uses its own memory directories and ignores the `memory_directory` of the seams.
         """
+        super().__init__()
         require_interpreter_lock()
         self._seams = seams
         self._topic_policy = topic_policy
@@ -285,8 +288,6 @@ class Cluster:
         self._metrics_port = metrics_port
         self._zookeeper = zookeeper
         self._data_dir = None if data_dir is None else Path(data_dir)
-        self._running: LocalCluster | None = None
-        self._thread: LoopThread | None = None
 
     def shape(self) -> dict[str, Any]:
         """The checked arguments, as `LocalCluster` takes them."""
@@ -297,47 +298,14 @@ class Cluster:
             "topic_policy": self._topic_policy, "alter_config_policy": self._alter_config_policy, "seams": self._seams,
         }  # fmt: skip
 
-    def __enter__(self) -> BlockingCluster:
-        cluster = self._made()
-        thread = self._thread = LoopThread("klamm-cluster")
-        try:
-            thread.call(cluster.start())
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
+    def _new(self) -> LocalCluster:
+        return LocalCluster(**self.shape())
+
+    def _blocking(self, cluster: LocalCluster, thread: LoopThread) -> BlockingCluster:
         return BlockingCluster(cluster, thread)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        cluster, thread = self._running, self._thread
-        if cluster is None or thread is None:
-            raise RuntimeError("this cluster is not running")
-        try:
-            thread.call(cluster.stop())
-        finally:
-            thread.close()
-            self._running = self._thread = None
-
-    async def __aenter__(self) -> LocalCluster:
-        cluster = self._made()
-        try:
-            await cluster.start()
-        except BaseException:
-            self._running = None
-            raise
+    def _on_loop(self, cluster: LocalCluster) -> LocalCluster:
         return cluster
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        cluster, self._running = self._running, None
-        if cluster is None:
-            raise RuntimeError("this cluster is not running")
-        await cluster.stop()
-
-    def _made(self) -> LocalCluster:
-        """A new local cluster to start. A `Cluster` may run again after it has ended, but not twice at the same time."""
-        if self._running is not None:
-            raise RuntimeError("this cluster is already running")
-        self._running = LocalCluster(**self.shape())
-        return self._running
 
 
 async def _made_of(call: Callable[..., T], *arguments: Any) -> T:
