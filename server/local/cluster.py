@@ -272,7 +272,9 @@ class LocalCluster:
             others = self.steering.hold(ControllerElectionDue, where={"broker_id": {broker.id for broker in self.brokers} - candidates})
             try:
                 await self.brokers[0].zk.delete(CONTROLLER)
-                await self._until(lambda: self.controller_id in candidates and self._agree(), "another controller is elected")
+                await self._until(
+                    lambda: self.controller_id in candidates and self._agree(), "another controller is elected", when_held=True
+                )
             finally:
                 others.release()
             return self.controller_id
@@ -377,11 +379,14 @@ class LocalCluster:
         """Whether somebody holds the controller inside an event or a write, so that the outcome of a step cannot come."""
         return any(isinstance(held.phase, (*_HOLDING, *_write_phases())) for held in self.steering.held_phases)
 
-    async def _until(self, holds: Callable[[], bool], what: str) -> None:
-        """Wait until `holds()` is true; `what` describes it in the error. Raises TimeoutError."""
+    async def _until(self, holds: Callable[[], bool], what: str, *, when_held: bool = False) -> None:
+        """Wait until `holds()` is true; `what` describes it in the error. Raises TimeoutError.
+
+        The wait ends when the controller is held, because the outcome cannot come; with `when_held` it goes on, until somebody releases it.
+        """
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                while not holds() and not self._is_controller_held():  # noqa: ASYNC110 no one event says that all caches agree
+                while not holds() and (when_held or not self._is_controller_held()):  # noqa: ASYNC110 no one event says that all caches agree
                     await asyncio.sleep(LOOK_S)
         except TimeoutError:
             raise TimeoutError(f"not within {START_TIMEOUT_S:g} s: {what}") from None
