@@ -386,7 +386,7 @@ def _first_error(node: Any) -> int:
 
 
 def message_json(message: Any, version: int) -> dict[str, Any]:
-    """A message as JSON: the fields of its version, named as in Python; ids and bytes as hexadecimal text, records by number and size."""
+    """A message as JSON: the fields of its version, named as in Python; topic ids as Kafka writes them, bytes in hexadecimal, records as counts."""
     return _struct_json(message, message._type.schema.root, version)
 
 
