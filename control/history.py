@@ -386,7 +386,7 @@ def _first_error(node: Any) -> int:
 
 
 def message_json(message: Any, version: int) -> dict[str, Any]:
-    """A message as JSON: the fields of its version, named as in Python; topic ids as Kafka writes them, bytes in hexadecimal, records as counts."""
+    """A message as JSON: the fields of its version, named as in Python. Bytes are hexadecimal, records only counted."""
     return _struct_json(message, message._type.schema.root, version)
 
 
