@@ -25,7 +25,11 @@ REAL_PROCESSES = frozenset(
 )
 """Folders whose tests run processes."""
 REAL_WHEN_LONG = frozenset(
-    f"tests/{folder}" for folder in ("admin", "duel", "logs_on_disk", "reference", "server/net", "server/replication", "stories/both")
+    f"tests/{folder}"
+    for folder in (
+        "admin", "control", "duel", "groups", "logs_on_disk", "reference", "server/net", "server/replication", "stories/both", "testing",
+        "transactions", "versions",
+    )
 )
 """Folders whose long tests run processes or measure real time; the others of their tests are deterministic."""
 MOST = 3
