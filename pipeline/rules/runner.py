@@ -183,8 +183,10 @@ def _judged(spark: SparkSession, job: Sequence[Rule]) -> list[tuple[Stat, list[V
 def _violations(spark: SparkSession, job: Sequence[Rule]) -> dict[tuple[str, str], list[Verdict]]:
     """(run, rule) → the first violations."""
     named = spark.sql(
-        f"""SELECT run_id, rule, node_id, conn_id, seq, detail, evidence FROM ({_rows_of(job)}) WHERE detail IS NOT NULL
-        QUALIFY row_number() OVER (PARTITION BY rule, run_id ORDER BY node_id, seq) <= {KEPT}"""
+        f"""SELECT run_id, rule, node_id, conn_id, seq, detail, evidence FROM (
+            SELECT *, row_number() OVER (PARTITION BY rule, run_id ORDER BY node_id, seq) AS nth
+            FROM ({_rows_of(job)}) WHERE detail IS NOT NULL)
+        WHERE nth <= {KEPT}"""
     )
     severities = {rule.id: rule.severity for rule in job}
     found: dict[tuple[str, str], list[Verdict]] = {}
