@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from posixpath import isabs
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from klamm.broker.log.slow_disk import DiskOperation
 from klamm.control.refused import Refused
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.server.faults import parts
-from klamm.server.faults.fault import Effect, Limits, RequestFilter
+from klamm.server.faults.fault import DiskFilter, Effect, Limits, RequestFilter
 from klamm.server.faults.injecting import READS
 
 MAX_DELAY_MS = 3_600_000
@@ -47,7 +49,10 @@ class FailBody(Body, frozen=True):
 
 
 class FilterBody(Body, frozen=True):
-    """Which requests a fault is about; what is missing is any. Texts may end with `*`."""
+    """Which requests a fault is about; what is missing is any. Texts may end with `*`.
+
+    A slow disk is about operations of logs: `broker`, `topic`, `partition`, `disk` (the operation) and `log_dir` say which.
+    """
 
     api: str | int | None = None
     versions: tuple[int, int] | None = None
@@ -61,6 +66,8 @@ class FilterBody(Body, frozen=True):
     group: str | None = None
     transactional_id: str | None = None
     direction: Literal["request", "response"] = "request"
+    disk: DiskOperation | None = None
+    log_dir: str | None = None
 
 
 class EffectBody(Body, frozen=True):
@@ -76,6 +83,7 @@ class EffectBody(Body, frozen=True):
     correlation_id: int | None = None
     lose_response: bool = False
     throttle_time_ms: int | None = None
+    slow_disk_ms: int | None = None
 
 
 class FaultBody(Body, kw_only=True, frozen=True):
@@ -187,11 +195,16 @@ def _with_suggestion(kind: type[Any], text: str) -> str:
     return f"{start}unknown field `{name}`{rest.partition('`')[2]}" + (f"; did you mean `{close[0]}`?" if close else "")
 
 
-def fault_of(body: FaultBody, brokers: list[int]) -> tuple[RequestFilter, Effect, Limits]:
+def fault_of(body: FaultBody, brokers: list[int]) -> tuple[RequestFilter | DiskFilter, Effect, Limits]:
     """The parts of a fault. Raises Refused: an unknown name, a filter that cannot match, an effect that the API cannot carry."""
-    wanted = _filter_of(body.filter, brokers)
     effect = _effect_of(body.effect, body.filter.direction)
     _check_limits(body)
+    if effect.slow_disk_ms:
+        return _disk_filter_of(body.filter, brokers), effect, Limits(body.first, body.after, body.probability, body.seed)
+    for name in ("disk", "log_dir"):
+        if getattr(body.filter, name) is not None:
+            raise Refused(f"{name} is about a slow disk: the effect has no slow_disk_ms")
+    wanted = _filter_of(body.filter, brokers)
     api = wanted.api
     if api is not None:
         _check_carried(api, wanted, effect)
@@ -218,9 +231,7 @@ def _filter_of(body: FilterBody, brokers: list[int]) -> RequestFilter:
         api = None if body.api is None else ApiKey(api_named(str(body.api)))
     except ValueError as error:
         raise Refused(str(error)) from None
-    for broker in (body.broker, body.from_broker):
-        if broker is not None and broker not in brokers:
-            raise Refused(f"there is no broker {broker}; the cluster has {', '.join(map(str, brokers))}")
+    _check_brokers(brokers, body.broker, body.from_broker)
     values: dict[str, Any] = {
         key: value
         for key, value in (
@@ -246,6 +257,28 @@ def _filter_of(body: FilterBody, brokers: list[int]) -> RequestFilter:
     return RequestFilter(api, body.versions, body.broker, body.from_broker, body.client_id, body.principal, values)
 
 
+def _disk_filter_of(body: FilterBody, brokers: list[int]) -> DiskFilter:
+    named = {name: value for name in body.__struct_fields__ if (value := getattr(body, name)) is not None}
+    others = sorted(named.keys() - {"broker", "topic", "partition", "disk", "log_dir", "direction"})
+    if others or body.direction != "request":
+        raise Refused(
+            f"a slow disk is about operations of logs, which have no {', '.join(others) or 'direction'}: "
+            "it has broker, topic, partition, disk and log_dir"
+        )
+    _check_brokers(brokers, body.broker)
+    if body.partition is not None and body.topic is None:
+        raise Refused("partition: a slow disk with a partition needs its topic")
+    if body.log_dir is not None and not isabs(body.log_dir):
+        raise Refused(f"log_dir: {body.log_dir!r} is not an absolute path")
+    return DiskFilter(body.broker, body.disk, body.log_dir, body.topic, body.partition)
+
+
+def _check_brokers(present: list[int], *wanted: int | None) -> None:
+    for broker in wanted:
+        if broker is not None and broker not in present:
+            raise Refused(f"there is no broker {broker}; the cluster has {', '.join(map(str, present))}")
+
+
 def _coordinator_keys(api: ApiKey, values: dict[str, Any]) -> list[str]:
     if api == ApiKey.FIND_COORDINATOR:
         return ["coordinator_key" if key in ("group", "transactional_id") else key for key in values]
@@ -266,13 +299,17 @@ def _topic_id(text: str) -> bytes:
 
 
 def _effect_of(body: EffectBody, direction: str) -> Effect:
-    chosen = [name for name in _EFFECTS if getattr(body, name) not in (None, False)]
+    chosen = [name for name in _EFFECTS if getattr(body, name) is not None and getattr(body, name) is not False]
     if len(chosen) > 1:
         raise Refused(f"an effect has one of {', '.join(_EFFECTS)}, not {' and '.join(chosen)}")
     if not chosen and not body.delay_ms:
         raise Refused(f"the effect is empty: it has one of {', '.join(_EFFECTS)}, or delay_ms")
     if not 0 <= body.delay_ms <= MAX_DELAY_MS:
         raise Refused(f"delay_ms: from 0 to {MAX_DELAY_MS}")
+    if body.slow_disk_ms is not None and body.delay_ms:
+        raise Refused("delay_ms is about requests, slow_disk_ms about operations of logs: they cannot be combined")
+    if body.slow_disk_ms is not None and not 1 <= body.slow_disk_ms <= MAX_DELAY_MS:
+        raise Refused(f"slow_disk_ms: from 1 to {MAX_DELAY_MS}")
     if body.message is not None and body.error is None:
         raise Refused("message: it is the text of an error, and there is no error")
     if body.throttle_time_ms is not None and not 0 <= body.throttle_time_ms < 1 << 31:
@@ -285,11 +322,11 @@ def _effect_of(body: EffectBody, direction: str) -> Effect:
     after_work = direction == "response" or body.lose_response
     return Effect(
         after_work, code, body.message, body.delay_ms, body.drop, body.lose_response, body.close, body.corrupt, body.truncate,
-        body.correlation_id, body.throttle_time_ms,
+        body.correlation_id, body.throttle_time_ms, body.slow_disk_ms or 0,
     )  # fmt: skip
 
 
-_EFFECTS = ("error", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms")
+_EFFECTS = ("error", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms", "slow_disk_ms")
 
 
 def _check_limits(body: FaultBody) -> None:

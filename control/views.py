@@ -17,7 +17,7 @@ from klamm.protocol.apis import APIS
 from klamm.protocol.nouns import ZERO_UUID, SecurityProtocol, TopicPartition
 from klamm.server.broker_server import BrokerServer
 from klamm.server.disks import are_on_disk
-from klamm.server.faults.fault import Fault
+from klamm.server.faults.fault import DiskFilter, DiskHit, Effect, Fault, Hit, RequestFilter
 
 MAX_ROWS = 20
 """Of a change of more partitions only so many are shown."""
@@ -40,20 +40,13 @@ def _plain(value: Any) -> Any:
 
 def fault(one: Fault) -> dict[str, Any]:
     """A fault with its counts and last hits."""
-    wanted, effect, limits = one.filter, one.effect, one.limits
-    shown = {
-        "api": None if wanted.api is None else APIS[wanted.api].name,
-        "versions": None if wanted.versions is None else list(wanted.versions),
-        "broker": wanted.broker, "from_broker": wanted.from_broker, "client_id": wanted.client_id, "principal": wanted.principal,
-        "direction": "response" if effect.after_work else "request",
-    }  # fmt: skip
-    for key, value in wanted.parts.items():
-        shown[key if not isinstance(value, bytes) else "topic_id"] = uuid(value) if isinstance(value, bytes) else value
+    effect, limits = one.effect, one.limits
+    shown = _disk_filter(one.filter) if isinstance(one.filter, DiskFilter) else _request_filter(one.filter, effect)
     done = {
         "error": None if effect.error is None else effect.error.name, "message": effect.message, "delay_ms": effect.delay_ms or None,
         "drop": effect.is_dropped or None, "lose_response": effect.is_lost or None, "close": effect.close,
         "corrupt": effect.is_corrupt or None, "truncate": effect.truncate, "correlation_id": effect.correlation_id,
-        "throttle_time_ms": effect.throttle_time_ms,
+        "throttle_time_ms": effect.throttle_time_ms, "slow_disk_ms": effect.slow_disk_ms or None,
     }  # fmt: skip
     return {
         "id": one.number,
@@ -65,8 +58,31 @@ def fault(one: Fault) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def hit_json(hit: Any) -> dict[str, Any]:
-    """A request that a fault hit."""
+def _request_filter(wanted: RequestFilter, effect: Effect) -> dict[str, Any]:
+    shown = {
+        "api": None if wanted.api is None else APIS[wanted.api].name,
+        "versions": None if wanted.versions is None else list(wanted.versions),
+        "broker": wanted.broker, "from_broker": wanted.from_broker, "client_id": wanted.client_id, "principal": wanted.principal,
+        "direction": "response" if effect.after_work else "request",
+    }  # fmt: skip
+    for key, value in wanted.parts.items():
+        shown[key if not isinstance(value, bytes) else "topic_id"] = uuid(value) if isinstance(value, bytes) else value
+    return shown
+
+
+def _disk_filter(wanted: DiskFilter) -> dict[str, Any]:
+    return {
+        "broker": wanted.broker, "disk": wanted.operation, "log_dir": wanted.directory, "topic": wanted.topic,
+        "partition": wanted.partition,
+    }  # fmt: skip
+
+
+def hit_json(hit: Hit | DiskHit) -> dict[str, Any]:
+    """A request, or an operation of a log, that a fault hit."""
+    if isinstance(hit, DiskHit):
+        return {
+            "at": time_text(hit.at_ms), "broker": hit.broker, "disk": hit.operation, "topic": hit.topic, "partition": hit.partition,
+        }  # fmt: skip
     return {
         "at": time_text(hit.at_ms), "broker": hit.broker, "client_id": hit.client_id, "api": hit.api, "version": hit.version,
         "correlation_id": hit.correlation_id,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
 
+from klamm.broker.log.slow_disk import DiskOperation
 from klamm.control import bodies
 from klamm.control.refused import Refused
 
@@ -27,6 +28,9 @@ class FaultArguments(TypedDict, total=False):
     transactional_id: str
     direction: Literal["request", "response"]
     """`request` (the default): the request does no work where the effect allows that; `response`: it has done its work."""
+    disk: DiskOperation
+    """`append`, `flush` or `read`: which operations of logs a slow disk is about; all without it."""
+    log_dir: str
     # what it does: one of these, and `delay_ms` with it or alone
     error: str | int
     message: str
@@ -38,6 +42,7 @@ class FaultArguments(TypedDict, total=False):
     correlation_id: int
     lose_response: bool
     throttle_time_ms: int
+    slow_disk_ms: int
     # how often
     first: int
     after: int

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar, Unpack
 from klamm.control.refused import Refused
 from klamm.control.steered_cluster import SteeredCluster
 from klamm.protocol.steering import HoldState
-from klamm.server.faults.fault import Hit
+from klamm.server.faults.fault import DiskHit, Hit
 from klamm.server.local.loop_thread import LoopThread
 from klamm.testing.arguments import FaultArguments, RequestFilter
 from klamm.testing.async_cluster import WRITE, AsyncCluster
@@ -53,8 +53,8 @@ class BlockingFault:
         return self._fault.matches
 
     @property
-    def last(self) -> list[Hit]:
-        """The last 100 requests that it hit."""
+    def last(self) -> list[Hit | DiskHit]:
+        """The last 100 requests that it hit; of a slow disk the last 100 operations of logs."""
         return self._fault.last
 
     @property

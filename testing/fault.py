@@ -37,14 +37,15 @@ class Fault:
         return self._fault.matches
 
     @property
-    def last(self) -> list[faults.Hit]:
-        """The last 100 requests that it hit."""
+    def last(self) -> list[faults.Hit | faults.DiskHit]:
+        """The last 100 requests that it hit; of a slow disk the last 100 operations of logs."""
         return list(self._fault.last)
 
     @property
     def text(self) -> str:
         """What it is about, what it does, and its counts, in one line."""
-        return f"fault {self.number}: {fault_text(views.fault(self._fault))}: {self.hits} hits of {self.matches} matching requests"
+        what = "operations" if self._fault.effect.slow_disk_ms else "requests"
+        return f"fault {self.number}: {fault_text(views.fault(self._fault))}: {self.hits} hits of {self.matches} matching {what}"
 
     async def wait(self, hits: int = 1, *, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until it has hit this number of requests. Raises WaitTimedOut."""

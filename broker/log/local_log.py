@@ -12,14 +12,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.segment import Segment
 from klamm.broker.log.storage import AbortedTransaction, Flush, LoadedLog, ReadCommand, Replace, Storage
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import BatchHeader, each_header
 from klamm.protocol.value_class import dataclass
+
+if TYPE_CHECKING:
+    from klamm.broker.log.slow_disk import DiskDelays
 
 LAST_OFFSET = 2**63 - 1
 
@@ -34,6 +39,8 @@ class LogEnvironment:
     """Random source for the roll jitter of segments."""
     tail_bytes: int = 1 << 20
     """Minimum number of bytes at its end that a log on disk keeps in memory."""
+    delays: DiskDelays | None = None
+    """Lets operations of logs wait; only where somebody steers the broker."""
 
 
 class FileRead:
@@ -105,6 +112,14 @@ class LocalLog(ABC):
         """Number of records after the recovery point."""
         return self.next_offset - self.recovery_point
 
+    @property
+    def _key(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def _directory(self) -> str | None:
+        return None if self.storage is None else self.storage.directory
+
     def _jitter(self) -> int:
         """Random time (ms) by which a new segment is rolled earlier."""
         bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
@@ -129,6 +144,9 @@ class LocalLog(ABC):
             raise self.out_of_range(offset)
         if offset >= end or not self.segments:
             return b""
+        delays = self.environment.delays
+        if delays is not None and delays.is_active and delays.slows_reads(self._key, self._directory):
+            return FileRead(self, (offset, max_bytes, end_offset, min_one), min(max_bytes, self.bytes_between(offset, end)))
         for segment in self.segments[self._segment_index(offset) :]:
             if segment.base_offset >= end:
                 break
@@ -141,7 +159,12 @@ class LocalLog(ABC):
         return b""
 
     async def load(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes:
-        """Like `read`, but also reads files if necessary. Raises ApiError."""
+        """Like `read`, but also reads files if necessary, and waits for a slow disk. Raises ApiError."""
+        delays = self.environment.delays
+        if delays is not None and delays.is_active:
+            from klamm.broker.log.slow_disk import wait_to_read
+
+            await wait_to_read(delays, self._key, self._directory)
         end = min(end_offset, self.log_end_offset)
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise self.out_of_range(offset)

@@ -16,7 +16,7 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.epochs import LeaderEpochs
@@ -44,6 +44,9 @@ from klamm.broker.log.verifications import Verification, Verifications
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import BatchHeader, Buffer, CorruptRecords, computed_crc, each_header
 from klamm.protocol.records.validation import Assigned, Origin, assign
+
+if TYPE_CHECKING:
+    from klamm.broker.log.slow_disk import Delay, LateRuns, SlowStorage
 
 log_ = logging.getLogger(__name__)
 
@@ -74,8 +77,8 @@ class Log(LocalLog):
     """One log. The attributes may be read; only methods change them. End offsets are exclusive."""
 
     __slots__ = (
-        "_are_producers_known", "_leader_high_watermark", "_producers", "_reading_producers", "_verifications", "clean_offset", "epochs",
-        "high_watermark", "last_stable_offset", "on_start_moved", "on_written",
+        "_are_producers_known", "_late", "_leader_high_watermark", "_producers", "_reading_producers", "_slow", "_verifications",
+        "clean_offset", "epochs", "high_watermark", "last_stable_offset", "on_start_moved", "on_written",
     )
 
     def __init__(
@@ -98,7 +101,15 @@ class Log(LocalLog):
         self._reading_producers: asyncio.Task[None] | None = None
         self._verifications: Verifications | None = None
         self._leader_high_watermark = 0
+        self._late: LateRuns[int] | None = None
+        """Ends of appends to a log in memory that wait for a slow disk."""
+        self._slow: SlowStorage | None = None
+        """The storage of a log on disk whose disk may be slow."""
         if storage is not None and loaded is not None:
+            if environment.delays is not None:
+                from klamm.broker.log.slow_disk import SlowStorage
+
+                self.storage = storage = self._slow = SlowStorage(storage, environment.delays, self._key)
             self._take(storage, loaded)
 
     def _take(self, storage: Storage, loaded: LoadedLog) -> None:
@@ -273,11 +284,26 @@ class Log(LocalLog):
         if aborted:
             segment.aborted.extend(aborted)
         if storage is None:
-            self.log_end_offset = next_offset
+            if self.environment.delays is None or not self._is_late(next_offset):
+                self.log_end_offset = next_offset
         else:
             storage.execute(Append(segment.base_offset, position, data, next_offset, index, time_index, tuple(aborted)))
             if next_offset - max(self.recovery_point, self._flushing) >= self.config.flush_messages:
                 self.flush()
+
+    def _is_late(self, next_offset: int) -> bool:
+        """Whether an append to this log in memory is seen later, because its disk is slow."""
+        delays = self.environment.delays
+        if self._late is None:
+            if delays is None or not delays.is_active:
+                return False
+            from klamm.broker.log.slow_disk import APPEND, LateRuns
+
+            def begin(_: Sequence[int], over: Callable[[], None]) -> Delay | None:
+                return None if (delays := self.environment.delays) is None else delays.begin(APPEND, self._key, None, over)
+
+            self._late = LateRuns(begin, lambda ends: self.written(ends[-1]))
+        return ((delays is not None and delays.is_active) or bool(self._late.waiting)) and self._late.takes(next_offset)
 
     def _segment_for(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> Segment:
         segments, config = self.segments, self.config
@@ -561,6 +587,7 @@ class Log(LocalLog):
         self.next_offset = self.log_end_offset = offset
         self.recovery_point = self._flushing = min(self.recovery_point, offset)
         self._producers = None
+        self._cut_late(offset)
         self._are_producers_known = True
         if self.epochs.clear():
             self._write_epochs()
@@ -574,8 +601,13 @@ class Log(LocalLog):
         self.clean_offset = min(self.clean_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self._flushing = min(self._flushing, offset)
+        self._cut_late(offset)
         if self.high_watermark > self.log_end_offset:
             self.set_high_watermark(self.log_end_offset)
+
+    def _cut_late(self, offset: int) -> None:
+        if self._late is not None:
+            self._late.change(lambda end: min(end, offset))
 
     # --- storage and memory
 
@@ -586,9 +618,23 @@ class Log(LocalLog):
         self.log_end_offset = min(next_offset, self.next_offset)
         if self._leader_high_watermark > self.high_watermark:
             self.set_high_watermark(self._leader_high_watermark)
-        while self._resident > 2 * self.environment.tail_bytes and self.drop_oldest():
+        while self.storage is not None and self._resident > 2 * self.environment.tail_bytes and self.drop_oldest():
             pass
         self.on_written()
+
+    async def caught_up(self) -> None:
+        """Return when nothing of this log waits for a slow disk."""
+        if self._slow is not None:
+            await self._slow.drain()
+        if self._late is not None:
+            await self._late.drain()
+
+    def drop_late(self) -> None:
+        """What waits for a slow disk does not happen: the log is deleted, or its broker is killed."""
+        if self._slow is not None:
+            self._slow.drop()
+        if self._late is not None:
+            self._late.drop()
 
     def _producers_to_write(self) -> tuple[ProducerEntry, ...] | None:
         return self.active_producers() if self._are_producers_known else None

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from klamm.broker.log.compaction import LogCleaner, UncleanableLog, Work, work_here
 from klamm.broker.log.config import LogConfig, LogConfigs
@@ -32,6 +33,9 @@ log = logging.getLogger(__name__)
 ReadTopicConfigs = Callable[[Sequence[str]], Awaitable[Sequence[Mapping[str, str] | None]]]
 """Topics → their configs in the same order, None or {} for none. Raises ApiError if they cannot be read at the moment."""
 
+if TYPE_CHECKING:
+    from klamm.broker.log.slow_disk import DiskDelays
+
 _AT_ONCE = 500
 _LONGEST = 2**63 - 1
 
@@ -42,13 +46,13 @@ class LogManager:
     def __init__(
         self, config: BrokerConfig, clock: Clock, budget: MemoryBudget, randrange: Callable[[int], int],
         read_topic_configs: ReadTopicConfigs, directories: Directories | None = None, work: Work = work_here,
-        memory: MemoryDirectory | None = None,
+        memory: MemoryDirectory | None = None, delays: DiskDelays | None = None,
     ) -> None:
-        """`memory` keeps the logs in memory when they are closed."""
+        """`memory` keeps the logs in memory when they are closed. `delays` make their disk slow."""
         self.on_disk = directories is not None
         self.directories = directories
         self._memory = None if self.on_disk else memory
-        self.environment = LogEnvironment(budget, clock.now_ms, randrange)
+        self.environment = LogEnvironment(budget, clock.now_ms, randrange, delays=delays)
         self._config = config
         self._clock = clock
         self._read_topic_configs = read_topic_configs
@@ -126,6 +130,7 @@ class LogManager:
         logs = self._logs.get(topic, {})
         gone = logs.pop(partition, None)
         if gone is not None:
+            gone.drop_late()
             gone.close()
         if not logs:
             self._logs.pop(topic, None)
@@ -270,6 +275,7 @@ class LogManager:
         if self.directories is not None:
             for opened in self:
                 opened.close_files()
+            await asyncio.gather(*(opened.caught_up() for opened in self))
             self._note_cleaned()
             await self.directories.close(self._offsets())
         if self._memory is not None:
@@ -283,6 +289,7 @@ class LogManager:
         if self._reader is not None:
             self._reader.cancel()
         for opened in self:
+            opened.drop_late()
             if self._memory is None:
                 opened.close()
             else:

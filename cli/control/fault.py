@@ -11,10 +11,12 @@ from klamm.cli.output import say
 
 FILTER = (
     "api", "versions", "broker", "from_broker", "client_id", "principal", "topic", "topic_id", "partition", "group", "transactional_id",
-    "direction",
+    "direction", "disk", "log_dir",
 )  # fmt: skip
+DISK_OPERATIONS = ("append", "flush", "read")
 EFFECT = (
     "error", "message", "delay_ms", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms",
+    "slow_disk_ms",
 )  # fmt: skip
 LIMITS = ("first", "after", "probability", "seed")
 
@@ -34,6 +36,8 @@ LIMITS = ("first", "after", "probability", "seed")
 @click.option(
     "--direction", type=click.Choice(("request", "response")), help="Act before or after the request is processed.  [default: request]"
 )
+@click.option("--disk", type=click.Choice(DISK_OPERATIONS), help="With --slow-disk-ms: these operations of logs. Default: all.")
+@click.option("--log-dir", metavar="PATH", help="With --slow-disk-ms: logs in this log directory.")
 @click.option("--error", metavar="NAME", help="Respond with this error, by name or code.")
 @click.option("--message", metavar="TEXT", help="Text of the error.")
 @click.option("--delay-ms", type=int, help="Wait this time; alone, or with one of the others.")
@@ -44,6 +48,7 @@ LIMITS = ("first", "after", "probability", "seed")
 @click.option("--correlation-id", type=int, metavar="N", help="Respond with this correlation id.")
 @click.option("--lose-response", is_flag=True, help="Process the request and do not respond.")
 @click.option("--throttle-time-ms", type=int, metavar="MS", help="Respond with this throttle time.")
+@click.option("--slow-disk-ms", type=int, metavar="MS", help="Let operations of logs wait this time, instead of requests.")
 @click.option("--first", type=int, metavar="N", help="Hit N requests, then no more. Default: all.")
 @click.option("--after", type=int, metavar="N", help="Let N requests pass first.")
 @click.option("--probability", type=float, metavar="P", help="Hit a request with this probability, above 0 and at most 1.")
@@ -56,6 +61,7 @@ def command(api: ControlApi, **options: Any) -> None:
     klamm control fault --api Produce --client-id billing --topic orders --partition 0 --error NOT_LEADER_OR_FOLLOWER --first 2
     klamm control fault --api Fetch --delay-ms 500
     klamm control fault --api Produce --lose-response --first 1
+    klamm control fault --broker 2 --topic orders --disk append --slow-disk-ms 300
     """
     options["api"] = options.pop("api_name")
     options["versions"] = _versions(options["versions"])

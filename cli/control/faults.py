@@ -33,8 +33,10 @@ def faults(api: ControlApi, number: int | None, hits: int | None, timeout_ms: in
     show(api, response, FAULT, [fault(response)])
     if response["last"] and not api.as_json:
         say("")
-        head = ("TIME", "BROKER", "CLIENT-ID", "API", "VERSION", "CORRELATION-ID")
-        print_table(head, [(h["at"], h["broker"], h["client_id"], h["api"], h["version"], h["correlation_id"]) for h in response["last"]])
+        is_disk = "slow_disk_ms" in response["effect"]
+        names = ("at", "broker", *(("disk", "topic", "partition") if is_disk else ("client_id", "api", "version", "correlation_id")))
+        head = [name.upper().replace("_", "-") for name in ("time", *names[1:])]
+        print_table(head, [tuple(hit[name] for name in names) for hit in response["last"]])
 
 
 @click.command("unfault", short_help="Remove faults.")

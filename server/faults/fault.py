@@ -1,4 +1,4 @@
-"""Faults: which requests they are about, what they do to them, and how often they did it.
+"""Faults: which requests, or operations of logs, they are about, what they do to them, and how often they did it.
 
 A `Faults` serves all brokers of a cluster. A broker has its view of them, `BrokerFaults`. Without a fault no request is looked at: a
 dispatcher takes other handlers while there are faults for its APIs (`injecting.py`).
@@ -12,12 +12,16 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value_class import dataclass
+
+if TYPE_CHECKING:
+    from klamm.broker.log.slow_disk import DiskOperation
+    from klamm.protocol.nouns import TopicPartition
 
 MAX_FAULTS = 1000
 KEPT_HITS = 100
@@ -51,6 +55,27 @@ class RequestFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskFilter:
+    """Which operations of logs a slow disk is about; None is every value. The topic may end with `*`, which stands for any end."""
+
+    broker: int | None = None
+    operation: DiskOperation | None = None
+    directory: str | None = None
+    """A log directory, as an absolute path."""
+    topic: str | None = None
+    partition: int | None = None
+
+    def matches(self, operation: DiskOperation, partition: TopicPartition, directory: str | None) -> bool:
+        """Whether an operation of a log matches; the broker is looked at elsewhere."""
+        return (
+            self.operation in (None, operation)
+            and self.directory in (None, directory)
+            and self.partition in (None, partition.partition)
+            and (self.topic is None or is_like(partition.topic, self.topic))
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
     """What a fault does. A delay may be combined with one of the others.
 
@@ -75,6 +100,8 @@ class Effect:
     correlation_id: int | None = None
     """Is added to the correlation id of the response."""
     throttle_time_ms: int | None = None
+    slow_disk_ms: int = 0
+    """Operations of logs wait this long before they happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +126,29 @@ class Hit:
     correlation_id: int
 
 
-class Fault:
-    """One fault with its counts. `hits` counts the requests that it hit, `matches` those that matched its filter."""
+@dataclass(frozen=True, slots=True)
+class DiskHit:
+    """An operation of a log that a slow disk delayed. `at_ms` is the time of the broker's clock, in ms since 1970."""
 
-    def __init__(self, number: int, wanted: RequestFilter, effect: Effect, limits: Limits) -> None:
+    at_ms: int
+    broker: int
+    operation: DiskOperation
+    topic: str
+    partition: int
+
+
+class Fault:
+    """One fault with its counts. `hits` counts the requests, or operations of logs, that it hit, `matches` those that matched its filter.
+    """
+
+    def __init__(self, number: int, wanted: RequestFilter | DiskFilter, effect: Effect, limits: Limits) -> None:
         self.number = number
         self.filter = wanted
         self.effect = effect
         self.limits = limits
         self.matches = 0
         self.hits = 0
-        self.last: deque[Hit] = deque(maxlen=KEPT_HITS)
+        self.last: deque[Hit | DiskHit] = deque(maxlen=KEPT_HITS)
         self.removed = asyncio.Event()
         self._hit = asyncio.Event()
         self._random = random.Random(limits.seed)
@@ -123,8 +162,8 @@ class Fault:
         """Let this fault hit this number of requests in all, those that it hit included."""
         self.limits = replace(self.limits, first=first)
 
-    def takes(self, hit: Hit) -> bool:
-        """Count a request that matches. Returns whether it is hit."""
+    def takes(self, hit: Hit | DiskHit) -> bool:
+        """Count a request, or an operation of a log, that matches. Returns whether it is hit."""
         if self.is_spent:
             return False
         self.matches += 1
@@ -170,6 +209,8 @@ class Faults:
         self._by_number: dict[int, Fault] = {}
         self._by_api: dict[ApiKey, list[Fault]] = {}
         self._of_all: list[Fault] = []
+        self.of_disks: list[Fault] = []
+        """Slow disks, oldest first."""
 
     def __iter__(self) -> Iterator[Fault]:
         return iter(list(self._by_number.values()))
@@ -185,7 +226,7 @@ class Faults:
         """Call this method after each change, as long as its object lives: brokers come and go."""
         self._listeners.append(WeakMethod(listener))
 
-    def add(self, wanted: RequestFilter, effect: Effect, limits: Limits | None = None, number: int | None = None) -> Fault:
+    def add(self, wanted: RequestFilter | DiskFilter, effect: Effect, limits: Limits | None = None, number: int | None = None) -> Fault:
         """A new fault, from the next request on, with the next number unless one is given. Raises ValueError: there are too many."""
         if len(self._by_number) >= MAX_FAULTS:
             raise ValueError(f"there are {MAX_FAULTS} faults already; remove some")
@@ -211,10 +252,10 @@ class Faults:
         return self._by_api.get(api, self._of_all)
 
     def _changed(self) -> None:
-        faults = list(self._by_number.values())
-        keys = {fault.filter.api for fault in faults if fault.filter.api is not None}
-        self._of_all = [fault for fault in faults if fault.filter.api is None]
-        self._by_api = {key: [fault for fault in faults if fault.filter.api in (None, key)] for key in keys}
+        apis = {fault: fault.filter.api for fault in self if isinstance(fault.filter, RequestFilter)}
+        self.of_disks = [fault for fault in self if fault not in apis]
+        self._of_all = [fault for fault, api in apis.items() if api is None]
+        self._by_api = {key: [fault for fault, api in apis.items() if api in (None, key)] for key in apis.values() if key is not None}
         self._listeners = [each for each in self._listeners if each() is not None]
         for each in self._listeners:
             listener = each()

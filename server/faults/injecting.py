@@ -17,7 +17,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.server.faults import parts
-from klamm.server.faults.fault import BrokerFaults, Fault, Hit
+from klamm.server.faults.fault import BrokerFaults, Fault, Hit, RequestFilter
 from klamm.server.faults.parts import Wanted
 from klamm.server.requests.changed_frame import ChangedFrame
 from klamm.server.requests.context import CloseConnection, Context
@@ -57,10 +57,12 @@ def handle_faulty(faults: BrokerFaults, real: Real, ctx: Context, request: Any) 
     hit: Hit | None = None
     struck: list[tuple[Fault, Wanted | None]] = []
     for fault in faults.of(ctx.api_key):
-        if not fault.filter.matches(broker, ctx.api_version, ctx.client_id, str(ctx.peer.principal)):
+        heads = fault.filter
+        assert isinstance(heads, RequestFilter)
+        if not heads.matches(broker, ctx.api_version, ctx.client_id, str(ctx.peer.principal)):
             continue
-        wanted = _wanted(ctx, request, fault) if fault.filter.parts else None
-        if fault.filter.parts and (wanted is None or not _is_about(ctx, request, wanted)):
+        wanted = _wanted(ctx, request, heads) if heads.parts else None
+        if heads.parts and (wanted is None or not _is_about(ctx, request, wanted)):
             continue
         if hit is None:
             name = APIS[ctx.api_key].name
@@ -70,9 +72,9 @@ def handle_faulty(faults: BrokerFaults, real: Real, ctx: Context, request: Any) 
     return _Struck(ctx, real, request, struck).respond() if struck else real.handle(ctx, request)
 
 
-def _wanted(ctx: Context, request: Any, fault: Fault) -> Wanted | None:
+def _wanted(ctx: Context, request: Any, heads: RequestFilter) -> Wanted | None:
     """What the filter wants of this request's parts; None if the request cannot be about them."""
-    values = dict(fault.filter.parts)
+    values = dict(heads.parts)
     if ctx.api_key == ApiKey.FIND_COORDINATOR:
         key = "group" if request.key_type == _GROUP_KEY else "transactional_id"
         if values.keys() != {key}:

@@ -59,6 +59,7 @@ from klamm.server.transactions.transaction_parts import TransactionParts, make_t
 from klamm.zk.store.store import ZkStore, ZkStoreOptions
 
 if TYPE_CHECKING:
+    from klamm.broker.log.slow_disk import DiskDelays
     from klamm.server.journal.open_journal import OpenJournal
 
 log = logging.getLogger(__name__)
@@ -218,7 +219,17 @@ def _logs(base: Foundation, disks: Disks | None, memory: MemoryDirectory | None)
     budget.limit = base.config.get("klamm.log.memory.bytes")
     directories = None if disks is None else disks.directories
     read_configs = TopicConfigs(base.admin_zk)
-    return LogManager(base.config, base.clock, budget, base.seams.random.randrange, read_configs, directories, asyncio.to_thread, memory)
+    return LogManager(
+        base.config, base.clock, budget, base.seams.random.randrange, read_configs, directories, asyncio.to_thread, memory, _delays(base)
+    )
+
+
+def _delays(base: Foundation) -> DiskDelays | None:
+    if base.seams.faults is None:
+        return None
+    from klamm.server.faults.slow_disk import BrokerDisk
+
+    return BrokerDisk(base.seams.faults, base.broker_id, base.clock)
 
 
 def _store(base: Foundation, feature_watch: FeatureWatch | None, on_event: Callable[[WatchEvent], None]) -> ZkStore:

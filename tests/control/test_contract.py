@@ -170,6 +170,43 @@ async def test_a_follower_behind_a_cut_link_leaves_the_isr_and_comes_back(api: C
     await client.close()
 
 
+async def test_a_slow_disk_holds_the_appends_of_its_log_and_no_other_request(api: Calls) -> None:
+    leader = (await api.get("/topics/t"))["partitions"][0]["leader"]
+    wanted = {"broker": leader, "topic": "t", "partition": 0, "disk": "append"}
+    number = (await api.post("/faults", {"filter": wanted, "effect": {"slow_disk_ms": 3_600_000}}))["id"]
+    client, other = await api.leader_of(0), await api.leader_of(1)
+    waiting = asyncio.ensure_future(client.ask(produce(0)._replace(acks=1), 7))
+    shown = await api.get(f"/faults/{number}?hits=1")
+    assert (shown["filter"], shown["effect"]) == (wanted, {"slow_disk_ms": 3_600_000})
+    assert {key: shown["last"][0][key] for key in ("broker", "disk", "topic", "partition")} == wanted
+    assert (await other.ask(produce(1), 7)).responses[0].partition_responses[0].error_code == 0
+    beside = api.client(leader)
+    assert (await beside.ask(METADATA, 7)).topics
+    assert not waiting.done()
+    await api.delete(f"/faults/{number}")
+    assert (await waiting).responses[0].partition_responses[0].error_code == 0
+    for each in (client, other, beside):
+        await each.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"filter": {"api": "Produce"}, "effect": {"slow_disk_ms": 5}}, "a slow disk is about operations of logs, which have no api"),
+        ({"filter": {"direction": "response"}, "effect": {"slow_disk_ms": 5}}, "which have no direction"),
+        ({"filter": {"partition": 1}, "effect": {"slow_disk_ms": 5}}, "a slow disk with a partition needs its topic"),
+        ({"filter": {"disk": "flush"}, "effect": {"drop": True}}, "disk is about a slow disk"),
+        ({"filter": {"log_dir": "here"}, "effect": {"slow_disk_ms": 5}}, "'here' is not an absolute path"),
+        ({"filter": {"broker": 9}, "effect": {"slow_disk_ms": 5}}, "there is no broker 9"),
+        ({"effect": {"slow_disk_ms": 0}}, "slow_disk_ms: from 1 to 3600000"),
+        ({"effect": {"slow_disk_ms": 5, "delay_ms": 5}}, "cannot be combined"),
+    ],
+)
+async def test_a_slow_disk_that_cannot_be_is_refused(api: Calls, body: dict[str, Any], reason: str) -> None:
+    assert reason in await api.error("POST", "/faults", body)
+    assert (await api.get("/faults"))["faults"] == []
+
+
 async def test_events_are_sent_as_they_happen(api: Calls) -> None:
     async with api.session.get(f"{api.served.control_url}/events") as stream:
         await api.post("/holds", {"phase": "DeletionQueued", "where": {"topic": "none"}})
@@ -384,9 +421,20 @@ async def test_a_broker_with_files_finds_its_records_after_it_was_killed(zookeep
             api = Calls(session, served_by(command))
             client = api.client(1)
             await client.ask(produce(0), 9)
+            (log_dir,) = (await api.get("/brokers/1"))["log_dirs"]
+            slow, elsewhere = [
+                (await api.post("/faults", {"filter": {"log_dir": path}, "effect": {"slow_disk_ms": 3_600_000}, "first": 1}))["id"]
+                for path in (log_dir, f"{log_dir}/other")
+            ]
+            waiting = asyncio.ensure_future(client.ask(produce(0), 9))
+            assert (await api.get(f"/faults/{slow}?hits=1"))["last"][0]["disk"] == "append"
+            assert not waiting.done()
+            await api.delete(f"/faults/{slow}")
+            await waiting
+            assert (await api.get(f"/faults/{elsewhere}"))["hits"] == 0
             await api.post("/brokers/1/kill", {"expire": True})
             assert (await api.post("/brokers/1/start"))["records_lost"] is False
-            assert (await api.get("/topics/t"))["partitions"][0]["brokers"]["1"]["log_end_offset"] == 1
+            assert (await api.get("/topics/t"))["partitions"][0]["brokers"]["1"]["log_end_offset"] == 2
             assert (await api.post("/brokers/1/restart", {"lose_log": True}))["records_lost"] is True
             assert (await api.get("/topics/t"))["partitions"][0]["brokers"]["1"]["log_end_offset"] == 0
             await client.close()

@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 import klamm.testing
 from klamm.admin import AdminClient
 from klamm.controller.phases import ReassignmentCaughtUp
+from klamm.server.faults.fault import DiskHit
 from klamm.testing import AsyncCluster, BlockingCluster, Refused, WaitTimedOut
 
 
@@ -68,6 +69,33 @@ def test_the_wait_for_a_hit_says_what_is_there_instead(cluster: BlockingCluster,
     fault = cluster.fault(api="Fetch", topic=topic, error="NOT_LEADER_OR_FOLLOWER", client_id="nobody")
     with pytest.raises(WaitTimedOut, match=r"not within 0\.05 s: 3 hits of fault \d+: api=Fetch client_id=nobody"):
         fault.wait(3, timeout_s=0.05)
+
+
+def test_a_follower_with_a_slow_disk_falls_behind_and_its_leader_does_not_wait(cluster: BlockingCluster) -> None:
+    name = cluster.create_topic(cluster.topic_name("slow"), replicas=[[1, 2]], config={"min.insync.replicas": 1})
+    with cluster.fault(broker=2, topic=name, disk="append", slow_disk_ms=3_600_000) as fault:
+        with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks=1) as producer:
+            producer.send(name, b"x").get(10)
+        fault.wait()
+        with pytest.raises(WaitTimedOut):
+            cluster.wait_for_replicas(name, 0, 1, [2], timeout_s=0.05)
+    cluster.wait_for_replicas(name, 0, 1)
+    assert [(hit.broker, hit.operation, hit.topic) for hit in fault.last if isinstance(hit, DiskHit)] == [(2, "append", name)]
+
+
+def test_reads_of_a_slow_disk_wait_each_for_itself(cluster: BlockingCluster, topic: str) -> None:
+    send(cluster, topic, 0)
+    send(cluster, topic, 1)
+    with cluster.fault(topic=topic, partition=0, disk="read", slow_disk_ms=3_600_000) as fault:
+        waiting, other = (KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") for _ in range(2))
+        for consumer, partition in ((waiting, 0), (other, 1)):
+            consumer.assign([TopicPartition(topic, partition)])
+        while not fault.hits:
+            assert waiting.poll(timeout_ms=50) == {}
+        assert len(other.poll(timeout_ms=10_000)) == 1
+    assert len(waiting.poll(timeout_ms=10_000)) == 1
+    for consumer in (waiting, other):
+        consumer.close()
 
 
 def test_a_link_between_brokers_is_cut_until_the_faults_are_removed(cluster: BlockingCluster) -> None:

@@ -125,6 +125,16 @@ def test_values_of_where_are_json_or_text_and_a_field_named_twice_has_one_of_the
     assert in_json("holds", made["id"])["where"] == {"partition": 0, "topic": "7"}
 
 
+def test_a_slow_disk_is_a_fault_whose_hits_are_operations_of_logs(cluster: Cluster) -> None:
+    number = in_json("fault", "--topic", "slow", "--disk", "append", "--slow-disk-ms", 50)["id"]
+    assert in_json("faults", number)["effect"] == {"slow_disk_ms": 50}
+    with KafkaProducer(bootstrap_servers=cluster["bootstrap_servers"]) as producer:
+        producer.send("slow", b"x").get(30)
+    lines = control("faults", number, "--hits", "1").splitlines()
+    assert lines[3].split() == ["TIME", "BROKER", "DISK", "TOPIC", "PARTITION"]
+    assert lines[4].split()[2:] == ["append", "slow", "0"]
+
+
 def test_a_fault_of_all_options_is_the_same_in_the_api(cluster: Cluster) -> None:
     made = in_json(
         "fault", "--api", "Produce", "--versions", "3-9", "--broker", 1, "--from-broker", 2, "--client-id", "pod*", "--topic", "orders",
