@@ -31,7 +31,8 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True
 class HoldBody(Body, frozen=True):
     """A hold of phases. The first `nth` - 1 phases that match pass; then `count` are held, without it all until the hold is released.
 
-    With `crash` the broker that reaches such a phase is killed there, and its ZooKeeper session ends; `count` is 1 unless it is given.
+    With `crash` the broker that reaches such a phase is killed there, and its ZooKeeper session ends; `count` is 1 unless it is given. With
+    `fail` what reaches it fails with this error at once, with `delay_ms` it goes on after this time.
     """
 
     phase: str
@@ -39,6 +40,8 @@ class HoldBody(Body, frozen=True):
     count: int | None = None
     nth: int = 1
     crash: bool = False
+    fail: str | int | None = None
+    delay_ms: int | None = None
 
 
 class FailBody(Body, frozen=True):

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from klamm.control import history, views
 from klamm.control.bodies import (
+    MAX_DELAY_MS,
     AdvanceBody,
     BrokerBody,
     EffectBody,
@@ -38,13 +39,14 @@ from klamm.control.history import History
 from klamm.control.refused import Refused
 from klamm.control.seen_changes import SeenChanges
 from klamm.controller.changes import Change
+from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.steering import Action, HeldPhase, Hold, Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Fault
 from klamm.server.local.steered_clock import SteeredClock
+from klamm.server.phases import can_fail, phase_named, phase_table
 from klamm.server.phases import error_named as failure_named
-from klamm.server.phases import phase_named, phase_table
 
 MAX_HOLDS = 1000
 MAX_WAIT_MS = 600_000
@@ -150,6 +152,11 @@ class Control:
         self.events.add("reached", held.as_json())
         if held.body.crash:
             self._crash_held(held.number, at)
+        elif held.body.fail is not None:
+            at.fail(failure_of(FailBody(error=held.body.fail)))
+        elif held.body.delay_ms is not None:
+            clock = SYSTEM_CLOCK if self.clock is None else self.clock
+            clock.call_later(held.body.delay_ms / 1000, at.step)
 
     def _crash_held(self, number: int, at: HeldPhase[Any]) -> None:
         """Kill the broker that reached a phase. Every event of the loop that comes later finds it dead."""
@@ -585,7 +592,16 @@ class Control:
 
 def hold_of(body: HoldBody, steering: Steering, action: Action | None = None) -> Hold[Any]:
     """The hold that a body asks for. Raises Refused."""
+    own = [name for name in ("crash", "fail", "delay_ms") if getattr(body, name) not in (None, False)]
+    if len(own) > 1:
+        raise Refused(f"a hold has one of crash, fail and delay_ms, not {' and '.join(own)}")
+    if body.delay_ms is not None and not 1 <= body.delay_ms <= MAX_DELAY_MS:
+        raise Refused(f"delay_ms: from 1 to {MAX_DELAY_MS}")
+    if body.fail is not None:
+        failure_of(FailBody(error=body.fail))
     try:
+        if body.fail is not None and not can_fail(phase_named(body.phase)):
+            raise Refused(f"{body.phase} cannot fail: there is no event and no request to fail at this phase")
         count = 1 if body.crash and body.count is None else body.count
         return steering.hold(phase_named(body.phase), where=body.where, count=count, nth=body.nth, action=action)
     except ValueError as error:
@@ -641,7 +657,7 @@ class Held:
         held = [{"broker": each.broker_id, **views.fields_of(each.phase)} for each in self.hold.held_phases]
         shown = {
             "id": self.number, "phase": self.body.phase, "where": self.body.where, "count": self.body.count, "nth": self.body.nth,
-            "crash": self.body.crash, "state": self.state, "hits": self.hold.hits,
+            "crash": self.body.crash, "fail": self.body.fail, "delay_ms": self.body.delay_ms, "state": self.state, "hits": self.hold.hits,
         }  # fmt: skip
         return shown | {"at": held[0] if held else None, "held": held}
 

@@ -64,7 +64,8 @@ class HoldShares:
         """As `Held.as_json`; `held` is sorted by broker."""
         body = self.body
         held = [at for broker in sorted(self.seen) for at in self.seen[broker]["held"]]
-        shown = {"id": self.number, "phase": body.phase, "where": body.where, "count": body.count, "nth": body.nth, "crash": body.crash}
+        shown = {"id": self.number, "phase": body.phase, "where": body.where, "count": body.count, "nth": body.nth}
+        shown |= {"crash": body.crash, "fail": body.fail, "delay_ms": body.delay_ms}
         hits = self._past_hits + sum(each["hits"] for each in self.seen.values())
         return shown | {"state": self.state, "hits": hits, "at": held[0] if held else None, "held": held}
 

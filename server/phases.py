@@ -1,4 +1,5 @@
-"""All phases of a cluster in one table: those of controllers, of the coordinators of groups and transactions, and of writes to ZooKeeper.
+"""All phases of a cluster in one table: those of controllers, of the coordinators of groups and transactions, and of reads and writes of
+ZooKeeper.
 
 A control API or a story names phases by text: `phase_named`, `error_named`. No broker imports this; the classes are beside the code that
 reaches them.
@@ -17,16 +18,17 @@ from klamm.protocol.steering import field_types, json_type
 from klamm.server.groups.phases import GroupPhase
 from klamm.server.transactions.phases import TransactionPhase
 from klamm.zk.session.requests import ConnectionLost
-from klamm.zk.session.steered_writes import ZooKeeperWrite
+from klamm.zk.session.steered_requests import ZooKeeperRead, ZooKeeperWrite
 
 
 class PhaseKind(NamedTuple):
-    """Phases of one kind. `held` says what waits while one of them is held, `fails` what `fail` does there."""
+    """Phases of one kind. `held` says what waits while one of them is held, `fails` what `fail` does there; `can_fail` whether it can."""
 
     name: str
     held: str
     fails: str
     phases: tuple[type[Any], ...]
+    can_fail: bool = True
 
 
 KINDS = (
@@ -36,7 +38,7 @@ KINDS = (
     ),
     PhaseKind(
         "between events", "Only this procedure of the controller is parked; all other events are processed as if none were.",
-        "Not possible: no event is under way.", get_args(ProcedurePhase),
+        "Not possible: no event is under way.", get_args(ProcedurePhase), can_fail=False,
     ),
     PhaseKind(
         "coordinator of groups",
@@ -52,6 +54,11 @@ KINDS = (
         "write to ZooKeeper", "Only this write waits, and what needs its outcome.",
         "For the writer the connection is lost, so it repeats the write. `StoreLost`: the session has ended. `StoreRefused`: a refusal.",
         (ZooKeeperWrite,),
+    ),
+    PhaseKind(
+        "read of ZooKeeper", "Only this read waits, and what needs its outcome.",
+        "For the reader the connection is lost, so it repeats the read. `StoreLost`: the session has ended. `StoreRefused`: a refusal.",
+        (ZooKeeperRead,),
     ),
 )
 
@@ -75,6 +82,11 @@ def phase_table() -> list[PhaseRow]:
         for kind in KINDS
         for phase in kind.phases
     ]
+
+
+def can_fail(phase: type[Any]) -> bool:
+    """Whether `fail` is possible at this phase."""
+    return any(kind.can_fail for kind in KINDS if phase in kind.phases)
 
 
 def phase_named(name: str) -> type[Any]:

@@ -132,6 +132,24 @@ class AsyncCluster:
         """
         return self._hold(hold_body(phase, where, fields, count, nth), may_miss)
 
+    def fail_at(
+        self, phase: str | type[Any], error: str = "ConnectionLost", *, where: Mapping[str, Any] | None = None, count: int | None = None,
+        nth: int = 1, may_miss: bool = False, **fields: Any,
+    ) -> Hold:
+        """Let what reaches this phase fail with this error (`Hold.fail`), from the `nth` time on, `count` times.
+
+        The third read of a znode: `fail_at("ZooKeeperRead", paths="/brokers/topics/orders", when="before", nth=3, count=1)`. Raises
+        Refused, for phases at which nothing can fail too.
+        """
+        return self._hold(hold_body(phase, where, fields, count, nth, fail=error), may_miss)
+
+    def delay_at(
+        self, phase: str | type[Any], delay_ms: int, *, where: Mapping[str, Any] | None = None, count: int | None = None, nth: int = 1,
+        may_miss: bool = False, **fields: Any,
+    ) -> Hold:
+        """Let what reaches this phase go on after this time of the clock, from the `nth` time on, `count` times. Raises Refused."""
+        return self._hold(hold_body(phase, where, fields, count, nth, delay_ms=delay_ms), may_miss)
+
     def crash_before(
         self, phase: str | type[Any] = WRITE, *, where: Mapping[str, Any] | None = None, nth: int = 1, may_miss: bool = False, **fields: Any
     ) -> Hold:

@@ -242,6 +242,28 @@ class BlockingCluster:
         """
         return self._held(lambda: self._inner.hold(phase, where=where, count=count, nth=nth, may_miss=may_miss, **fields))
 
+    def fail_at(
+        self, phase: str | type[Any], error: str = "ConnectionLost", *, where: Mapping[str, Any] | None = None, count: int | None = None,
+        nth: int = 1, may_miss: bool = False, **fields: Any,
+    ) -> BlockingHold:
+        """Let what reaches this phase fail with this error (`BlockingHold.fail`), from the `nth` time on, `count` times.
+
+        The third read of a znode: `fail_at("ZooKeeperRead", paths="/brokers/topics/orders", when="before", nth=3, count=1)`. Raises
+        Refused, for phases at which nothing can fail too.
+        """
+        return self._held(
+            lambda: self._inner.fail_at(phase, error, where=where, count=count, nth=nth, may_miss=may_miss, **fields)
+        )
+
+    def delay_at(
+        self, phase: str | type[Any], delay_ms: int, *, where: Mapping[str, Any] | None = None, count: int | None = None, nth: int = 1,
+        may_miss: bool = False, **fields: Any,
+    ) -> BlockingHold:
+        """Let what reaches this phase go on after this time of the clock, from the `nth` time on, `count` times. Raises Refused."""
+        return self._held(
+            lambda: self._inner.delay_at(phase, delay_ms, where=where, count=count, nth=nth, may_miss=may_miss, **fields)
+        )
+
     def crash_before(
         self, phase: str | type[Any] = WRITE, *, where: Mapping[str, Any] | None = None, nth: int = 1, may_miss: bool = False, **fields: Any
     ) -> BlockingHold:

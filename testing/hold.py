@@ -1,4 +1,4 @@
-"""A hold of a cluster for tests: phases that are held, or at which a broker is killed."""
+"""A hold of a cluster for tests: phases that are held, fail or go on late, or at which a broker is killed."""
 
 from __future__ import annotations
 
@@ -55,16 +55,19 @@ class Hold:
         """What it holds, its state and its counts, in one line."""
         body, passed = self._held.body, self._held.hold.passed
         where = "".join(f" {key}={value!r}" for key, value in body.where.items())
-        verb = "crash at" if body.crash else "hold of"
+        verb = "crash at" if body.crash else "failure of" if body.fail is not None else "delay of" if body.delay_ms else "hold of"
         passes = f", {passed} of {body.nth - 1} passed" if body.nth > 1 else ""
         return f"hold {self.number}: {verb} {body.phase}{where}: {self.state}, reached {self.hits} times{passes}"
 
     async def wait(self, *, timeout_s: float = TIMEOUT_S) -> Any:
-        """Wait until it holds something; returns the phase that is held first. A crash is waited for until the broker is dead; then this
-        returns None. Raises WaitTimedOut.
+        """Wait until it holds something; returns the phase that is held first. A crash is waited for until the broker is dead, a failure or
+        a delay until it has happened or begun; then this returns None. Raises WaitTimedOut.
         """
         if self._held.body.crash:
             await until(self._cluster, lambda: self.hits and not self._control.is_crashing, f"the crash of {self.text}", timeout_s)
+            return None
+        if self._held.body.fail is not None or self._held.body.delay_ms is not None:
+            await until(self._cluster, lambda: self.hits, f"the phase of {self.text}", timeout_s)
             return None
         return (await until(self._cluster, lambda: self.held, f"the phase of {self.text}", timeout_s))[0]
 
@@ -113,9 +116,9 @@ def missed(hold: Any) -> str | None:
 
 def hold_body(
     phase: str | type[Any], where: Mapping[str, Any] | None, fields: Mapping[str, Any], count: int | None, nth: int,
-    crash: str | None = None,
+    crash: str | None = None, **own: Any,
 ) -> bodies.HoldBody:
-    """The body of a hold, or of a crash `before` or `after` what a phase says. Raises Refused."""
+    """The body of a hold, or of a crash `before` or `after` what a phase says; `own` are `fail` and `delay_ms`. Raises Refused."""
     name = phase if isinstance(phase, str) else phase.__name__
     try:
         has_when = WHEN in field_types(phase_named(name))
@@ -131,4 +134,5 @@ def hold_body(
         values[WHEN] = crash
     elif crash == "before":
         raise Refused(f"{name} is reached when what it says is done: crash_after(…) is possible; crash_before needs a ZooKeeperWrite")
-    return bodies.convert(bodies.HoldBody, {"phase": name, "where": values, "count": count, "nth": nth, "crash": crash is not None})
+    body = {"phase": name, "where": values, "count": count, "nth": nth, "crash": crash is not None, **own}
+    return bodies.convert(bodies.HoldBody, body)

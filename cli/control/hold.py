@@ -20,19 +20,24 @@ from klamm.cli.output import say
 @click.option("--count", type=int, help="How many are held, then the hold ends. Default: all.")
 @click.option("--nth", type=int, default=1, show_default=True, help="The first that is held; those before it pass.")
 @click.option("--crash", is_flag=True, help="Kill the broker that reaches the phase and end its ZooKeeper session.")
+@click.option("--fail", metavar="ERROR", help="Let what reaches the phase fail with this error at once.")
+@click.option("--delay-ms", type=int, metavar="MS", help="Let what reaches the phase go on after this time.")
 @click.option("--wait", is_flag=True, help="Wait until something is held.")
 @click.option("--timeout-ms", type=int, default=30_000, show_default=True, help="With --wait: for at most this time.")
 @control_command()
 def command(
-    api: ControlApi, phase: str, where: tuple[str, ...], count: int | None, nth: int, crash: bool, wait: bool, timeout_ms: int
+    api: ControlApi, phase: str, where: tuple[str, ...], count: int | None, nth: int, crash: bool, fail: str | None, delay_ms: int | None,
+    wait: bool, timeout_ms: int,
 ) -> None:
     """Hold PHASE from now on and print the number of the hold. What reaches the phase waits until `step`, `release`, `fail` or `crash`.
 
     \b
     klamm control hold DeletionReplicasStopped --where topic=orders --wait
     klamm control release 1
+    klamm control hold ZooKeeperRead --where 'paths=/brokers/topics/orders*' --nth 3 --count 1 --fail ConnectionLost
     """
-    made = api.post("holds", body={"phase": phase, "where": _filter(where), "count": count, "nth": nth, "crash": crash or None})
+    body = {"phase": phase, "where": _filter(where), "count": count, "nth": nth, "crash": crash or None, "fail": fail, "delay_ms": delay_ms}
+    made = api.post("holds", body=body)
     if wait:
         reached = api.get("holds", made["id"], wait="reached", timeout_ms=timeout_ms, wait_ms=timeout_ms)
         show(api, reached, HOLD, [hold(reached)])

@@ -445,7 +445,7 @@ _HOLDING = tuple(set(get_args(EventPhase)) - {ControllerElectionDue})
 
 def _write_phases() -> tuple[type[object], ...]:
     """The phase of writes to ZooKeeper, if anybody has loaded it."""
-    module = sys.modules.get("klamm.zk.session.steered_writes")
+    module = sys.modules.get("klamm.zk.session.steered_requests")
     return () if module is None else (module.ZooKeeperWrite,)
 
 

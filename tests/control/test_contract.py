@@ -207,6 +207,22 @@ async def test_a_slow_disk_that_cannot_be_is_refused(api: Calls, body: dict[str,
     assert (await api.get("/faults"))["faults"] == []
 
 
+async def test_reads_of_zookeeper_fail_or_are_late_and_the_broker_goes_on(api: Calls) -> None:
+    where = {"paths": "/brokers/topics/read*", "when": "before"}
+    failing = await api.post("/holds", {"phase": "ZooKeeperRead", "where": where, "count": 1, "fail": "ConnectionLost"})
+    late = await api.post("/holds", {"phase": "ZooKeeperRead", "where": where | {"when": "after"}, "count": 1, "delay_ms": 5})
+    assert (await api.post("/topics", {"name": "read", "partitions": 1, "replication_factor": 1}))["partitions"]
+    for hold, own in ((failing, {"fail": "ConnectionLost", "delay_ms": None}), (late, {"fail": None, "delay_ms": 5})):
+        shown = await api.get(f"/holds/{hold['id']}")
+        assert (shown["hits"], shown["state"]) == (1, "released")
+        assert {name: shown[name] for name in own} == own
+    await api.delete("/topics/read")
+    await api.delete("/holds")
+    refused = {"phase": "DeletionPropagated", "fail": "RuntimeError"}
+    assert "cannot fail" in await api.error("POST", "/holds", refused)
+    assert "one of crash, fail and delay_ms" in await api.error("POST", "/holds", refused | {"crash": True})
+
+
 async def test_events_are_sent_as_they_happen(api: Calls) -> None:
     async with api.session.get(f"{api.served.control_url}/events") as stream:
         await api.post("/holds", {"phase": "DeletionQueued", "where": {"topic": "none"}})

@@ -98,6 +98,25 @@ def test_reads_of_a_slow_disk_wait_each_for_itself(cluster: BlockingCluster, top
         consumer.close()
 
 
+def test_a_read_of_zookeeper_fails_and_is_repeated_so_that_the_topic_is_there(cluster: BlockingCluster) -> None:
+    name = cluster.topic_name("read")
+    failure = cluster.fail_at("ZooKeeperRead", paths=f"/brokers/topics/{name}*", when="before", count=1)
+    cluster.create_topic(name, replicas=[[1]])
+    failure.wait()
+    assert (failure.hits, failure.state, failure.held) == (1, "released", [])
+
+
+def test_a_delayed_phase_goes_on_when_the_clock_says_so(cluster: BlockingCluster) -> None:
+    name = cluster.topic_name("late")
+    delay = cluster.delay_at("ZooKeeperWrite", 20_000, paths=f"/brokers/topics/{name}", when="before", count=1)
+    with ThreadPoolExecutor(1) as pool:
+        creating = pool.submit(cluster.create_topic, name, replicas=[[1]])
+        delay.wait()
+        assert not creating.done() and len(delay.held) == 1
+        cluster.advance(20.0)
+        assert creating.result(30) == name
+
+
 def test_a_link_between_brokers_is_cut_until_the_faults_are_removed(cluster: BlockingCluster) -> None:
     name = cluster.create_topic(cluster.topic_name("linked"), replicas=[[1, 2]], config={"min.insync.replicas": 1})
     faults = cluster.cut_link(2, 1, both=False)
@@ -301,6 +320,9 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     (lambda c: c.hold("ReassignmentCaughtUp", where={"topic": "a"}, topic="b"), "topic: given twice"),
     (lambda c: c.hold("ReassignmentCaughtUp", nth=0), "nth and count are at least 1"),
     (lambda c: c.crash_before("FailoverLoaded"), "crash_before needs a ZooKeeperWrite"),
+    (lambda c: c.fail_at("DeletionPropagated", "RuntimeError"), "DeletionPropagated cannot fail"),
+    (lambda c: c.fail_at("ZooKeeperRead", "ConectionLost"), "did you mean ConnectionLost"),
+    (lambda c: c.delay_at("ZooKeeperRead", 0), "delay_ms: from 1 to"),
     (lambda c: c.crash_after("ZooKeeperWrite", when="before"), "when: crash_before and crash_after say it"),
     (lambda c: c.requests(client="me"), "requests are filtered by api, client_id"),
     (lambda c: c.wait_for_requests(1, api="Nothing"), "there is no API 'Nothing'"),

@@ -93,14 +93,14 @@ class ZkSession(ZkNodes):
         self.generation = 1
         self.session_id = 0
         self.is_connected = False
-        self.writes = 0
+        self.writes = self.reads = 0
         self.write_hook = write_hook
         self.steering: Steering | None = None
-        """Holds writes of this session (`steered_writes.py`)."""
+        """Holds reads and writes of this session (`steered_requests.py`)."""
         self.writer: Callable[[], tuple[int, int]] = _nobody
         """Who writes: broker id, and the epoch of this broker's controller, -1 if it is not the controller."""
-        self.held_writes: set[asyncio.Future[None]] = set()
-        """Writes that are held; they end with the session."""
+        self.held_requests: set[asyncio.Future[None]] = set()
+        """Requests that are held; they end with the session."""
         self._connect = connect
         self._connection: Connection | None = None
         self._started = False
@@ -151,7 +151,7 @@ class ZkSession(ZkNodes):
             return None
         self._stopped = True
         self.is_connected = False
-        self._lose_held_writes()
+        self._lose_held_requests()
         self._wake()
         return self._connection
 
@@ -194,7 +194,7 @@ class ZkSession(ZkNodes):
         """
         generation = self.generation
         repeated = False
-        send = self._write if isinstance(request, WRITES) else self._submit
+        send = self._write if isinstance(request, WRITES) else self._submit_other
         while True:
             try:
                 return await send(request)
@@ -207,6 +207,20 @@ class ZkSession(ZkNodes):
                 problem.repeated = repeated
                 raise
 
+    def _submit_other(self, request: Any) -> Awaitable[Any]:
+        """Send what is not a write: a read, unless it is a sync or only sets watches."""
+        self.reads += 1
+        if self.steering is not None and self.steering.holds:
+            from klamm.zk.session.steered_requests import READS, steered_read, wants_reads
+
+            if wants_reads(self.steering) and isinstance(request, READS):
+                return steered_read(self, self.reads, request)
+        return self._submit(request)
+
+    def submit_read(self, request: Any) -> Awaitable[Any]:
+        """One attempt of a read, which `call` makes."""
+        return self._submit(request)
+
     def _submit(self, request: Any) -> Awaitable[Any]:
         return self._connected_or_last().submit(request) if not self.delay_s else self._submit_late(request)
 
@@ -217,7 +231,7 @@ class ZkSession(ZkNodes):
     async def _write(self, request: Any) -> Any:
         self.writes += 1
         if self.steering is not None and self.steering.holds:
-            from klamm.zk.session.steered_writes import steered
+            from klamm.zk.session.steered_requests import steered
 
             return await steered(self, self.writes, request)
         return await self.attempt(self.writes, request)
@@ -285,7 +299,7 @@ class ZkSession(ZkNodes):
             case Link.EXPIRED | Link.CLOSED:
                 self.is_connected = False
                 self._missed.clear()
-                self._lose_held_writes()
+                self._lose_held_requests()
                 if self.session_id != 0:
                     self.session_id = 0
                     self.generation += 1
@@ -304,8 +318,8 @@ class ZkSession(ZkNodes):
         else:
             watch.callback(change, watch.path)
 
-    def _lose_held_writes(self) -> None:
-        for held in self.held_writes:
+    def _lose_held_requests(self) -> None:
+        for held in self.held_requests:
             if not held.done():
                 held.set_exception(StoreLost("the ZooKeeper session is over"))
 

@@ -26,7 +26,7 @@ from klamm.server.transactions import phases as transactions
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import request
 from klamm.tests.harness.waits import WITHIN_S, wait_for
-from klamm.zk.session.steered_writes import ZooKeeperWrite
+from klamm.zk.session.steered_requests import ZooKeeperRead, ZooKeeperWrite
 
 CONFIG = {
     "offsets.topic.num.partitions": "2",
@@ -229,8 +229,8 @@ scenes = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.phase.
 
 
 def test_every_phase_is_tested() -> None:
-    """Those of the controller in tests/controller/test_phases.py, and all writes here and in tests/zk/test_steered_writes.py."""
-    assert {scene.phase for scene in SCENES} | {ZooKeeperWrite} == set(PHASES.values()) - set(CONTROLLER_PHASES.values())
+    """Those of the controller in tests/controller/test_phases.py, and all writes here and in tests/zk/test_steered_requests.py."""
+    assert {scene.phase for scene in SCENES} | {ZooKeeperRead, ZooKeeperWrite} == set(PHASES.values()) - set(CONTROLLER_PHASES.values())
 
 
 @pytest.fixture(scope="module")

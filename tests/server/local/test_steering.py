@@ -15,7 +15,7 @@ from klamm.tests.harness import requests
 from klamm.tests.harness.waits import WITHIN_S, eventually
 from klamm.tests.server.brokers import request
 from klamm.tests.server.registered_brokers import split
-from klamm.zk.session.steered_writes import ZooKeeperWrite
+from klamm.zk.session.steered_requests import ZooKeeperWrite
 
 CONFIG = {"auto.leader.rebalance.enable": "false"}
 
