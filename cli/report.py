@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from klamm.cli.failures import extra_needed
+from klamm.cli.lake_folder import LakeFolder
 from klamm.cli.output import say
 from klamm.machine.replaced_file import replace_file
 
 
 @click.command(short_help="Show what happened in a run, as one HTML file.")
-@click.argument("lake", type=click.Path(path_type=Path))
+@click.argument("lake", type=LakeFolder())
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), default="report.html", show_default=True,
     help="The HTML file to write.",

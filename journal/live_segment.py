@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from klamm.journal.reading import WRONG, metadata_of, present
+from klamm.journal.reading import WRONG, BadChecksum, metadata_of, present, sound_batch
 from klamm.journal.segments import segment_of, table_schema
 
 _MARK = b"\xff\xff\xff\xff"
@@ -51,9 +51,9 @@ class GrowingSegment:
                     self._stream = pa.ipc.open_stream(pa.PythonFile(self._view, mode="r"))
                     self._metadata = metadata_of(self._stream.schema)
                 elif kind == "record batch":
-                    batch = self._stream.read_next_batch()
-                    batch.validate(full=True)
-                    yield present(batch, self._schema, self._metadata)
+                    yield present(sound_batch(self._stream), self._schema, self._metadata)
+            except BadChecksum:
+                continue
             except (*WRONG, StopIteration):
                 return
 

@@ -166,7 +166,7 @@ def _numbers(proof: Proof, parts: list[Segment]) -> Iterator[_Number]:
             for seq, number, ts_ns in zip(*(column.to_pylist() for column in columns), strict=True):
                 yield seq, number, ts_ns, segment.table
         if reader.torn is not None and not (proof.is_written and not segment.sealed):
-            proof.note(f"{segment.path.name} has a damaged end, read up to the last complete batch: {reader.torn}")
+            proof.note(f"{segment.path.name} is damaged, its whole batches were read: {reader.torn}")
 
 
 def _pairs(batch: pa.RecordBatch) -> list[dict[str, object]]:

@@ -17,7 +17,19 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from klamm.journal.segments import ENDED, LOCK, OPEN, SEAL, Segment, ended_process, journal_folder, segment_of, table_schema
+from klamm.journal.segments import (
+    CHECKSUM,
+    ENDED,
+    LOCK,
+    OPEN,
+    SEAL,
+    Segment,
+    checksum,
+    ended_process,
+    journal_folder,
+    segment_of,
+    table_schema,
+)
 
 WRONG = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 """Exceptions of pyarrow for bytes that are not a valid stream."""
@@ -53,19 +65,35 @@ class SegmentReader:
                 self.metadata = metadata_of(stream.schema)
                 while True:
                     try:
-                        batch = stream.read_next_batch()
+                        batch = sound_batch(stream)
                     except StopIteration:
                         break
-                    batch.validate(full=True)
+                    except BadChecksum as bad:  # the next batch is where this one ends
+                        self.torn = str(bad)
+                        continue
                     yield present(batch, self.schema, self.metadata)
                 if source.tell() < size:
                     self.torn = f"{size - source.tell()} bytes after the end mark"
-                elif not _has_end_mark(self.path, size):
+                elif self.torn is None and not _has_end_mark(self.path, size):
                     self.torn = "no end mark"
         except FileNotFoundError:
             raise
         except WRONG as error:
             self.torn = " ".join(str(error).split()) or type(error).__name__
+
+
+class BadChecksum(ValueError):
+    """The rows of a batch are not those that were written."""
+
+
+def sound_batch(stream: pa.RecordBatchStreamReader) -> pa.RecordBatch:
+    """The next batch of a stream. Raises StopIteration at its end, BadChecksum, and `WRONG` for other damage."""
+    batch, about = stream.read_next_batch_with_custom_metadata()
+    told = None if about is None else about.get(CHECKSUM)
+    if told is not None and checksum(batch) != _text(told):
+        raise BadChecksum(f"a batch of {batch.num_rows} rows has another checksum than was written")
+    batch.validate(full=True)
+    return batch
 
 
 def present(batch: pa.RecordBatch, schema: pa.Schema, metadata: Mapping[str, str]) -> pa.RecordBatch:
@@ -83,6 +111,15 @@ def present(batch: pa.RecordBatch, schema: pa.Schema, metadata: Mapping[str, str
         else:
             arrays.append(pa.nulls(batch.num_rows, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def written_by(path: Path) -> dict[str, str]:
+    """What the schema of a segment says about its writer: `run_id`, `node_id`, … Empty if the schema is damaged."""
+    try:
+        with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as stream:
+            return metadata_of(stream.schema)
+    except WRONG:
+        return {}
 
 
 def metadata_of(schema: pa.Schema) -> dict[str, str]:

@@ -18,6 +18,7 @@ import json
 import logging
 import os
 import re
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +39,9 @@ ENCODED: Mapping[str, frozenset[str]] = {
     "events": frozenset({"run_id", "kind"}),
 }
 """String columns that are dictionary-encoded on disk."""
+
+CHECKSUM = "crc32"
+"""Key of the metadata of a batch that has its `checksum`. Older journals have none."""
 
 ENDED = "ended-"
 ENDED_BYTES = 1024
@@ -151,6 +155,15 @@ def segment_metadata(run_id: str, node_id: int, process: int, started_ns: int, v
     }
 
 
+def checksum(batch: pa.RecordBatch) -> str:
+    """The CRC-32 of a batch as it is on disk, with the dictionaries of its columns: 8 hexadecimal digits."""
+    value = zlib.crc32(batch.serialize())
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            value = zlib.crc32(pa.RecordBatch.from_arrays([column.dictionary], ["values"]).serialize(), value)
+    return f"{value:08x}"
+
+
 class OpenSegment:
     """A segment that is being written. `write` passes a complete batch to the kernel; nothing is fsynced."""
 
@@ -171,7 +184,7 @@ class OpenSegment:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch. Raises OSError, for example if the disk is full."""
-        self._writer.write_batch(batch)
+        self._writer.write_batch(batch, {CHECKSUM: checksum(batch)})
         self._buffer.flush()
         self._whole = self._file.tell()
         self.rows += batch.num_rows

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klamm.journal.reading import is_written, open_segment, segments
+from klamm.journal.reading import is_written, open_segment, segments, written_by
 from klamm.journal.segments import Segment, is_part
 from klamm.machine.replaced_file import replacing
 from klamm.pipeline.lake import manifest
@@ -65,6 +65,24 @@ def pending(lake: Path, done: set[tuple[str, str]]) -> list[Segment]:
         segment
         for segment in segments(lake)
         if (segment.run, batch_name(segment)) not in done and (segment.sealed or not is_written(segment.path.parent))
+    ]
+
+
+def own_segments(found: Sequence[Segment]) -> tuple[list[Segment], list[str]]:
+    """Those of the segments that were written in the folder where they are, and a line about each run that was renamed or copied."""
+    own: list[Segment] = []
+    others: dict[tuple[str, str], int] = {}
+    for segment in found:
+        about = written_by(segment.path)
+        run, node = about.get("run_id", segment.run), about.get("node_id", str(segment.node))
+        if (run, node) == (segment.run, str(segment.node)):
+            own.append(segment)
+        else:
+            told, its = (f"run={segment.run}", f"run={run}") if run != segment.run else (f"run={run}/node={segment.node}", f"node={node}")
+            others[told, its] = others.get((told, its), 0) + 1
+    return own, [
+        f"{told} is a copy of {its} or was renamed: {count} segments are left out; a folder keeps the name that its rows have"
+        for (told, its), count in others.items()
     ]
 
 

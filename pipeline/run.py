@@ -16,10 +16,11 @@ from typing import Any, NamedTuple, Protocol
 from klamm.journal.reading import ask_to_seal, node_folders, seal_leftovers
 from klamm.journal.segments import SEAL, Segment
 from klamm.pipeline import stream
-from klamm.pipeline.bronze import LOCAL_BYTES, Commits, Converted, convert_by_workers, convert_here, foreign_files, pending
+from klamm.pipeline.bronze import LOCAL_BYTES, Commits, Converted, convert_by_workers, convert_here, foreign_files, own_segments, pending
 from klamm.pipeline.gold import build_gold
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import unjudged_rows as missing
+from klamm.pipeline.lake.damage import damage_named
 from klamm.pipeline.lake.folder import spark_failures, written
 from klamm.pipeline.rules.runner import Judgement
 
@@ -51,20 +52,20 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
 
     Raises PipelineFailed, also if rows got lost.
     """
-    with written(folder) as lake, spark_failures():
+    with written(folder) as lake, spark_failures(), damage_named(lake):
         late = ask_to_seal(lake, SEAL_WAIT_S)
         seal_leftovers(lake)
         is_rebuilt = stream.prepare(lake)
         commits = Commits(lake)
         stream.remove_remains(lake)
-        found = pending(lake, commits.done)
-        notes = [*(f"{path.relative_to(lake)}: not sealed in time" for path in late), *_left_out(lake)]
+        found, copies = own_segments(pending(lake, commits.done))
+        notes = [*copies, *(f"{path.relative_to(lake)}: not sealed in time" for path in late), *_left_out(lake)]
         if not found and not commits.done:
             nothing = dict.fromkeys(("frames", "messages", "quarantine", "events"), 0)
             return RunOutcome(nothing, 0, (), (*notes, "no segment: nobody journaled here yet"))
         spark, converted = _bronze_while_spark_starts(lake, found, session, progress)
         torn = [one for one in converted if one.lost is not None]
-        notes += [f"{one.run}/{one.batch}: its end is torn after {one.rows} rows: {one.lost}" for one in torn]
+        notes += [f"{one.run}/{one.batch}: rows are lost, {one.rows} are there: {one.lost}" for one in torn]
         commits.add(converted)
         runs = sorted(commits.runs) if is_rebuilt else sorted({one.run for one in converted})
         progress.begin("silver", None)
@@ -79,7 +80,7 @@ def watch(
     folder: Path, session: Callable[[], Any], progress: Progress, *, every_s: float, stop: threading.Event, variant: bool = True
 ) -> RunOutcome:
     """Keep bronze and silver up to date until `stop` is set; then make gold. Raises PipelineFailed."""
-    with written(folder) as lake, spark_failures():
+    with written(folder) as lake, spark_failures(), damage_named(lake):
         seal_leftovers(lake)
         stream.prepare(lake)
         commits = Commits(lake)
@@ -90,7 +91,7 @@ def watch(
         try:
             while not stop.is_set() and query.isActive:
                 _want_seals(lake)
-                found = pending(lake, commits.done)
+                found, _ = own_segments(pending(lake, commits.done))
                 commits.add(convert_here(lake, found, progress.step))
                 stop.wait(every_s)
         finally:

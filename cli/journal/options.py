@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from klamm.cli.lake_folder import LakeFolder
 from klamm.cli.logs import printable
 from klamm.cli.parameters import Whole
 from klamm.protocol.apis import APIS
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-LAKE = click.Path(path_type=Path)
+LAKE = LakeFolder()
 BROKER_ID = Whole(0, 2**31 - 1)
 
 

@@ -26,14 +26,16 @@ SHOWN = 5
 @click.option("--run", "runs", multiple=True, metavar="ID", help="Judge only this run; may be repeated.")
 @click.option("--rule", "chosen", multiple=True, metavar="ID", help="Judge only by this rule, such as W-01; may be repeated.")
 @click.option(
-    "--fail-on", type=click.Choice(["error", "warn"]), default="error", show_default=True, help="Exit with 3 on violations so severe."
+    "--fail-on", "fail_on", type=click.Choice(["error", "warn", "gaps"]), multiple=True,
+    help="Exit with 3 not only on errors, but also on warnings (warn), or if rows are lost, torn or in quarantine (gaps): they are not "
+    "judged. May be repeated.",
 )
-@click.option("--fail-on-missing", is_flag=True, help="Exit with 3 also if rows are lost, torn or in quarantine: they are not judged.")
+@click.option("--fail-on-missing", is_flag=True, help="The same as --fail-on gaps.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object in place of text.")
 @session_options
 @interruptible
 def command(
-    lake: Path, runs: tuple[str, ...], chosen: tuple[str, ...], fail_on: str, fail_on_missing: bool, as_json: bool,
+    lake: Path, runs: tuple[str, ...], chosen: tuple[str, ...], fail_on: tuple[str, ...], fail_on_missing: bool, as_json: bool,
     master: str, remote: str | None, memory: str,
 ) -> None:
     """Say what the conformance rules say of the runs of LAKE. Those that `klamm pipeline run` has not judged as they are now are judged.
@@ -54,7 +56,7 @@ def command(
     else:
         for line in _lines(checked):
             say(printable(line))
-    if checked.violations("error" if fail_on == "error" else None) or (fail_on_missing and not checked.is_complete):
+    if checked.violations(None if "warn" in fail_on else "error") or ((fail_on_missing or "gaps" in fail_on) and not checked.is_complete):
         raise click.exceptions.Exit(VIOLATED)
 
 

@@ -6,14 +6,16 @@ import json
 import os
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from pathlib import Path
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from klamm.cli.lake_folder import LakeFolder
 from klamm.cli.logs import printable
 from klamm.cli.output import counted, say
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-LAKE = click.Path(path_type=Path)
+LAKE = LakeFolder()
 
 
 class Memory(click.ParamType[str]):
@@ -64,12 +66,50 @@ NO_VARIANT = click.option(
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object in place of text.")
 
 
+LINE_EVERY_S = 5.0
+"""Seconds between two lines about a piece of work, where progress is lines."""
+
+
+class Lines:
+    """Progress as lines on stderr, for logs: what is being done, and for how long. Work that ends sooner has no line."""
+
+    def __init__(self, every_s: float = LINE_EVERY_S) -> None:
+        self._every_s = every_s
+        self._work: tuple[str, int | None, float] | None = None
+        self._done = 0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._tell, name="progress", daemon=True)
+        self._thread.start()
+
+    def begin(self, what: str, total: int | None) -> None:
+        """A new piece of work."""
+        self._done, self._work = 0, (what, total, time.monotonic())
+
+    def step(self, steps: int) -> None:
+        """`steps` more steps are done."""
+        self._done += steps
+
+    def stop(self) -> None:
+        """No more lines."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _tell(self) -> None:
+        while not self._stopped.wait(self._every_s):
+            if self._work is not None:
+                what, total, began = self._work
+                steps = "" if total is None else f" {self._done} of {total},"
+                with suppress(OSError):
+                    click.echo(f"{what}:{steps} {time.monotonic() - began:.0f} s", err=True)
+
+
 class Bars(AbstractContextManager["Bars"]):
-    """Progress bars on stderr where that is a terminal; nothing elsewhere."""
+    """Progress on stderr: bars where that is a terminal, elsewhere a line every few seconds."""
 
     def __init__(self) -> None:
         self._progress: Any = None
         self._task: Any = None
+        self._lines: Lines | None = None
 
     def __enter__(self) -> Bars:
         if sys.stderr.isatty():
@@ -79,14 +119,20 @@ class Bars(AbstractContextManager["Bars"]):
             columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
             self._progress = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False)
             self._progress.start()
+        else:
+            self._lines = Lines()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None) -> None:
         if self._progress is not None:
             self._progress.stop()
+        if self._lines is not None:
+            self._lines.stop()
 
     def begin(self, what: str, total: int | None) -> None:
         """A new piece of work; the bar of the last one is complete."""
+        if self._lines is not None:
+            self._lines.begin(what, total)
         if self._progress is None:
             return
         if self._task is not None:
@@ -96,6 +142,8 @@ class Bars(AbstractContextManager["Bars"]):
 
     def step(self, steps: int) -> None:
         """`steps` more steps are done."""
+        if self._lines is not None:
+            self._lines.step(steps)
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, advance=steps)
 

@@ -57,6 +57,10 @@ def spark_failures() -> Iterator[None]:
     """Exceptions of Spark, with or without Connect, become PipelineFailed with their reason, such as a full disk."""
     try:
         yield
+    except (ConnectionError, EOFError) as problem:
+        raise PipelineFailed(
+            "Spark's JVM ended while it worked: it was killed, or had too little memory (--memory); the command can be repeated"
+        ) from problem
     except Exception as problem:
         if type(problem).__module__.partition(".")[0] in SPARKS_OWN:
             raise PipelineFailed(f"Spark: {_reason(problem)}") from problem

@@ -71,7 +71,7 @@ def entries(lake: Path, table: str, runs: Collection[str] | None = None) -> list
 
 def files(lake: Path, table: str, runs: Collection[str] | None = None) -> list[Path]:
     """The valid Parquet files of a table, for any reader of Parquet."""
-    return [file for entry in entries(lake, table, runs) for file in _files(lake / entry.path)]
+    return [file for entry in entries(lake, table, runs) for file in files_of(lake / entry.path)]
 
 
 def rows(lake: Path, table: str, runs: Collection[str] | None = None) -> int:
@@ -91,7 +91,7 @@ def rows_on_disk(part: Path) -> int:
     """The rows of a part, as its files say."""
     import pyarrow.parquet as pq
 
-    return sum(pq.read_metadata(file).num_rows for file in _files(part)) if part.exists() else 0
+    return sum(pq.read_metadata(file).num_rows for file in files_of(part)) if part.exists() else 0
 
 
 def sweep(lake: Path, table: str) -> list[Path]:
@@ -120,7 +120,7 @@ def rewrite(lake: Path, table: str) -> None:
         temporary.write_text("".join(_line(entry._asdict()) for entry in entries(lake, table)), encoding="utf-8")
 
 
-def _files(part: Path) -> list[Path]:
+def files_of(part: Path) -> list[Path]:
     """A file, or the Parquet files of a folder. Names that begin with `_` or `.` are left out, as Spark's readers do."""
     if part.is_file():
         return [part]

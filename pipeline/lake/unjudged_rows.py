@@ -51,7 +51,7 @@ class Torn(NamedTuple):
     @property
     def line(self) -> str:
         """For people."""
-        return f"run {self.run}: the end of {self.segment} is torn: {self.why}"
+        return f"run {self.run}: rows of {self.segment} are lost: {self.why}"
 
 
 def torn_segments(lake: Path, runs: Collection[str]) -> list[Torn]:

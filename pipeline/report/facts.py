@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import parquet_rows as plain
+from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.tables import (
     API_ERRORS,
     API_MATRIX,
@@ -57,7 +58,7 @@ Row = dict[str, Any]
 FRAMES, EVENTS = BRONZE
 
 
-class NothingToReport(Exception):
+class NothingToReport(PipelineFailed):
     """The lake has no such run, or no tables yet; the text is one line."""
 
 

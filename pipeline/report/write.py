@@ -8,16 +8,21 @@ from importlib.metadata import version
 from pathlib import Path
 
 from klamm.machine.cache_folder import cache_folder, keep
+from klamm.pipeline.lake.damage import damage_named
 from klamm.pipeline.report import evidence, facts, page
 
 
 def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> str:
-    """The page about a run of the lake, of the latest where none is named. Raises NothingToReport."""
-    collected = facts.collect(lake, run)
-    rows = evidence.Rows(lake, collected.run)
-    shown = evidence.evidence(rows, evidence.places(collected))
-    incident = evidence.incident(rows, collected, shown)
-    return page.render(collected, rules, shown, incident, _vega())
+    """The page about a run of the lake, of the latest where none is named.
+
+    Raises NothingToReport, and PipelineFailed if a table is damaged.
+    """
+    with damage_named(lake):
+        collected = facts.collect(lake, run)
+        rows = evidence.Rows(lake, collected.run)
+        shown = evidence.evidence(rows, evidence.places(collected))
+        incident = evidence.incident(rows, collected, shown)
+        return page.render(collected, rules, shown, incident, _vega())
 
 
 def _vega() -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.folder import PipelineFailed, existing, written
+from klamm.pipeline.lake.damage import damage_named, refuse_missing
+from klamm.pipeline.lake.folder import PipelineFailed, existing, spark_failures, written
 from klamm.pipeline.lake.tables import SILVER
 from klamm.pipeline.lake.unjudged_rows import Missing, Torn, missing_rows, notes, quarantined_rows, torn_segments
 from klamm.pipeline.rules import runner
@@ -84,6 +85,11 @@ def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = 
     A session is opened only if a run has to be judged: if it has new rows, or if it was judged by other code than this Klamm's.
     """
     lake = existing(lake)
+    with spark_failures(), damage_named(lake):
+        return _check(lake, open_session, runs, chosen)
+
+
+def _check(lake: Path, open_session: Callable[[], Any], runs: Sequence[str], chosen: Sequence[str]) -> Checked:
     present = judged_runs(lake)
     if not present:
         raise PipelineFailed(f"{lake} has no tables yet: klamm pipeline run {lake}")
@@ -94,6 +100,7 @@ def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = 
                 raise PipelineFailed(f"no such {what}: {name}; there are {', '.join(there)}")
     rules = {name: rule for name, rule in known.items() if not chosen or name in chosen}
     judging = [run for run in present if not runs or run in runs]
+    refuse_missing(lake, [table.path for table in SILVER], judging)
     stored = read_judgement(lake, judging)
     judgement = runner.judge_lake(open_session(), lake, judging, rules.values()) if stored is None else stored.by(rules)
     checked = Checked(judging, rules, judgement)

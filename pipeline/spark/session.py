@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import re
 import shutil
 import signal
 import socket
@@ -32,6 +33,9 @@ from klamm.pipeline.spark.settings import JAVA_OPTIONS, Kind, When, chosen, jvm_
 log = logging.getLogger(__name__)
 
 LOCAL = "local[*]"
+
+TRIES = 3
+"""How often a task runs that fails, for example because a Python worker was killed. Spark itself runs it once on a local master."""
 DEFAULT_PORT = 15002
 DEFAULT_MASTER_PORT = 7077
 REACH_S = 10.0
@@ -71,6 +75,7 @@ def open_session(
     if remote is not None:
         return _connected(SparkSession, remote, settings or {})
     java = java_for_spark()
+    master = with_tries(master)
     selected = session_settings(master, java, memory, options) | own_settings(master) | dict(settings or {})
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in selected.items():
@@ -100,6 +105,11 @@ def _jvm(variables: MutableMapping[str, str] | None, java: Java, submitted: Mapp
         gateway = start_jvm(submitted, environment(java), output).environment
     with _changed(variables, {**environment(java, {}), **gateway}):
         yield
+
+
+def with_tries(master: str) -> str:
+    """A local master with the number of tries of a task: `local[2]` becomes `local[2,3]`. Others have it from Spark's settings."""
+    return re.sub(r"^local\[([^,\]]+)\]$", rf"local[\1,{TRIES}]", master)
 
 
 def session_settings(master: str, java: Java, memory: str, options: tuple[str, ...] | None = None) -> dict[str, str]:

@@ -315,7 +315,7 @@ def test_verify_tells_of_torn_ends_foreign_files_and_clocks_that_went_back_and_p
     lines = said.stdout.splitlines()
     assert "broker 1: " in lines[0]
     assert any("the clock went back by 9.9" in line for line in lines)
-    assert any("has a damaged end, read up to the last complete batch" in line for line in lines)
+    assert any("is damaged, its whole batches were read" in line for line in lines)
     assert "foreign file: journal/run=r/node=1/notes\\n.txt" in lines
     assert "foreign file: journal/run=r/node=x/frames-00000000000000000001.arrows" in lines
 

@@ -10,7 +10,7 @@ import pytest
 
 from klamm.journal.reading import seal_leftovers, segments
 from klamm.journal.writer import JournalWriter
-from klamm.pipeline.bronze import COMMITS, Commits, Converted, convert, convert_here, foreign_files, pending
+from klamm.pipeline.bronze import COMMITS, Commits, Converted, convert, convert_here, foreign_files, own_segments, pending
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.compact import purge
 from klamm.pipeline.lake.folder import PipelineFailed, existing, written
@@ -218,3 +218,9 @@ def test_a_folder_with_the_name_of_another_journal_is_one_line(tmp_path: Path, o
     (tmp_path / "journal" / old).rename(tmp_path / "journal" / new)
     with pytest.raises(PipelineFailed, match="its folder says"):
         to_bronze(tmp_path)
+    with TinyJournal(tmp_path, "whole") as whole:
+        simple_exchange(whole)
+    own, lines = own_segments(segments(tmp_path))
+    assert {segment.run for segment in own} == {"whole"}
+    assert lines == [f"{new} is a copy of {old.rpartition('/')[2]} or was renamed: 2 segments are left out; "
+                     "a folder keeps the name that its rows have"]

@@ -56,6 +56,25 @@ def test_only_new_segments_are_read_and_each_row_counts_once(spark: Any, tmp_pat
 
 
 @pytest.mark.slow
+def test_a_copied_run_is_named_and_left_out_and_a_damaged_table_is_named_and_made_again(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path, "a").close()
+    shutil.copytree(tmp_path / "journal" / "run=a", tmp_path / "journal" / "run=b")
+    outcome = run_with(spark, tmp_path)
+    assert (outcome.runs, outcome.rows["frames"]) == (("a",), 6)
+    assert outcome.notes == (
+        "run=b is a copy of run=a or was renamed: 2 segments are left out; a folder keeps the name that its rows have",
+    )
+    (file,) = manifest.files(tmp_path, MESSAGES.path)
+    for change in (lambda: file.write_bytes(file.read_bytes()[:-99]), file.unlink):
+        change()
+        with pytest.raises(PipelineFailed, match=r"silver/messages.*(damaged|missing).*; remove .*_checkpoints and repeat"):
+            check(tmp_path, lambda: spark, chosen=["W-01"])
+    shutil.rmtree(tmp_path / "_checkpoints")
+    run_with(spark, tmp_path)
+    assert check(tmp_path, lambda: spark, chosen=["W-01"]).stat("a", "W-01").checked == 3
+
+
+@pytest.mark.slow
 def test_a_lake_that_was_moved_is_made_anew(spark: Any, tmp_path: Path) -> None:
     write(tmp_path / "a").close()
     run_with(spark, tmp_path / "a")

@@ -159,8 +159,8 @@ def test_rows_that_are_not_judged_are_counted_and_fail_the_check_on_request(
     result = checked(spark, tmp_path, monkeypatch, "--rule", "W-01")
     assert result.exit_code == 0 and "; not judged: 1 gap, 2 torn segments, 2 frames in quarantine\n" in result.stdout
     assert "run raw: 2 frames in quarantine, no rule judges them" in result.stderr
-    assert "run torn: the end of node=1/frames-" in result.stderr
-    result = checked(spark, tmp_path, monkeypatch, "--rule", "W-01", "--fail-on-missing", "--json")
+    assert "run torn: rows of node=1/frames-" in result.stderr
+    result = checked(spark, tmp_path, monkeypatch, "--rule", "W-01", "--fail-on", "gaps", "--json")
     told = json.loads(result.stdout)
     assert (result.exit_code, told["quarantined"], told["complete"]) == (3, {"raw": 2}, False)
     assert {one["run"] for one in told["torn"]} == {"torn"}

@@ -47,6 +47,13 @@ def test_nobody_else_looks_into_the_folder_of_the_sockets(spark: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "master, told", [("local[*]", "local[*,3]"), ("local[2,1]", "local[2,1]"), ("local", "local"), ("spark://h:1", "spark://h:1")]
+)
+def test_a_task_on_this_machine_that_fails_is_tried_again(master: str, told: str) -> None:
+    assert session.with_tries(master) == told
+
+
+@pytest.mark.parametrize(
     "master, is_here", [("local[2]", True), ("local", True), ("local-cluster[2,1,1024]", False), ("spark://h:1", False)]
 )
 def test_workers_on_other_machines_speak_by_ports(monkeypatch: pytest.MonkeyPatch, master: str, is_here: bool) -> None:
@@ -60,7 +67,7 @@ def test_a_folder_whose_name_is_too_long_for_sockets_has_none(monkeypatch: pytes
 
 
 def test_servers_and_programs_of_others_have_none_of_the_settings_of_a_session_of_klamm_s_own(tmp_path: Path) -> None:
-    settings = session.session_settings("local[2]", Java(tmp_path / "java", "x", 17), "1g", options=())
+    settings = session.session_settings(session.with_tries("local[2]"), Java(tmp_path / "java", "x", 17), "1g", options=())
     assert settings.keys().isdisjoint(session.own_settings("local[2]"))
 
 

@@ -1,0 +1,85 @@
+"""Finds the part of a table that cannot be read, after something failed: which file it is, and how it is made again.
+
+Readers of Parquet say of a damaged file that its magic bytes are missing, or that a path does not exist. So when reading the tables of a
+lake has failed, every file that the manifests name is read here. Nothing is read before something failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.folder import CHECKPOINTS, LAYERS, SPARKS_OWN, PipelineFailed
+from klamm.pipeline.lake.manifest import Entry
+
+READERS = ("pyarrow", "duckdb", *SPARKS_OWN)
+"""Packages that read tables, and whose exceptions may come from a damaged file."""
+
+
+@contextmanager
+def damage_named(lake: Path) -> Iterator[None]:
+    """If reading tables fails and a part is missing or damaged, PipelineFailed says which one, and what makes it again.
+
+    Exceptions of other kinds stay as they are, and so do those of a connection that broke: then it is Spark's JVM that has ended.
+    """
+    try:
+        yield
+    except Exception as problem:
+        is_about_files = isinstance(problem, OSError) or type(problem).__module__.partition(".")[0] in READERS
+        damaged = next(damaged_parts(lake), None) if is_about_files and not isinstance(problem, ConnectionError) else None
+        if damaged is None:
+            raise
+        raise PipelineFailed(damaged) from problem
+
+
+def refuse_missing(lake: Path, tables: Iterable[str], runs: Collection[str]) -> None:
+    """Raise PipelineFailed if a part has fewer files or rows than its table says. Only the ends of files are read.
+
+    A reader of a folder from which a file was removed would not notice it.
+    """
+    for table in tables:
+        for entry in manifest.entries(lake, table, runs):
+            if entry.rows and manifest.rows_on_disk(lake / entry.path) != entry.rows:
+                why = _damage(lake, entry)
+                raise PipelineFailed(f"{why}; {_remedy(lake, entry)}")
+
+
+def damaged_parts(lake: Path) -> Iterator[str]:
+    """A line for each file that is missing or damaged. All files of all tables are read."""
+    for layer in LAYERS:
+        for folder in sorted(path.parent for path in (lake / layer).glob(f"*/{manifest.NAME}")):
+            for entry in manifest.entries(lake, f"{layer}/{folder.name}"):
+                why = _damage(lake, entry)
+                if why is not None:
+                    yield f"{why}; {_remedy(lake, entry)}"
+
+
+def _damage(lake: Path, entry: Entry) -> str | None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if entry.rows == 0:
+        return None
+    files, rows = manifest.files_of(lake / entry.path), 0
+    for file in files:
+        try:
+            with pq.ParquetFile(file) as parquet:
+                rows += sum(parquet.read_row_group(number).num_rows for number in range(parquet.num_row_groups))
+        except (OSError, pa.ArrowException) as problem:
+            return f"{file} is damaged ({' '.join(str(problem).split())[:120]})"
+    if rows != entry.rows:
+        return f"{lake / entry.path} is {'damaged' if files else 'missing'}: {rows} of {entry.rows} rows are there"
+    return None
+
+
+def _remedy(lake: Path, entry: Entry) -> str:
+    """What makes a part of a table again."""
+    layer = entry.table.partition("/")[0]
+    if layer == "gold":
+        return f"remove {lake / 'gold'} and repeat `klamm pipeline run`: it is made again from silver"
+    has_bronze = any(manifest.rows(lake, f"bronze/{name}", {entry.run}) for name in ("frames", "events"))
+    if layer == "silver" and has_bronze:
+        return f"remove {lake / CHECKPOINTS} and repeat `klamm pipeline run`: silver and gold are made again from bronze"
+    return f"remove {lake / 'bronze'} and {lake / CHECKPOINTS} and repeat `klamm pipeline run`: all tables are made again from the journal"

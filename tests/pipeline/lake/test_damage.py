@@ -1,0 +1,88 @@
+"""What cannot be read is named with its file and what makes it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from klamm.cli.journal.verb import command as journal
+from klamm.cli.pipeline.verb import command as pipeline
+from klamm.cli.report import command as report
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.damage import damage_named, damaged_parts
+from klamm.pipeline.lake.folder import PipelineFailed, spark_failures
+from klamm.pipeline.lake.manifest import Entry
+
+
+def part(lake: Path, table: str, run: str = "r", rows: int = 3) -> Path:
+    """A part with so many rows in a table; its file."""
+    folder = f"{table}/run={run}/batch=0"
+    (lake / folder).mkdir(parents=True)
+    pq.write_table(pa.table({"seq": list(range(rows))}), lake / folder / "part-0.parquet")
+    manifest.append(lake, [Entry(table, run, "0", folder, rows)])
+    return lake / folder / "part-0.parquet"
+
+
+def test_whole_parts_are_not_damaged(tmp_path: Path) -> None:
+    for table in ("bronze/frames", "silver/messages", "gold/latency"):
+        part(tmp_path, table)
+    assert list(damaged_parts(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "remedy"),
+    [("bronze/frames", "from the journal"), ("silver/messages", "from bronze"), ("gold/latency", "from silver")],
+)
+def test_a_damaged_part_is_named_with_what_makes_it_again(tmp_path: Path, table: str, remedy: str) -> None:
+    files = {each: part(tmp_path, each) for each in ("bronze/frames", "silver/messages", "gold/latency")}
+    files[table].write_bytes(files[table].read_bytes()[:-9])
+    (line,) = damaged_parts(tmp_path)
+    assert line.startswith(f"{files[table]} is damaged (") and line.endswith(remedy)
+
+
+def test_a_part_without_its_file_is_missing_and_one_with_fewer_rows_damaged(tmp_path: Path) -> None:
+    part(tmp_path, "bronze/frames", "purged").unlink()
+    manifest.drop(tmp_path, "bronze/frames", manifest.entries(tmp_path, "bronze/frames"))
+    part(tmp_path, "silver/messages", "purged").unlink()
+    pq.write_table(pa.table({"seq": [1]}), part(tmp_path, "silver/messages", "short"))
+    missing, short = damaged_parts(tmp_path)
+    assert "run=purged/batch=0 is missing: 0 of 3 rows are there" in missing
+    assert missing.endswith("from the journal"), "bronze has these rows no more"
+    assert "run=short/batch=0 is damaged: 1 of 3 rows are there" in short
+
+
+def test_a_failure_in_a_lake_without_damage_stays_as_it_is(tmp_path: Path) -> None:
+    file = part(tmp_path, "silver/messages")
+    with pytest.raises(KeyError), damage_named(tmp_path):
+        raise KeyError("a bug")
+    file.write_bytes(b"PAR1")
+    with pytest.raises(PipelineFailed, match="is damaged"), damage_named(tmp_path):
+        pq.ParquetFile(file)
+    with pytest.raises(PipelineFailed, match=r"^no such run$"), damage_named(tmp_path):
+        raise PipelineFailed("no such run")
+
+
+def test_a_jvm_that_ends_is_one_line_and_no_reason_to_read_all_tables(tmp_path: Path) -> None:
+    part(tmp_path, "silver/messages").unlink()
+    with pytest.raises(PipelineFailed, match="Spark's JVM ended while it worked"), spark_failures(), damage_named(tmp_path):
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_a_report_of_a_damaged_table_names_it(tmp_path: Path) -> None:
+    part(tmp_path, "bronze/frames").write_bytes(b"no Parquet")
+    (tmp_path / "journal").mkdir()
+    result = CliRunner().invoke(report, [str(tmp_path), "-o", str(tmp_path / "x.html")])
+    assert isinstance(result.exception, PipelineFailed | SystemExit)
+    assert "part-0.parquet is damaged" in f"{result.output} {result.exception}"
+
+
+@pytest.mark.parametrize("arguments", [(pipeline, "run"), (pipeline, "check"), (journal, "verify"), (report,)])
+def test_an_address_of_an_object_store_is_refused_with_the_reason(arguments: tuple[object, ...]) -> None:
+    command, *verb = arguments
+    result = CliRunner().invoke(command, [*verb, "s3a://bucket/lake"])  # type: ignore[arg-type, list-item]
+    assert result.exit_code == 2
+    assert "s3a://bucket/lake: a lake is a folder of this machine" in " ".join(result.output.split())
