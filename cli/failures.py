@@ -34,6 +34,7 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.cli.failures", "PackageMissing"),
     ("klamm.cli.output", "CannotWrite"),
     ("klamm.server.lifecycle.start_failure", "StartFailed"),
+    ("klamm.control.client", "ControlFailed"),
     ("klamm.control.http", "CannotServe"),
     ("klamm.zk.embedded.java", "EmbeddedZooKeeperError"),
     ("klamm.zk.session.session", "ZkUnavailable"),

@@ -20,6 +20,7 @@ from klamm.cli.output import end_with_failure, open_standard_streams, tell_scrip
 
 VERBS = {
     "broker": "klamm.cli.broker",
+    "chaos": "klamm.cli.chaos",
     "configs": "klamm.cli.configs",
     "consume": "klamm.cli.records.consume",
     "control": "klamm.cli.control.verb",

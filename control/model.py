@@ -39,6 +39,7 @@ from klamm.control.history import History
 from klamm.control.refused import Refused
 from klamm.control.seen_changes import SeenChanges
 from klamm.controller.changes import Change
+from klamm.controller.values import StoreLost
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.steering import Action, HeldPhase, Hold, Steering
@@ -431,8 +432,14 @@ class Control:
         return {"topics": shown}
 
     async def topic(self, name: str) -> dict[str, Any]:
-        """A topic as ZooKeeper and each broker see it."""
-        return await views.topic(self._any(), self.cluster.brokers, name)
+        """A topic as ZooKeeper and each broker see it. A broker that is connected to ZooKeeper reads it."""
+        connected = [broker for broker in self.cluster.brokers if broker.started and broker.zk.is_connected]
+        if not connected:
+            raise Refused("no broker is connected to ZooKeeper", 409)
+        try:
+            return await views.topic(connected[0], self.cluster.brokers, name)
+        except StoreLost as lost:
+            raise Refused(f"broker {connected[0].id} cannot read the topic: {lost}", 409) from None
 
     async def create_topic(self, body: TopicBody) -> dict[str, Any]:
         """Create a topic by a request to the controller. Returns when every running broker shows it, each partition with a leader."""

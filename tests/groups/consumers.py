@@ -15,11 +15,11 @@ from typing import Any
 
 from confluent_kafka import Producer
 
+from klamm.chaos.producers import SOON
 from klamm.protocol import messages
 from klamm.protocol.hash_order import partition_for
 from klamm.tests.harness.kafka import request, wait_for
 from klamm.tests.harness.members import Members
-from klamm.tests.histories.workload import SOON
 
 OFFSETS_TOPIC = "__consumer_offsets"
 SESSION_MS = 4000

@@ -8,11 +8,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 
+from klamm.chaos.reading import Reading
 from klamm.protocol import messages
 from klamm.tests.harness import requests
 from klamm.tests.histories.chaos import AWAY_S, HALF, Chaos, Fault
 from klamm.tests.histories.small_disks import SmallDiskMembers
-from klamm.tests.histories.workload import Reading
 
 CONFIGS: dict[str, Sequence[str]] = {
     "segment.bytes": ("262144", "524288", "1048576"),

@@ -17,14 +17,16 @@ from typing import Any
 
 import pytest
 
+from klamm.chaos.history import Verdict, judge, judge_last_values
+from klamm.chaos.producers import Producing
+from klamm.chaos.reading import Reading, log_starts, read_all
 from klamm.protocol import messages
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
 from klamm.tests.histories.chaos import SETTINGS, Chaos, Fault
-from klamm.tests.histories.history import Verdict, judge, judge_last_values
 from klamm.tests.histories.small_disks import SmallDiskMembers
 from klamm.tests.histories.storage_faults import StorageFaults
-from klamm.tests.histories.workload import KeyedProducing, Producing, Reading, last_values, log_starts, read_all
+from klamm.tests.histories.workload import KeyedProducing, last_values
 from klamm.tests.histories.zookeeper_faults import FailingZooKeeper
 from klamm.tests.moves.moving import Moving
 from klamm.tests.reference.jars import jars

@@ -6,11 +6,12 @@ import random
 from collections import Counter
 from pathlib import Path
 
+from klamm.chaos.history import Verdict, judge
+from klamm.chaos.producers import Producing
+from klamm.chaos.reading import Reading, read_all
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker, wait_for
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.ports import free_port
-from klamm.tests.histories.history import Verdict, judge
-from klamm.tests.histories.workload import Producing, Reading, read_all
 from klamm.tests.logs_on_disk.kafka_tools import complaints
 
 TOPIC, PARTITIONS = "handed", 3

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from klamm.chaos.history import judge
+from klamm.chaos.producers import Producing
+from klamm.chaos.reading import read_all
 from klamm.tests.harness.kafka import wait_for
 from klamm.tests.harness.members import Members
-from klamm.tests.histories.history import judge
-from klamm.tests.histories.workload import Producing, read_all
 
 TOPIC, PARTITIONS = "full", 4
 NewMembers = Callable[..., Members]

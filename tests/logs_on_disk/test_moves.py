@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from klamm.chaos.history import judge
+from klamm.chaos.producers import Producing
+from klamm.chaos.reading import read_all
 from klamm.protocol import messages
 from klamm.tests.harness.kafka import wait_for
 from klamm.tests.harness.members import Members
-from klamm.tests.histories.history import judge
-from klamm.tests.histories.workload import Producing, read_all
 
 TOPIC = "moved"
 

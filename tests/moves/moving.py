@@ -11,13 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from klamm.chaos.history import Sent, Verdict, judge
+from klamm.chaos.producers import Producing
+from klamm.chaos.reading import Reading, read_all
 from klamm.protocol import messages
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import request
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import wait_for
-from klamm.tests.histories.history import Sent, Verdict, judge
-from klamm.tests.histories.workload import Producing, Reading, fill, read_all
+from klamm.tests.histories.workload import fill
 
 RECORD_BYTES = 1024
 MOVED_S = 180.0

@@ -32,6 +32,7 @@ DRAW = "drawn_tests"
 SUBJECTS = {
     "admin": {"admin", "clients", "tools"},
     "broker": {"histories"},
+    "chaos": {"chaos", "histories"},
     "broker/log": {"histories", "logs_on_disk"},
     "cli": {"cli", "tools"},
     "configs": {"cli"},

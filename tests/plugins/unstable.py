@@ -19,8 +19,8 @@ import pytest
 REAL_PROCESSES = frozenset(
     f"tests/{folder}"
     for folder in (
-        "blacklist", "cli", "clients", "cluster", "histories", "mixed", "moves", "pipeline/real_clusters", "pipeline/spark", "registered",
-        "tools",
+        "blacklist", "chaos", "cli", "clients", "cluster", "histories", "mixed", "moves", "pipeline/real_clusters", "pipeline/spark",
+        "registered", "tools",
     )
 )
 """Folders whose tests run processes."""

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from klamm.cli.control import client
 from klamm.cli.control.verb import COMMANDS
+from klamm.control import client as control_client
 from klamm.control.bodies import EffectBody, FaultBody, FilterBody
 from klamm.control.routes import ROUTES
 from klamm.tests.cli.conftest import Start
@@ -73,13 +73,13 @@ def test_every_route_is_called_by_its_example(start: Start, zookeeper: str, chro
     cluster = running.ready()
     monkeypatch.setenv("KLAMM_CONTROL", cluster["control"])
     called: list[str] = []
-    real = client._OPENER.open
+    real = control_client._OPENER.open
 
     def recorded(request: urllib.request.Request, timeout: float) -> object:
         called.append(route_of(request.get_method(), urlsplit(request.full_url).path))
         return real(request, timeout=timeout)
 
-    monkeypatch.setattr(client._OPENER, "open", recorded)
+    monkeypatch.setattr(control_client._OPENER, "open", recorded)
     with consuming(cluster["bootstrap_servers"], "billing"):
         wait_for(lambda: any(g["state"] == "Stable" for g in in_json("groups")["groups"]), "the group is stable")
         epochs: list[int] = []

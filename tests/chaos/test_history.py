@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from klamm.tests.histories.history import KeyedSent, Sent, Verdict, judge, judge_last_values
+from klamm.chaos.history import KeyedSent, Sent, Verdict, judge, judge_last_values
 
 FAULTS = ("lost", "moved", "out_of_order", "duplicates", "strange", "changed")
 

@@ -1,0 +1,183 @@
+"""Copiers: each reads with a group, and writes what it read and the offsets of it in one transaction. Some transactions are aborted."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Sequence
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+from klamm.chaos.members import CLOSE_S, SESSION_MS
+from klamm.chaos.producers import SOON, LoadHangs
+from klamm.chaos.reading import place_of
+from klamm.chaos.transaction_history import Attempt, Outcome, copied
+
+ABORTED = 0.1
+"""Of the transactions."""
+CALL_S = 10.0
+HUNG_S = 60.0
+"""A transaction takes no longer, unless the client library hangs: none of its calls takes longer than `CALL_S`."""
+POLL_INTERVAL_MS = 45_000
+TRANSACTION_MS = 20_000
+BATCH = 100
+
+
+class Copier:
+    """One copier in a thread. `attempts` are its transactions, in order."""
+
+    def __init__(self, bootstrap: str, source: str, target: str, partitions: int, group: str, name: str, seed: int) -> None:
+        """`partitions` is the number of the target's partitions, `seed` chooses which transactions are aborted."""
+        self.name = name
+        self.attempts: list[Attempt] = []
+        self.assignments = 0
+        self.errors: list[str] = []
+        self._source, self._target, self._partitions = source, target, partitions
+        self._chance = random.Random(seed)
+        self._reading: dict[str, object] = {
+            **SOON, "bootstrap.servers": bootstrap, "client.id": f"{name}-in", "group.id": group, "enable.auto.commit": False,
+            "auto.offset.reset": "earliest", "isolation.level": "read_committed", "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100, "socket.timeout.ms": 10_000, "max.poll.interval.ms": POLL_INTERVAL_MS,
+        }  # fmt: skip
+        self._writing: dict[str, object] = {
+            **SOON, "bootstrap.servers": bootstrap, "client.id": f"{name}-out", "transactional.id": name, "linger.ms": 5,
+            "transaction.timeout.ms": TRANSACTION_MS, "message.timeout.ms": TRANSACTION_MS, "socket.timeout.ms": 10_000,
+            "retry.backoff.ms": 50,
+        }  # fmt: skip
+        self._stopped = threading.Event()
+        self._begun_s = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> Self:
+        """Join the group and begin."""
+        self._thread.start()
+        return self
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a call of librdkafka does not return: `send_offsets_to_transaction` may never do if its coordinator dies meanwhile."""
+        return self._thread.is_alive() and time.monotonic() - self._begun_s > HUNG_S
+
+    def leave(self) -> None:
+        """End after the present transaction. Raises LoadHangs."""
+        self._stopped.set()
+        self._thread.join(CLOSE_S + 3 * CALL_S)
+        if self._thread.is_alive() and not self.hangs:
+            raise LoadHangs(f"copier {self.name} does not end")
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            consumer = Consumer(self._reading)
+            consumer.subscribe([self._source], on_assign=self._assigned)
+            try:
+                producer = Producer(self._writing)
+                self._begin(producer)
+                while not self._stopped.is_set() and self._copy(consumer, producer):
+                    pass
+            except KafkaException as failure:
+                self.errors.append(failure.args[0].name())
+            finally:
+                consumer.close()
+
+    def _begin(self, producer: Producer) -> None:
+        """InitProducerId, again as long as it may succeed. Raises KafkaException."""
+        while not self._stopped.is_set():
+            self._begun_s = time.monotonic()
+            try:
+                producer.init_transactions(CALL_S)
+            except KafkaException as failure:
+                self.errors.append(failure.args[0].name())
+                if not failure.args[0].retriable():
+                    raise
+            else:
+                return
+
+    def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.assignments += bool(partitions)
+
+    def _copy(self, consumer: Consumer, producer: Producer) -> bool:
+        """One transaction. Returns whether this copier can go on; otherwise it needs a new producer and a new consumer."""
+        self._begun_s = time.monotonic()
+        messages = [each for each in consumer.consume(BATCH, 0.2) if each.error() is None]
+        if not messages:
+            return True
+        number = len(self.attempts)
+        attempt = Attempt(f"{self.name}.{number}", [])
+        self.attempts.append(attempt)
+        try:
+            producer.begin_transaction()
+            self._write(producer, messages, attempt)
+            producer.send_offsets_to_transaction(_behind(self._source, messages), consumer.consumer_group_metadata(), CALL_S)
+            if self._chance.random() < ABORTED:
+                attempt.outcome = Outcome.UNCOMMITTED
+                producer.abort_transaction(CALL_S)
+                attempt.outcome = Outcome.ABORTED
+                _rewind(consumer, self._source, messages)
+                return True
+            self._commit(producer, attempt)
+        except KafkaException as failure:
+            return self._failed(producer, attempt, failure)
+        return True
+
+    def _write(self, producer: Producer, messages: Sequence[Message], attempt: Attempt) -> None:
+        for message in messages:
+            partition, offset, value = place_of(message)
+            attempt.inputs.append((partition, offset))
+            text = copied(value, partition, offset, attempt.name)
+            while True:
+                try:
+                    producer.produce(self._target, text.encode(), partition=partition % self._partitions)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        producer.poll(0)
+
+    def _commit(self, producer: Producer, attempt: Attempt) -> None:
+        """Commit, again as long as nobody knows whether it happened. Raises KafkaException."""
+        attempt.outcome = Outcome.UNKNOWN
+        while True:
+            self._begun_s = time.monotonic()
+            try:
+                producer.commit_transaction(CALL_S)
+            except KafkaException as failure:
+                self.errors.append(failure.args[0].name())
+                if not failure.args[0].retriable() or self._stopped.is_set():
+                    raise
+            else:
+                attempt.outcome = Outcome.COMMITTED
+                return
+
+    def _failed(self, producer: Producer, attempt: Attempt, failure: KafkaException) -> bool:
+        """Abort what can be aborted; the copier begins again at the committed offsets."""
+        error = failure.args[0]
+        self.errors.append(error.name())
+        if attempt.outcome is Outcome.OPEN:
+            attempt.outcome = Outcome.UNCOMMITTED
+        if error.txn_requires_abort():
+            try:
+                producer.abort_transaction(CALL_S)
+                attempt.outcome = Outcome.ABORTED
+            except KafkaException as second:
+                self.errors.append(second.args[0].name())
+        return False
+
+
+def _behind(topic: str, messages: Sequence[Message]) -> list[TopicPartition]:
+    """The offsets behind these records."""
+    ends: dict[int, int] = {}
+    for message in messages:
+        partition, offset, _ = place_of(message)
+        ends[partition] = max(ends.get(partition, 0), offset + 1)
+    return [TopicPartition(topic, partition, offset) for partition, offset in ends.items()]
+
+
+def _rewind(consumer: Consumer, topic: str, messages: Sequence[Message]) -> None:
+    """Let the consumer read these records again. Raises KafkaException if it does not have a partition any more."""
+    starts: dict[int, int] = {}
+    for message in messages:
+        partition, offset, _ = place_of(message)
+        starts[partition] = min(starts.get(partition, offset), offset)
+    for partition, offset in starts.items():
+        consumer.seek(TopicPartition(topic, partition, offset))

@@ -1,0 +1,180 @@
+"""The load of a run: two producers, a group that reads and commits, and a group of copiers with transactions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from klamm.admin import AdminClient, AdminError, TopicPartition
+from klamm.chaos.copiers import Copier
+from klamm.chaos.group_history import judge_group
+from klamm.chaos.history import Verdict, judge
+from klamm.chaos.kinds import COPIES, PARTITIONS
+from klamm.chaos.members import Member
+from klamm.chaos.producers import Gaps, Producing
+from klamm.chaos.reading import Logs, Reading, log_starts, read_all
+from klamm.chaos.transaction_history import Outcome, judge_copies
+
+RECORDS, COPIED = "records", "copies"
+READERS, COPIERS = "readers", "copiers"
+QUIET_S = 0.05
+LOOK_S = 0.5
+ASK_MS = 3000
+CATCH_UP_S = 90.0
+
+
+class Load:
+    """Everything that clients do. `begin`, then `finish`, then `judged`."""
+
+    def __init__(self, bootstrap: str, seed: int, admin: AdminClient) -> None:
+        """`seed` chooses how partitions are assigned to members, and which transactions are aborted."""
+        self.bootstrap, self.seed = bootstrap, seed
+        self.gaps = Gaps(PARTITIONS)
+        self.producers = [
+            Producing(bootstrap, RECORDS, PARTITIONS, f"producer{n}", idempotent=True, quiet_s=QUIET_S, gaps=self.gaps) for n in range(2)
+        ]
+        self.along = Reading(bootstrap, RECORDS, PARTITIONS, client_id="along")
+        self.members: list[Member] = []
+        self.copiers: list[Copier] = []
+        self._gone: set[str] = set()
+        self.hung: list[str] = []
+        """Copiers whose library hangs; another one was started in place of each."""
+        self.final: dict[str, dict[int, int | None]] = {READERS: {}, COPIERS: {}}
+        """Group → partition → committed offset, as the coordinator showed it last."""
+        self._admin = admin
+        self._watching = threading.Event()
+        self._watch = threading.Thread(target=self._look, name="copiers", daemon=True)
+
+    def begin(self) -> None:
+        """Start all clients."""
+        self.along.start()
+        for producer in self.producers:
+            producer.start()
+        for group in (READERS, READERS, COPIERS, COPIERS):
+            self.join(group)
+        self._watch.start()
+
+    def join(self, group: str) -> Member | Copier:
+        """One more member of a group."""
+        if group == READERS:
+            strategy = ("range", "cooperative-sticky")[self.seed % 2]
+            self.members.append(Member(self.bootstrap, RECORDS, READERS, f"reader{len(self.members)}", strategy).start())
+            return self.members[-1]
+        name = f"copier{len(self.copiers)}"
+        self.copiers.append(Copier(self.bootstrap, RECORDS, COPIED, COPIES, COPIERS, name, self.seed + len(self.copiers)).start())
+        return self.copiers[-1]
+
+    def _all(self) -> list[Member | Copier]:
+        return [*self.members, *self.copiers]
+
+    def leave(self, member: Member | Copier) -> None:
+        """A member leaves its group. Raises LoadHangs."""
+        member.leave()
+        self._gone.add(member.name)
+
+    def finish(self) -> list[str]:
+        """End the producers, wait until the groups have read everything, and end them. What is wrong with that, in sentences.
+
+        Raises LoadHangs.
+        """
+        for producer in self.producers:
+            producer.finish()
+        behind = self._caught_up()
+        self._watching.set()
+        self._watch.join()
+        for member in self._all():
+            if member.name not in self._gone:
+                member.leave()
+        self.along.finish()
+        return behind
+
+    def _caught_up(self) -> list[str]:
+        """Wait until both groups have committed the ends of all partitions."""
+        logs = read_all(self.bootstrap, RECORDS, PARTITIONS)
+        ends = {p: log[-1][0] + 1 for p, log in logs.items() if log}
+        until = time.monotonic() + CATCH_UP_S
+        behind: list[str] = ["the committed offsets cannot be read"]
+        while behind and time.monotonic() < until:
+            time.sleep(LOOK_S)
+            committed = {group: self.ask(group) for group in (READERS, COPIERS)}
+            behind = [
+                f"group {group} has committed {None if row is None else row.get(p)} of {end} in partition {p}, long after the load ended"
+                for group, row in committed.items() for p, end in ends.items() if row is None or row.get(p) != end
+            ]  # fmt: skip
+        return behind
+
+    def ask(self, group: str) -> dict[int, int | None] | None:
+        """The committed offsets of a group by partition, kept in `final`; None if the coordinator does not tell."""
+        try:
+            offsets = self._admin.list_group_offsets({group: [(RECORDS, p) for p in range(PARTITIONS)]}, timeout_ms=ASK_MS)[group]
+            rows = {p: offsets[TopicPartition(RECORDS, p)] for p in range(PARTITIONS)}
+        except (AdminError, KeyError):
+            return None
+        self.final[group] = {p: None if row is None else int(row.offset) for p, row in rows.items()}
+        return self.final[group]
+
+    def _look(self) -> None:
+        """Replace the copiers that hang."""
+        while not self._watching.wait(LOOK_S):
+            for copier in [each for each in self.copiers if each.name not in self._gone and each.hangs]:
+                self._gone.add(copier.name)
+                self.hung.append(copier.name)
+                self.join(COPIERS)
+
+    # --- the judgement
+
+    def judged(self, allow_loss: bool) -> tuple[Verdict, dict[str, list[str]]]:
+        """What the producers were told compared with what the topics have, and all that must not be, by rule. Raises LoadHangs.
+
+        With `allow_loss` only what holds without any acknowledged record counts.
+        """
+        logs = read_all(self.bootstrap, RECORDS, PARTITIONS)
+        starts = log_starts(self.bootstrap, RECORDS, PARTITIONS)
+        verdict = judge([sent for each in self.producers for sent in each.sent], logs, self.along.logs, starts)
+        copies = read_all(self.bootstrap, COPIED, COPIES, isolation_level="read_committed")
+        faults = dict(verdict.faults)
+        fatal = [f"{each.name}: {error}" for each in self.producers for error in each.fatal]
+        if fatal:
+            faults["fatal"] = fatal
+        if self._has_new_epochs():
+            faults.pop("duplicates", None)
+        faults |= self._group_faults(logs)
+        faults |= self._copy_faults(logs, copies)
+        if allow_loss:
+            faults = {rule: found for rule, found in faults.items() if rule in ("aborted visible",)}
+        return verdict, faults
+
+    def _group_faults(self, logs: Logs) -> dict[str, list[str]]:
+        faults = judge_group(
+            [member.deliveries for member in self.members], (start for member in self.members for start in member.starts),
+            (commit for member in self.members for commit in member.commits), self.final[READERS], logs, READERS,
+        )  # fmt: skip
+        return {f"{READERS} {rule}": found for rule, found in faults.items()}
+
+    def _copy_faults(self, logs: Logs, copies: Logs) -> dict[str, list[str]]:
+        committed = {partition: offset for partition, offset in self.final[COPIERS].items() if offset is not None}
+        return judge_copies((a for copier in self.copiers for a in copier.attempts), copies, committed, logs)
+
+    def _has_new_epochs(self) -> bool:
+        """Whether a producer has written under another epoch than its first one: then it may have sent again what it had written."""
+        try:
+            known = self._admin.describe_producers([(RECORDS, p) for p in range(PARTITIONS)])
+            return any(producer.producer_epoch > 0 for p in range(PARTITIONS) for producer in known[TopicPartition(RECORDS, p)])
+        except (AdminError, KeyError):
+            return False
+
+    def counts(self) -> dict[str, Any]:
+        """Numbers for the summary."""
+        outcomes = [attempt.outcome for copier in self.copiers for attempt in copier.attempts]
+        return {
+            "transactions": len(outcomes), "committed": outcomes.count(Outcome.COMMITTED), "aborted": outcomes.count(Outcome.ABORTED),
+            "delivered": sum(len(member.deliveries) for member in self.members), "commits": _acknowledged(self.members),
+            "assignments": sum(each.assignments for each in self._all()),
+            "hung_clients": len(self.hung), "longest_unavailability_s": round(max(self.gaps.longest_s), 1),
+        }  # fmt: skip
+
+
+def _acknowledged(members: Iterable[Member]) -> int:
+    return sum(commit.acknowledged_s is not None for member in members for commit in member.commits)

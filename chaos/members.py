@@ -1,0 +1,104 @@
+"""Members of a consumer group that read and commit while a cluster has trouble, and keep what they got and what was committed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from klamm.chaos.group_history import Commit, Delivery, Start
+from klamm.chaos.producers import SOON, LoadHangs
+from klamm.chaos.reading import place_of
+
+SESSION_MS = 6000
+COMMIT_EVERY_S = 0.3
+CLOSE_S = 60.0
+
+
+class Member:
+    """One member in a thread. `deliveries` and `commits` are in the order in which they came."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, name: str, strategy: str) -> None:
+        self.name = name
+        self.deliveries: list[Delivery] = []
+        self.commits: list[Commit] = []
+        self.starts: list[Start] = []
+        self.assignments = 0
+        """How often it was given partitions."""
+        self.errors: list[str] = []
+        self._topic = topic
+        self._settings: dict[str, object] = {
+            **SOON, "bootstrap.servers": bootstrap, "client.id": name, "group.id": group, "enable.auto.commit": False,
+            "auto.offset.reset": "earliest", "partition.assignment.strategy": strategy, "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100, "socket.timeout.ms": 10_000,
+        }  # fmt: skip
+        self._next: dict[int, int] = {}
+        self._assigned_s: dict[int, float] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> Self:
+        """Join the group."""
+        self._thread.start()
+        return self
+
+    def leave(self) -> None:
+        """Commit, leave the group and wait until that is done. Raises LoadHangs."""
+        self._stopped.set()
+        self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            raise LoadHangs(f"consumer {self.name} does not leave its group")
+
+    def _run(self) -> None:
+        consumer = Consumer(self._settings)
+        consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+        committed_at = time.monotonic()
+        while not self._stopped.is_set():
+            for message in consumer.consume(500, 0.1):
+                error = message.error()
+                if error is not None:
+                    self.errors.append(error.name())
+                    continue
+                partition, offset, value = place_of(message)
+                self.deliveries.append(Delivery(partition, offset, value))
+                self._next[partition] = offset + 1
+                if partition in self._assigned_s:
+                    self.starts.append(Start(partition, offset, self._assigned_s.pop(partition)))
+            if time.monotonic() - committed_at > COMMIT_EVERY_S:
+                self._commit(consumer)
+                committed_at = time.monotonic()
+        self._commit(consumer)
+        consumer.close()
+
+    def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.assignments += bool(partitions)
+        self._assigned_s |= {partition.partition: time.monotonic() for partition in partitions}
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._commit(consumer)
+        self._lost(consumer, partitions)
+
+    def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            self._next.pop(partition.partition, None)
+            self._assigned_s.pop(partition.partition, None)
+
+    def _commit(self, consumer: Consumer) -> None:
+        """Commit what was delivered; a commit without a response counts as one that may have happened."""
+        if not self._next:
+            return
+        asked = dict(self._next)
+        begun = time.monotonic()
+        try:
+            told = consumer.commit(
+                offsets=[TopicPartition(self._topic, p, offset) for p, offset in asked.items()], asynchronous=False
+            ) or []  # fmt: skip
+        except KafkaException as failure:
+            self.errors.append(failure.args[0].name())
+            self.commits += [Commit(p, offset, begun, None) for p, offset in asked.items()]
+            return
+        now = time.monotonic()
+        stored = {row.partition for row in told if row.error is None}
+        self.commits += [Commit(p, offset, begun, now if p in stored else None) for p, offset in asked.items()]

@@ -1,0 +1,148 @@
+"""Producers that go on while a cluster has trouble, and keep what came of every record. Each has a thread of its own and acks=all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Self
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from klamm.chaos.history import Sent
+
+FLUSH_S = 60.0
+QUIET_S = 0.02
+"""Between two batches of a producer."""
+SOON = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 5000, "log_level": 0}
+"""A client that finds a new leader soon, and says nothing."""
+
+
+class LoadHangs(Exception):
+    """A client does not end although it was told to. The message is one line."""
+
+
+class Gaps:
+    """The longest time in which no record of a partition was acknowledged, while producers wrote to all of them."""
+
+    def __init__(self, partitions: int) -> None:
+        self._last = [time.monotonic()] * partitions
+        self.longest_s = [0.0] * partitions
+
+    def acknowledged(self, partition: int) -> None:
+        """A record was acknowledged now."""
+        now = time.monotonic()
+        self.longest_s[partition] = max(self.longest_s[partition], now - self._last[partition])
+        self._last[partition] = now
+
+
+class Producing:
+    """A producer in a thread; `sent` is what came of it, one entry for each producer id it was given.
+
+    Producers that are not idempotent keep one request in flight to a broker.
+    """
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, name: str, *, idempotent: bool, batch: int = 10, record_bytes: int = 0,
+        quiet_s: float = QUIET_S, gaps: Gaps | None = None,
+    ) -> None:  # fmt: skip
+        """`record_bytes` is how long a record's value is at least, `quiet_s` the time between two batches. `gaps` hears of each
+        acknowledgement.
+        """
+        self.record_bytes, self.quiet_s, self.gaps = record_bytes, quiet_s, gaps
+        self.topic, self.partitions, self.name, self.idempotent, self.batch = topic, partitions, name, idempotent, batch
+        self._settings: dict[str, object] = {
+            **SOON,
+            "bootstrap.servers": bootstrap,
+            "client.id": name,
+            "acks": "all",
+            "enable.idempotence": idempotent,
+            "message.timeout.ms": 600_000,
+            "batch.size": 250_000,  # fits into the smallest segments of these topics, also after a pause
+            "linger.ms": 5,
+            "socket.timeout.ms": 10_000,
+            "retry.backoff.ms": 50,
+        }
+        if not idempotent:
+            self._settings["max.in.flight.requests.per.connection"] = 1
+        self.sent: list[Sent] = []
+        self.fatal: list[str] = []
+        """Errors after which librdkafka refuses to go on with a producer id."""
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> Self:
+        """Begin to write."""
+        self._thread.start()
+        return self
+
+    def finish(self) -> None:
+        """Send no more, and wait until all has come to an end. Raises LoadHangs."""
+        self._stopped.set()
+        self._thread.join(FLUSH_S + 30)
+        if self._thread.is_alive():
+            raise LoadHangs(f"producer {self.name} does not end")
+
+    @property
+    def acknowledged(self) -> int:
+        """Number of records."""
+        return sum(len(sent.offsets) for sent in self.sent)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            sent = self._new_sent(f"{self.name}.{len(self.sent)}")
+            self.sent.append(sent)
+            self._live(sent)
+
+    def _new_sent(self, name: str) -> Sent:
+        return Sent(name, self.partitions, self.idempotent)
+
+    def _record(self, sent: Sent, number: int) -> tuple[bytes | None, bytes | None]:
+        """Key and value."""
+        return None, padded(sent.value(number), self.record_bytes)
+
+    def _live(self, sent: Sent) -> None:
+        """As long as one producer goes on."""
+        producer = Producer(self._settings)
+        failed = threading.Event()
+        try:
+            while not self._stopped.is_set() and not failed.is_set():
+                for _ in range(self.batch):
+                    if not self._send(producer, sent, failed):
+                        break
+                producer.poll(0)
+                self._stopped.wait(self.quiet_s)
+            producer.flush(FLUSH_S)
+        except KafkaException as fatal:
+            self.fatal.append(str(fatal))
+
+    def _send(self, producer: Producer, sent: Sent, failed: threading.Event) -> bool:
+        number = sent.count
+
+        def told(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                offset = message.offset()
+                sent.offsets[number] = -1 if offset is None else offset
+                if self.gaps is not None:
+                    self.gaps.acknowledged(sent.partition(number))
+                return
+            sent.errors[number] = error.name()
+            if error.fatal():
+                self.fatal.append(str(error))
+                failed.set()
+
+        try:
+            key, value = self._record(sent, number)
+            producer.produce(self.topic, value, key, partition=sent.partition(number), on_delivery=told)
+        except BufferError:
+            return False
+        except KafkaException as refused:
+            self.fatal.append(str(refused))
+            failed.set()
+            return False
+        sent.count += 1
+        return True
+
+
+def padded(value: str, size: int) -> bytes:
+    """The value with spaces behind it, `size` bytes at least; `keep` of `reading.py` takes them off."""
+    return value.encode().ljust(size)

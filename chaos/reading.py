@@ -1,0 +1,139 @@
+"""Readers without a group: one that reads along while records are written, and what reads everything at the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from klamm.chaos.producers import SOON, LoadHangs
+
+POLL_S = 0.1
+READ_S = 120.0
+MARKS_S = 60.0
+Logs = dict[int, list[tuple[int, str]]]
+"""Partition → offsets and values."""
+
+
+def reader(bootstrap: str, topic: str, partitions: int, **more: object) -> Consumer:
+    """A consumer without a group's protocol that begins at the start of all partitions. `more` with underscores for dots."""
+    settings = {**SOON, "bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "auto.offset.reset": "error"}
+    settings |= {name.replace("_", "."): value for name, value in more.items()}
+    consumer = Consumer({**settings, "check.crcs": True, "fetch.wait.max.ms": 100})
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)])
+    return consumer
+
+
+class Reading:
+    """A reader in a thread; `logs` is what it got, by partition."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, **more: object) -> None:
+        """`more` as for `reader`."""
+        self.logs: Logs = {partition: [] for partition in range(partitions)}
+        self.errors: list[str] = []
+        self._reader = partial(reader, bootstrap, topic, partitions, **more)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reader", daemon=True)
+
+    def start(self) -> Reading:
+        """Begin to read."""
+        self._thread.start()
+        return self
+
+    def finish(self) -> None:
+        """Read no more. Raises LoadHangs."""
+        self._stopped.set()
+        self._thread.join(30)
+        if self._thread.is_alive():
+            raise LoadHangs("the reader does not end")
+
+    def _run(self) -> None:
+        consumer = self._reader()
+        while not self._stopped.is_set():
+            self._keep(consumer.consume(500, POLL_S))
+        consumer.close()
+
+    def _keep(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self.errors.append(error.name())
+            else:
+                keep(self.logs, message)
+
+
+def keep(logs: Logs, message: Message) -> None:
+    """Add a record to the logs."""
+    partition, offset, value = place_of(message)
+    logs[partition].append((offset, value))
+
+
+def place_of(message: Message) -> tuple[int, int, str]:
+    """Partition, offset and value, without the spaces behind it, of a record."""
+    value, partition, offset = message.value(), message.partition(), message.offset()
+    assert value is not None and partition is not None and offset is not None
+    return partition, offset, bytes(value).decode().rstrip()
+
+
+def read_all(bootstrap: str, topic: str, partitions: int, within_s: float = READ_S, **more: object) -> Logs:
+    """All records of a topic whose producers have ended, from the start to the high watermark. `more` as for `reader`.
+
+    Raises LoadHangs.
+    """
+    logs: Logs = {partition: [] for partition in range(partitions)}
+    for message in to_the_end(bootstrap, topic, partitions, within_s, **more):
+        keep(logs, message)
+    return logs
+
+
+def log_starts(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
+    """Log start offsets by partition. Raises LoadHangs."""
+    consumer = reader(bootstrap, topic, partitions)
+    try:
+        return {p: _marks(consumer, topic, p)[0] for p in range(partitions)}
+    finally:
+        consumer.close()
+
+
+def to_the_end(bootstrap: str, topic: str, partitions: int, within_s: float, **more: object) -> Iterator[Message]:
+    """Every record from the start to the present high watermark. The last offsets of a compacted log may have no record.
+
+    Raises LoadHangs.
+    """
+    consumer = reader(bootstrap, topic, partitions, enable_partition_eof=True, **more)
+    try:
+        ends = {p: _marks(consumer, topic, p)[1] for p in range(partitions)}
+        until = time.monotonic() + within_s
+        while ends:
+            if time.monotonic() > until:
+                raise LoadHangs(f"{topic} could not be read to its ends {ends} within {within_s:.0f} s")
+            for message in consumer.consume(1000, POLL_S):
+                error, partition, offset = message.error(), message.partition(), message.offset()
+                assert partition is not None and offset is not None
+                if error is None:
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF and offset >= ends.get(partition, offset + 1):
+                    del ends[partition]
+    finally:
+        consumer.close()
+
+
+def _marks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """Log start offset and high watermark, once a leader can be asked. Raises LoadHangs."""
+    until = time.monotonic() + MARKS_S
+    while True:
+        try:
+            marks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=5)
+        except KafkaException as failure:
+            marks = None
+            said = str(failure)
+        else:
+            said = "no response"
+        if marks is not None:
+            return int(marks[0]), int(marks[1])
+        if time.monotonic() > until:
+            raise LoadHangs(f"the ends of {topic}-{partition} cannot be read: {said}")
+        time.sleep(POLL_S)

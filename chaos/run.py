@@ -1,0 +1,220 @@
+"""A run: the load begins, the steps of a schedule are done and undone in time, everything is restored, and the histories are judged."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from klamm.admin import AdminClient
+from klamm.chaos import broker_log, end_state
+from klamm.chaos.actions import Actions, Undo
+from klamm.chaos.cluster import ServedCluster
+from klamm.chaos.kinds import COPIES, KINDS, PARTITIONS
+from klamm.chaos.load import COPIED, RECORDS, Load
+from klamm.chaos.producers import LoadHangs
+from klamm.chaos.schedule import Schedule, Step
+from klamm.chaos.watch import ClusterHistory, Watch
+from klamm.control.client import ControlClient, ControlFailed
+
+WAIT_S = 0.1
+LATE_MS = 500
+"""A step that is later than the end by more than this is left out."""
+KEPT_STEPS = 8
+KEPT_REQUESTS = 20
+SHOWN = 10
+Say = Callable[[str], None]
+
+
+@dataclass
+class Happened:
+    """What was done, `at_s` seconds after the load began. `step` is its place in the schedule."""
+
+    at_s: float
+    text: str
+    step: int
+    is_undo: bool = False
+    happened: bool = True
+
+    def line(self) -> str:
+        """For people."""
+        return f"{self.at_s:7.1f} s  {self.text}"
+
+
+@dataclass
+class Violation:
+    """A rule that did not hold: what was found, the steps before it, and the requests around it."""
+
+    rule: str
+    found: list[str]
+    at_s: float
+    steps_before: list[str]
+    requests: list[str]
+
+
+@dataclass
+class RunOutcome:
+    """What came of a run."""
+
+    schedule: Schedule
+    seconds: float = 0.0
+    counts: dict[str, Any] = field(default_factory=dict)
+    steps: Counter[str] = field(default_factory=Counter)
+    """By kind: those that happened."""
+    refused: Counter[str] = field(default_factory=Counter)
+    happened: list[Happened] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+    was_stopped: bool = False
+
+
+class Run:
+    """One run of a schedule. `say` gets a line for each step; `stopped` tells whether somebody wants it to end early."""
+
+    def __init__(
+        self, klamm: Sequence[str], schedule: Schedule, say: Say, stopped: Callable[[], bool] = lambda: False, folder: Path | None = None
+    ) -> None:
+        """`klamm` is the command of the command line; for `folder` see `ServedCluster`."""
+        self._schedule, self._say, self._stopped = schedule, say, stopped
+        self._cluster = ServedCluster(klamm, schedule.options, schedule.length_ms / 60_000, folder)
+        self._outcome = RunOutcome(schedule)
+        self._begun = 0.0
+
+    def outcome(self) -> RunOutcome:
+        """Run it to its end. Raises CannotStart."""
+        with self._cluster as cluster, AdminClient(cluster.bootstrap_servers, client_id="chaos") as admin:
+            for topic, partitions in ((RECORDS, PARTITIONS), (COPIED, COPIES)):
+                cluster.api.post("topics", body={"name": topic, "partitions": partitions, "replication_factor": 3})
+            load = Load(cluster.bootstrap_servers, self._schedule.seed, admin)
+            history = ClusterHistory(self._violated)
+            watch = Watch(cluster.api, (RECORDS, COPIED), history)
+            actions = Actions(cluster, admin, load)
+            self._begun = time.monotonic()
+            load.begin()
+            watch.start()
+            self._steps(actions)
+            self._outcome.seconds = time.monotonic() - self._begun
+            self._settle(actions, load, admin)
+            watch.finish()
+            self._count(load, history)
+        return self._outcome
+
+    # --- the steps
+
+    def _steps(self, actions: Actions) -> None:
+        """Two lanes of steps at the same time: a step that waits for a broker that is away must not delay its return."""
+        rows = list(enumerate(self._schedule.steps))
+        lanes = [
+            threading.Thread(target=self._lane, args=(actions, [row for row in rows if KINDS[row[1].kind].takes_broker is away], away))
+            for away in (True, False)
+        ]
+        for lane in lanes:
+            lane.start()
+        for lane in lanes:
+            lane.join()
+
+    def _lane(self, actions: Actions, rows: list[tuple[int, Step]], away: bool) -> None:
+        """Each step at its time, and what undoes it at its own. A step that was late lasts as long as planned; with `away` the next one
+        waits for that.
+        """
+        one_by_one = away and not self._schedule.options.unclean
+        order = itertools.count()
+        due: list[tuple[int, int, Step | None, Undo | None, int]] = [(step.at_ms, next(order), step, None, place) for place, step in rows]
+        heapq.heapify(due)
+        length_ms = self._schedule.length_ms
+        while due and due[0][0] <= length_ms and self._wait_until(due[0][0] / 1000) and self._now() * 1000 < length_ms + LATE_MS:
+            at_ms, _, step, undo, place = heapq.heappop(due)
+            busy_ms = max((row[0] for row in due if row[3] is not None), default=-1) if one_by_one else -1
+            if step is not None and busy_ms >= at_ms:
+                heapq.heappush(due, (busy_ms + 1, next(order), step, undo, place))
+                continue
+            if undo is not None:
+                self._note(actions.undo(undo), place, is_undo=True)
+            elif step is not None:
+                late_ms = max(0, round(self._now() * 1000) - at_ms)
+                done = actions.begin(step)
+                self._note(done.text, place, happened=done.happened)
+                (self._outcome.steps if done.happened else self._outcome.refused)[step.kind] += 1
+                if done.undo is not None:
+                    heapq.heappush(due, (at_ms + late_ms + (step.lasts_ms or 0), next(order), None, done.undo, place))
+        self._wait_until(length_ms / 1000)
+        for _, _, _, undo, place in sorted(due, key=lambda row: row[:2]):
+            if undo is not None:
+                self._note(actions.undo(undo), place, is_undo=True)
+
+    def _now(self) -> float:
+        return time.monotonic() - self._begun
+
+    def _ends(self) -> bool:
+        self._outcome.was_stopped = self._outcome.was_stopped or self._stopped()
+        return self._outcome.was_stopped or self._cluster.end_of_process() is not None
+
+    def _wait_until(self, at_s: float) -> bool:
+        """Wait for this time; False if the run is to end before."""
+        while self._now() < at_s:
+            if self._ends():
+                return False
+            time.sleep(max(0.0, min(WAIT_S, at_s - self._now())))
+        return True
+
+    def _note(self, text: str, place: int, *, is_undo: bool = False, happened: bool = True) -> None:
+        self._outcome.happened.append(Happened(self._now(), text, place, is_undo, happened))
+        self._say(self._outcome.happened[-1].line())
+
+    # --- the end
+
+    def _settle(self, actions: Actions, load: Load, admin: AdminClient) -> None:
+        """Restore the cluster, end the load and judge."""
+        try:
+            actions.restore()
+        except ControlFailed as failure:
+            self._violated("end state", f"the cluster cannot be restored: {self._cluster.end_of_process() or failure}")
+            return
+        self._say(f"{self._now():7.1f} s  all faults are over; the clients finish")
+        try:
+            for text in load.finish():
+                self._violated("behind", text)
+            self._say(f"{self._now():7.1f} s  the clients have finished; the cluster is compared with what they know")
+            wrong = end_state.wait_until_whole(self._cluster.api, admin, self._cluster.ids, self._cluster.end_of_process)
+            for text in wrong:
+                self._violated("end state", text)
+            verdict, faults = load.judged(self._schedule.options.unclean)
+        except LoadHangs as failure:
+            self._violated("load hangs", str(failure))
+            return
+        self._outcome.counts |= {"sent": verdict.sent, "acknowledged": verdict.acknowledged, "failed": verdict.failed}
+        for rule, found in faults.items():
+            self._violated(rule, *found)
+        for text in broker_log.exceptions(self._cluster.log):
+            self._violated("exception in a broker", text)
+
+    def _count(self, load: Load, history: ClusterHistory) -> None:
+        self._outcome.counts |= load.counts() | {"elections": history.elections, "controllers": history.controllers}
+
+    def _violated(self, rule: str, *found: str) -> None:
+        """A rule does not hold. Only the first violation of a rule gets the requests."""
+        now = self._now()
+        for each in self._outcome.violations:
+            if each.rule == rule:
+                each.found += found[: max(0, SHOWN - len(each.found))]
+                return
+        steps = [each.line() for each in self._outcome.happened if each.at_s <= now][-KEPT_STEPS:]
+        self._outcome.violations.append(Violation(rule, list(found[:SHOWN]), now, steps, requests_now(self._cluster.api)))
+        self._say(f"{now:7.1f} s  VIOLATED: {rule}: {found[0]}")
+
+
+def requests_now(api: ControlClient) -> list[str]:
+    """The last requests about the topic of the producers, one line each; empty if nobody answers."""
+    try:
+        rows = api.get("requests", topic=RECORDS, limit=KEPT_REQUESTS)["requests"]
+    except ControlFailed:
+        return []
+    return [
+        f"{row['at']} broker {row['broker']} {row['client_id']} {row['api']} v{row['version']} {row['error'] or ''}".rstrip()
+        for row in rows
+    ]  # fmt: skip

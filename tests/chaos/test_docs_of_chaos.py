@@ -1,0 +1,15 @@
+"""docs/chaos.md has every kind of step and every rule."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from klamm.chaos.kinds import KINDS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "chaos.md"
+
+
+def test_the_page_has_every_kind_with_its_summary() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| (.*?) \|", PAGE.read_text(), re.MULTILINE)
+    assert dict(rows) == {kind.name: kind.summary for kind in KINDS.values()}

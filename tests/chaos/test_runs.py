@@ -1,0 +1,54 @@
+"""`klamm chaos` runs clean, ends in order when it is interrupted, and finds a fault that was planted in a broker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from klamm.chaos.run import Run
+from klamm.chaos.schedule import Options, Schedule, Step
+from klamm.chaos.summary import as_lines
+from klamm.tests.cli.running import Running
+
+ENDS_S = 240.0
+
+
+def started(folder: Path, *options: object) -> Running:
+    return Running(folder, "chaos", "--json", "--verbose", "--no-shrink", "--output", folder / "schedule.json", *options)
+
+
+@pytest.mark.slow
+def test_a_short_run_in_one_process_violates_no_rule(tmp_path: Path) -> None:
+    run = started(tmp_path, "--seed", 11, "--minutes", 0.33)
+    summary = json.loads(run.rest())
+    assert (run.process.wait(ENDS_S), summary["violations"]) == (0, []), run.stderr
+    assert summary["acknowledged"] == summary["sent"] > 1000
+    assert summary["committed"] > 10 and summary["delivered"] > 1000 and len(summary["steps"]) > 8
+
+
+@pytest.mark.slow
+def test_a_run_with_processes_ends_in_order_when_it_is_interrupted(tmp_path: Path) -> None:
+    run = started(tmp_path, "--seed", 12, "--minutes", 5, "--processes", "--only", "kill", "--only", "member")
+    run.logged("runs again")
+    run.signal(signal.SIGINT)
+    summary = json.loads(run.rest())
+    assert (run.process.wait(ENDS_S), summary["violations"]) == (130, []), run.stderr
+    assert summary["stopped_early"] and summary["steps"]["kill"] >= 1 and summary["acknowledged"] > 100
+
+
+@pytest.mark.slow
+def test_records_that_are_acknowledged_too_early_are_found_when_their_leader_dies() -> None:
+    """Its followers are slow, so they do not have what it acknowledged last."""
+    slow = [Step(1500 + rank, "slow-link", {"broker": "leader 0", "rank": rank, "ms": 1500}, 8000) for rank in range(3)]
+    kill = Step(5000, "kill", {"broker": "leader 0", "expire": True}, 1000)
+    schedule = Schedule(1, 9000, Options(), (*slow, kill))
+    said: list[str] = []
+    outcome = Run([sys.executable, "-m", "klamm.tests.chaos.early_acknowledgements"], schedule, said.append).outcome()
+    rules = {violation.rule for violation in outcome.violations}
+    assert rules & {"lost", "moved"}, "\n".join(as_lines(outcome))
+    lost = next(violation for violation in outcome.violations if violation.rule in ("lost", "moved"))
+    assert lost.found and "is killed" in "\n".join(lost.steps_before) and lost.requests
