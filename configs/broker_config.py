@@ -20,6 +20,7 @@ from klamm.configs.blacklist import BLACKLIST
 from klamm.configs.definition import ConfigKey, synonyms
 from klamm.configs.dynamic import check_entry, check_listener_configs, check_names, usable
 from klamm.configs.inter_broker_protocol import MetadataVersion
+from klamm.configs.listener_properties import ListenerProperties
 from klamm.configs.listeners import ListenerConfig, ListenerConfigs, listeners_of
 from klamm.configs.passwords import PasswordEncoder
 from klamm.configs.tables.broker import BROKER, MEANINGFUL, OWN, QUOTAS, SWITCHES, key_of
@@ -114,15 +115,16 @@ class BrokerConfig:
         """The table row of a config of Kafka or of Klamm; None for an unknown name."""
         return key_of(name) or self.own_keys.get(name)
 
-    def validate_dynamic(self, properties: Mapping[str, str], per_broker: bool) -> tuple[ListenerConfig, ...]:
-        """Validate the complete configs of this broker's entity, or of the default entity. Returns the resulting listeners. Raises
-        ConfigError.
+    def validate_dynamic(self, properties: Mapping[str, str], per_broker: bool) -> tuple[ListenerProperties, ...]:
+        """Validate the complete configs of this broker's entity, or of the default entity. Returns the resulting listeners with their
+        configs. Raises ConfigError.
         """
         check_names(properties, self.own_keys)
         for name, text in properties.items():
             check_entry(name, text, per_broker, self.own_keys)
         default, own = (self.dynamic_default, properties) if per_broker else (properties, self.dynamic_own)
-        return self._check_change(self.overlaid(default, own)).listeners
+        overlaid = self.overlaid(default, own)
+        return tuple(ListenerProperties.of(one, overlaid) for one in self._check_change(overlaid).listeners)
 
     def _check_change(self, properties: Mapping[str, str]) -> ListenerConfigs:
         """Validate a change of the running broker to these properties. Returns the resulting listeners. Raises ConfigError."""

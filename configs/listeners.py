@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from klamm.configs.types import ConfigError, parse_integer, trim
 from klamm.protocol.nouns import SecurityProtocol
 
-SERVED_PROTOCOLS = frozenset({"PLAINTEXT"})
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 
@@ -67,21 +66,6 @@ def listeners_of(values: Mapping[str, Any], given: Mapping[str, str]) -> Listene
     if protocol.startswith("SASL") and mechanism not in values["sasl.enabled.mechanisms"]:
         raise ConfigError("sasl.mechanism.inter.broker.protocol", mechanism, "not among sasl.enabled.mechanisms")
     return ListenerConfigs(listeners, advertised, inter_broker, control_plane, protocols)
-
-
-def check_served(listeners: Iterable[ListenerConfig]) -> None:
-    """Raises ConfigError if one of these listeners needs TLS or SASL."""
-    for one in listeners:
-        reason = why_not_served(one)
-        if reason is not None:
-            raise ConfigError("listeners", str(one), reason)
-
-
-def why_not_served(one: ListenerConfig) -> str | None:
-    """The reason why this listener is not supported; None if it is."""
-    if one.security_protocol in SERVED_PROTOCOLS:
-        return None
-    return f"TLS and SASL are not supported, and listener {one.name} needs {one.security_protocol}; use PLAINTEXT"
 
 
 def _name(key: str, text: str, name: str) -> str:

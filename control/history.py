@@ -178,6 +178,9 @@ class Heard:
     def sent(self, data: bytes, cause: Cause | None = None) -> None:
         self._history.heard(self, False, data)
 
+    def authenticated(self, principal: str, mechanism: str) -> None:
+        """The history does not show principals."""
+
     def closed(self, by: str, reason: str | None = None) -> None:
         """What came before is kept."""
 

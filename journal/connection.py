@@ -113,6 +113,9 @@ class Owner(Protocol):
     def new_context(self, values: ContextValues) -> int:
         """Add a context and return its number."""
 
+    def connection_authenticated(self, conn_id: int, principal: str, mechanism: str) -> None:
+        """Called when the peer of a connection has authenticated."""
+
     def connection_closed(self, conn_id: int, by: str, reason: str | None) -> None:
         """Called when a connection is closed."""
 
@@ -237,10 +240,11 @@ class ConnectionJournal:
         batch = getattr(cause, "batch", None)
         self._request(data, len(data), 0 if batch is None else batch)
 
-    def authenticated(self, principal: str) -> None:
-        """The peer has authenticated as this principal."""
+    def authenticated(self, principal: str, mechanism: str) -> None:
+        """The peer has authenticated as this principal, by a mechanism of SASL or by `TLS`."""
         self._facts = self._facts._replace(principal=principal)
         self._context = self._new_context()
+        self._writer.connection_authenticated(self.conn_id, principal, mechanism)
 
     def closed(self, by: str, reason: str | None = None) -> None:
         """The connection is closed. An incomplete frame becomes a row."""

@@ -184,6 +184,10 @@ class JournalWriter:
         self.contexts.append((self._context_number, values))
         return self._context_number
 
+    def connection_authenticated(self, conn_id: int, principal: str, mechanism: str) -> None:
+        """Called when the peer of a connection has authenticated."""
+        self.event("authenticated", conn_id=conn_id, output={"principal": principal, "mechanism": mechanism})
+
     def connection_closed(self, conn_id: int, by: str, reason: str | None) -> None:
         """Called when a connection is closed."""
         name = self._names.pop(conn_id, None)

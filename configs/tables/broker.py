@@ -90,6 +90,14 @@ MEANINGFUL = frozenset(
         # policies
         "create.topic.policy.class.name",
         "alter.config.policy.class.name",
+        # SASL
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.mechanism.inter.broker.protocol",
+        "sasl.server.callback.handler.class",
+        "sasl.server.max.receive.size",
         # security that is not supported: the broker does not start
         "authorizer.class.name",
         "zookeeper.set.acl",

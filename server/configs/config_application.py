@@ -1,5 +1,5 @@
 """Applies changed configs to a running broker: connection limits, listeners, cached responses, options of the controller, logs, replication
-throttles, client quotas, number of fetchers, recovery after unclean elections.
+throttles, client quotas, users of SCRAM, number of fetchers, recovery after unclean elections.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from klamm.server.configs.dynamic_configs import controller_events
 from klamm.server.configs.quota_configs import QuotaConfigs
 from klamm.server.net.listeners import LISTENER_CONFIGS, Listeners
 from klamm.server.replication.throttle_configs import ThrottleConfigs
+from klamm.zk.layout.paths import DEFAULT_ENTITY, desanitize
 
 FETCHERS = "num.replica.fetchers"
 RECOVERY_MODE = "kip704.recovery.mode"
@@ -93,6 +94,8 @@ class ConfigApplication:
         elif kind == "topics":
             self._logs.set_topic_config(name, properties)
         else:
+            if kind == "users" and name != DEFAULT_ENTITY and "/" not in name:
+                self._listeners.users.set(desanitize(name), properties)
             self._quotas(kind, name, properties)
         for event in controller_events(self._config, kind, name, properties, changed):
             self._controller.put(event, ConfigChanged())

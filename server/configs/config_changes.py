@@ -20,15 +20,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from klamm.configs.dynamic import is_password
-from klamm.configs.listeners import check_served
 from klamm.configs.topic import validate_topic_configs
 from klamm.configs.types import ConfigError, parse_integer
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import Pace
+from klamm.server.net.listeners import security_of
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
+from klamm.server.security.scram import ScramCredentials
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.paths import DEFAULT_ENTITY, may_be_in_path
 from klamm.zk.session.requests import ZkError
@@ -169,7 +170,8 @@ async def _alter_broker(ctx: Context, name: str, requested: Requested, propose: 
         log.warning("configs of broker %s: %s", entity, problem)
     try:
         configs = propose(stored)
-        check_served(ctx.services.config.validate_dynamic(configs, per_broker))
+        for listener in ctx.services.config.validate_dynamic(configs, per_broker):
+            security_of(listener, ScramCredentials(), ctx.services.clock)
     except (ConfigError, ValueError) as error:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
     check_may_alter_cluster(ctx)

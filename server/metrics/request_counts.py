@@ -148,6 +148,9 @@ class AcceptedSink:
                 return
             self._counts.responded(request, None)
 
+    def authenticated(self, principal: str, mechanism: str) -> None:
+        """Does nothing: authentications are not counted."""
+
     def closed(self, by: str, reason: str | None = None) -> None:
         self._socket.open -= 1
         self._socket.closed += 1
@@ -185,6 +188,9 @@ class LeaderSink:
             number = (messages.decode_request_header(data[4:])[0].client_id or "").rpartition("-")[2]
             self._client_id = f"ReplicaFetcherThread-{number}-{self._leader}"
         self._waiting.append(is_fetch)
+
+    def authenticated(self, principal: str, mechanism: str) -> None:
+        """Does nothing: authentications are not counted."""
 
     def closed(self, by: str, reason: str | None = None) -> None:
         self._waiting.clear()

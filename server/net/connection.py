@@ -20,10 +20,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.framing import BadLength
 from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, PAUSED, THROTTLED, UNREAD, FlowControl
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to
 from klamm.server.requests.context import CloseConnection
@@ -32,6 +33,10 @@ from klamm.server.requests.not_offered import NotOffered
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.security.authorizer import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from klamm.server.security.listener_security import ListenerSecurity
+    from klamm.server.security.sasl.authenticator import SaslAuthenticator
 
 WRITE_BYTES = 256 << 10
 """Collected responses are written when they have this size together, or earlier."""
@@ -52,6 +57,8 @@ class ConnectionOwner(Protocol):
     max_request_bytes: int
     tap: BrokerTap | None
     clock: Clock
+    security: ListenerSecurity | None
+    """None for PLAINTEXT."""
 
     def connection_id(self, peer: str) -> str:
         """The id of a new connection from `peer`."""
@@ -81,6 +88,7 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "_api_key",
+        "_authenticator",
         "_closing",
         "_due",
         "_flow",
@@ -105,7 +113,9 @@ class ClientConnection(asyncio.Protocol):
         self._loop = loop
         self._time = listener.clock.monotonic
         self._responses = listener.responses_of(ANONYMOUS)
-        self.dispatcher = listener.dispatcher
+        self.dispatcher: Dispatcher | SaslAuthenticator = listener.dispatcher
+        self._authenticator: SaslAuthenticator | None = None
+        """On a listener with SASL, until the client is authenticated; with a lifetime of its session also afterwards."""
         self._metadata = listener.dispatcher.metadata
         self._transport: asyncio.Transport | None = None
         self._tap: ConnectionSink | None = None
@@ -135,6 +145,9 @@ class ClientConnection(asyncio.Protocol):
         if self._listener.tap is not None:
             self._tap = self._listener.tap.connection(ConnectionKind.ACCEPTED, self.name, connection_id, self._listener.name)
             self._send = writing_to(self._tap, self._transport.write)
+        security = self._listener.security
+        if security is not None and security.sasl is not None:
+            self._demand_authentication(security)
         self._listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -187,13 +200,33 @@ class ClientConnection(asyncio.Protocol):
         return bool(self._due)
 
     def dispatch_to(self, dispatcher: Dispatcher) -> None:
-        """Give all later requests of this connection to this dispatcher."""
-        self.dispatcher = dispatcher
+        """Give all later requests of this connection to this dispatcher; those of a client that has to authenticate, afterwards."""
+        if self._authenticator is None:
+            self.dispatcher = dispatcher
+        else:
+            self._authenticator.target = dispatcher
 
     def identify(self, principal: Principal) -> None:
         """The client is this principal from its next request on. It does not get responses that were cached for another principal."""
         self.peer.principal = principal
         self.peer.responses = self._responses = self._listener.responses_of(principal)
+
+    def _demand_authentication(self, security: ListenerSecurity) -> None:
+        """Give requests to an authenticator first. It sees each of them: responses are not taken from the cache."""
+        self._authenticator = self.dispatcher = security.authenticator(self._listener.dispatcher, self, self._listener.clock)
+        self._responses = ResponseCache()
+        self._flow.limit(self._authenticator.max_receive_bytes)
+
+    def authenticated(self, principal: Principal, mechanism: str, *, has_lifetime: bool) -> None:
+        """The client has authenticated as this principal; see `AuthenticatedConnection`."""
+        self.identify(principal)
+        self._flow.limit(self._listener.max_request_bytes)
+        if has_lifetime:
+            self._responses = ResponseCache()  # each request must come to the authenticator
+        elif self._authenticator is not None:
+            self.dispatcher, self._authenticator = self._authenticator.target, None
+        if self._tap is not None:
+            self._tap.authenticated(str(principal), mechanism)
 
     def hold(self) -> None:
         """Serve nothing until `admit`: there are too many connections, or they come too fast."""
@@ -378,6 +411,9 @@ class ClientConnection(asyncio.Protocol):
             self._send(out[0] if len(out) == 1 else b"".join(out))
 
     def _refuse(self, error: Exception) -> None:
+        if isinstance(error, BadLength) and self._authenticator is not None:
+            self._wait_for(self._authenticator.close_later(str(error)))
+            return
         if isinstance(error, CloseConnection) and error.last and self._transport is not None:
             self._send(error.last)
         self._reason = str(error)

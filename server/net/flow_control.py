@@ -58,6 +58,10 @@ class FlowControl:
         """Size of the unfinished frame in bytes, as received."""
         return self._reader.buffered
 
+    def limit(self, max_request_bytes: int) -> None:
+        """Accept frames of up to this size from now on."""
+        self._reader.limit = max_request_bytes
+
     def feed(self, data: bytes) -> None:
         """Add received bytes. Bytes after a bad length, and bytes of a closed connection, are dropped."""
         self.between_frames = False

@@ -24,6 +24,7 @@ from klamm.server.security.authorizer import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from klamm.server.requests.dispatch import Dispatcher
+    from klamm.server.security.listener_security import ListenerSecurity
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +57,10 @@ class Listener:
         max_idle_ms: int = 600_000,
         tap: BrokerTap | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        security: ListenerSecurity | None = None,
     ) -> None:
         self.name = name
+        self.security = security
         self.dispatcher = dispatcher
         self.max_request_bytes = max_request_bytes
         self.tap = tap

@@ -10,9 +10,11 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.listeners import ListenerConfig, check_served, why_not_served
+from klamm.configs.listener_properties import ListenerProperties
+from klamm.configs.listeners import ListenerConfig
 from klamm.configs.rules import connection_overrides
 from klamm.configs.types import ConfigError
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
@@ -21,6 +23,10 @@ from klamm.server.net.connection_limits import ConnectionLimits, ConnectionRate,
 from klamm.server.net.listener import Listener, bind
 from klamm.server.net.tap import BrokerTap
 from klamm.server.requests.dispatch import Dispatcher
+from klamm.server.security.scram import ScramCredentials
+
+if TYPE_CHECKING:
+    from klamm.server.security.listener_security import ListenerSecurity
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +42,10 @@ class Listeners:
 
     def __init__(self, config: BrokerConfig, tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         """Raises ConfigError."""
-        check_served(config.listeners)
+        self.users = ScramCredentials()
+        """The users of SCRAM, who may change while the listeners are open."""
+        for one in config.listeners:
+            security_of(ListenerProperties.of(one, config.effective), self.users, clock)
         self.limits = ConnectionLimits(clock=clock)
         self._config = config
         self._dispatcher: Dispatcher
@@ -140,9 +149,10 @@ class Listeners:
 
     def _bind(self, one: ListenerConfig) -> Listener:
         get = self._config.get
-        not_served = why_not_served(one)
-        if not_served is not None:
-            raise CannotListen(f"cannot listen on {one}: {not_served}")
+        try:
+            security = security_of(ListenerProperties.of(one, self._config.effective), self.users, self._clock)
+        except ConfigError as error:
+            raise CannotListen(f"cannot listen on {one}: {error}") from error
         try:
             listening = bind(one.host or "", one.port, get("socket.listen.backlog.size"))
         except OSError as error:
@@ -152,10 +162,19 @@ class Listeners:
             raise CannotListen(f"cannot listen on {one}: {one.host!r} is not a host name") from error
         max_request_bytes, max_idle_ms = get("socket.request.max.bytes"), get("connections.max.idle.ms")
         listener = self._open[one] = Listener(
-            one.name, listening, self._dispatcher, self.limits, max_request_bytes, max_idle_ms, self._tap, self._clock
+            one.name, listening, self._dispatcher, self.limits, max_request_bytes, max_idle_ms, self._tap, self._clock, security
         )
         self._limit_listener(listener.gate)
         return listener
+
+
+def security_of(properties: ListenerProperties, users: ScramCredentials, clock: Clock) -> ListenerSecurity | None:
+    """How a listener with these properties is secured; None for PLAINTEXT. Raises ConfigError for security that Klamm does not have."""
+    if properties.security_protocol == "PLAINTEXT":
+        return None
+    from klamm.server.security.listener_security import ListenerSecurity  # many brokers have none
+
+    return ListenerSecurity(properties, users, clock)
 
 
 def connections_per_address(text: str) -> dict[str, int]:

@@ -111,6 +111,9 @@ class ConnectionSink(Protocol):
     def sent(self, data: bytes, cause: Cause | None = None) -> None:
         """Whole frames are written. `cause` is given for requests; for a response it follows from its bytes."""
 
+    def authenticated(self, principal: str, mechanism: str) -> None:
+        """The peer has authenticated as this principal, such as `User:alice`. `mechanism` is that of SASL, or `TLS`."""
+
     def closed(self, by: str, reason: str | None = None) -> None:
         """The connection was closed. `by` is `us` or `peer`; `reason` is one line, if known. Called once."""
 
@@ -138,6 +141,10 @@ class BothSinks:
         self._first.sent(data, cause)
         self._second.sent(data, cause)
 
+    def authenticated(self, principal: str, mechanism: str) -> None:
+        self._first.authenticated(principal, mechanism)
+        self._second.authenticated(principal, mechanism)
+
     def closed(self, by: str, reason: str | None = None) -> None:
         self._first.closed(by, reason)
         self._second.closed(by, reason)
@@ -150,6 +157,9 @@ class NoSink:
         pass
 
     def sent(self, data: bytes, cause: Cause | None = None) -> None:
+        pass
+
+    def authenticated(self, principal: str, mechanism: str) -> None:
         pass
 
     def closed(self, by: str, reason: str | None = None) -> None:
@@ -194,6 +204,9 @@ class ConnectionTap:
         """Whole frames are written. `cause` is given for requests; for a response it follows from its bytes."""
         for payload in FrameReader(ANY_LENGTH).feed(data):
             self._show(Direction.SENT, payload, cause if self.connection.kind.is_ours else self._request_of(payload))
+
+    def authenticated(self, principal: str, mechanism: str) -> None:
+        """Does nothing: a tap of frames sees the frames of the authentication."""
 
     def closed(self, by: str, reason: str | None = None) -> None:
         """Does nothing: a tap of frames does not get the end of a connection."""

@@ -225,6 +225,19 @@ class Dispatcher:
         self._services.not_offered.write(api_key, header.client_id, peer.host)
         return NotOffered(f"{api.name} is not offered")
 
+    def refusal(self, peer: Peer, payload: bytes, code: ErrorCode) -> bytes | None:
+        """The response to a request that fails as a whole with this code; None if its API has no such response. Nothing is done for it.
+
+        Raises RemoteProtocolError if the request is malformed, or its API or version is not offered.
+        """
+        header, offset = messages.decode_request_header(payload)
+        handler, api = self._plain.get(header.api_key), messages.APIS.get(header.api_key)
+        if handler is None or api is None or not api.min_version <= header.api_version <= api.max_version:
+            raise RemoteProtocolError(f"API {header.api_key} in version {header.api_version} is not offered")
+        request, _ = messages.decode(f"{api.name}Request", header.api_version, payload, offset)
+        ctx = Context(self._services, peer, api.key, header.api_version, header.client_id, header.correlation_id)
+        return _frame(ctx, header.correlation_id, handler.refuse(request, header.api_version, code))
+
     def _logged(self, peer: Peer, payload: bytes) -> Response:
         """Call `begin`, and log a line when the response is made."""
         line = request_log.RequestLine(peer.host, peer.listener, payload, self._services.clock.monotonic)

@@ -1,6 +1,6 @@
 """A broker does not start if its configuration requests security that Klamm does not have. If it ignored that, everybody would have access.
 
-Listeners with TLS or SASL are refused by `configs/listeners.py`. Properties that only matter for such listeners, or for an authorizer, have
+Listeners are checked in `server/security/listener_security.py`. Properties that only matter for such listeners, or for an authorizer, have
 no effect without them in Apache Kafka either, so they are allowed.
 """
 
@@ -17,6 +17,10 @@ def refuse(config: BrokerConfig, has_authorizer: bool) -> None:
     authorizer = config.get(AUTHORIZER).strip()
     if authorizer and not has_authorizer:
         raise ConfigError(AUTHORIZER, authorizer, "ACLs are not supported: without them every client could do everything")
+    between = config.inter_broker_listener_name
+    protocol = config.listener_security_protocol_map[between]
+    if protocol != "PLAINTEXT":
+        raise ConfigError("inter.broker.listener.name", between, f"{protocol} between brokers is not supported yet")
     if config.get("zookeeper.set.acl"):
         raise ConfigError("zookeeper.set.acl", "true", "ACLs of znodes are not supported: every client of ZooKeeper could write them")
     if config.get("zookeeper.ssl.client.enable"):

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from klamm.configs.client_quotas import SCRAM_MECHANISMS
 from klamm.configs.types import parse_integer
+
+log = logging.getLogger(__name__)
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 
@@ -44,8 +47,17 @@ def credential_text(mechanism: Mechanism, salt: bytes, salted_password: bytes, i
     return "salt={},stored_key={},server_key={},iterations={}".format(*encoded, iterations)
 
 
-def iterations_of(text: str) -> int:
-    """The number of iterations of a stored credential. Raises ValueError if it is not a credential."""
+class ScramCredential(NamedTuple):
+    """A stored credential of one user for one mechanism."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+def credential_of(text: str) -> ScramCredential:
+    """A stored credential. Raises ValueError if the text is not a credential."""
     fields = {}
     for field in text.rstrip(",").split(","):
         name, separator, value = field.partition("=")
@@ -54,4 +66,36 @@ def iterations_of(text: str) -> int:
         fields[name] = value
     if fields.keys() != _FIELDS or not all(_BASE64.fullmatch(fields[name]) for name in _FIELDS - {"iterations"}):
         raise ValueError("not a credential")
-    return parse_integer(fields["iterations"])
+    salt, stored_key, server_key = (_decoded(fields[name]) for name in ("salt", "stored_key", "server_key"))
+    return ScramCredential(salt, stored_key, server_key, parse_integer(fields["iterations"]))
+
+
+def iterations_of(text: str) -> int:
+    """The number of iterations of a stored credential. Raises ValueError if it is not a credential."""
+    return credential_of(text).iterations
+
+
+def _decoded(text: str) -> bytes:
+    """The bytes of base64, with or without padding."""
+    return b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
+
+
+class ScramCredentials:
+    """The stored credentials of all users, as this broker knows them: read at its start, and again when a notification names a user."""
+
+    def __init__(self) -> None:
+        self._by_mechanism: dict[str, dict[str, ScramCredential]] = {mechanism.name: {} for mechanism in MECHANISMS.values()}
+
+    def set(self, user: str, properties: Mapping[str, str]) -> None:
+        """Take the configs of a user. A credential that cannot be read is logged, and the user cannot authenticate with it."""
+        for mechanism, credentials in self._by_mechanism.items():
+            credentials.pop(user, None)
+            if mechanism in properties:
+                try:
+                    credentials[user] = credential_of(properties[mechanism])
+                except ValueError as problem:
+                    log.error("the %s credential of user %s is ignored: %s", mechanism, user, problem)
+
+    def find(self, mechanism: str, user: str) -> ScramCredential | None:
+        """The credential of a user for a mechanism."""
+        return self._by_mechanism[mechanism].get(user)

@@ -19,6 +19,7 @@ from klamm.server.net.connection import ClientConnection
 from klamm.server.net.tap import BrokerTap
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.security.authorizer import Principal
+from klamm.server.security.listener_security import ListenerSecurity
 from klamm.tests.server.logged_broker import asked_for
 from klamm.tests.server.net.fake_transport import FakeTransport
 from klamm.tests.server.produce.produce_connection import Connection, payload
@@ -58,6 +59,7 @@ class Wire:
         self.connection = connection
         self.name, self.dispatcher, self.clock = "PLAINTEXT", connection.dispatcher, SYSTEM_CLOCK
         self.tap: BrokerTap | None = None
+        self.security: ListenerSecurity | None = None
         self.max_request_bytes = 1 << 20
         self.transport = Transport()
         self.requests: list[asyncio.Task[bytes | None]] = []

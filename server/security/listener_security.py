@@ -1,0 +1,114 @@
+"""How the connections of one listener are secured: TLS, SASL or both. It is made when the listener is opened, from its configs.
+
+Whatever a config requests and Klamm does not have is a ConfigError here, before anybody can connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from klamm.configs.listener_properties import ListenerProperties
+from klamm.configs.types import ConfigError
+from klamm.protocol.clock import Clock
+from klamm.server.security.jaas import LoginModule, parse_jaas
+from klamm.server.security.scram import MECHANISMS, ScramCredentials
+
+if TYPE_CHECKING:
+    from klamm.server.requests.dispatch import Dispatcher
+    from klamm.server.security.sasl.authenticator import AuthenticatedConnection, SaslAuthenticator, SaslMechanism, SaslSettings
+    from klamm.server.security.sasl.exchange import Exchange
+
+_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+JAAS = "sasl.jaas.config"
+
+
+class ListenerSecurity:
+    """The security of one listener that is not PLAINTEXT. Raises ConfigError."""
+
+    def __init__(self, properties: ListenerProperties, users: ScramCredentials, clock: Clock) -> None:
+        """`users` are those of SCRAM."""
+        self.sasl = _sasl(properties, users) if properties.security_protocol.startswith("SASL") else None
+        if properties.security_protocol in ("SSL", "SASL_SSL"):
+            why = f"listener {properties.name} needs TLS, which is not supported yet"
+            raise ConfigError("listener.security.protocol.map", properties.security_protocol, why)
+
+    def authenticator(self, target: Dispatcher, connection: AuthenticatedConnection, clock: Clock) -> SaslAuthenticator:
+        """The dispatcher of a new connection: it authenticates the client, whose requests go to `target` then."""
+        from klamm.server.security.sasl.authenticator import SaslAuthenticator
+
+        assert self.sasl is not None
+        return SaslAuthenticator(target, self.sasl, connection, clock)
+
+
+def _sasl(properties: ListenerProperties, users: ScramCredentials) -> SaslSettings:
+    from klamm.server.security.sasl.authenticator import SaslSettings
+
+    mechanisms = [_mechanism(properties, name, users) for name in dict.fromkeys(properties.get("sasl.enabled.mechanisms"))]
+    return SaslSettings(
+        tuple(_as_kafka_lists(mechanisms)),
+        properties.get("sasl.server.max.receive.size"),
+        max(0, properties.get("connection.failed.authentication.delay.ms")) / 1000,
+    )
+
+
+def _mechanism(properties: ListenerProperties, name: str, users: ScramCredentials) -> SaslMechanism:
+    from klamm.server.security.sasl.authenticator import SaslMechanism
+
+    module = login_module(properties, name)
+    handler = properties.of_mechanism(name, "sasl.server.callback.handler.class")
+    if handler is not None:
+        key = properties.key(f"{name.lower()}.sasl.server.callback.handler.class")
+        raise ConfigError(key, handler, "classes of Java are not supported")
+    return SaslMechanism(name, _exchanges(name, module, users), properties.of_mechanism(name, "connections.max.reauth.ms"))
+
+
+def login_module(properties: ListenerProperties, mechanism: str) -> LoginModule:
+    """The login module of a mechanism on a listener. Raises ConfigError, never with a password in its text."""
+    if mechanism not in _MODULES:
+        why = "Kerberos is not supported" if mechanism == "GSSAPI" else "no such SASL mechanism is supported"
+        raise ConfigError("sasl.enabled.mechanisms", mechanism, f"{why}; listener {properties.name} can have {', '.join(_MODULES)}")
+    key = properties.key(f"{mechanism.lower()}.{JAAS}")
+    text = properties.properties.get(key)
+    if text is None:
+        raise ConfigError(key, None, f"must be set, because listener {properties.name} has SASL mechanism {mechanism}")
+    try:
+        module = parse_jaas(text)
+    except ValueError as problem:
+        raise ConfigError(key, "[hidden]", str(problem)) from None
+    if module.name != _MODULES[mechanism]:
+        raise ConfigError(key, "[hidden]", f"login module {module.name} is not that of {mechanism}, {_MODULES[mechanism]}")
+    return module
+
+
+def _exchanges(name: str, module: LoginModule, users: ScramCredentials) -> Callable[[], Exchange]:
+    """A function that begins an exchange of a mechanism."""
+    if name == "PLAIN":
+        from klamm.server.security.sasl.plain import PlainExchange, users_of
+
+        return partial(PlainExchange, users_of(module.options))
+    from klamm.server.security.sasl.scram import ScramExchange
+
+    mechanism = next(each for each in MECHANISMS.values() if each.name == name)
+    return partial(ScramExchange, mechanism, partial(users.find, name))
+
+
+def _as_kafka_lists(mechanisms: list[SaslMechanism]) -> list[SaslMechanism]:
+    """The mechanisms in the order of a HashSet of Java, in which Kafka tells them to clients."""
+    size = 16
+    while size * 3 < len(mechanisms) * 4:
+        size *= 2
+    return sorted(mechanisms, key=lambda mechanism: _java_hash(mechanism.name) & size - 1)
+
+
+def _java_hash(text: str) -> int:
+    """The hash of a String, as a HashMap of Java uses it. The text is ASCII."""
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return value ^ value >> 16

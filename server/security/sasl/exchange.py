@@ -1,0 +1,27 @@
+"""What all SASL mechanisms have in common: an exchange of tokens between one client and this broker, and its errors."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class AuthenticationFailed(Exception):
+    """The exchange has failed. The text is Kafka's, and the client gets it."""
+
+
+class InvalidCredentials(Exception):
+    """The exchange has failed. The text is for the log; the client does not learn the reason, for example whether a user exists."""
+
+
+class Exchange(Protocol):
+    """The broker's side of one exchange. No method is called after an error, or after the exchange is complete."""
+
+    is_complete: bool
+    """Whether the client is authenticated."""
+    user: str
+    """The name of the authenticated user."""
+    expires_ms: int | None
+    """When the credential expires, in milliseconds since 1970; None if it does not expire."""
+
+    def evaluate(self, token: bytes) -> bytes:
+        """The response to a token of the client. Raises AuthenticationFailed or InvalidCredentials."""
