@@ -1,6 +1,6 @@
 """Exchanges of hostile and polite clients with a SASL listener: what a client sends, and what it gets, as lines of text.
 
-`exchanges.txt` has the lines that Apache Kafka 3.9.1 gave. Nonces, salts and signatures are masked, so that the lines are the same each
+`exchanges.recorded` has the lines that Apache Kafka 3.9.1 gave. Nonces, salts and signatures are masked, so that the lines are the same each
 time.
 """
 
@@ -20,7 +20,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.tests.harness.client import KEYS
 
-RECORDED = Path(__file__).parent / "exchanges.txt"
+RECORDED = Path(__file__).parent / "exchanges.recorded"
 PASSWORD = "alice-secret"
 WITHIN_S = 15.0
 DELAY_S = 0.06

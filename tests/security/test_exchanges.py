@@ -1,4 +1,4 @@
-"""A listener with SASL gives every client, polite or hostile, what Apache Kafka 3.9.1 gave (`exchanges.txt`)."""
+"""A listener with SASL gives every client, polite or hostile, what Apache Kafka 3.9.1 gave (`exchanges.recorded`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The authentication of one client on a listener with SASL. Until it is over, nothing else of the broker sees a request of this connection.
 
 It takes the place of the connection's dispatcher. The states, which requests they allow, the errors and their order are those of
-`SaslServerAuthenticator` of Apache Kafka 3.9.1 (wire 7), compared exchange by exchange (`tests/security/exchanges.txt`):
+`SaslServerAuthenticator` of Apache Kafka 3.9.1 (wire 7), compared exchange by exchange (`tests/security/exchanges.recorded`):
 
 * ApiVersions once, then SaslHandshake, then tokens: in SaslAuthenticate requests after version 1 of the handshake, as bare frames after
   version 0. Other requests close the connection; after a handshake of version 1 they get their response with ILLEGAL_SASL_STATE first.
