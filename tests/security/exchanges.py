@@ -1,7 +1,7 @@
 """Exchanges of hostile and polite clients with a SASL listener: what a client sends, and what it gets, as lines of text.
 
-`exchanges.recorded` has the lines that Apache Kafka 3.9.1 gave. Nonces, salts and signatures are masked, so that the lines are the same each
-time.
+`exchanges.recorded` has the lines that Apache Kafka 3.9.1 gave. Nonces, salts and signatures are masked, so that the lines are the same
+each time.
 """
 
 from __future__ import annotations
