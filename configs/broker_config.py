@@ -20,8 +20,7 @@ from klamm.configs.blacklist import BLACKLIST
 from klamm.configs.definition import ConfigKey, synonyms
 from klamm.configs.dynamic import check_entry, check_listener_configs, check_names, usable
 from klamm.configs.inter_broker_protocol import MetadataVersion
-from klamm.configs.listener_properties import ListenerProperties
-from klamm.configs.listeners import ListenerConfig, ListenerConfigs, listeners_of
+from klamm.configs.listeners import ListenerConfig, ListenerConfigs, ListenerProperties, listeners_of
 from klamm.configs.passwords import PasswordEncoder
 from klamm.configs.tables.broker import BROKER, MEANINGFUL, OWN, QUOTAS, SWITCHES, key_of
 from klamm.configs.types import ConfigError

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from klamm.configs.tables.broker import BROKER
 from klamm.configs.types import ConfigError, parse_integer, trim
 from klamm.protocol.nouns import SecurityProtocol
 
@@ -30,6 +31,39 @@ class ListenerConfig(NamedTuple):
     def __str__(self) -> str:
         host = self.host or ""
         return f"{self.name}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+
+class ListenerProperties(NamedTuple):
+    """The configs of one listener. `properties` are all effective properties of its broker, as text.
+
+    A config with the prefix of the listener comes before that of all listeners: `listener.name.internal.ssl.keystore.location` before
+    `ssl.keystore.location`. A SASL mechanism of a listener has its own too: `listener.name.internal.plain.sasl.jaas.config`.
+    """
+
+    name: str
+    security_protocol: str
+    properties: Mapping[str, str]
+
+    @classmethod
+    def of(cls, listener: ListenerConfig, properties: Mapping[str, str]) -> ListenerProperties:
+        """Those of this listener."""
+        return cls(listener.name, listener.security_protocol, properties)
+
+    def key(self, name: str) -> str:
+        """The name of a config with the prefix of this listener."""
+        return f"listener.name.{self.name.lower()}.{name}"
+
+    def get(self, name: str) -> Any:
+        """The effective value, typed. Raises ConfigError if it is invalid."""
+        return self._typed(name, (self.key(name), name))
+
+    def of_mechanism(self, mechanism: str, name: str) -> Any:
+        """The effective value for a SASL mechanism, typed. Raises ConfigError if it is invalid."""
+        return self._typed(name, (self.key(f"{mechanism.lower()}.{name}"), self.key(name), name))
+
+    def _typed(self, name: str, sources: tuple[str, ...]) -> Any:
+        text = next((self.properties[source] for source in sources if source in self.properties), None)
+        return BROKER[name].default if text is None else BROKER[name].parse(text)
 
 
 class ListenerConfigs(NamedTuple):

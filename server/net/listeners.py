@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.listener_properties import ListenerProperties
-from klamm.configs.listeners import ListenerConfig
+from klamm.configs.listeners import ListenerConfig, ListenerProperties
 from klamm.configs.rules import connection_overrides
 from klamm.configs.types import ConfigError
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from klamm.configs.listener_properties import ListenerProperties
+from klamm.configs.listeners import ListenerProperties
 from klamm.configs.types import ConfigError
 from klamm.protocol.clock import Clock
 from klamm.server.security.jaas import LoginModule, parse_jaas
