@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 
 from klamm.server.security.sasl.exchange import AuthenticationFailed, InvalidCredentials
 from klamm.server.security.scram import MIN_ITERATIONS, Mechanism, ScramCredential
+from klamm.server.security.secret_texts import new_secret
 
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -30,15 +30,10 @@ FindCredential = Callable[[str], ScramCredential | None]
 """The credential of a user for one mechanism."""
 
 
-def new_nonce() -> str:
-    """A nonce of the broker."""
-    return secrets.token_hex(16)
-
-
 class ScramExchange:
     """The exchange with one client. `find` returns the credential of a user, `nonce` makes the part of the nonce that is ours."""
 
-    def __init__(self, mechanism: Mechanism, find: FindCredential, nonce: Callable[[], str] = new_nonce) -> None:
+    def __init__(self, mechanism: Mechanism, find: FindCredential, nonce: Callable[[], str] = new_secret) -> None:
         self.is_complete = False
         self.user = ""
         self.expires_ms: int | None = None
