@@ -161,7 +161,18 @@ def _clients() -> list[str]:
         "| client | what it does |",
         "|---|---|",
     ]
-    return [*lines, *(f"| {about} | {'; '.join(names)} |" for _, about, names in _tests("clients")), ""]
+    rows = [f"| {about} | {'; '.join(names)} |" for _, about, names in _tests("clients")]
+    return [
+        *lines, *rows,
+        "\nWhat clients do by themselves, which is no fault of the brokers and which programs must expect:\n",
+        "* A broker that has just started responds to Metadata without any brokers until it has received its first UpdateMetadata; Apache",
+        "  Kafka 3.9.1 did so in eight of eight starts. A producer of librdkafka 2.16.0 that receives this response may drop all brokers,",
+        "  those of `bootstrap.servers` too. It then sends nothing more, and `send_offsets_to_transaction` never returns, whatever",
+        "  time-out it was given, while the coordinator aborts the transaction",
+        "  ([confluentinc/librdkafka#5456](https://github.com/confluentinc/librdkafka/issues/5456),",
+        "  [#5511](https://github.com/confluentinc/librdkafka/issues/5511)). Its process has to be ended; the next one with the same ids",
+        "  goes on ([test_exactly_once.py](../tests/transactions/test_exactly_once.py)).\n",
+    ]
 
 
 def _mixed() -> list[str]:
