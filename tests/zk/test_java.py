@@ -56,6 +56,14 @@ def test_jars_are_looked_for_in_order(tmp_path: Path, packages: dict[str, Path])
         assert find_jars(None, environ)[0].parent == folder
         del environ[name]
     assert find_jars(None, environ)[0].parent == packages["pyspark"] / "jars"
+    packages["klamm_zookeeper"] = jars(tmp_path / "klamm_zookeeper" / "jars").parent
+    assert find_jars(None, environ)[0].parent == packages["klamm_zookeeper"] / "jars"
+
+
+def test_a_klamm_zookeeper_without_jars_is_passed_over(tmp_path: Path, packages: dict[str, Path]) -> None:
+    packages["pyspark"] = jars(tmp_path / "pyspark" / "jars").parent
+    packages["klamm_zookeeper"] = tmp_path / "klamm_zookeeper"
+    assert find_jars(None, {})[0].parent == packages["pyspark"] / "jars"
 
 
 def test_only_what_a_server_needs_is_taken(tmp_path: Path) -> None:
@@ -80,7 +88,8 @@ def test_a_named_folder_must_have_them(tmp_path: Path, packages: dict[str, Path]
 def test_no_jars_anywhere(packages: dict[str, Path]) -> None:
     with pytest.raises(EmbeddedZooKeeperError) as missing:
         find_jars(None, {})
-    for way_out in ("KLAMM_ZOOKEEPER_JARS", "KAFKA_HOME", "ZOOKEEPER_HOME", install_command("embedded"), "--zookeeper"):
+    brought_by = ("klamm-zookeeper", install_command("embedded-pyspark"))
+    for way_out in (*brought_by, "KLAMM_ZOOKEEPER_JARS", "KAFKA_HOME", "ZOOKEEPER_HOME", "--zookeeper"):
         assert way_out in str(missing.value)
     assert "\n" not in str(missing.value)
 

@@ -1,9 +1,9 @@
 """Finds the Java runtime and the jars for the embedded ZooKeeper on this machine.
 
 Nothing is downloaded. Any Java runtime works (`machine/java.py`). The jars come from the folder of the caller or of KLAMM_ZOOKEEPER_JARS,
-then from an installed Kafka (KAFKA_HOME) or ZooKeeper (ZOOKEEPER_HOME), then from PySpark, which contains ZooKeeper and is located without
-an import. Only the few jars that a standalone server loads are on the class path: a JVM opens every jar on it, and a whole folder of jars
-takes more than half a second.
+then from an installed Kafka (KAFKA_HOME) or ZooKeeper (ZOOKEEPER_HOME), then from the packages klamm-zookeeper and PySpark, which contain
+ZooKeeper and are located without an import. Only the few jars that a standalone server loads are on the class path: a JVM opens every jar
+on it, and a whole folder of jars takes more than half a second.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from klamm.machine.java import Java, NoJava, find_java, package_folder
 
 JARS_VARIABLE = "KLAMM_ZOOKEEPER_JARS"
 
+_PACKAGES = ("klamm_zookeeper", "pyspark")
+"""Packages with a folder `jars`, the preferred one first."""
 _NEEDED = ("zookeeper", "zookeeper-jute", "slf4j-api")
 _USEFUL = ("metrics-core", "audience-annotations", "snappy-java")
 
@@ -47,16 +49,19 @@ def find_jars(folder: str | os.PathLike[str] | None = None, environ: Mapping[str
             )
         return jars
     places = [Path(environ[home], below) for home, below in (("KAFKA_HOME", "libs"), ("ZOOKEEPER_HOME", "lib")) if environ.get(home)]
-    spark = package_folder("pyspark")
-    if spark is not None:
-        places.append(spark / "jars")
     for place in places:
         jars = _pick(place)
         if jars is not None:
             return jars
+    for package in _PACKAGES:
+        folder = package_folder(package)
+        jars = _pick(folder / "jars") if folder is not None else None
+        if jars is not None:
+            return jars
     raise EmbeddedZooKeeperError(
-        f"no ZooKeeper jars for the embedded ZooKeeper: set {JARS_VARIABLE}, KAFKA_HOME or ZOOKEEPER_HOME, "
-        f"`{install_command('embedded')}`, or use a running ZooKeeper with --zookeeper HOST:PORT"
+        "no ZooKeeper jars for the embedded ZooKeeper: install klamm-zookeeper from where Klamm was installed from, "
+        f"or `{install_command('embedded-pyspark')}`, or set {JARS_VARIABLE}, KAFKA_HOME or ZOOKEEPER_HOME, "
+        "or use a running ZooKeeper with --zookeeper HOST:PORT"
     )
 
 
