@@ -51,7 +51,17 @@ class FailBody(Body, frozen=True):
     message: str | None = None
 
 
-class FilterBody(Body, frozen=True):
+class WhileBody(Body, frozen=True):
+    """A condition: while `hold` holds something, any hold holds this `phase`, `fault` exists, or `broker` has this `state`."""
+
+    hold: int | None = None
+    phase: str | None = None
+    fault: int | None = None
+    broker: int | None = None
+    state: Literal["running", "paused", "down", "controller"] | None = None
+
+
+class FilterBody(Body, frozen=True, rename={"while_": "while"}):
     """Which requests a fault is about; what is missing is any. Texts may end with `*`.
 
     A slow disk is about operations of logs: `broker`, `topic`, `partition`, `disk` (the operation) and `log_dir` say which.
@@ -71,6 +81,7 @@ class FilterBody(Body, frozen=True):
     direction: Literal["request", "response"] = "request"
     disk: DiskOperation | None = None
     log_dir: str | None = None
+    while_: WhileBody | None = None
 
 
 class EffectBody(Body, frozen=True):
@@ -262,7 +273,7 @@ def _filter_of(body: FilterBody, brokers: list[int]) -> RequestFilter:
 
 def _disk_filter_of(body: FilterBody, brokers: list[int]) -> DiskFilter:
     named = {name: value for name in body.__struct_fields__ if (value := getattr(body, name)) is not None}
-    others = sorted(named.keys() - {"broker", "topic", "partition", "disk", "log_dir", "direction"})
+    others = sorted(named.keys() - {"broker", "topic", "partition", "disk", "log_dir", "direction", "while_"})
     if others or body.direction != "request":
         raise Refused(
             f"a slow disk is about operations of logs, which have no {', '.join(others) or 'direction'}: "

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, TypeVar
 
-from klamm.control import history, views
+from klamm.control import conditions, history, views
 from klamm.control.bodies import (
     MAX_DELAY_MS,
     AdvanceBody,
@@ -31,6 +31,7 @@ from klamm.control.bodies import (
     NewBrokerBody,
     StopBody,
     TopicBody,
+    WhileBody,
     ZooKeeperDelayBody,
     fault_of,
 )
@@ -44,7 +45,7 @@ from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.steering import Action, HeldPhase, Hold, Steering
 from klamm.server.broker_server import BrokerServer
-from klamm.server.faults.fault import Fault
+from klamm.server.faults.fault import Condition, Fault
 from klamm.server.local.steered_clock import SteeredClock
 from klamm.server.phases import can_fail, phase_named, phase_table
 from klamm.server.phases import error_named as failure_named
@@ -195,11 +196,40 @@ class Control:
         """A new fault, with the next number unless one is given."""
         wanted, effect, limits = fault_of(body, [*range(1, self.cluster.count + 1)])
         try:
-            fault = self.cluster.faults.add(wanted, effect, limits, number)
+            fault = self.cluster.faults.add(wanted, effect, limits, number, self._condition_of(body, number))
         except ValueError as error:
             raise Refused(str(error)) from None
         self.events.add("fault", views.fault(fault))
         return {"id": fault.number}
+
+    def _condition_of(self, body: FaultBody, number: int | None) -> Condition | None:
+        """The condition of a fault. Raises Refused."""
+        condition = body.filter.while_
+        if condition is None:
+            return None
+        conditions.check(body.filter, self, range(1, self.cluster.count + 1))
+        return condition_of(condition, lambda: conditions.holds(condition, self))
+
+    def hold_phase(self, number: int) -> tuple[str, str] | None:
+        """The phase of a hold and its state; None if there is no such hold."""
+        held = self._holds.get(number)
+        return None if held is None else (held.body.phase, held.state)
+
+    def held_phases(self) -> set[str]:
+        """The phases that are held."""
+        return {type(held.phase).__name__ for held in self.cluster.steering.held_phases}
+
+    def fault_is_spent(self, number: int) -> bool | None:
+        """Whether a fault hits nothing any more; None if there is no such fault."""
+        return next((fault.is_spent for fault in self.cluster.faults if fault.number == number), None)
+
+    def broker_state(self, number: int) -> str:
+        """`running`, `paused` or `down`."""
+        return "paused" if number in self._paused else "down" if self._find(number) is None else "running"
+
+    def is_controller(self, number: int) -> bool:
+        """Whether a broker is the controller."""
+        return self.cluster.controller_id == number
 
     def faults(self) -> dict[str, Any]:
         """All faults."""
@@ -613,6 +643,11 @@ def hold_of(body: HoldBody, steering: Steering, action: Action | None = None) ->
         return steering.hold(phase_named(body.phase), where=body.where, count=count, nth=body.nth, action=action)
     except ValueError as error:
         raise Refused(str(error)) from None
+
+
+def condition_of(body: WhileBody, holds: Callable[[], bool]) -> Condition:
+    """A condition with what it is about."""
+    return Condition({name: value for name in body.__struct_fields__ if (value := getattr(body, name)) is not None}, holds)
 
 
 def faults_of_link(body: LinkBody) -> list[FaultBody]:

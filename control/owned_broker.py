@@ -18,13 +18,13 @@ from typing import Any
 from klamm.control.bodies import Body, FaultBody, HoldBody, convert
 from klamm.control.history import History
 from klamm.control.http import ControlServer
-from klamm.control.model import Control
+from klamm.control.model import Control, condition_of
 from klamm.control.refused import Refused
 from klamm.control.routes import ROUTES, Route
 from klamm.controller.phases import ControllerElectionDue
 from klamm.protocol.steering import HeldPhase, Hold, Steering
 from klamm.server.broker_server import BrokerServer
-from klamm.server.faults.fault import Fault, Faults
+from klamm.server.faults.fault import Condition, Fault, Faults
 from klamm.server.local.steered_clock import SteeredClock
 from klamm.server.seams import Seams
 
@@ -47,6 +47,8 @@ class OwnedFault(Body, frozen=True):
     number: int
     body: FaultBody
     first: int | None = None
+    acts: bool = True
+    """Whether its condition holds, as far as the owner knows."""
 
 
 class StateBody(Body, frozen=True):
@@ -78,6 +80,8 @@ class OwnedControl(Control):
         self._version = 0
         self._elections: Hold[Any] | None = None
         self._watches: dict[int, asyncio.Task[None]] = {}
+        self._acting: set[int] = set()
+        """Faults whose conditions hold, as the owner knows."""
 
     def take_state(self, body: StateBody) -> dict[str, Any]:
         """Have these holds and faults, and no others."""
@@ -107,6 +111,7 @@ class OwnedControl(Control):
     def _take_faults(self, wanted: Mapping[int, OwnedFault]) -> None:
         for fault in [each for each in self.cluster.faults if each.number not in wanted]:
             self.cluster.faults.remove(fault.number)
+        self._acting = {number for number, each in wanted.items() if each.acts}
         present = {fault.number: fault for fault in self.cluster.faults}
         for each in wanted.values():
             fault_ = present.get(each.number)
@@ -117,6 +122,21 @@ class OwnedControl(Control):
                     self._watch(fault_)
             if each.first is not None:
                 fault_.limit(each.first)
+
+    def _condition_of(self, body: FaultBody, number: int | None) -> Condition | None:
+        condition = body.filter.while_
+        if condition is None or number is None:
+            return None
+        if condition.broker is not None and condition.state == "controller":
+            return condition_of(condition, partial(self.is_controller, condition.broker))
+        return condition_of(condition, lambda: number in self._acting)
+
+    def is_controller(self, number: int) -> bool:
+        """Whether a broker is the controller, as this one knows."""
+        running = next(iter(self.cluster.brokers), None)
+        if running is None or running.id == number:
+            return running is not None and running.controller.is_active
+        return running.metadata.controller_id == number
 
     def _watch(self, fault: Fault) -> None:
         """Tell the owner of each hit of a fault with a limit."""

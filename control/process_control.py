@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
-from klamm.control import views
+from klamm.control import conditions, views
 from klamm.control.bodies import (
     AdvanceBody,
     BrokerBody,
@@ -36,6 +36,7 @@ from klamm.control.model import (
     MAX_LISTED,
     MAX_WAIT_MS,
     REQUESTS,
+    condition_of,
     failure_of,
     faults_of_link,
     hold_of,
@@ -63,7 +64,7 @@ class ProcessControl:
         self.cluster = cluster
         self._processes = BrokerProcesses(cluster, self._forget)
         self.events = self._processes.events
-        self._steps = ProcessSteps(self._processes, self.sync)
+        self._steps = ProcessSteps(self._processes, self.sync, self._check_conditions)
         self._clock = SteeredClock()
         self._holds: dict[int, HoldShares] = {}
         self._faults: dict[int, FaultShares] = {}
@@ -74,6 +75,8 @@ class ProcessControl:
         self._numbers = RequestNumbers(cluster.count)
         self._past_total = 0
         self._rows = SeenRows()
+        self._acting: set[int] = set()
+        """Faults whose conditions held when all brokers got the last state."""
         steps = self._steps
         self.add_broker = steps.add_broker
         self.stop_broker, self.kill_broker, self.start_broker = steps.stop_broker, steps.kill_broker, steps.start_broker
@@ -120,6 +123,7 @@ class ProcessControl:
             hold.ended(broker)
         for fault in self._faults.values():
             fault.ended(broker)
+        self._processes.spawn(self._check_conditions())
 
     def end(self) -> None:
         """The control API ends: no process is paused any more."""
@@ -139,8 +143,7 @@ class ProcessControl:
                     hold = self._holds[data["id"]]
                     hold.seen[broker] = data
                     self.events.add("reached", hold.as_json())
-                    if hold.count is not None:
-                        self._processes.spawn(self.sync())
+                    self._processes.spawn(self._check_conditions() if hold.count is None else self.sync())
                 case "hit" if data["id"] in self._faults:
                     fault = self._faults[data["id"]]
                     fault.seen.setdefault(broker, {"matches": 0, "last": []})["hits"] = data["hits"]
@@ -158,15 +161,51 @@ class ProcessControl:
     async def sync(self, only: Iterable[int] | None = None) -> None:
         """Let all brokers have the holds and faults of now. A paused one gets them when it goes on."""
         brokers = list(self._processes.parts) if only is None else only
+        if only is None:
+            self._acting = self._acting_now()
         await asyncio.gather(*(self._processes.ask("PUT", "/own/state", self._state(broker), only=(broker,)) for broker in brokers))
 
     def _state(self, broker: int) -> dict[str, Any]:
         self._version += 1
-        faults = [share for each in self._faults.values() if (share := each.share(broker)) is not None]
+        acting = self._acting_now()
+        faults = [share for each in self._faults.values() if (share := each.share(broker, each.number in acting)) is not None]
         holds = [each.share(broker) for each in self._holds.values()]
         return {
             "version": self._version, "brokers": self.cluster.count, "holds": holds, "faults": faults, "frozen": self._clock.is_frozen,
         }  # fmt: skip
+
+    # --- conditions of faults
+
+    async def _check_conditions(self) -> None:
+        """Something that conditions are about has changed: let all brokers know which faults act."""
+        if self._acting_now() != self._acting:
+            await self.sync()
+
+    def _acting_now(self) -> set[int]:
+        bodies = {number: each.body.filter.while_ for number, each in self._faults.items()}
+        return {number for number, body in bodies.items() if body is None or conditions.holds(body, self)}
+
+    def hold_phase(self, number: int) -> tuple[str, str] | None:
+        """The phase of a hold and its state, as it was seen last; None if there is no such hold."""
+        hold = self._holds.get(number)
+        return None if hold is None else (hold.body.phase, hold.state)
+
+    def held_phases(self) -> set[str]:
+        """The phases that are held, as it was seen last."""
+        return {hold.body.phase for hold in self._holds.values() if hold.state == "reached"}
+
+    def fault_is_spent(self, number: int) -> bool | None:
+        """Whether a fault hits nothing any more; None if there is no such fault."""
+        return self._faults[number].is_spent if number in self._faults else None
+
+    def broker_state(self, number: int) -> str:
+        """`running`, `paused` or `down`."""
+        part = self._processes.parts.get(number)
+        return "down" if part is None else "paused" if part.is_paused else "running"
+
+    def is_controller(self, number: int) -> bool:
+        """Brokers know better; nothing is decided by this."""
+        return True
 
     async def _until(
         self, look: Callable[[], Awaitable[T | None]], path: str, query: Callable[[int], dict[str, Any]], timeout_ms: int,
@@ -292,6 +331,7 @@ class ProcessControl:
                     self._holds[shown["id"]].seen[broker] = shown
         if any(number in self._holds and self._holds[number].left != left for number, left in before.items()):
             await self.sync()
+        await self._check_conditions()
         return missing
 
     async def _shown_hold(self, hold: HoldShares) -> dict[str, Any]:
@@ -308,6 +348,7 @@ class ProcessControl:
     async def _act(self, number: int, verb: str, body: Any = None) -> dict[str, Any]:
         hold, broker = await self._first_held(number)
         hold.seen[broker] = await self._processes.ask_one(broker, "POST", f"/holds/{number}/{verb}", body)
+        await self._check_conditions()
         return hold.as_json()
 
     # --- faults
@@ -317,8 +358,12 @@ class ProcessControl:
         if len(self._faults) >= MAX_FAULTS:
             raise Refused(f"there are {MAX_FAULTS} faults already; remove some")
         parts = fault_of(body, [*range(1, self.cluster.count + 1)])
+        if body.filter.while_ is not None:
+            await self._look_at_holds()
+            conditions.check(body.filter, self, range(1, self.cluster.count + 1))
+        condition = None if body.filter.while_ is None else condition_of(body.filter.while_, lambda: True)
         number = next(self._fault_numbers)
-        fault = self._faults[number] = FaultShares(number, body, views.fault(Fault(number, *parts)))
+        fault = self._faults[number] = FaultShares(number, body, views.fault(Fault(number, *parts, condition)))
         await self.sync()
         self.events.add("fault", fault.as_json())
         return {"id": number}
@@ -369,6 +414,7 @@ class ProcessControl:
                     self._faults[shown["id"]].seen[broker] = shown
         if any(number in self._faults and self._faults[number].hits != hits for number, hits in before.items()):
             await self.sync()
+        await self._check_conditions()
         return missing
 
     # --- requests

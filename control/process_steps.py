@@ -27,10 +27,13 @@ Views = dict[int, dict[str, Any]]
 class ProcessSteps:
     """Steps of one cluster. A step returns when every broker that responds shows its outcome."""
 
-    def __init__(self, processes: BrokerProcesses, sync: Callable[[Iterable[int]], Awaitable[None]]) -> None:
-        """`sync` lets brokers have the holds and faults of now."""
+    def __init__(
+        self, processes: BrokerProcesses, sync: Callable[[Iterable[int]], Awaitable[None]], changed: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`sync` lets brokers have the holds and faults of now. `changed` is called when the state of a broker has changed."""
         self._processes = processes
         self._sync = sync
+        self._told = changed
         self._moving = asyncio.Lock()
 
     # --- brokers
@@ -164,6 +167,7 @@ class ProcessSteps:
         return part
 
     async def _changed(self, number: int) -> dict[str, Any]:
+        await self._told()
         shown = await self._processes.broker(number)
         self._processes.events.add("broker", shown)
         return shown

@@ -96,11 +96,11 @@ class FaultShares:
         """Whether it hits no request any more."""
         return self.body.first is not None and self.hits >= self.body.first
 
-    def share(self, broker: int) -> dict[str, Any] | None:
-        """What a broker is told of it; None if it is not about this broker, or nothing is left for it."""
+    def share(self, broker: int, acts: bool = True) -> dict[str, Any] | None:
+        """What a broker is told of it; None if it is not about this broker, or nothing is left for it. `acts`: its condition holds."""
         if self.body.filter.broker not in (None, broker):
             return None
-        shown = {"number": self.number, "body": msgspec.to_builtins(self.body)}
+        shown = {"number": self.number, "body": msgspec.to_builtins(self.body), "acts": acts}
         if self.body.first is None:
             return shown
         first = self.seen.get(broker, {}).get("hits", 0) + max(0, self.body.first - self.hits)

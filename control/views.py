@@ -42,6 +42,8 @@ def fault(one: Fault) -> dict[str, Any]:
     """A fault with its counts and last hits."""
     effect, limits = one.effect, one.limits
     shown = _disk_filter(one.filter) if isinstance(one.filter, DiskFilter) else _request_filter(one.filter, effect)
+    if one.condition is not None:
+        shown["while"] = dict(one.condition.values)
     done = {
         "error": None if effect.error is None else effect.error.name, "message": effect.message, "delay_ms": effect.delay_ms or None,
         "drop": effect.is_dropped or None, "lose_response": effect.is_lost or None, "close": effect.close,

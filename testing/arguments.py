@@ -31,6 +31,9 @@ class FaultArguments(TypedDict, total=False):
     disk: DiskOperation
     """`append`, `flush` or `read`: which operations of logs a slow disk is about; all without it."""
     log_dir: str
+    while_: Mapping[str, Any]
+    """The fault acts only while this holds: `{"hold": hold.number}`, `{"phase": name}`, `{"fault": fault.number}`, or
+    `{"broker": 2, "state": "down"}` (`running`, `paused`, `down`, `controller`)."""
     # what it does: one of these, and `delay_ms` with it or alone
     error: str | int
     message: str
@@ -73,7 +76,7 @@ def fault_body(values: Mapping[str, Any]) -> bodies.FaultBody:
             close = get_close_matches(name, list(FaultArguments.__annotations__), 1)
             raise Refused(f"a fault has no argument {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
         if name in bodies.FilterBody.__struct_fields__:
-            shape["filter"][name] = value
+            shape["filter"][name.rstrip("_")] = value
         elif name in _LIMITS:
             shape[name] = value
         else:

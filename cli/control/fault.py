@@ -11,7 +11,7 @@ from klamm.cli.output import say
 
 FILTER = (
     "api", "versions", "broker", "from_broker", "client_id", "principal", "topic", "topic_id", "partition", "group", "transactional_id",
-    "direction", "disk", "log_dir",
+    "direction", "disk", "log_dir", "while_",
 )  # fmt: skip
 DISK_OPERATIONS = ("append", "flush", "read")
 EFFECT = (
@@ -38,6 +38,10 @@ LIMITS = ("first", "after", "probability", "seed")
 )
 @click.option("--disk", type=click.Choice(DISK_OPERATIONS), help="With --slow-disk-ms: these operations of logs. Default: all.")
 @click.option("--log-dir", metavar="PATH", help="With --slow-disk-ms: logs in this log directory.")
+@click.option(
+    "--while", "while_", metavar="CONDITION",
+    help="Act only while hold=ID or phase=NAME holds something, fault=ID exists, or broker=ID:STATE: running, paused, down, controller.",
+)
 @click.option("--error", metavar="NAME", help="Respond with this error, by name or code.")
 @click.option("--message", metavar="TEXT", help="Text of the error.")
 @click.option("--delay-ms", type=int, help="Wait this time; alone, or with one of the others.")
@@ -65,15 +69,29 @@ def command(api: ControlApi, **options: Any) -> None:
     """
     options["api"] = options.pop("api_name")
     options["versions"] = _versions(options["versions"])
+    options["while_"] = _condition(options["while_"])
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     body: dict[str, Any] = {name: given[name] for name in LIMITS if name in given}
-    body["filter"] = {name: given[name] for name in FILTER if name in given}
+    body["filter"] = {name.rstrip("_"): given[name] for name in FILTER if name in given}
     body["effect"] = {name: given[name] for name in EFFECT if name in given}
     made = api.post("faults", body=body)
     if api.as_json:
         print_line(made)
     else:
         say(f"fault {made['id']}")
+
+
+def _condition(text: str | None) -> dict[str, object] | None:
+    """The condition of `--while`. Raises UsageError."""
+    if text is None:
+        return None
+    name, equals, value = text.partition("=")
+    if name == "phase" and value:
+        return {"phase": value}
+    number, _, state = value.partition(":")
+    if not equals or not number.isdigit():
+        raise click.UsageError(f"--while: {text!r} is none of hold=ID, phase=NAME, fault=ID and broker=ID:STATE")
+    return {name: int(number), "state": state} if state else {name: int(number)}
 
 
 def _versions(text: str | None) -> list[int] | None:

@@ -137,15 +137,26 @@ class DiskHit:
     partition: int
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A fault acts only while this holds. `values` says what it is about."""
+
+    values: Mapping[str, Any]
+    holds: Callable[[], bool]
+
+
 class Fault:
     """One fault with its counts. `hits` counts the requests, or operations of logs, that it hit, `matches` those that matched its filter.
     """
 
-    def __init__(self, number: int, wanted: RequestFilter | DiskFilter, effect: Effect, limits: Limits) -> None:
+    def __init__(
+        self, number: int, wanted: RequestFilter | DiskFilter, effect: Effect, limits: Limits, condition: Condition | None = None
+    ) -> None:
         self.number = number
         self.filter = wanted
         self.effect = effect
         self.limits = limits
+        self.condition = condition
         self.matches = 0
         self.hits = 0
         self.last: deque[Hit | DiskHit] = deque(maxlen=KEPT_HITS)
@@ -158,13 +169,18 @@ class Fault:
         """Whether it will hit no request any more."""
         return self.limits.first is not None and self.hits >= self.limits.first
 
+    @property
+    def acts(self) -> bool:
+        """Whether it may hit a request now."""
+        return not self.is_spent and (self.condition is None or self.condition.holds())
+
     def limit(self, first: int) -> None:
         """Let this fault hit this number of requests in all, those that it hit included."""
         self.limits = replace(self.limits, first=first)
 
     def takes(self, hit: Hit | DiskHit) -> bool:
         """Count a request, or an operation of a log, that matches. Returns whether it is hit."""
-        if self.is_spent:
+        if not self.acts:
             return False
         self.matches += 1
         if self.matches <= self.limits.after:
@@ -226,11 +242,16 @@ class Faults:
         """Call this method after each change, as long as its object lives: brokers come and go."""
         self._listeners.append(WeakMethod(listener))
 
-    def add(self, wanted: RequestFilter | DiskFilter, effect: Effect, limits: Limits | None = None, number: int | None = None) -> Fault:
+    def add(
+        self, wanted: RequestFilter | DiskFilter, effect: Effect, limits: Limits | None = None, number: int | None = None,
+        condition: Condition | None = None,
+    ) -> Fault:
         """A new fault, from the next request on, with the next number unless one is given. Raises ValueError: there are too many."""
         if len(self._by_number) >= MAX_FAULTS:
             raise ValueError(f"there are {MAX_FAULTS} faults already; remove some")
-        fault = Fault(next(self._numbers) if number is None else number, wanted, effect, Limits() if limits is None else limits)
+        fault = Fault(
+            next(self._numbers) if number is None else number, wanted, effect, Limits() if limits is None else limits, condition
+        )
         self._by_number[fault.number] = fault
         self._changed()
         return fault

@@ -40,7 +40,7 @@ class BrokerDisk:
 
     def slows_reads(self, partition: TopicPartition, directory: str | None) -> bool:
         """See `DiskDelays`."""
-        return any(not fault.is_spent and wanted.matches("read", partition, directory) for fault, wanted in self._present)
+        return any(fault.acts and wanted.matches("read", partition, directory) for fault, wanted in self._present)
 
     def _changed(self) -> None:
         self._present = [

@@ -223,6 +223,82 @@ async def test_reads_of_zookeeper_fail_or_are_late_and_the_broker_goes_on(api: C
     assert "one of crash, fail and delay_ms" in await api.error("POST", "/holds", refused | {"crash": True})
 
 
+async def has_error(api: Calls, broker: int) -> bool:
+    """Whether a Metadata request of a client at this broker meets the fault."""
+    client = api.client(broker)
+    try:
+        response = await client.ask(messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name="t")]), 7)
+        return bool(response.topics[0].error_code)
+    finally:
+        await client.close()
+
+
+def fault_while(**condition: Any) -> dict[str, Any]:
+    wanted = {"api": "Metadata", "client_id": "test*", "while": condition}
+    return {"filter": wanted, "effect": {"error": "UNKNOWN_TOPIC_OR_PARTITION"}}
+
+
+async def test_a_fault_acts_only_while_a_hold_holds_something(api: Calls) -> None:
+    hold = await api.post("/holds", {"phase": "DeletionPropagated", "where": {"topic": "gone"}})
+    faults = [
+        (await api.post("/faults", fault_while(**condition)))["id"] for condition in ({"hold": hold["id"]}, {"phase": "DeletionPropagated"})
+    ]
+    shown = await api.get(f"/faults/{faults[0]}")
+    assert shown["filter"]["while"] == {"hold": hold["id"]}
+    await api.post("/topics", {"name": "gone", "partitions": 1, "replication_factor": 1})
+    assert not await has_error(api, 1)
+    controller = api.client((await api.get("/controller"))["id"])
+    await controller.ask(requests.delete_topics("gone", version=5, timeout_ms=0), 5)
+    await api.get(f"/holds/{hold['id']}?wait=reached")
+    assert [await has_error(api, broker) for broker in (1, 2, 3)] == [True, True, True]
+    await api.post(f"/holds/{hold['id']}/release")
+    assert not await has_error(api, 2)
+    assert [(await api.get(f"/faults/{number}"))["hits"] for number in faults] == [3, 3]
+    assert (await api.get(f"/faults/{faults[0]}"))["matches"] == 3, "requests at other times do not match"
+    await controller.close()
+
+
+async def test_a_fault_acts_only_while_a_broker_is_down_or_the_controller_or_another_fault_exists(api: Calls) -> None:
+    await api.post("/controller/move", {"to": 1})
+    fault = (await api.post("/faults", fault_while(broker=3, state="paused")))["id"]
+    assert not await has_error(api, 2)
+    await api.post("/brokers/3/pause")
+    assert await has_error(api, 2)
+    await api.post("/brokers/3/resume")
+    assert not await has_error(api, 2)
+    await api.delete(f"/faults/{fault}")
+    fault = (await api.post("/faults", fault_while(broker=2, state="controller")))["id"]
+    assert not await has_error(api, 1)
+    await api.post("/controller/move", {"to": 2})
+    assert await has_error(api, 1)
+    await api.post("/controller/move", {"to": 1})
+    other = (await api.post("/faults", {"filter": {"client_id": "nobody"}, "effect": {"drop": True}}))["id"]
+    await api.delete(f"/faults/{fault}")
+    await api.post("/faults", fault_while(fault=other))
+    assert await has_error(api, 1)
+    await api.delete(f"/faults/{other}")
+    assert not await has_error(api, 1)
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [
+        ({}, "while has one of hold, phase, fault, broker"),
+        ({"hold": 1, "fault": 2}, "not hold and fault"),
+        ({"hold": 77}, "there is no hold 77: this fault would never act"),
+        ({"fault": 77}, "there is no fault 77: this fault would never act"),
+        ({"phase": "DeletionPropagate"}, "did you mean DeletionPropagated or"),
+        ({"broker": 2}, "broker and state belong together"),
+        ({"broker": 9, "state": "down"}, "there is no broker 9"),
+        ({"broker": 2, "state": "gone"}, "gone"),
+    ],
+)
+async def test_a_condition_that_cannot_hold_is_refused(api: Calls, condition: dict[str, Any], reason: str) -> None:
+    assert reason in await api.error("POST", "/faults", fault_while(**condition))
+    silent = {"filter": {"from_broker": 2, "while": {"broker": 2, "state": "paused"}}, "effect": {"drop": True}}
+    assert "broker 2 does nothing while it is paused" in await api.error("POST", "/faults", silent)
+
+
 async def test_events_are_sent_as_they_happen(api: Calls) -> None:
     async with api.session.get(f"{api.served.control_url}/events") as stream:
         await api.post("/holds", {"phase": "DeletionQueued", "where": {"topic": "none"}})

@@ -140,15 +140,21 @@ def test_a_fault_of_all_options_is_the_same_in_the_api(cluster: Cluster) -> None
         "fault", "--api", "Produce", "--versions", "3-9", "--broker", 1, "--from-broker", 2, "--client-id", "pod*", "--topic", "orders",
         "--partition", 0,
         "--error", "NOT_LEADER_OR_FOLLOWER", "--message", "moved", "--delay-ms", 5, "--first", 2, "--after", 1, "--probability", 0.5,
-        "--seed", 9, "--direction", "response",
+        "--seed", 9, "--direction", "response", "--while", "broker=3:down",
     )  # fmt: skip
     shown = in_json("faults", made["id"])
     assert shown["filter"] == {
         "api": "Produce", "versions": [3, 9], "broker": 1, "from_broker": 2, "client_id": "pod*", "direction": "response",
-        "topic": "orders", "partition": 0,
+        "topic": "orders", "partition": 0, "while": {"broker": 3, "state": "down"},
     }  # fmt: skip
     assert shown["effect"] == {"error": "NOT_LEADER_OR_FOLLOWER", "message": "moved", "delay_ms": 5}
     assert (shown["first"], shown["after"], shown["probability"], shown["seed"]) == (2, 1, 0.5, 9)
+
+
+def test_the_condition_of_a_fault_is_checked(cluster: Cluster) -> None:
+    for text, reason in (("hold=x", "is none of hold=ID"), ("hold=99", "there is no hold 99"), ("phase=FailoverLoad", "did you mean")):
+        done = call("control", "fault", "--api", "Produce", "--drop", "--while", text)
+        assert done.returncode and reason in done.stderr and "Traceback" not in done.stderr
 
 
 def test_the_options_of_fault_are_the_fields_of_its_body() -> None:
