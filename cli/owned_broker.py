@@ -1,6 +1,6 @@
 """One broker of `klamm serve --processes`: `python -m klamm.cli.owned_broker LOG_LEVEL`.
 
-The first line of stdin has the broker's properties as JSON and, for a broker that is steered, `control` (`control/owned_broker.py`).
+The first line of stdin has the broker's properties as JSON and, for a broker that is steered, `control`, as for `OwnedBroker`.
 When the broker is ready, it writes one line of JSON to stdout: its host, port, cluster id and the port of its metrics. If it cannot
 start, the line has the reason. When stdin ends, because the owner closed it or died, the broker stops as after SIGTERM. After LIMIT_S the
 process ends in any case.
@@ -25,7 +25,7 @@ from klamm.cli.stop_signals import StopSignals
 from klamm.machine.collector import collect_seldom
 
 if TYPE_CHECKING:
-    from klamm.control.owned_broker import OwnedBroker
+    from klamm.control.processes.owned_broker import OwnedBroker
     from klamm.server.broker_server import BrokerServer
 
 LIMIT_S = 2.0
@@ -52,7 +52,7 @@ def main() -> None:
             broker = make()
             serving: BrokerServer | OwnedBroker = broker
         else:
-            from klamm.control.owned_broker import OwnedBroker
+            from klamm.control.processes.owned_broker import OwnedBroker
 
             serving = OwnedBroker(lambda seams: make(seams=seams), control, lambda line: say(json.dumps(line)))
             broker = serving.broker

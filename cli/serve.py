@@ -194,7 +194,7 @@ def _cluster(
     if processes:
         child = [sys.executable, "-m", "klamm.cli.owned_broker", log_level]
         if "control_port" in shape:
-            from klamm.control.steered_processes import SteeredProcessCluster
+            from klamm.control.processes.steered_processes import SteeredProcessCluster
 
             return SteeredProcessCluster(child, brokers, zookeeper=zookeeper, **shape)
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from posixpath import isabs
 from typing import Any, Literal, TypeVar
 
@@ -15,7 +14,8 @@ import msgspec
 from klamm.broker.log.slow_disk import DiskOperation
 from klamm.control.refused import Refused
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ErrorCode, did_you_mean
+from klamm.protocol.nouns import id_of
 from klamm.server.faults import parts
 from klamm.server.faults.fault import DiskFilter, Effect, Limits, RequestFilter
 from klamm.server.faults.injecting import READS
@@ -205,8 +205,7 @@ def _with_suggestion(kind: type[Any], text: str) -> str:
         return text
     name = rest.partition("`")[0]
     fields = [*(each for each in getattr(kind, "__struct_fields__", ())), *FilterBody.__struct_fields__, *EffectBody.__struct_fields__]
-    close = get_close_matches(name, fields, 1)
-    return f"{start}unknown field `{name}`{rest.partition('`')[2]}" + (f"; did you mean `{close[0]}`?" if close else "")
+    return f"{start}unknown field `{name}`{rest.partition('`')[2]}{did_you_mean(name, fields, quote='`')}"
 
 
 def fault_of(body: FaultBody, brokers: list[int]) -> tuple[RequestFilter | DiskFilter, Effect, Limits]:
@@ -234,8 +233,7 @@ def error_named(error: str | int) -> ErrorCode:
             raise Refused(f"there is no error code {error}") from None
     if error in ErrorCode.__members__:
         return ErrorCode[error]
-    close = get_close_matches(error.upper(), list(ErrorCode.__members__), 1)
-    raise Refused(f"there is no error {error!r}" + (f"; did you mean {close[0]}?" if close else ""))
+    raise Refused(f"there is no error {error!r}{did_you_mean(error, ErrorCode.__members__)}")
 
 
 def _filter_of(body: FilterBody, brokers: list[int]) -> RequestFilter:
@@ -300,16 +298,10 @@ def _coordinator_keys(api: ApiKey, values: dict[str, Any]) -> list[str]:
 
 
 def _topic_id(text: str) -> bytes:
-    from base64 import urlsafe_b64decode
-    from binascii import Error
-
     try:
-        value = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except (Error, ValueError):
-        value = b""
-    if len(value) != 16:
-        raise Refused(f"topic_id: {text!r} is not a topic id, 22 characters of base64")
-    return value
+        return id_of(text)
+    except ValueError as error:
+        raise Refused(f"topic_id: {error}") from None
 
 
 def _effect_of(body: EffectBody, direction: str) -> Effect:

@@ -1,6 +1,6 @@
 """What `Control` needs of a cluster: its running brokers, its seams, and the steps that end, start and move something.
 
-`LocalCluster` has all of it, and so has a process with one broker of a cluster (`control/owned_broker.py`).
+`LocalCluster` has all of it, and so has a process with one broker of a cluster (`control/processes/owned_broker.py`).
 """
 
 from __future__ import annotations

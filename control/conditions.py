@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from klamm.control.bodies import FilterBody, WhileBody
 from klamm.control.refused import Refused
+from klamm.server.faults.fault import Condition
 from klamm.server.phases import phase_named
 
 KINDS = ("hold", "phase", "fault", "broker")
@@ -77,3 +79,8 @@ def check(wanted: FilterBody, present: Present, brokers: range) -> None:
             raise Refused(f"while: there is no broker {condition.broker}; the cluster has {', '.join(map(str, brokers))}")
         if condition.state in _SILENT and condition.broker in (wanted.broker, wanted.from_broker):
             raise Refused(f"while: broker {condition.broker} does nothing while it is {condition.state}: this fault would never act")
+
+
+def condition_of(body: WhileBody, holds: Callable[[], bool]) -> Condition:
+    """A condition with what it is about."""
+    return Condition({name: value for name in body.__struct_fields__ if (value := getattr(body, name)) is not None}, holds)

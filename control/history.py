@@ -5,7 +5,6 @@ It keeps what brokers received on their listeners, from clients, brokers and con
 
 from __future__ import annotations
 
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,12 +13,12 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.errors import ErrorCode, RemoteProtocolError
-from klamm.protocol.nouns import ZERO_UUID
+from klamm.protocol.errors import ErrorCode, RemoteProtocolError, did_you_mean
+from klamm.protocol.nouns import ZERO_UUID, id_text
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.schema import Struct
 from klamm.server.faults import parts
-from klamm.server.faults.fault import is_like
+from klamm.server.faults.fault import broker_of, is_like
 from klamm.server.net.tap import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
 
 MAX_REQUESTS = 20_000
@@ -37,8 +36,6 @@ _INTER_BROKER = frozenset(
 _OF_REPLICAS = frozenset((ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH))
 _REPLICA_STATE_SINCE = 15
 _BATCHED_BY_BROKERS_SINCE = 4
-_BROKER_CLIENT = re.compile(r"[0-9]+|broker-[0-9]+-.*|AddPartitionsToTxnManager-[0-9]+")
-"""Client ids of brokers: as controller, as follower, as leader that verifies a transaction."""
 
 
 class Exchange:
@@ -98,7 +95,7 @@ class Exchange:
         if self.api_key in _INTER_BROKER or self.client_id == CLIENT_ID:
             return True
         if self.api_key == ApiKey.API_VERSIONS:  # nothing in the message says who sends it
-            return _BROKER_CLIENT.fullmatch(self.client_id or "") is not None
+            return broker_of(self.client_id) is not None
         if self.api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
             return self.version >= _BATCHED_BY_BROKERS_SINCE
         if self.api_key not in _OF_REPLICAS:
@@ -332,11 +329,7 @@ def api_named(name: str) -> int:
     for key, api in APIS.items():
         if api.name == name:
             return key
-    from difflib import get_close_matches
-
-    close = get_close_matches(name.lower(), [api.name.lower() for api in APIS.values()], 1)
-    names = {api.name.lower(): api.name for api in APIS.values()}
-    raise ValueError(f"there is no API {name!r}" + (f"; did you mean {names[close[0]]}?" if close else ""))
+    raise ValueError(f"there is no API {name!r}{did_you_mean(name, (api.name for api in APIS.values()))}")
 
 
 def as_json(exchange: Exchange) -> dict[str, Any]:
@@ -417,9 +410,7 @@ def _plain(value: Any, kind: str) -> Any:
     if value is None or kind in ("string", "bool") or isinstance(value, (str, int, float)):
         return value
     if kind == "uuid":
-        from base64 import urlsafe_b64encode
-
-        return urlsafe_b64encode(value).decode().rstrip("=")
+        return id_text(value)
     return bytes(value).hex()
 
 

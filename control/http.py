@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from klamm.control.bodies import decode
-from klamm.control.model import EventLog
+from klamm.control.event_log import EventLog
 from klamm.control.openapi import openapi
 from klamm.control.refused import Refused
 from klamm.control.routes import NUMBERS, ROUTES, Route

@@ -1,28 +1,23 @@
 """The verbs by which a local cluster is steered and looked at. Values are plain and can be written as JSON.
 
 `Control` is the one model behind the HTTP interface (`control/routes.py`), the command line and `klamm.testing`. It belongs to brokers that
-run in this process; its methods run on their event loop. A wrong argument raises Refused. `control/process_control.py` has the same verbs
+run in this process; its methods run on their event loop. A wrong argument raises Refused. `ProcessControl` has the same verbs
 for brokers in processes of their own, each of which has a `Control`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, TypeVar
 
 from klamm.control import conditions, history, views
 from klamm.control.bodies import (
-    MAX_DELAY_MS,
     AdvanceBody,
     BrokerBody,
-    EffectBody,
     FailBody,
     FaultBody,
-    FilterBody,
     HoldBody,
     KillBody,
     LinkBody,
@@ -31,31 +26,31 @@ from klamm.control.bodies import (
     NewBrokerBody,
     StopBody,
     TopicBody,
-    WhileBody,
     ZooKeeperDelayBody,
     fault_of,
 )
 from klamm.control.brokers import Brokers
+from klamm.control.conditions import condition_of
+from klamm.control.event_log import REQUESTS, EventLog
 from klamm.control.history import History
+from klamm.control.holds import MAX_HOLDS, Held, failure_of, hold_of
+from klamm.control.links import faults_of_link
 from klamm.control.refused import Refused
 from klamm.control.seen_changes import SeenChanges
 from klamm.controller.changes import Change
 from klamm.controller.values import StoreLost
 from klamm.protocol.clock import SYSTEM_CLOCK
-from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.steering import Action, HeldPhase, Hold, Steering
+from klamm.protocol.steering import HeldPhase
 from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Condition, Fault
 from klamm.server.local.steered_clock import SteeredClock
-from klamm.server.phases import can_fail, phase_named, phase_table
-from klamm.server.phases import error_named as failure_named
+from klamm.server.phases import phase_table
 
-MAX_HOLDS = 1000
 MAX_WAIT_MS = 600_000
 MAX_LISTED = 1000
-KEPT_EVENTS = 1000
-REQUESTS = "requests"
-"""The kind of the event that something was received or sent; it has the number of all requests."""
+ANNOUNCE_S = 0.2
+MAX_ZOOKEEPER_DELAY_MS = 60_000
+MAX_ADVANCE_MS = 366 * 86_400_000
 T = TypeVar("T")
 
 
@@ -625,124 +620,3 @@ class Control:
                 await work
         except TimeoutError:
             raise Refused(f"not within {timeout_ms} ms: {what()}", 408) from None
-
-
-def hold_of(body: HoldBody, steering: Steering, action: Action | None = None) -> Hold[Any]:
-    """The hold that a body asks for. Raises Refused."""
-    own = [name for name in ("crash", "fail", "delay_ms") if getattr(body, name) not in (None, False)]
-    if len(own) > 1:
-        raise Refused(f"a hold has one of crash, fail and delay_ms, not {' and '.join(own)}")
-    if body.delay_ms is not None and not 1 <= body.delay_ms <= MAX_DELAY_MS:
-        raise Refused(f"delay_ms: from 1 to {MAX_DELAY_MS}")
-    if body.fail is not None:
-        failure_of(FailBody(error=body.fail))
-    try:
-        if body.fail is not None and not can_fail(phase_named(body.phase)):
-            raise Refused(f"{body.phase} cannot fail: there is no event and no request to fail at this phase")
-        count = 1 if body.crash and body.count is None else body.count
-        return steering.hold(phase_named(body.phase), where=body.where, count=count, nth=body.nth, action=action)
-    except ValueError as error:
-        raise Refused(str(error)) from None
-
-
-def condition_of(body: WhileBody, holds: Callable[[], bool]) -> Condition:
-    """A condition with what it is about."""
-    return Condition({name: value for name in body.__struct_fields__ if (value := getattr(body, name)) is not None}, holds)
-
-
-def faults_of_link(body: LinkBody) -> list[FaultBody]:
-    """The faults of a link, for one direction or both. Raises Refused."""
-    if body.from_broker == body.to_broker:
-        raise Refused("a link is between two brokers")
-    if body.cut == bool(body.delay_ms):
-        raise Refused("a link has one of cut and delay_ms")
-    ways = [(body.from_broker, body.to_broker)] + [(body.to_broker, body.from_broker)] * body.both
-    effect = EffectBody(delay_ms=body.delay_ms, close="before" if body.cut else None)
-    return [FaultBody(filter=FilterBody(from_broker=sender, broker=receiver), effect=effect) for sender, receiver in ways]
-
-
-def failure_of(body: FailBody) -> Exception:
-    """The error that a body names. Raises Refused."""
-    try:
-        error = failure_named(str(body.error))
-    except ValueError as problem:
-        raise Refused(str(problem)) from None
-    if body.message is not None and isinstance(error, ApiError):
-        return ApiError(ErrorCode(error.code), body.message)
-    return error
-
-
-ANNOUNCE_S = 0.2
-MAX_ZOOKEEPER_DELAY_MS = 60_000
-MAX_ADVANCE_MS = 366 * 86_400_000
-
-
-class Held:
-    """A hold that was made here."""
-
-    def __init__(self, body: HoldBody, hold: Hold[Any], number: int | None = None) -> None:
-        self.number = hold.number if number is None else number
-        self.body = body
-        self.hold = hold
-
-    @property
-    def state(self) -> str:
-        """`armed`, `reached` while it holds something, `released`."""
-        return self.hold.state
-
-    def release(self) -> None:
-        """End it."""
-        self.hold.release()
-
-    def as_json(self) -> dict[str, Any]:
-        """The hold as the control API shows it; `at` has the fields of the phase that is held first, `held` those of all."""
-        held = [{"broker": each.broker_id, **views.fields_of(each.phase)} for each in self.hold.held_phases]
-        shown = {
-            "id": self.number, "phase": self.body.phase, "where": self.body.where, "count": self.body.count, "nth": self.body.nth,
-            "crash": self.body.crash, "fail": self.body.fail, "delay_ms": self.body.delay_ms, "state": self.state, "hits": self.hold.hits,
-        }  # fmt: skip
-        return shown | {"at": held[0] if held else None, "held": held}
-
-
-class EventLog:
-    """The last things that happened, and those who wait for the next."""
-
-    def __init__(self) -> None:
-        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
-        self._number = 0
-        self._readers: set[asyncio.Event] = set()
-
-    @property
-    def has_readers(self) -> bool:
-        """Whether somebody reads along."""
-        return bool(self._readers)
-
-    def add(self, kind: str, what: dict[str, Any]) -> None:
-        """Something happened. Of consecutive events about requests only the last is kept: they would push out all others."""
-        self._number += 1
-        if kind == REQUESTS and self._kept and self._kept[-1]["kind"] == REQUESTS:
-            self._kept.pop()
-        self._kept.append({"number": self._number, "at_ms": time.time_ns() // 1_000_000, "kind": kind, "data": what})
-        for reader in self._readers:
-            reader.set()
-
-    @property
-    def total(self) -> int:
-        """The number of the last event."""
-        return self._number
-
-    def since(self, number: int) -> list[dict[str, Any]]:
-        """Events with higher numbers."""
-        return [event for event in self._kept if event["number"] > number]
-
-    def reading(self) -> asyncio.Event:
-        """An event that is set when something happens, until `left`."""
-        reader = asyncio.Event()
-        self._readers.add(reader)
-        return reader
-
-    def left(self, reader: asyncio.Event) -> None:
-        """This reader is gone."""
-        self._readers.discard(reader)
-
-

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from enum import Enum
 from typing import Any
@@ -14,7 +13,7 @@ from klamm.control.refused import Refused
 from klamm.controller import changes
 from klamm.controller.changes import Change
 from klamm.protocol.apis import APIS
-from klamm.protocol.nouns import ZERO_UUID, SecurityProtocol, TopicPartition
+from klamm.protocol.nouns import ZERO_UUID, SecurityProtocol, TopicPartition, id_text
 from klamm.server.broker_server import BrokerServer
 from klamm.server.disks import are_on_disk
 from klamm.server.faults.fault import DiskFilter, DiskHit, Effect, Fault, Hit, RequestFilter
@@ -93,7 +92,7 @@ def hit_json(hit: Hit | DiskHit) -> dict[str, Any]:
 
 def uuid(value: bytes | None) -> str | None:
     """A topic id as Kafka writes it; None for none."""
-    return None if value is None or value == ZERO_UUID else urlsafe_b64encode(value).decode().rstrip("=")
+    return None if value is None or value == ZERO_UUID else id_text(value)
 
 
 def broker(running: BrokerServer, state: str) -> dict[str, Any]:

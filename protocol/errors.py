@@ -8,6 +8,7 @@ accept; the owner of the connection closes it. Any other exception from this pac
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -191,3 +192,14 @@ class RemoteProtocolError(Exception):
 
 class RegistrationRefused(Exception):
     """A broker cannot register, because another one has its id or address, or the controller refuses it. The text is one line."""
+
+
+def did_you_mean(name: str, names: Iterable[str], most: int = 1, quote: str = "") -> str:
+    """For the text of an error: `; did you mean X or Y?` with at most this number of the names that are close to one that does not exist,
+    whatever their case. Empty if none is close.
+    """
+    from difflib import get_close_matches
+
+    by_lower = {each.lower(): each for each in names}
+    close = [f"{quote}{by_lower[each]}{quote}" for each in get_close_matches(name.lower(), by_lower, most)]
+    return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -57,3 +57,24 @@ class Endpoint(NamedTuple):
     host: str
     port: int
     security_protocol: int
+
+
+def id_text(value: bytes) -> str:
+    """A topic id as Kafka writes it: 22 characters of base64 for URLs, without padding."""
+    from base64 import urlsafe_b64encode
+
+    return urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def id_of(text: str) -> bytes:
+    """The topic id of such a text. Raises ValueError."""
+    from base64 import urlsafe_b64decode
+    from binascii import Error
+
+    try:
+        value = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (Error, ValueError):
+        value = b""
+    if len(value) != 16:
+        raise ValueError(f"{text!r} is not a topic id, 22 characters of base64")
+    return value

@@ -7,13 +7,13 @@ reaches them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 from klamm.controller.phases import EventPhase, ProcedurePhase
 from klamm.controller.values import ControllerMoved, StoreLost, StoreRefused
-from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.errors import ApiError, ErrorCode, did_you_mean
 from klamm.protocol.steering import field_types, json_type
 from klamm.server.groups.phases import GroupPhase
 from klamm.server.transactions.phases import TransactionPhase
@@ -93,7 +93,7 @@ def phase_named(name: str) -> type[Any]:
     """The phase of this name. Raises ValueError, which says which name may be meant."""
     phase = PHASES.get(name)
     if phase is None:
-        raise ValueError(f"there is no phase {name!r}{_suggestion(name, PHASES)}")
+        raise ValueError(f"there is no phase {name!r}{did_you_mean(name, PHASES, 3)}")
     return phase
 
 
@@ -112,13 +112,5 @@ def error_named(name: str) -> Exception:
         return ApiError(ErrorCode[name])
     kind = _ERRORS.get(name)
     if kind is None:
-        raise ValueError(f"there is no error {name!r}{_suggestion(name, (*_ERRORS, *ErrorCode.__members__))}")
+        raise ValueError(f"there is no error {name!r}{did_you_mean(name, (*_ERRORS, *ErrorCode.__members__), 3)}")
     return kind() if kind is ConnectionLost else kind("steering lets it fail")
-
-
-def _suggestion(name: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    by_lower = {each.lower(): each for each in names}
-    close = [by_lower[each] for each in get_close_matches(name.lower(), by_lower, 3, 0.6)]
-    return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
 
 from klamm.broker.log.slow_disk import DiskOperation
 from klamm.control import bodies
 from klamm.control.refused import Refused
+from klamm.protocol.errors import did_you_mean
 
 
 class FaultArguments(TypedDict, total=False):
@@ -73,8 +73,8 @@ def fault_body(values: Mapping[str, Any]) -> bodies.FaultBody:
     shape: dict[str, Any] = {"filter": {}, "effect": {}}
     for name, value in values.items():
         if name not in FaultArguments.__annotations__:
-            close = get_close_matches(name, list(FaultArguments.__annotations__), 1)
-            raise Refused(f"a fault has no argument {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+            suggestion = did_you_mean(name, FaultArguments.__annotations__, quote="'")
+            raise Refused(f"a fault has no argument {name!r}{suggestion}")
         if name in bodies.FilterBody.__struct_fields__:
             shape["filter"][name.rstrip("_")] = value
         elif name in _LIMITS:

@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from klamm.control import bodies
-from klamm.control.model import Control, Held
+from klamm.control.holds import Held
+from klamm.control.model import Control
 from klamm.control.refused import Refused
 from klamm.protocol.steering import HoldState, field_types
 from klamm.server.phases import phase_named

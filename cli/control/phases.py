@@ -25,10 +25,10 @@ def command(api: ControlApi, name: str | None) -> None:
         return
     named = [phase for phase in response["phases"] if phase["name"] == name]
     if not named:
-        from difflib import get_close_matches
+        from klamm.protocol.errors import did_you_mean
 
-        close = get_close_matches(name, [phase["name"] for phase in response["phases"]], 1)
-        raise ToolFailed(f"there is no phase {name!r}" + (f"; did you mean {close[0]}?" if close else ""))
+        names = [phase["name"] for phase in response["phases"]]
+        raise ToolFailed(f"there is no phase {name!r}{did_you_mean(name, names)}")
     (phase,) = named
     fields = [("field " + field, kind) for field, kind in phase["fields"].items()]
     text = " ".join(phase["text"].split())

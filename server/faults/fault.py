@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from klamm.broker.log.slow_disk import DiskOperation
     from klamm.protocol.nouns import TopicPartition
 
+_OF_A_BROKER = re.compile(r"([0-9]+)|broker-([0-9]+)-.*|AddPartitionsToTxnManager-([0-9]+)")
 MAX_FAULTS = 1000
 KEPT_HITS = 100
 
@@ -48,7 +50,7 @@ class RequestFilter:
         return (
             (self.broker is None or self.broker == broker)
             and (self.versions is None or self.versions[0] <= version <= self.versions[1])
-            and (self.from_broker is None or is_of_broker(client_id or "", self.from_broker))
+            and (self.from_broker is None or broker_of(client_id) == self.from_broker)
             and (self.client_id is None or is_like(client_id or "", self.client_id))
             and (self.principal is None or is_like(principal, self.principal))
         )
@@ -284,9 +286,12 @@ class Faults:
                 listener()
 
 
-def is_of_broker(client_id: str, broker: int) -> bool:
-    """Whether a client id is one that this broker uses for requests to others: as controller, as follower, as coordinator."""
-    return client_id == str(broker) or client_id.startswith((f"broker-{broker}-", f"AddPartitionsToTxnManager-{broker}"))
+def broker_of(client_id: str | None) -> int | None:
+    """The broker that uses this client id for requests to others, as controller, as follower, or as leader that verifies a transaction;
+    None if it is not of a broker.
+    """
+    match = _OF_A_BROKER.fullmatch(client_id or "")
+    return None if match is None else int(next(each for each in match.groups() if each is not None))
 
 
 def is_like(text: str, pattern: str) -> bool:

@@ -6,7 +6,7 @@ steered. The child responds with one line of JSON on its standard output when it
 closed it or died, it stops; so no broker outlives its owner. Each child has its own terminal session, so that Ctrl-C only reaches the
 owner.
 
-A child that is steered (`control/steered_processes.py`) writes other lines too, before and after that line. They are given to `_heard`.
+A child that is steered (`SteeredProcessCluster`) writes other lines too, before and after that line. They are given to `_heard`.
 
 If a child ends by itself, that is logged, and the others continue. The cluster has failed when the last one has ended.
 """

@@ -9,10 +9,10 @@ import pytest
 from klamm.configs.broker_config import BrokerConfig
 from klamm.control.bodies import EffectBody, FaultBody, FilterBody, HoldBody, convert
 from klamm.control.history import time_text
-from klamm.control.owned_broker import OwnedBroker, StateBody
-from klamm.control.request_numbers import RequestNumbers
+from klamm.control.processes.owned_broker import OwnedBroker, StateBody
+from klamm.control.processes.request_numbers import RequestNumbers
+from klamm.control.processes.shares import FaultShares, HoldShares
 from klamm.control.seen_changes import SeenRows
-from klamm.control.shares import FaultShares, HoldShares
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.steering import HeldPhase, Steering
 from klamm.server.broker_server import BrokerServer

@@ -1,4 +1,4 @@
-"""The control API of one broker in a process of its own. Its owner steers it with the others (`control/process_control.py`).
+"""The control API of one broker in a process of its own. Its owner steers it with the others (`control/processes/process_control.py`).
 
 The broker has its own seams, and a `Control` that knows this broker alone. The owner has the ids: it sends the whole state, all holds and
 faults with the owner's numbers, and the broker compares it with what it has. So a state may be sent again, and a late one does no harm.
@@ -16,9 +16,10 @@ from functools import partial
 from typing import Any
 
 from klamm.control.bodies import Body, FaultBody, HoldBody, convert
+from klamm.control.conditions import condition_of
 from klamm.control.history import History
 from klamm.control.http import ControlServer
-from klamm.control.model import Control, condition_of
+from klamm.control.model import Control
 from klamm.control.refused import Refused
 from klamm.control.routes import ROUTES, Route
 from klamm.controller.phases import ControllerElectionDue

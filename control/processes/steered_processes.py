@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from klamm.control.http import ControlServer
-from klamm.control.process_control import ProcessControl
+from klamm.control.processes.process_control import ProcessControl
 from klamm.server.local.process_cluster import BrokerProcess, ProcessCluster
 
 

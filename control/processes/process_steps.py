@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from klamm.control.bodies import KillBody, NewBrokerBody, StopBody
-from klamm.control.broker_processes import BrokerProcesses, SteeredProcess
+from klamm.control.processes.broker_processes import BrokerProcesses, SteeredProcess
 from klamm.control.refused import Refused
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.own_zookeeper import end_registration, remove_controller

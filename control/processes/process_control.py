@@ -1,6 +1,6 @@
 """The verbs of `Control` for a cluster whose brokers are in processes of their own.
 
-Each process serves the control API of its broker (`control/owned_broker.py`). Here are the ids of holds and faults and the clock; each
+Each process serves the control API of its broker (`owned_broker.py`). Here are the ids of holds and faults and the clock; each
 broker is sent the whole state whenever it changes, and to begin with. Brokers tell by events what they reach. Everything else is asked for
 when somebody asks, of all brokers at once. A broker that does not respond in time is named in `missing`; what it showed last stays.
 
@@ -29,23 +29,17 @@ from klamm.control.bodies import (
     ZooKeeperDelayBody,
     fault_of,
 )
-from klamm.control.broker_processes import ACT_S, READ_S, BrokerProcesses, SteeredProcess
-from klamm.control.model import (
-    MAX_ADVANCE_MS,
-    MAX_HOLDS,
-    MAX_LISTED,
-    MAX_WAIT_MS,
-    REQUESTS,
-    condition_of,
-    failure_of,
-    faults_of_link,
-    hold_of,
-)
-from klamm.control.process_steps import ProcessSteps
+from klamm.control.conditions import condition_of
+from klamm.control.event_log import REQUESTS
+from klamm.control.holds import MAX_HOLDS, failure_of, hold_of
+from klamm.control.links import faults_of_link
+from klamm.control.model import MAX_ADVANCE_MS, MAX_LISTED, MAX_WAIT_MS
+from klamm.control.processes.broker_processes import ACT_S, READ_S, BrokerProcesses, SteeredProcess
+from klamm.control.processes.process_steps import ProcessSteps
+from klamm.control.processes.request_numbers import RequestNumbers
+from klamm.control.processes.shares import FaultShares, HoldShares
 from klamm.control.refused import Refused
-from klamm.control.request_numbers import RequestNumbers
 from klamm.control.seen_changes import SeenRows
-from klamm.control.shares import FaultShares, HoldShares
 from klamm.protocol.steering import Steering
 from klamm.server.faults.fault import MAX_FAULTS, Fault
 from klamm.server.local.process_cluster import BrokerProcess, ProcessCluster

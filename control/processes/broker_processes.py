@@ -8,8 +8,8 @@ from typing import Any
 
 import aiohttp
 
-from klamm.control.broker_client import BrokerClient, Silent
-from klamm.control.model import EventLog
+from klamm.control.event_log import EventLog
+from klamm.control.processes.broker_client import BrokerClient, Silent
 from klamm.control.refused import Refused
 from klamm.server.local.process_cluster import BrokerProcess, ProcessCluster
 

@@ -1,0 +1,71 @@
+"""A hold that was made by the control API: what its body asks for, what it does by itself, how it looks in JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm.control import views
+from klamm.control.bodies import MAX_DELAY_MS, FailBody, HoldBody
+from klamm.control.refused import Refused
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.steering import Action, Hold, Steering
+from klamm.server.phases import can_fail, phase_named
+from klamm.server.phases import error_named as failure_named
+
+MAX_HOLDS = 1000
+
+
+class Held:
+    """A hold that was made here."""
+
+    def __init__(self, body: HoldBody, hold: Hold[Any], number: int | None = None) -> None:
+        self.number = hold.number if number is None else number
+        self.body = body
+        self.hold = hold
+
+    @property
+    def state(self) -> str:
+        """`armed`, `reached` while it holds something, `released`."""
+        return self.hold.state
+
+    def release(self) -> None:
+        """End it."""
+        self.hold.release()
+
+    def as_json(self) -> dict[str, Any]:
+        """The hold as the control API shows it; `at` has the fields of the phase that is held first, `held` those of all."""
+        held = [{"broker": each.broker_id, **views.fields_of(each.phase)} for each in self.hold.held_phases]
+        shown = {
+            "id": self.number, "phase": self.body.phase, "where": self.body.where, "count": self.body.count, "nth": self.body.nth,
+            "crash": self.body.crash, "fail": self.body.fail, "delay_ms": self.body.delay_ms, "state": self.state, "hits": self.hold.hits,
+        }  # fmt: skip
+        return shown | {"at": held[0] if held else None, "held": held}
+
+
+def hold_of(body: HoldBody, steering: Steering, action: Action | None = None) -> Hold[Any]:
+    """The hold that a body asks for. Raises Refused."""
+    own = [name for name in ("crash", "fail", "delay_ms") if getattr(body, name) not in (None, False)]
+    if len(own) > 1:
+        raise Refused(f"a hold has one of crash, fail and delay_ms, not {' and '.join(own)}")
+    if body.delay_ms is not None and not 1 <= body.delay_ms <= MAX_DELAY_MS:
+        raise Refused(f"delay_ms: from 1 to {MAX_DELAY_MS}")
+    if body.fail is not None:
+        failure_of(FailBody(error=body.fail))
+    try:
+        if body.fail is not None and not can_fail(phase_named(body.phase)):
+            raise Refused(f"{body.phase} cannot fail: there is no event and no request to fail at this phase")
+        count = 1 if body.crash and body.count is None else body.count
+        return steering.hold(phase_named(body.phase), where=body.where, count=count, nth=body.nth, action=action)
+    except ValueError as error:
+        raise Refused(str(error)) from None
+
+
+def failure_of(body: FailBody) -> Exception:
+    """The error that a body names. Raises Refused."""
+    try:
+        error = failure_named(str(body.error))
+    except ValueError as problem:
+        raise Refused(str(problem)) from None
+    if body.message is not None and isinstance(error, ApiError):
+        return ApiError(ErrorCode(error.code), body.message)
+    return error
