@@ -143,6 +143,11 @@ class MetadataVersion:
         return 1 if self >= _RECORD_VERSION_1 else 0
 
     @property
+    def has_prefixed_acls(self) -> bool:
+        """Whether ACLs with prefixed patterns may be created."""
+        return self >= _PREFIXED_ACLS
+
+    @property
     def has_static_members(self) -> bool:
         """Whether members of groups may have instance ids."""
         return self >= _STATIC_MEMBERS
@@ -179,6 +184,7 @@ _FEATURE_VERSIONING = _BY_TEXT["2.7-IV0"]
 _FEATURE_NODE_2 = _BY_TEXT["3.3-IV0"]
 _BROKER_NODE_4 = _BY_TEXT["0.10.0-IV1"]
 _PRODUCER_ID_ALLOCATION = _BY_TEXT["3.0-IV0"]
+_PREFIXED_ACLS = _BY_TEXT["2.0-IV1"]
 _STATIC_MEMBERS = _BY_TEXT["2.3-IV0"]
 _TRUNCATION_ON_FETCH = _BY_TEXT["2.7-IV1"]
 _LEADER_EPOCH_REQUEST = _BY_TEXT["0.11.0-IV2"]

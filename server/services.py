@@ -50,6 +50,7 @@ from klamm.server.transactions.transaction_coordinator import TransactionCoordin
 
 if TYPE_CHECKING:
     from klamm.server.faults.fault import BrokerFaults
+    from klamm.server.security.acl_authorizer import AclAuthorizer
 
 
 class ControllerService(Protocol):
@@ -211,6 +212,8 @@ class Services:
     """The APIs that ApiVersions lists."""
     not_offered: NotOfferedLog
     authorizer: Authorizer
+    acls: AclAuthorizer | None
+    """The ACLs of the cluster; None if this broker does not decide by ACLs."""
     topic_policy: TopicPolicy
     alter_config_policy: AlterConfigPolicy
     reassignment_policy: ReassignmentPolicy

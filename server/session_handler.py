@@ -1,13 +1,14 @@
 """Handles changes of a broker's ZooKeeper session: it is suspended, it expires, or a new one begins.
 
 When the session expires, the controller ends first (`Controller.expire`). In the new session it registers the broker again before it
-takes part in an election; config changes and features are read again.
+takes part in an election; config changes, ACLs and features are read again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from klamm.controller.loop import Controller
 from klamm.server.background import BackgroundTasks
@@ -15,6 +16,9 @@ from klamm.server.broker_registration import Registration
 from klamm.server.configs.dynamic_configs import DynamicConfigs
 from klamm.server.features import FeatureWatch
 from klamm.zk.session.session import SessionChange
+
+if TYPE_CHECKING:
+    from klamm.server.security.acl_authorizer import AclAuthorizer
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +34,7 @@ class SessionHandler:
         dynamic_configs: DynamicConfigs,
         feature_watch: FeatureWatch | None,
         background: BackgroundTasks,
+        acls: AclAuthorizer | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._controller = controller
@@ -37,6 +42,7 @@ class SessionHandler:
         self._dynamic_configs = dynamic_configs
         self._feature_watch = feature_watch
         self._background = background
+        self._acls = acls
         self._expiring: asyncio.Task[None] | None = None
 
     def on_change(self, change: SessionChange) -> None:
@@ -59,5 +65,7 @@ class SessionHandler:
             await expiring
         self._controller.new_session()
         await self._dynamic_configs.look()
+        if self._acls is not None:
+            await self._acls.look()
         if self._feature_watch is not None:
             await self._feature_watch.look()

@@ -119,15 +119,11 @@ def _counted(requirements: Collection[str], without_test: Collection[str], nothi
     return f"{said}: {', '.join([tested, *named, *left])}."
 
 
-_ACLS, _TOKENS, _SASL = (
-    "no authorizer: SECURITY_DISABLED",
+_TOKENS, _SASL = (
     "not on PLAINTEXT: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
     "not on PLAINTEXT: ILLEGAL_SASL_STATE",
 )
 REFUSED: Mapping[str, str] = {
-    "DescribeAcls": _ACLS,
-    "CreateAcls": _ACLS,
-    "DeleteAcls": _ACLS,
     "CreateDelegationToken": _TOKENS,
     "RenewDelegationToken": _TOKENS,
     "ExpireDelegationToken": _TOKENS,

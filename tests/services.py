@@ -49,7 +49,7 @@ from klamm.server.requests.purgatory import Purgatory
 from klamm.server.requests.quotas import ClientQuotas, MutationQuota, no_quota
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.seams import random_member_id
-from klamm.server.security.authorizer import AllowAll, Authorizer, Operation, Principal, Resource
+from klamm.server.security.authorizer import AllowAll, Authorizer, Operation, Principal, Resource, ResourceType
 from klamm.server.services import AdminStore, ControllerService, Services
 from klamm.server.transactions.transaction_parts import make_transaction_parts
 
@@ -196,8 +196,11 @@ class Denying:
     def __init__(self, *denied: tuple[Operation, str | None]) -> None:
         self._denied = denied
 
-    def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+    def authorize(self, principal: Principal, operation: Operation, resource: Resource, host: str) -> bool:
         return (operation, resource.name) not in self._denied and (operation, None) not in self._denied
+
+    def authorize_some(self, principal: Principal, operation: Operation, resource_type: ResourceType, host: str) -> bool:
+        return (operation, None) not in self._denied
 
 
 class DenyAll:
@@ -206,8 +209,11 @@ class DenyAll:
     def __init__(self) -> None:
         self.checked: list[tuple[Operation, Resource]] = []
 
-    def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+    def authorize(self, principal: Principal, operation: Operation, resource: Resource, host: str) -> bool:
         self.checked.append((operation, resource))
+        return False
+
+    def authorize_some(self, principal: Principal, operation: Operation, resource_type: ResourceType, host: str) -> bool:
         return False
 
 
@@ -269,6 +275,7 @@ def make_services(
         offered=offers,
         not_offered=NotOfferedLog(),
         authorizer=AllowAll() if authorizer is None else authorizer,
+        acls=None,
         topic_policy=topic_policy,
         alter_config_policy=alter_config_policy,
         reassignment_policy=reassignment_policy,

@@ -45,7 +45,7 @@ class StoredQuotas(NamedTuple):
 
 async def handle(ctx: Context, request: messages.AlterClientQuotasRequest) -> messages.AlterClientQuotasResponse:
     if not ctx.authorize(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
-        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     results: dict[frozenset[tuple[str, str | None]], tuple[Names, Result]] = {}
     pace = Pace()
     for entry in request.entries:

@@ -18,7 +18,7 @@ _NO_TEXT = ""
 
 async def handle(ctx: Context, request: messages.AlterPartitionReassignmentsRequest) -> messages.AlterPartitionReassignmentsResponse:
     if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
-        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ctx.not_authorized)
     try:
         results = await ctx.services.controller.alter_reassignments(await _targets(request), ctx.cause)
     except ApiError as error:

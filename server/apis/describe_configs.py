@@ -122,9 +122,9 @@ def _may_see(ctx: Context, resource: Resource) -> bool:
 
 
 def _hidden(resource: Resource) -> Result:
-    topic = resource.resource_type == TOPIC
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    return _failed(resource, code, "Not authorized to describe these configs")
+    if resource.resource_type == TOPIC:
+        return _failed(resource, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    return _failed(resource, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 
 async def _topic(ctx: Context, request: messages.DescribeConfigsRequest, resource: Resource) -> Result:

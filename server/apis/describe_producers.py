@@ -15,6 +15,7 @@ from klamm.server.security.authorizer import Operation, ResourceType
 
 NO_SEQUENCE = -1
 UNKNOWN_TOPIC = "This server does not host this topic-partition."
+NOT_AUTHORIZED = "Topic authorization failed."
 Response = messages.DescribeProducersResponse
 
 
@@ -47,7 +48,7 @@ def refuse(request: messages.DescribeProducersRequest, version: int, code: Error
 def _partition(ctx: Context, topic: str, index: int, allowed: bool) -> Response.PartitionResponse:
     row = Response.PartitionResponse
     if not allowed:
-        return row(partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return row(partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=NOT_AUTHORIZED)
     if not ctx.services.metadata.contains(topic):
         return row(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=UNKNOWN_TOPIC)
     try:

@@ -31,7 +31,9 @@ EMPTY_NAME = "Username must not be empty"
 
 async def handle(ctx: Context, request: messages.DescribeUserScramCredentialsRequest) -> Response:
     if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER):
-        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        refused = Response.DescribeUserScramCredentialsResult(user="", error_code=code, error_message=None)
+        return Response(error_code=code, error_message=None, results=[refused])
     store = ctx.services.admin_store
     try:
         rows = await _named(store, [user.name for user in request.users]) if request.users else await _all(store)

@@ -45,7 +45,9 @@ def _refusal(ctx: Context, request: messages.InitProducerIdRequest) -> ErrorCode
     if transactional_id is not None:
         if not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif not ctx.authorize(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) and not _may_write_some_topic(ctx):
+    elif not (
+        ctx.authorize(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) or ctx.authorize_some(Operation.WRITE, ResourceType.TOPIC)
+    ):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):
         return ErrorCode.INVALID_REQUEST
@@ -62,8 +64,3 @@ async def _init_transactional(
     if code is ErrorCode.PRODUCER_FENCED and ctx.api_version < FENCED_SINCE:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
     return messages.InitProducerIdResponse(error_code=code, producer_id=result.producer_id, producer_epoch=result.producer_epoch)
-
-
-def _may_write_some_topic(ctx: Context) -> bool:
-    """Whether the client may write to any existing topic. Our authorizers cannot check all possible names at once."""
-    return any(ctx.authorize(Operation.WRITE, ResourceType.TOPIC, name) for name in ctx.services.metadata.topics)

@@ -17,7 +17,7 @@ from klamm.server.security.authorizer import Operation, ResourceType
 
 async def handle(ctx: Context, request: messages.ListPartitionReassignmentsRequest) -> messages.ListPartitionReassignmentsResponse:
     if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER):
-        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ctx.not_authorized)
     try:
         named = None if request.topics is None else await _named(request.topics)
         assignments = await ctx.services.controller.list_reassignments(named, ctx.cause)

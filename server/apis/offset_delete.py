@@ -18,14 +18,13 @@ async def handle(ctx: Context, request: messages.OffsetDeleteRequest) -> message
     if not ctx.authorize(Operation.DELETE, ResourceType.GROUP, request.group_id):
         return refuse(request, ctx.api_version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     wanted, codes = await usable_partitions(ctx, request.topics)
-    if wanted:
-        try:
-            code, deleted = ctx.services.groups.delete_offsets(request.group_id, list(wanted))
-        except ApiError as error:
-            code, deleted = error.code, {}
-        if code is not ErrorCode.NONE:
-            return refuse(request, ctx.api_version, code)
-        codes |= deleted
+    try:
+        code, deleted = ctx.services.groups.delete_offsets(request.group_id, list(wanted))
+    except ApiError as error:
+        code, deleted = error.code, {}
+    if code is not ErrorCode.NONE:
+        return refuse(request, ctx.api_version, code)
+    codes |= deleted
     response = messages.OffsetDeleteResponse
     rows: dict[str, list[messages.OffsetDeleteResponse.OffsetDeleteResponsePartition]] = {}
     for key, code in codes.items():

@@ -123,7 +123,7 @@ def _unsupported(resource_type: int) -> str:
 
 def _check_topic(ctx: Context, topic: str) -> None:
     if not ctx.authorize(Operation.ALTER_CONFIGS, ResourceType.TOPIC, topic):
-        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Not authorized to alter the topic's configs")
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if not topic:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
 
@@ -200,7 +200,7 @@ def _check_policy(ctx: Context, resource_type: int, name: str, requested: Reques
 def check_may_alter_cluster(ctx: Context) -> None:
     """Raises ApiError if the client may not change configs of brokers."""
     if not ctx.authorize(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Not authorized to alter configs of brokers")
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def check_is_own_id(ctx: Context, name: str, what: str = "Node", other: str = ", but ") -> None:

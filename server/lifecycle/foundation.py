@@ -5,6 +5,8 @@ Nothing here has begun to work. The other parts are made when the id is known (`
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.clock import Clock
 from klamm.protocol.value_class import dataclass
@@ -23,6 +25,9 @@ from klamm.server.security.authorizer import AllowAll, Authorizer
 from klamm.zk.admin import AdminZk
 from klamm.zk.session.session import ZkSession
 
+if TYPE_CHECKING:
+    from klamm.server.security.acl_authorizer import AclAuthorizer
+
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
@@ -32,6 +37,8 @@ class Foundation:
     seams: Seams
     identity: BrokerIdentity
     authorizer: Authorizer
+    acls: AclAuthorizer | None
+    """The authorizer, if it decides by the ACLs in ZooKeeper."""
     topic_policy: TopicPolicy
     alter_config_policy: AlterConfigPolicy
     reassignment_policy: ReassignmentPolicy
@@ -75,13 +82,17 @@ def make_foundation(
         tap.counts = metrics.counts.requests
     zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"))
     zk.steering, zk.writer = seams.steering, lambda: (identity.broker_id, -1)
+    acls = _acls(config, zk, seams.clock) if authorizer is None else None
+    if authorizer is None:
+        authorizer = AllowAll() if acls is None else acls
     admin_zk = AdminZk(zk, reads_registrations=config.get("registerbroker.enable"))
     listeners = Listeners(config, tap, seams.clock)
     return Foundation(
         config=config,
         seams=seams,
         identity=identity,
-        authorizer=AllowAll() if authorizer is None else authorizer,
+        authorizer=authorizer,
+        acls=acls,
         topic_policy=policies.topic_policy(config) if topic_policy is None else topic_policy,
         alter_config_policy=policies.alter_config_policy(config) if alter_config_policy is None else alter_config_policy,
         reassignment_policy=policies.reassignment_policy(config),
@@ -93,6 +104,14 @@ def make_foundation(
         listeners=listeners,
         registration=_registration(config, identity, zk, admin_zk, listeners, tap, seams.clock),
     )
+
+
+def _acls(config: BrokerConfig, zk: ZkSession, clock: Clock) -> AclAuthorizer | None:
+    if not config.get(absent_security.AUTHORIZER).strip():
+        return None
+    from klamm.server.security.acl_authorizer import AclAuthorizer  # most brokers have no authorizer
+
+    return AclAuthorizer(config, zk, clock)
 
 
 def _registration(

@@ -25,6 +25,7 @@ from klamm.server.lifecycle.steps import Step
 from klamm.server.meta_properties import read_stored, stored_broker_id, write_missing
 from klamm.server.metrics.metrics import has_endpoint
 from klamm.server.requests.handlers import handlers_of
+from klamm.zk.layout.json_values import Unreadable
 
 if TYPE_CHECKING:
     from klamm.server.coordinators.owned_partitions import OwnedPartitions
@@ -121,6 +122,15 @@ async def _close_requests(broker: RunningBroker) -> None:
 
 def _check_followers(broker: RunningBroker) -> None:
     broker.parts.background.start(broker.parts.services.replicas.leaders.run())
+
+
+async def _load_acls(broker: RunningBroker) -> None:
+    """Raises StartFailed if ACLs cannot be read: without those that deny, something would be allowed."""
+    if broker.base.acls is not None:
+        try:
+            await broker.base.acls.start(broker.parts.background.start)
+        except Unreadable as error:
+            raise StartFailed(f"cannot read the ACLs: {error}") from error
 
 
 async def _count_internal_partitions(broker: RunningBroker) -> None:
@@ -225,6 +235,7 @@ START: tuple[Step[RunningBroker], ...] = (
     Step("requests to the controller", undo=_close_requests),
     Step("background tasks", _check_followers, lambda b: b.parts.background.close()),
     Step("apply stored configs", lambda b: b.parts.dynamic_configs.start()),
+    Step("load ACLs", _load_acls),
     Step("count partitions of internal topics", _count_internal_partitions),
     Step("bind listeners", _bind, lambda b: b.base.listeners.close()),
     Step("bind the metrics endpoint", _bind_metrics, _close_metrics),

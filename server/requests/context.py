@@ -53,13 +53,26 @@ class Context:
         """This request as the cause of an event."""
         return RequestReceived(APIS[self.api_key].name, self.peer.connection, self.correlation_id)
 
+    @property
+    def not_authorized(self) -> str:
+        """The text of a response to a request that the principal may not send. Apache Kafka shows its object of the request in it."""
+        return f"Request {APIS[self.api_key].name} is not authorized."
+
     def authorize(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether the principal may do this operation. `name` is needed for every resource type except the cluster."""
         authorizer = self.services.authorizer
         if type(authorizer) is AllowAll:
             return True
         self.cacheable = False  # the rules may change between two requests
-        return authorizer.authorize(self.peer.principal, operation, Resource(resource_type, name))
+        return authorizer.authorize(self.peer.principal, operation, Resource(resource_type, name), self.peer.java_host)
+
+    def authorize_some(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the principal may do this operation on at least one resource of the type."""
+        authorizer = self.services.authorizer
+        if type(authorizer) is AllowAll:
+            return True
+        self.cacheable = False
+        return authorizer.authorize_some(self.peer.principal, operation, resource_type, self.peer.java_host)
 
     def authorized_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """The operations that the principal may do on a resource, as the bit field of Metadata and DescribeCluster."""

@@ -48,6 +48,14 @@ class Peer:
         "principal", "repeated", "responses", "throttle",
     )
 
+    @property
+    def java_host(self) -> str:
+        """The address as Java's `getHostAddress` writes it, and ACLs name it."""
+        host = self.host
+        if ":" not in host:
+            return host
+        return host.rpartition(":")[2] if "." in host else java_address(host)[1:]
+
     def __init__(
         self, listener: str, host: str, responses: ResponseCache, principal: Principal = ANONYMOUS, connection: str = ""
     ) -> None:

@@ -10,13 +10,15 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.types import ConfigError
 
 AUTHORIZER = "authorizer.class.name"
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+"""The authorizer of Apache Kafka in ZooKeeper mode, which Klamm has too (`acl_authorizer.py`)."""
 
 
 def refuse(config: BrokerConfig, has_authorizer: bool) -> None:
     """Raises ConfigError. An authorizer that a program gives to its broker takes precedence over the property."""
     authorizer = config.get(AUTHORIZER).strip()
-    if authorizer and not has_authorizer:
-        raise ConfigError(AUTHORIZER, authorizer, "ACLs are not supported: without them every client could do everything")
+    if authorizer not in ("", ACL_AUTHORIZER) and not has_authorizer:
+        raise ConfigError(AUTHORIZER, authorizer, f"the only supported authorizer is {ACL_AUTHORIZER}")
     between = config.inter_broker_listener_name
     protocol = config.listener_security_protocol_map[between]
     if protocol != "PLAINTEXT":

@@ -86,14 +86,22 @@ ANONYMOUS = Principal("User", "ANONYMOUS")
 
 
 class Authorizer(Protocol):
-    """Decides whether a principal may do something. Called once for each check, on the event loop: it must not block."""
+    """Decides whether a principal may do something. Called once for each check, on the event loop: it must not block. `host` is the
+    address of the client, as Java writes it.
+    """
 
-    def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+    def authorize(self, principal: Principal, operation: Operation, resource: Resource, host: str) -> bool:
         """Whether the principal may do the operation on the resource."""
+
+    def authorize_some(self, principal: Principal, operation: Operation, resource_type: ResourceType, host: str) -> bool:
+        """Whether the principal may do the operation on at least one resource of this type, even if there is none yet."""
 
 
 class AllowAll:
     """The default authorizer: everything is allowed."""
 
-    def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+    def authorize(self, principal: Principal, operation: Operation, resource: Resource, host: str) -> bool:
+        return True
+
+    def authorize_some(self, principal: Principal, operation: Operation, resource_type: ResourceType, host: str) -> bool:
         return True

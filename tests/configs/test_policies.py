@@ -92,7 +92,7 @@ def test_a_function_that_is_handed_over_wins_over_the_properties():
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("zookeeper.set.acl", "true"),
         ("zookeeper.ssl.client.enable", "true"),
         ("listeners", "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"),
@@ -125,7 +125,7 @@ def test_properties_that_do_nothing_without_an_authorizer_or_another_listener_in
 
 
 def test_an_authorizer_that_is_handed_over_wins_over_the_property() -> None:
-    BrokerServer(config(authorizer_class_name="kafka.security.authorizer.AclAuthorizer"), authorizer=AllowAll())
+    BrokerServer(config(authorizer_class_name="org.example.Authorizer"), authorizer=AllowAll())
 
 
 @pytest.mark.parametrize(

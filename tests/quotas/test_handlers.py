@@ -27,7 +27,7 @@ async def altered(store: AdminStore | LostStore, **services: Any) -> Any:
 
 async def test_quotas_are_altered_with_alter_configs_on_the_cluster_only() -> None:
     entry = await altered(LostStore(), authorizer=Denying((Operation.ALTER_CONFIGS, "kafka-cluster")))
-    assert (entry.error_code, entry.error_message) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    assert (entry.error_code, entry.error_message) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 
 async def test_quotas_are_described_with_describe_configs_on_the_cluster_only() -> None:

@@ -21,7 +21,7 @@ from klamm.server.broker_server import BrokerServer
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.net.listener import bind
 from klamm.server.net.outgoing import request_once
-from klamm.server.security.authorizer import Operation, Principal, Resource
+from klamm.server.security.authorizer import Operation, Principal, Resource, ResourceType
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.harness.proxy import Proxy
 from klamm.tests.harness.waits import eventually
@@ -362,8 +362,11 @@ class DenyDescribe:
 
     denies = False
 
-    def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+    def authorize(self, principal: Principal, operation: Operation, resource: Resource, host: str) -> bool:
         return not self.denies or operation is not Operation.DESCRIBE
+
+    def authorize_some(self, principal: Principal, operation: Operation, resource_type: ResourceType, host: str) -> bool:
+        return True
 
 
 async def test_rules_of_the_authorizer_that_change_count_at_once(make: Make) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.metadata_cache import MetadataCache
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Endpoint
@@ -85,15 +84,10 @@ async def test_without_a_block_of_ids_the_coordinator_is_loading() -> None:
 
 
 async def test_a_producer_needs_idempotent_write_or_write_of_a_topic() -> None:
-    metadata = MetadataCache(1)
     denied = (Operation.IDEMPOTENT_WRITE, "kafka-cluster")
-    services = make_services(producer_ids=Counting(), metadata=metadata, authorizer=Denying(denied))
-    assert await asked(services) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, -1)
-    state = messages.UpdateMetadataRequest.UpdateMetadataPartitionState(partition_index=0, leader=1, isr=(1,), replicas=(1,))
-    topic = messages.UpdateMetadataRequest.UpdateMetadataTopicState(topic_name="t", topic_id=bytes(16), partition_states=[state])
-    metadata.update(messages.UpdateMetadataRequest(controller_id=1, topic_states=[topic]))
+    services = make_services(producer_ids=Counting(), authorizer=Denying(denied))
     assert await asked(services) == (0, 7, 0)
-    services = make_services(producer_ids=Counting(), metadata=metadata, authorizer=Denying(denied, (Operation.WRITE, "t")))
+    services = make_services(producer_ids=Counting(), authorizer=Denying(denied, (Operation.WRITE, None)))
     assert await asked(services) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, -1)
 
 

@@ -1,0 +1,103 @@
+"""Paths and bytes of the znodes of ACLs (layout 1.5, 3.11).
+
+Literal patterns are at `/kafka-acl/<Type>/<name>`, prefixed ones at `/kafka-acl-extended/prefixed/<Type>/<name>`. Each kind has its own
+notifications: a text such as `TOPIC:foo`, or JSON. As in Apache Kafka an unreadable znode of ACLs is an error: to ignore an ACL that denies
+something would allow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from klamm.protocol.security.acls import (
+    LITERAL,
+    OPERATIONS,
+    PATTERN_TYPES,
+    PERMISSIONS,
+    PREFIXED,
+    RESOURCE_TYPES,
+    UNKNOWN,
+    Entry,
+    Pattern,
+    capitals,
+    is_principal,
+    number_of,
+)
+from klamm.zk.layout.json_values import Unreadable, json_text, parse_json
+
+ROOTS: Mapping[int, str] = {LITERAL: "/kafka-acl", PREFIXED: "/kafka-acl-extended/prefixed"}
+CHANGES: Mapping[int, str] = {LITERAL: "/kafka-acl-changes", PREFIXED: "/kafka-acl-extended-changes"}
+CHANGE_NAME = "acl_changes_"
+
+STARTUP_PATHS = (*CHANGES.values(), *(f"{root}/{name}" for root in ROOTS.values() for name in RESOURCE_TYPES.values()))
+"""Created by the authorizer at the start of its broker, with null data, and with their parents."""
+
+
+def acl_path(pattern: Pattern) -> str:
+    return f"{ROOTS[pattern.pattern_type]}/{RESOURCE_TYPES[pattern.resource_type]}/{pattern.name}"
+
+
+def encode_acls(entries: Iterable[Entry]) -> bytes:
+    """The bytes of a pattern's znode."""
+    rows = [
+        {
+            "principal": entry.principal,
+            "permissionType": PERMISSIONS[entry.permission],
+            "host": entry.host,
+            "operation": OPERATIONS[entry.operation],
+        }
+        for entry in entries
+    ]
+    return json_text({"acls": rows, "version": 1})
+
+
+def decode_acls(data: bytes | None) -> tuple[Entry, ...]:
+    """The entries of a pattern. Raises Unreadable."""
+    if not data:
+        return ()
+    content = parse_json(data)
+    if content is None:
+        return ()
+    try:
+        if content["version"] != 1:
+            raise ValueError(f"version {content['version']!r}")
+        return tuple(dict.fromkeys(map(_entry, content["acls"])))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Unreadable(f"{data[:200]!r} are not ACLs: {error}") from None
+
+
+def _entry(row: Mapping[str, str]) -> Entry:
+    entry = Entry(
+        row["principal"], row["host"], number_of(OPERATIONS, row["operation"]), number_of(PERMISSIONS, row["permissionType"])
+    )
+    if not is_principal(entry.principal):
+        raise ValueError(f"{entry.principal!r} is not a principal")
+    return entry
+
+
+def encode_acl_change(pattern: Pattern) -> bytes:
+    """The bytes of a notification."""
+    kind = capitals(RESOURCE_TYPES[pattern.resource_type])
+    if pattern.pattern_type == LITERAL:
+        return f"{kind}:{pattern.name}".encode()
+    pattern_type = capitals(PATTERN_TYPES[pattern.pattern_type])
+    return json_text({"version": 1, "resourceType": kind, "name": pattern.name, "patternType": pattern_type})
+
+
+def decode_acl_change(pattern_type: int, data: bytes | None) -> Pattern:
+    """The pattern that a notification of literal or prefixed patterns names. Raises Unreadable."""
+    try:
+        if pattern_type == LITERAL:
+            kind, colon, name = (data or b"").decode().partition(":")
+        else:
+            content = parse_json(data)
+            if content["version"] != 1:
+                raise ValueError(f"version {content['version']!r}")
+            kind, colon, name = content["resourceType"], ":", content["name"]
+            pattern_type = next(number for number, each in PATTERN_TYPES.items() if capitals(each) == content["patternType"])
+        pattern = Pattern(number_of(RESOURCE_TYPES, kind), name, pattern_type)
+        if not colon or not name or UNKNOWN in (pattern.resource_type, pattern.pattern_type):
+            raise ValueError("no resource")
+    except (AttributeError, KeyError, StopIteration, TypeError, ValueError) as error:
+        raise Unreadable(f"{(data or b'')[:200]!r} is not a change of ACLs: {error}") from None
+    return pattern
