@@ -1,4 +1,4 @@
-"""The table (API, version, permissions) → response: made with a broker of either kind, and kept as text in `permissions.txt`.
+"""The table (API, version, permissions) → response: made with a broker of either kind, and kept as text in `permissions.recorded`.
 
     python -m klamm.tests.security.permissions      # makes it anew with a real Kafka
 
@@ -29,7 +29,7 @@ from klamm.tests.harness.tree import Tree
 from klamm.tests.security.permission_requests import REQUESTS, Asked
 from klamm.tests.stories.both.answers import request as message_of
 
-FILE = Path(__file__).with_name("permissions.txt")
+FILE = Path(__file__).with_name("permissions.recorded")
 AT, FROM = "127.0.0.1", "127.0.0.2"
 SETTINGS: Mapping[str, str] = {
     "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
