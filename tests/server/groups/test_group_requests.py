@@ -324,8 +324,8 @@ async def test_the_error_of_a_group_is_in_its_partitions_before_version_2(
     assert (getattr(response, "error_code", E.NONE), rows) == (at_the_top, {NO_GROUP} if version < 2 else set())
 
 
-async def test_the_deletion_of_no_offsets_looks_for_no_group(broker: CoordinatingBroker) -> None:
-    assert (await respond(broker.services(), delete_offsets(), 0)).error_code == E.NONE
+async def test_the_deletion_of_no_offsets_looks_for_the_group_too(broker: CoordinatingBroker) -> None:
+    assert (await respond(broker.services(), delete_offsets(), 0)).error_code == E.GROUP_ID_NOT_FOUND
     assert (await respond(broker.services(), delete_offsets("t"), 0)).error_code == E.GROUP_ID_NOT_FOUND
 
 
