@@ -146,6 +146,17 @@ def open_segment(path: Path) -> SegmentReader:
     return SegmentReader(path)
 
 
+def count_rows(path: Path) -> int:
+    """The number of rows in the whole batches of a segment. Their columns are not looked at."""
+    rows = 0
+    try:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+            while True:
+                rows += stream.read_next_batch().num_rows
+    except (StopIteration, *WRONG):
+        return rows
+
+
 def segments(lake: Path) -> list[Segment]:
     """All segments of a lake, sorted by run, node, table and first row; empty for a missing lake. Other files are skipped."""
     found = (segment_of(path) for path in journal_folder(lake).glob("run=*/node=*/*"))

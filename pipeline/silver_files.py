@@ -3,11 +3,13 @@
 Most of these tables get few rows from a batch, fewer than a job of Spark is worth. So the task that decodes frames writes them to Parquet
 itself: one file per table and run, named after the number of the task. A task that is repeated writes the same files again. A file has a
 temporary name until it is complete.
+
+`decode_into` and `events_into` make the same rows without files and without Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,9 @@ DECODABLE = ddl(_DECODABLE)
 WRITTEN = "rows bigint"
 """Spark's schema of what `write_events` returns."""
 
+Add = Callable[[Table, Any], None]
+"""What takes rows of a table, of any runs; at least one row."""
+
 _INT32 = 1 << 31
 _INT64 = 1 << 63
 
@@ -80,17 +85,22 @@ class Files:
 def decode_and_write(lake: str, batch: str, batches: Iterator[Any]) -> Iterator[Any]:
     """Decode frames, yield those that are messages, and write the rows of all other tables. For `DataFrame.mapInArrow`."""
     files = Files(lake, batch, _task())
+    yield from decode_into(files.add, batches)
+    files.close()
+
+
+def decode_into(add: Add, batches: Iterator[Any]) -> Iterator[Any]:
+    """Decode frames, yield those that are messages, and pass the rows of all other tables to `add`."""
     for rows in decode_batches(batches):
         for name, table in FLAT.items():
             flat = _flat(rows, name, table)
             if flat is not None:
-                files.add(table, flat)
+                add(table, flat)
         decodable = pc.is_null(rows.column("reason"))
         if decodable.false_count:
-            files.add(QUARANTINE, rows.filter(pc.invert(decodable)).select(list(QUARANTINE.names)))
+            add(QUARANTINE, rows.filter(pc.invert(decodable)).select(list(QUARANTINE.names)))
             rows = rows.filter(decodable)
         yield rows.select([column.name for column in _DECODABLE])
-    files.close()
 
 
 def _flat(rows: Any, name: str, table: Table) -> Any:
@@ -117,18 +127,22 @@ def write_events(lake: str, batch: str, batches: Iterator[Any]) -> Iterator[Any]
     """Write events and the tables made from them, and yield their number. For `DataFrame.mapInArrow` over the columns of EVENTS."""
     files = Files(lake, batch, _task())
     for rows in batches:
-        if not rows.num_rows:
-            continue
-        arrays = [_cast(rows.column(column.name), ARROW_TYPES[column.type]) for column in EVENTS]
-        events = pa.RecordBatch.from_arrays(arrays, names=list(EVENT_TABLE.names))
-        files.add(EVENT_TABLE, events)
-        kinds = events.column("kind")
-        for table, chosen, derive in ((DECISIONS, ("decision",), _decision), (REASSIGN, REASSIGN_KINDS, _reassign)):
-            some = events.filter(pc.is_in(kinds, pa.array(chosen)))
-            if some.num_rows:
-                files.add(table, _derived(some, table, derive))
-        yield pa.RecordBatch.from_arrays([pa.array([rows.num_rows], pa.int64())], names=["rows"])
+        if rows.num_rows:
+            events_into(files.add, rows)
+            yield pa.RecordBatch.from_arrays([pa.array([rows.num_rows], pa.int64())], names=["rows"])
     files.close()
+
+
+def events_into(add: Add, rows: Any) -> None:
+    """Pass events, at least one, and the rows of the tables made from them to `add`."""
+    arrays = [_cast(rows.column(column.name), ARROW_TYPES[column.type]) for column in EVENTS]
+    events = pa.RecordBatch.from_arrays(arrays, names=list(EVENT_TABLE.names))
+    add(EVENT_TABLE, events)
+    kinds = events.column("kind")
+    for table, chosen, derive in ((DECISIONS, ("decision",), _decision), (REASSIGN, REASSIGN_KINDS, _reassign)):
+        some = events.filter(pc.is_in(kinds, pa.array(chosen)))
+        if some.num_rows:
+            add(table, _derived(some, table, derive))
 
 
 def _derived(events: Any, table: Table, derive: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from klamm.cli.exit_codes import VIOLATED
+from klamm.cli.failures import extra_needed
 from klamm.cli.logs import printable
 from klamm.cli.output import counted, say
 from klamm.cli.pipeline.interrupts import interruptible
@@ -32,11 +33,13 @@ SHOWN = 5
 )
 @click.option("--fail-on-missing", is_flag=True, help="The same as --fail-on gaps.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object in place of text.")
+@click.option("--quick", is_flag=True, help="Judge the journals themselves, by DuckDB in place of Spark: for runs of up to 300,000 frames.")
+@click.option("--any-size", is_flag=True, help="With --quick: more frames too.")
 @session_options
 @interruptible
 def command(
     lake: Path, runs: tuple[str, ...], chosen: tuple[str, ...], fail_on: tuple[str, ...], fail_on_missing: bool, as_json: bool,
-    master: str, remote: str | None, memory: str,
+    quick: bool, any_size: bool, master: str, remote: str | None, memory: str,
 ) -> None:
     """Say what the conformance rules say of the runs of LAKE. Those that `klamm pipeline run` has not judged as they are now are judged.
 
@@ -44,20 +47,35 @@ def command(
     not pass, they were not exercised. Rows of the journals that no rule judges (lost, torn, in quarantine) are named on stderr and counted
     in the last line. The verdicts of all rules are stored in gold/verdicts and gold/rule_stats.
 
+    With --quick the journals are judged as they are, whether the pipeline has run or not: no Java starts, and nothing is stored. The rules
+    and their verdicts are the same. --memory is DuckDB's then; what exceeds it goes to a temporary folder.
+
     The exit code is 3 if the server broke a rule, with `--fail-on warn` also if a client did; it is 1 if the runs could not be judged.
     """
-    from klamm.pipeline.rules.check import check
+    if any_size and not quick:
+        raise click.UsageError("--any-size belongs to --quick")
+    if quick:
+        checked = _quickly(lake, runs, chosen, memory, any_size=any_size)
+    else:
+        from klamm.pipeline.rules.check import check
 
-    checked = check(lake, lambda: open_spark(master, remote, memory), runs=runs, chosen=chosen)
+        checked = check(lake, lambda: open_spark(master, remote, memory), runs=runs, chosen=chosen)
     for note in checked.notes:
         click.echo(printable(note), err=True)
     if as_json:
         say(json.dumps(_as_json(checked)))
     else:
-        for line in _lines(checked):
+        for line in _lines(checked, quick=quick):
             say(printable(line))
     if checked.violations(None if "warn" in fail_on else "error") or ((fail_on_missing or "gaps" in fail_on) and not checked.is_complete):
         raise click.exceptions.Exit(VIOLATED)
+
+
+def _quickly(lake: Path, runs: tuple[str, ...], chosen: tuple[str, ...], memory: str, *, any_size: bool) -> Checked:
+    with extra_needed("quick", lambda: "klamm pipeline check --quick"):
+        from klamm.pipeline.quick.check import LIMIT, check_quickly
+
+        return check_quickly(lake, runs=runs, chosen=chosen, limit=None if any_size else LIMIT, memory=memory)
 
 
 def _as_json(checked: Checked) -> dict[str, Any]:
@@ -75,7 +93,7 @@ def _as_json(checked: Checked) -> dict[str, Any]:
     }
 
 
-def _lines(checked: Checked) -> list[str]:
+def _lines(checked: Checked, *, quick: bool) -> list[str]:
     lines: list[str] = []
     for (run, rule), verdicts in checked.by_rule().items():
         stat = checked.stat(run, rule)
@@ -86,7 +104,7 @@ def _lines(checked: Checked) -> list[str]:
             lines.append(f"  broker {verdict.node_id}{where}, seq {verdict.seq}: {verdict.detail}")
             lines += [f"    {line}" for _, line in checked.evidence(verdict)]
         if stat.violated > SHOWN:
-            lines.append(f"  … and {stat.violated - SHOWN} more: gold/verdicts has the first {len(verdicts)}")
+            lines.append(f"  … and {stat.violated - SHOWN} more{'' if quick else f': gold/verdicts has the first {len(verdicts)}'}")
     silent = checked.not_exercised()
     if silent:
         lines.append(f"not exercised: {', '.join(silent)}")

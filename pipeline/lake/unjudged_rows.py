@@ -8,7 +8,7 @@ missing. Only otherwise the numbers are sorted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,11 +57,15 @@ class Torn(NamedTuple):
 def torn_segments(lake: Path, runs: Collection[str]) -> list[Torn]:
     """The segments of these runs that lost their last rows, or all rows."""
     ends = [Torn(run, batch, why) for (run, batch), why in Commits(lake).torn.items()]
-    whole = [
+    return sorted(one for one in ends + empty_segments(lake) if one.run in runs)
+
+
+def empty_segments(lake: Path) -> list[Torn]:
+    """The segments of all runs that lost all their rows."""
+    return [
         Torn(path.parent.parent.name.removeprefix("run="), f"{path.parent.name}/{path.name}", "it has no whole batch")
         for path in (lake / "journal").glob("run=*/node=*/*.torn")
     ]
-    return sorted(one for one in ends + whole if one.run in runs)
 
 
 def quarantined_rows(lake: Path, runs: Collection[str]) -> dict[str, int]:
@@ -70,11 +74,12 @@ def quarantined_rows(lake: Path, runs: Collection[str]) -> dict[str, int]:
     return {run: counts[run] for run in sorted(runs) if counts[run] > 0}
 
 
-def missing_rows(lake: Path, runs: Collection[str]) -> list[Missing]:
-    """The rows of these runs that silver lacks, by broker."""
+def missing_rows(lake: Path, runs: Collection[str], numbers_of: Callable[[str], Any] | None = None) -> list[Missing]:
+    """The rows of these runs that silver lacks, by broker. `numbers_of` gives `node_id`, `process` and `seq` of the rows of a run that are
+    there, or None without rows; by default those of silver."""
     found: list[Missing] = []
     for run in sorted(runs):
-        numbers = _numbers(lake, run)
+        numbers = _numbers(lake, run) if numbers_of is None else numbers_of(run)
         if numbers is None:
             continue
         totals = numbers.group_by(["node_id", "process"]).aggregate([("seq", "count"), ("seq", "min"), ("seq", "max")]).to_pylist()

@@ -17,7 +17,7 @@ from klamm.pipeline.lake.folder import PipelineFailed, existing, spark_failures,
 from klamm.pipeline.lake.tables import SILVER
 from klamm.pipeline.lake.unjudged_rows import Missing, Torn, missing_rows, notes, quarantined_rows, torn_segments
 from klamm.pipeline.rules import runner
-from klamm.pipeline.rules.evidence import Place, evidence_lines
+from klamm.pipeline.rules.evidence import Place, RowsOf, bronze_rows, evidence_lines
 from klamm.pipeline.rules.record import Rule
 from klamm.pipeline.rules.runner import Judgement, Stat, Verdict
 from klamm.pipeline.rules.verdict_tables import read_judgement, write_judgement
@@ -46,7 +46,7 @@ class Checked:
     def evidence(self, verdict: Verdict) -> list[tuple[int, str]]:
         """(seq, line) of each row that proves a verdict, in its order."""
         places = ((verdict.run_id, verdict.node_id, seq) for seq in dict.fromkeys(verdict.evidence or [verdict.seq]))
-        return [(place[2], self.lines.get(place, f"seq {place[2]}  not in bronze")) for place in places]
+        return [(place[2], self.lines.get(place, f"seq {place[2]}  is missing")) for place in places]
 
     @property
     def is_complete(self) -> bool:
@@ -73,6 +73,16 @@ class Checked:
         """The number of violations, of one severity or of all."""
         return self.judgement.violations(severity)
 
+    def note_what_is_not_judged(self) -> None:
+        """Add a note for each kind of row that was not judged."""
+        self.notes += [*notes(self.missing), *(one.line for one in self.torn)]
+        self.notes += [f"run {run}: {rows} frames in quarantine, no rule judges them" for run, rows in self.quarantined.items()]
+
+    def read_evidence(self, rows_of: RowsOf) -> None:
+        """Read the rows that prove the first violations of each rule in each run."""
+        named = [verdict for verdicts in self.by_rule().values() for verdict in verdicts[:EVIDENCE_KEPT]]
+        self.lines = evidence_lines(named, rows_of)
+
 
 def judged_runs(lake: Path) -> list[str]:
     """All runs in silver."""
@@ -93,13 +103,7 @@ def _check(lake: Path, open_session: Callable[[], Any], runs: Sequence[str], cho
     present = judged_runs(lake)
     if not present:
         raise PipelineFailed(f"{lake} has no tables yet: klamm pipeline run {lake}")
-    known = runner.rules()
-    for what, names, there in (("run", runs, present), ("rule", chosen, known)):
-        for name in names:
-            if name not in there:
-                raise PipelineFailed(f"no such {what}: {name}; there are {', '.join(there)}")
-    rules = {name: rule for name, rule in known.items() if not chosen or name in chosen}
-    judging = [run for run in present if not runs or run in runs]
+    judging, rules = asked_for(present, runs, chosen)
     refuse_missing(lake, [table.path for table in SILVER], judging)
     stored = read_judgement(lake, judging)
     judgement = runner.judge_lake(open_session(), lake, judging, rules.values()) if stored is None else stored.by(rules)
@@ -107,14 +111,23 @@ def _check(lake: Path, open_session: Callable[[], Any], runs: Sequence[str], cho
     checked.missing = missing_rows(lake, judging)
     checked.torn = torn_segments(lake, judging)
     checked.quarantined = quarantined_rows(lake, judging)
-    checked.notes += [*notes(checked.missing), *(one.line for one in checked.torn)]
-    checked.notes += [f"run {run}: {rows} frames in quarantine, no rule judges them" for run, rows in checked.quarantined.items()]
+    checked.note_what_is_not_judged()
     if stored is None and not chosen:
         try:
             with written(lake):
                 write_judgement(lake, judgement, judging)
         except PipelineFailed as problem:
             checked.notes.append(f"the verdicts are not stored: {problem}")
-    named = [verdict for verdicts in checked.by_rule().values() for verdict in verdicts[:EVIDENCE_KEPT]]
-    checked.lines = evidence_lines(lake, named)
+    checked.read_evidence(bronze_rows(lake))
     return checked
+
+
+def asked_for(present: Sequence[str], runs: Sequence[str], chosen: Sequence[str]) -> tuple[list[str], dict[str, Rule]]:
+    """The runs and rules to judge: all, or those that are named. Raises PipelineFailed for a name that does not exist."""
+    known = runner.rules()
+    for what, names, there in (("run", runs, present), ("rule", chosen, known)):
+        for name in names:
+            if name not in there:
+                raise PipelineFailed(f"no such {what}: {name}; there are {', '.join(there)}")
+    rules = {name: rule for name, rule in known.items() if not chosen or name in chosen}
+    return [run for run in present if not runs or run in runs], rules

@@ -1,6 +1,6 @@
 """Rule D-01: every journaled decision is what the controller's pure function returns for its journaled input.
 
-The function is the controller's own, run in Spark's workers; what it returns is compared with what was journaled as JSON values.
+The function is the controller's own; what it returns is compared with what was journaled as JSON values.
 """
 
 from __future__ import annotations
@@ -9,13 +9,10 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from klamm.pipeline.rules.record import JUDGED_COLUMNS, Rule
+from klamm.pipeline.rules.record import JUDGED_COLUMNS, Rule, Tried, judged_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-
-_SCHEMA = "run_id string, node_id int, conn_id bigint, seq bigint, detail string, evidence array<bigint>"
 
 
 def difference(given: str | None, decided: str | None) -> str | None:
@@ -36,9 +33,10 @@ def difference(given: str | None, decided: str | None) -> str | None:
 
 
 def replayed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of `decisions` become judged rows. Runs in Spark's workers."""
+    """Rows of `decisions` become judged rows."""
     import pyarrow as pa
 
+    schema = judged_schema()
     seen: dict[tuple[str | None, str | None], str | None] = {}
     for batch in batches:
         rows: dict[str, Any] = batch.to_pydict()
@@ -48,23 +46,15 @@ def replayed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 seen[pair] = difference(*pair)
             details.append(seen[pair])
         columns = {
-            "run_id": pa.array(rows["run_id"], pa.string()),
-            "node_id": pa.array(rows["node_id"], pa.int32()),
-            "conn_id": pa.nulls(len(details), pa.int64()),
-            "seq": pa.array(rows["seq"], pa.int64()),
-            "detail": pa.array(details, pa.string()),
-            "evidence": pa.array([[seq] for seq in rows["seq"]], pa.list_(pa.int64())),
+            **{name: rows[name] for name in ("run_id", "node_id", "seq")},
+            "conn_id": [None] * len(details), "detail": details, "evidence": [[seq] for seq in rows["seq"]],
         }
-        yield pa.RecordBatch.from_arrays([columns[name] for name in JUDGED_COLUMNS], names=list(JUDGED_COLUMNS))
-
-
-def replay_all(spark: SparkSession) -> DataFrame:
-    """All decisions of the judged runs, decided again."""
-    return spark.sql("SELECT run_id, node_id, seq, input, output FROM decisions").mapInArrow(replayed, _SCHEMA)
+        yield pa.RecordBatch.from_arrays([pa.array(columns[name], schema.field(name).type) for name in JUDGED_COLUMNS], schema=schema)
 
 
 D_01 = Rule(
-    "D-01", "error", "every decision is what the pure function says of its input", "controller 8", ("decisions",), function=replay_all
+    "D-01", "error", "every decision is what the pure function says of its input", "controller 8", ("decisions",),
+    tried=Tried("SELECT run_id, node_id, seq, input, output FROM decisions", replayed),
 )
 
 RULES: tuple[Rule, ...] = (D_01,)

@@ -1,14 +1,15 @@
-"""The rows that prove a verdict, as lines that a person can read: frames decoded, events as journaled. Read from bronze without Spark."""
+"""The rows that prove a verdict, as lines that a person can read: frames decoded, events as journaled. Read without Spark."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from klamm.journal.columns import EVENTS, FRAMES, Direction
+from klamm.journal.columns import Direction
+from klamm.journal.segments import TABLES
 from klamm.pipeline.decode.frame_decoder import decode_frame
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import parquet_rows as plain
@@ -29,27 +30,36 @@ _WAYS = {
 }
 
 
-def evidence_lines(lake: Path, verdicts: Sequence[Verdict]) -> dict[Place, str]:
-    """One line for each row that the verdicts name, where bronze has it."""
+Wanted = Mapping[str, Collection[tuple[int, int]]]
+"""Run id → (node id, seq) of rows."""
+
+RowsOf = Callable[[str, Wanted], Iterable[Mapping[str, Any]]]
+"""Rows of a table of the journal, `frames` or `events`, those that are wanted."""
+
+
+def evidence_lines(verdicts: Sequence[Verdict], rows_of: RowsOf) -> dict[Place, str]:
+    """One line for each row that the verdicts name and that is there."""
     wanted: dict[str, set[tuple[int, int]]] = defaultdict(set)
     for verdict in verdicts:
         wanted[verdict.run_id] |= {(verdict.node_id, seq) for seq in (*verdict.evidence, verdict.seq)}
-    lines: dict[Place, str] = {}
-    for run, places in wanted.items():
-        for row in _rows(lake, "bronze/frames", run, places, [column.name for column in FRAMES]):
-            lines[run, row["node_id"], row["seq"]] = frame_line(row)
-        for row in _rows(lake, "bronze/events", run, places, [column.name for column in EVENTS]):
-            lines[run, row["node_id"], row["seq"]] = event_line(row)
-    return lines
+    kinds = (("frames", frame_line), ("events", event_line))
+    return {(row["run_id"], row["node_id"], row["seq"]): line(row) for table, line in kinds for row in rows_of(table, wanted)}
 
 
-def _rows(lake: Path, table: str, run: str, places: Iterable[tuple[int, int]], columns: list[str]) -> list[dict[str, Any]]:
-    wanted = set(places)
-    rows = plain.rows_where(manifest.files(lake, table, [run]), {"seq": {seq for _, seq in wanted}}, columns)
-    return [row for row in rows if (row["node_id"], row["seq"]) in wanted]
+def bronze_rows(lake: Path) -> RowsOf:
+    """The rows of the tables of bronze."""
+
+    def rows_of(table: str, wanted: Wanted) -> Iterator[Mapping[str, Any]]:
+        columns = [column.name for column in TABLES[table]]
+        for run, places in wanted.items():
+            numbers = {seq for _, seq in places}
+            rows = plain.rows_where(manifest.files(lake, f"bronze/{table}", [run]), {"seq": numbers}, columns)
+            yield from (row for row in rows if (row["node_id"], row["seq"]) in places)
+
+    return rows_of
 
 
-def frame_line(row: dict[str, Any]) -> str:
+def frame_line(row: Mapping[str, Any]) -> str:
     """A frame: where it went, its API, its body or its bytes."""
     api = APIS.get(row["api_key"])
     name = api.name if api is not None else f"key {row['api_key']}"
@@ -67,7 +77,7 @@ def frame_line(row: dict[str, Any]) -> str:
     )
 
 
-def event_line(row: dict[str, Any]) -> str:
+def event_line(row: Mapping[str, Any]) -> str:
     """An event: its kind and what it says."""
     known = ("conn_id", "topic", "partition", "broker", "controller_epoch", "leader_epoch", "partition_epoch")
     columns = "  ".join(f"{name} {row[name]}" for name in known if row[name] is not None)

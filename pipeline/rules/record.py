@@ -8,17 +8,20 @@ A query reads the views of silver (`pipeline/lake/tables.py`), which hold the ro
 queries that several rules share, computed once per judgement.
 
 Exceptions to a rule are left out by the query, or they are rows without detail if they show that the rule was exercised.
+
+Queries are Spark's SQL. Spark executes them on lakes of any size; for short runs they are translated to DuckDB's (`pipeline/quick`). So
+they use what both know: tests execute each rule in both engines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from klamm.protocol.value_class import dataclass
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    import pyarrow as pa
 
 Severity = Literal["error", "warn"]
 """`error` judges the server, `warn` the client."""
@@ -26,6 +29,9 @@ Severity = Literal["error", "warn"]
 JUDGED_COLUMNS = ("run_id", "node_id", "conn_id", "seq", "detail", "evidence")
 """What the query of a rule returns, in this order: string, int, bigint (null where no connection is concerned), bigint, string (null where
 the statement holds), array<bigint>: the seqs of `node_id`'s journal that prove it, in the order in which a reader should look at them."""
+
+JUDGED_SCHEMA = "run_id string, node_id int, conn_id bigint, seq bigint, detail string, evidence array<bigint>"
+"""The same as a schema of Spark."""
 
 
 class Need(NamedTuple):
@@ -70,6 +76,14 @@ class View:
     """It is computed before its readers, even if only one rule reads it: that rule reads it several times, or is cheap if it is empty."""
 
 
+class Tried(NamedTuple):
+    """Rows that SQL alone cannot judge, and the Python function that does."""
+
+    sql: str
+    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    """From batches of the query's rows to batches of `judged_schema()`. Spark's workers call it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One conformance rule."""
@@ -82,10 +96,18 @@ class Rule:
     inputs: tuple[str, ...]
     """The views that the query reads: of silver, or prepared ones."""
     judged: str = ""
-    """The query: `JUDGED_COLUMNS`, one row for each thing looked at."""
-    function: Callable[[SparkSession], DataFrame] | None = None
-    """Used instead of `judged`, for a rule that cannot be expressed in SQL alone."""
+    """The query: `JUDGED_COLUMNS`, one row for each thing looked at. Empty if Python judges all rows."""
+    tried: Tried | None = None
+    """More rows, which are judged by Python."""
     about: str = ""
     """One of the inputs: if it has no rows, the rule has nothing to look at."""
     needs: tuple[Need, ...] = ()
     """If none of these holds, the rule has nothing to look at, and its query does not run."""
+
+
+def judged_schema() -> pa.Schema:
+    """The schema of judged rows as Arrow has it."""
+    import pyarrow as pa
+
+    types = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.string(), pa.list_(pa.int64()))
+    return pa.schema(list(zip(JUDGED_COLUMNS, types, strict=True)))

@@ -7,45 +7,35 @@ again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from klamm.pipeline.rules.record import Tried, judged_schema
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 API_VERSIONS = 18
-_SCHEMA = "run_id string, node_id int, conn_id bigint, seq bigint, detail string, evidence array<bigint>"
 
+_FLEXIBLE = ", ".join(f"{api.key}, {api.flexible_from}" for api in messages.APIS.values() if api.flexible_from is not None)
+_CONCERNED = f"dir = 1 AND (api_key = {API_VERSIONS} OR api_version >= try_element_at(map({_FLEXIBLE}), CAST(api_key AS INT)))"
 
-def judged_response_headers(spark: SparkSession) -> DataFrame:
-    """The responses of flexible APIs and of ApiVersions that brokers sent and whose bytes are known."""
-    flexible = ", ".join(f"{api.key}, {api.flexible_from}" for api in messages.APIS.values() if api.flexible_from is not None)
-    concerned = f"dir = 1 AND (api_key = {API_VERSIONS} OR api_version >= try_element_at(map({flexible}), CAST(api_key AS INT)))"
-    right = spark.sql(
-        f"""SELECT run_id, node_id, conn_id, seq, CAST(NULL AS STRING) AS detail, array(seq) AS evidence
-        FROM traffic WHERE {concerned} AND reason IS NULL AND left IS NOT NULL"""
-    )
-    wrong = spark.sql(
-        f"""SELECT run_id, node_id, conn_id, seq, cause_seq, api_key, api_version, frame
-        FROM quarantine WHERE {concerned} AND flags & 10 = 0 AND reason IN ('trailing', 'truncated', 'malformed')"""
-    )
-    return right.unionAll(wrong.mapInArrow(_tried_again, _SCHEMA))
+DECODED = f"""
+SELECT run_id, node_id, conn_id, seq, CAST(NULL AS STRING) AS detail, array(seq) AS evidence
+FROM traffic WHERE {_CONCERNED} AND reason IS NULL AND left IS NOT NULL"""
+"""The responses of flexible APIs and of ApiVersions that brokers sent and that decode: they have the right header."""
 
 
 def _tried_again(batches: Iterable[Any]) -> Iterator[Any]:
     """With the detail, where the response decodes behind a header of the other version."""
     import pyarrow as pa
 
+    schema = judged_schema()
     for batch in batches:
         rows = []
         for row in batch.to_pylist():
             detail = header_of_other_version(row["api_key"], row["api_version"], row["frame"])
             evidence = [seq for seq in (row["cause_seq"], row["seq"]) if seq is not None]
             rows.append({key: row[key] for key in ("run_id", "node_id", "conn_id", "seq")} | {"detail": detail, "evidence": evidence})
-        fields = [("run_id", pa.string()), ("node_id", pa.int32()), ("conn_id", pa.int64()), ("seq", pa.int64()), ("detail", pa.string())]
-        yield pa.RecordBatch.from_pylist(rows, schema=pa.schema([*fields, ("evidence", pa.list_(pa.int64()))]))
+        yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
 def header_of_other_version(api_key: int, version: int, frame: bytes) -> str | None:
@@ -62,3 +52,12 @@ def header_of_other_version(api_key: int, version: int, frame: bytes) -> str | N
     if end != len(frame):
         return None
     return f"API {api_key} version {version} has a response header of version {0 if has_tags else 1}"
+
+
+TRIED_AGAIN = Tried(
+    f"""
+    SELECT run_id, node_id, conn_id, seq, cause_seq, api_key, api_version, frame
+    FROM quarantine WHERE {_CONCERNED} AND flags & 10 = 0 AND reason IN ('trailing', 'truncated', 'malformed')""",
+    _tried_again,
+)
+"""Those that do not decode."""

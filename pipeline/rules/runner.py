@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from klamm.pipeline.lake import manifest, tables
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.prepared import Gathered, Spread, in_order, needed, prepare
-from klamm.pipeline.rules.record import Rule, View
+from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View
 from klamm.pipeline.spark.session import few_rows
 from klamm.pipeline.spark.settings import FEW
 
@@ -150,7 +150,16 @@ def judge(
             prepare(spark, node, known.get(node), layout, none, readers[node])
 
     in_order(graph, work, JOBS_AT_ONCE)
-    return Judgement(sorted(stats.values()), sorted(verdicts, key=lambda one: (one.run_id, one.rule, one.node_id, one.seq)))
+    return in_order_of_place(stats.values(), verdicts)
+
+
+def in_order_of_place(stats: Iterable[Stat], verdicts: Iterable[Verdict]) -> Judgement:
+    """A judgement that lists them by run, rule and place."""
+
+    def place(one: Verdict) -> tuple[object, ...]:
+        return one.run_id, one.rule, one.node_id, one.seq, one.detail, one.evidence
+
+    return Judgement(sorted(stats), sorted(verdicts, key=place))
 
 
 def _without_rows(known: Mapping[str, View], contents: Contents) -> set[str]:
@@ -160,8 +169,8 @@ def _without_rows(known: Mapping[str, View], contents: Contents) -> set[str]:
 def _jobs(judging: Sequence[Rule]) -> list[list[Rule]]:
     """The rules, grouped by the views that they read; those that wait for Python's workers come first."""
     jobs: dict[tuple[str, ...], list[Rule]] = {}
-    for rule in sorted(judging, key=lambda rule: rule.function is None):
-        key = (rule.id,) if rule.function is not None else tuple(sorted(rule.inputs))
+    for rule in sorted(judging, key=lambda rule: rule.tried is None):
+        key = (rule.id,) if rule.tried is not None else tuple(sorted(rule.inputs))
         jobs.setdefault(key, []).append(rule)
     return list(jobs.values())
 
@@ -171,8 +180,8 @@ def _judged(spark: SparkSession, job: Sequence[Rule]) -> list[tuple[Stat, list[V
     if not job:
         return []
     for rule in job:
-        if rule.function is not None:
-            rule.function(spark).createOrReplaceTempView(_view_of(rule))
+        if rule.tried is not None:
+            spark.sql(rule.tried.sql).mapInArrow(rule.tried.function, JUDGED_SCHEMA).createOrReplaceTempView(_view_of(rule))
     counted = spark.sql(f"SELECT run_id, rule, count(*) AS checked, count(detail) AS violated FROM ({_rows_of(job)}) GROUP BY ALL")
     stats = [Stat(*row.values()) for row in counted.toArrow().to_pylist()]
     violated = {stat.rule for stat in stats if stat.violated}
@@ -184,7 +193,7 @@ def _violations(spark: SparkSession, job: Sequence[Rule]) -> dict[tuple[str, str
     """(run, rule) → the first violations."""
     named = spark.sql(
         f"""SELECT run_id, rule, node_id, conn_id, seq, detail, evidence FROM (
-            SELECT *, row_number() OVER (PARTITION BY rule, run_id ORDER BY node_id, seq) AS nth
+            SELECT *, row_number() OVER (PARTITION BY rule, run_id ORDER BY node_id, seq, detail) AS nth
             FROM ({_rows_of(job)}) WHERE detail IS NOT NULL)
         WHERE nth <= {KEPT}"""
     )
@@ -198,11 +207,9 @@ def _violations(spark: SparkSession, job: Sequence[Rule]) -> dict[tuple[str, str
 
 def _rows_of(job: Sequence[Rule]) -> str:
     """SQL: what these rules looked at."""
-    return " UNION ALL ".join(
-        f"SELECT '{rule.id}' AS rule, run_id, node_id, conn_id, seq, detail, evidence FROM "
-        + (f"({rule.judged})" if rule.function is None else _view_of(rule))
-        for rule in job
-    )
+    sources = [(rule.id, f"({rule.judged})") for rule in job if rule.judged]
+    sources += [(rule.id, _view_of(rule)) for rule in job if rule.tried is not None]
+    return " UNION ALL ".join(f"SELECT '{name}' AS rule, {', '.join(JUDGED_COLUMNS)} FROM {source}" for name, source in sources)
 
 
 def _view_of(rule: Rule) -> str:

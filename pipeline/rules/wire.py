@@ -7,7 +7,7 @@ Frames of which only the header was kept are judged by their headers.
 from __future__ import annotations
 
 from klamm.pipeline.rules.record import Rule, View, messages_of
-from klamm.pipeline.rules.response_headers import judged_response_headers
+from klamm.pipeline.rules.response_headers import DECODED, TRIED_AGAIN
 
 NO_RESPONSE_OR_TOKEN = "9"
 """`Flag.NO_RESPONSE | Flag.RAW_TOKEN`"""
@@ -284,7 +284,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "W-07", "error", "A response has header version 1 if its API is flexible in this version, else 0; ApiVersions always 0.", "wire 2",
-        ("traffic", "quarantine"), function=judged_response_headers,
+        ("traffic", "quarantine"), DECODED, tried=TRIED_AGAIN,
     ),
     Rule("W-08", "error", "The length in front of a frame is that of the frame, and within the limit.", "wire 1", ("traffic",), _LENGTH),
     Rule("W-09", "error", "A body that a broker sends decodes, with no bytes over; a sample has the same "

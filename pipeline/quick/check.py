@@ -1,0 +1,112 @@
+"""`klamm pipeline check --quick`: the verdicts of the rules on the journals of a lake, without Spark and without tables.
+
+The journals themselves are read, so it does not matter whether the pipeline has run. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from klamm.journal.reading import ask_to_seal, count_rows, open_segment, segments
+from klamm.journal.segments import Segment
+from klamm.pipeline.bronze import own_segments, pending
+from klamm.pipeline.lake.folder import PipelineFailed, existing
+from klamm.pipeline.lake.unjudged_rows import empty_segments, missing_rows
+from klamm.pipeline.quick import tables
+from klamm.pipeline.quick.judge import judge
+from klamm.pipeline.rules.check import Checked, asked_for
+from klamm.pipeline.rules.evidence import RowsOf, Wanted
+
+LIMIT = 300_000
+"""Frames of the runs that are judged together. Above it Spark judges as fast, and keeps what it decoded."""
+
+SEAL_WAIT_S = 5.0
+
+
+def check_quickly(
+    lake: Path, *, runs: Sequence[str] = (), chosen: Sequence[str] = (), limit: int | None = LIMIT, memory: str = "2g"
+) -> Checked:
+    """The verdicts of all rules, or the chosen ones, on all runs of the journals of a lake, or these.
+
+    Brokers that run finish their segments first. `limit` is the greatest number of frames; None is no limit. `memory` is DuckDB's: what
+    exceeds it is written to a temporary folder. Raises PipelineFailed for an unknown run or rule, and for more frames than the limit.
+    """
+    lake = existing(lake)
+    late = ask_to_seal(lake, SEAL_WAIT_S)
+    present = sorted({segment.run for segment in segments(lake)})
+    if not present:
+        raise PipelineFailed(f"{lake} has no journal yet: brokers write one with `klamm serve --journal {lake}`")
+    judging, rules = asked_for(present, runs, chosen)
+    found, renamed = own_segments([segment for segment in pending(lake, set()) if segment.run in judging])
+    _keep_to(limit, found, lake)
+    with tempfile.TemporaryDirectory(prefix="klamm-quick-") as folder, _no_garbage():
+        database = tables.opened(memory, folder)
+        loaded = tables.load(database, found)
+        checked = Checked(judging, rules, judge(database, judging, rules.values()))
+        checked.missing = missing_rows(lake, judging, lambda run: _numbers(database, run))
+        checked.torn = sorted(one for one in (*loaded.torn, *empty_segments(lake)) if one.run in judging)
+        counted = database.execute("SELECT run_id, count(*) FROM quarantine GROUP BY run_id ORDER BY run_id").fetchall()
+        checked.quarantined = dict(counted)
+        database.close()
+    checked.notes += [*(f"{path.relative_to(lake)}: not sealed in time" for path in late), *renamed]
+    checked.note_what_is_not_judged()
+    checked.read_evidence(journal_rows(found))
+    return checked
+
+
+def _keep_to(limit: int | None, found: Sequence[Segment], lake: Path) -> None:
+    """Raise PipelineFailed if the segments have more frames than the limit."""
+    if limit is None:
+        return
+    frames = 0
+    for segment in found:
+        if segment.table == "frames":
+            frames += count_rows(segment.path)
+    if frames > limit:
+        raise PipelineFailed(
+            f"{frames:,} frames, and --quick judges at most {limit:,}: choose runs with --run, let Spark judge them "
+            f"(klamm pipeline run {lake}), or add --any-size"
+        )
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """What is made meanwhile has no cycles that matter: the garbage collector would look through decoded bodies again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _numbers(database: Any, run: str) -> Any:
+    """Broker, process and `seq` of each row of a run; None without rows."""
+    names = ("messages", "quarantine", "events")
+    union = " UNION ALL ".join(f"SELECT node_id, process, seq FROM {name} WHERE run_id = $run" for name in names)
+    rows = database.sql(union, params={"run": run}).to_arrow_table()
+    return rows if rows.num_rows else None
+
+
+def journal_rows(found: Sequence[Segment]) -> RowsOf:
+    """The rows of segments."""
+
+    def rows_of(table: str, wanted: Wanted) -> Iterator[Mapping[str, Any]]:
+        for segment in found:
+            numbers = {seq for node, seq in wanted.get(segment.run, ()) if node == segment.node}
+            if segment.table == table and numbers:
+                sought = pa.array(sorted(numbers), pa.int64())
+                for batch in open_segment(segment.path):
+                    rows = batch.filter(pc.is_in(batch.column("seq"), sought))
+                    yield from rows.to_pylist()
+
+    return rows_of

@@ -1,0 +1,124 @@
+"""Judges the rows of a database by the rules: the queries of `pipeline/rules`, executed by DuckDB.
+
+A view is a table that is made before the first rule that reads it and dropped after the last one. Rules and views without anything to look
+at are left out, as in a judgement by Spark.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+
+import duckdb
+import pyarrow as pa
+
+from klamm.pipeline.quick.duckdb_sql import translated
+from klamm.pipeline.rules import runner
+from klamm.pipeline.rules.prepared import needed
+from klamm.pipeline.rules.record import JUDGED_SCHEMA, Need, Rule
+from klamm.pipeline.rules.runner import KEPT, Judgement, Stat, Verdict
+
+_TYPES = {"string": "VARCHAR", "int": "INTEGER", "bigint": "BIGINT", "array<bigint>": "BIGINT[]"}
+_COLUMNS = ", ".join(
+    f"CAST({name} AS {_TYPES[kind]}) AS {name}" for name, kind in (column.split(" ") for column in JUDGED_SCHEMA.split(", "))
+)
+
+
+class TableContents:
+    """What the tables of silver contain."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
+        self._database = database
+        self._holds = cache(self._look)
+
+    def lacks(self, needs: Collection[Need]) -> bool:
+        """None of them holds, and there are some."""
+        return bool(needs) and not any(map(self._holds, needs))
+
+    def _look(self, need: Need) -> bool:
+        condition = f"contains({need.column}, ?)" if need.part else f"list_contains(?, {need.column})"
+        value = need.part or sorted(need.values)
+        return self._database.execute(f"SELECT 1 FROM {need.table} WHERE {condition} LIMIT 1", [value]).fetchone() is not None
+
+
+def judge(
+    database: duckdb.DuckDBPyConnection, runs: Sequence[str], chosen: Iterable[Rule] | None = None, contents: TableContents | None = None
+) -> Judgement:
+    """Judge the rows of a database, which are those of `runs`, by all rules or the chosen ones."""
+    judging = list(runner.rules().values() if chosen is None else chosen)
+    stats = {(run, rule.id): Stat(run, rule.id, 0, 0) for rule in judging for run in runs}
+    verdicts: list[Verdict] = []
+    contents = TableContents(database) if contents is None else contents
+    exercised = [rule for rule in judging if not contents.lacks(rule.needs) and not contents.lacks(_needs_of(rule.about))]
+    views = Views(database, exercised)
+    for rule in exercised:
+        views.make(rule.inputs)
+        if not rule.about or database.execute(f"SELECT 1 FROM {rule.about} LIMIT 1").fetchone() is not None:
+            for stat in _judged(database, rule, verdicts):
+                stats[stat.run_id, stat.rule] = stat
+        views.release(rule.inputs)
+    return runner.in_order_of_place(stats.values(), verdicts)
+
+
+def _needs_of(name: str) -> tuple[Need, ...]:
+    view = runner.views().get(name)
+    return () if view is None else view.needs
+
+
+class Views:
+    """The prepared views that rules read, as tables."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection, reading: Iterable[Rule]) -> None:
+        self._database = database
+        self._known = runner.views()
+        self._made: set[str] = set()
+        names = [name for rule in reading for name in rule.inputs]
+        self._readers = Counter(names)
+        for name in needed(self._known, names):
+            if name in self._known:
+                self._readers.update(self._known[name].inputs)
+
+    def make(self, names: Collection[str]) -> None:
+        """Make these views, and before them those that they read."""
+        for name in names:
+            view = self._known.get(name)
+            if view is not None and name not in self._made:
+                self.make(view.inputs)
+                self._database.execute(f"CREATE TABLE {name} AS {translated(view.sql)}")
+                self._made.add(name)
+                self.release(view.inputs)
+
+    def release(self, names: Collection[str]) -> None:
+        """One reader of these views is done."""
+        for name in names:
+            self._readers[name] -= 1
+            if self._readers[name] == 0 and name in self._made:
+                self._database.execute(f"DROP TABLE {name}")
+
+
+def _judged(database: duckdb.DuckDBPyConnection, rule: Rule, verdicts: list[Verdict]) -> list[Stat]:
+    """The counts of a rule in each run in which it was exercised; its violations are added to `verdicts`."""
+    sources = [translated(rule.judged)] if rule.judged else []
+    if rule.tried is not None:
+        rows = database.sql(translated(rule.tried.sql)).to_arrow_reader(10_000)
+        tried = list(rule.tried.function(iter(rows)))
+        if tried:
+            database.register("tried", pa.Table.from_batches(tried))
+            sources.append("SELECT * FROM tried")
+    if not sources:
+        return []
+    looked_at = " UNION ALL ".join(f"SELECT {_COLUMNS} FROM ({source})" for source in sources)
+    database.execute(f"CREATE OR REPLACE TABLE judged AS {looked_at}")
+    counted = database.execute("SELECT run_id, count(*), count(detail) FROM judged GROUP BY run_id").fetchall()
+    stats = [Stat(run, rule.id, checked, violated) for run, checked, violated in counted]
+    if any(stat.violated for stat in stats):
+        named = database.execute(
+            f"""SELECT * FROM judged WHERE detail IS NOT NULL
+            QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY node_id, seq, detail) <= {KEPT}"""
+        )
+        verdicts += [
+            Verdict(run, rule.id, rule.severity, node, conn, seq, detail, evidence or [])
+            for run, node, conn, seq, detail, evidence in named.fetchall()
+        ]
+    return stats

@@ -1,0 +1,103 @@
+"""The journals of some runs as tables of silver in DuckDB, decoded by the same code as for Spark.
+
+Frames are decoded some thousand at a time, so the process holds one such part of the journal beside DuckDB's tables. DuckDB keeps to its
+memory limit and writes what exceeds it to a temporary folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from klamm.journal.reading import open_segment
+from klamm.journal.segments import Segment
+from klamm.pipeline.bronze import KILLED, batch_name
+from klamm.pipeline.decode.batches import INPUT
+from klamm.pipeline.lake.tables import HEADER, HEADERS, HEADERS_VIEW, MESSAGES, SILVER, Table
+from klamm.pipeline.lake.unjudged_rows import Torn
+from klamm.pipeline.quick.duckdb_sql import MACROS, translated
+from klamm.pipeline.silver_files import decode_into, events_into
+
+PART_ROWS = 8_192
+PART_BYTES = 32_000_000
+"""A part of a journal is decoded when it has so many rows or bytes."""
+
+_TYPES = {
+    "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "bool": "BOOLEAN", "string": "VARCHAR", "binary": "BLOB",
+    "variant": "VARCHAR", "list<int32>": "INTEGER[]", "list<int64>": "BIGINT[]",
+}  # fmt: skip
+"""Bodies are JSON."""
+
+
+class Loaded(NamedTuple):
+    """What was read."""
+
+    rows: dict[str, int]
+    """Rows of the journals: `frames` and `events`."""
+    torn: list[Torn]
+
+
+def opened(memory: str, folder: str) -> duckdb.DuckDBPyConnection:
+    """A database in memory with all tables of silver, empty. What exceeds `memory`, such as `2g`, is written to `folder`."""
+    database = duckdb.connect(config={"memory_limit": f"{memory}b", "temp_directory": folder, "preserve_insertion_order": False})
+    for macro in MACROS:
+        database.execute(f"CREATE MACRO {macro}")
+    for table in SILVER:
+        columns = ", ".join(f'"{column.name}" {_TYPES[column.type]}' for column in table.columns)
+        database.execute(f"CREATE TABLE {table.name} ({columns})")
+    names = ", ".join(column.name for column in HEADER)
+    database.execute(f"CREATE VIEW {HEADERS} AS {translated(HEADERS_VIEW.format(names=names))}")
+    return database
+
+
+def load(database: duckdb.DuckDBPyConnection, found: Sequence[Segment]) -> Loaded:
+    """Read segments into the tables."""
+    counts = {"frames": 0, "events": 0}
+    torn: list[Torn] = []
+
+    def batches(table: str) -> Iterator[Any]:
+        for segment in found:
+            if segment.table == table:
+                reader = open_segment(segment.path)
+                for batch in reader:
+                    counts[table] += batch.num_rows
+                    yield batch
+                if reader.torn is not None and reader.torn != KILLED:
+                    torn.append(Torn(segment.run, batch_name(segment), reader.torn))
+
+    def add(table: Table, rows: Any) -> None:
+        _insert(database, table, table.names, rows)
+
+    names = ["body_json" if name == "body" else name for name in MESSAGES.names]
+    for messages in decode_into(add, parts(batch.select(list(INPUT)) for batch in batches("frames"))):
+        _insert(database, MESSAGES, names, messages)
+    for events in parts(batches("events")):
+        events_into(add, events)
+    return Loaded(counts, torn)
+
+
+def parts(batches: Iterable[Any]) -> Iterator[Any]:
+    """Batches of a journal, which may have few rows, as larger ones."""
+    waiting: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= PART_ROWS or size >= PART_BYTES:
+            yield from _combined(waiting)
+            waiting, rows, size = [], 0, 0
+    yield from _combined(waiting)
+
+
+def _combined(batches: list[Any]) -> list[Any]:
+    return pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
+
+
+def _insert(database: duckdb.DuckDBPyConnection, table: Table, names: Collection[str], rows: Any) -> None:
+    if rows.num_rows:
+        database.register("part", pa.Table.from_batches([rows]))
+        database.execute(f"INSERT INTO {table.name} SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in names)} FROM part")
+        database.unregister("part")

@@ -1,0 +1,146 @@
+"""`klamm pipeline check --quick`: the journals are judged as they are, without Spark, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from klamm.cli.pipeline.check import command
+from klamm.journal.segments import EndMark
+from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.quick.check import check_quickly
+from klamm.tests.journal.writing import simple_exchange
+from klamm.tests.pipeline.journals import write
+from klamm.tests.pipeline.rules.fixtures import Run
+from klamm.tests.pipeline.rules.fixtures_wire import an_answer_overtakes, an_id_twice
+
+WITHOUT = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from klamm.cli.start import main
+sys.argv = ["klamm", "pipeline", "check", "--quick", {lake!r}]
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in which the server breaks W-01, one in which a client breaks W-10, and one in which all is right."""
+    lake = tmp_path_factory.mktemp("lake")
+    for run_id, fixture in (("server", an_answer_overtakes), ("client", an_id_twice)):
+        run = Run(lake, run_id)
+        fixture(run)
+        run.close()
+    write(lake, "right").close()
+    return lake
+
+
+def checked(lake: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(command, [str(lake), "--quick", *arguments])
+
+
+def without(lake: Path, *absent: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process that cannot import these packages."""
+    script = WITHOUT.format(absent=absent, lake=str(lake))
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+
+def test_a_violation_is_printed_with_the_frames_that_prove_it_and_nothing_is_written(lake: Path) -> None:
+    before = sorted(lake.rglob("*"))
+    result = checked(lake, "--rule", "W-01", "--rule", "W-06")
+    assert result.exit_code == 3
+    assert "W-01 error: Responses leave in the order of their requests" in result.output
+    assert "broker 1, connection 1, seq 6: answers the request of seq 3 after that of seq 4" in result.output
+    assert "seq 6  response out  connection 1  Metadata v12  correlation id 1" in result.output
+    assert '"clusterId":"c"' in result.output
+    assert "not exercised: W-06" in result.output
+    assert result.output.endswith("1 of 2 rules exercised in 3 runs: 1 error, 0 warnings\n")
+    assert sorted(lake.rglob("*")) == before
+
+
+def test_warnings_fail_on_request_only(lake: Path) -> None:
+    arguments = ("--run", "client", "--rule", "W-10", "--json")
+    assert checked(lake, *arguments).exit_code == 0
+    result = checked(lake, *arguments, "--fail-on", "warn")
+    assert result.exit_code == 3
+    told = json.loads(result.output)
+    assert [(one["rule"], one["seq"]) for one in told["violations"]] == [("W-10", 5)]
+    assert told["violations"][0]["lines"][0].startswith("seq 5  request in")
+    assert told["runs"] == ["client"]
+
+
+def test_rows_that_are_not_judged_are_told_and_fail_on_request(tmp_path: Path) -> None:
+    gaps = write(tmp_path, "gaps")
+    gaps.skip(3)
+    simple_exchange(gaps)
+    gaps.close()
+    write(tmp_path, "gaps", 2).close()
+    EndMark(tmp_path / "journal" / "run=gaps" / "node=2", 1).say("No space left on device")
+    write(tmp_path, "raw", raw=2).close()
+    torn = write(tmp_path, "torn")
+    torn.batch()
+    simple_exchange(torn)
+    torn.kill(torn=9)
+    write(tmp_path, "whole").close()
+    result = checked(tmp_path, "--rule", "W-01")
+    assert result.exit_code == 0
+    assert "run gaps, broker 1: seq 8 to 10 missing" in result.stderr
+    assert "run gaps, broker 2: seq 8 and what follows missing, the journal of process 1 ended early: No space left" in result.stderr
+    assert "run torn: rows of node=1/frames-" in result.stderr
+    assert "run raw: 2 frames in quarantine, no rule judges them" in result.stderr
+    assert "2 frames in quarantine\n" in result.stdout
+    assert checked(tmp_path, "--rule", "W-01", "--fail-on-missing").exit_code == 3
+    whole = checked(tmp_path, "--rule", "W-01", "--fail-on-missing", "--run", "whole", "--json")
+    assert (whole.exit_code, whole.stderr, json.loads(whole.stdout)["complete"]) == (0, "", True)
+
+
+def test_the_segments_of_a_killed_broker_are_judged_where_they_are(tmp_path: Path) -> None:
+    tiny = write(tmp_path, "killed")
+    tiny.kill()
+    assert list(tmp_path.rglob("*.open"))
+    judged = check_quickly(tmp_path, chosen=["W-08"])
+    assert (judged.stat("killed", "W-08").checked, judged.is_complete) == (6, True)
+
+
+def test_more_frames_than_the_limit_are_judged_on_request(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PipelineFailed, match=r"frames, and --quick judges at most 5: .* --any-size"):
+        check_quickly(lake, limit=5)
+    monkeypatch.setattr("klamm.pipeline.quick.check.LIMIT", 5)
+    assert "--quick judges at most 5" in str(checked(lake).exception)
+    assert checked(lake, "--any-size", "--rule", "W-10").exit_code == 0
+    assert "belongs to --quick" in CliRunner().invoke(command, [str(lake), "--any-size"]).output
+
+
+def test_what_is_not_there_is_one_line(lake: Path, tmp_path: Path) -> None:
+    with pytest.raises(PipelineFailed, match="no such rule: W-99; there are W-01, "):
+        check_quickly(lake, chosen=["W-99"])
+    with pytest.raises(PipelineFailed, match="no such run: other; there are client, right, server"):
+        check_quickly(lake, runs=["other"])
+    (tmp_path / "journal").mkdir()
+    with pytest.raises(PipelineFailed, match="has no journal yet"):
+        check_quickly(tmp_path)
+
+
+def test_neither_spark_nor_pandas_is_imported(lake: Path) -> None:
+    result = without(lake, "pyspark", "py4j", "pandas", "altair")
+    assert (result.returncode, result.stderr) == (3, "")
+    assert result.stdout.endswith("1 error, 1 warning\n")
+
+
+@pytest.mark.parametrize("package", ["duckdb", "sqlglot"])
+def test_a_package_that_is_missing_is_named_with_what_installs_it(lake: Path, package: str) -> None:
+    result = without(lake, package)
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"klamm: klamm pipeline check --quick needs {package}: pip install ")
+    assert len(result.stderr.splitlines()) == 1
