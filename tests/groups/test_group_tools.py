@@ -25,7 +25,7 @@ def members(zookeeper: str, chroot: str, tmp_path: Path, kafka_jars: Path) -> It
     made.tree.close()
 
 
-@pytest.mark.parametrize("kind", ["klamm", "kafka"])
+@pytest.mark.parametrize("kind", ["klamm", pytest.param("kafka", marks=pytest.mark.retold)])
 def test_kafka_consumer_groups_prints_what_it_printed_of_apache_kafka(members: Members, kind: str) -> None:
     (members.klamm if kind == "klamm" else members.kafka)(*BROKERS)
     assert tell(members) == FILE.read_text(encoding="utf-8").splitlines()

@@ -2,8 +2,9 @@
 
 A plugin of pytest: `--long-share PERCENT` (100 where it is not given), `--long-seed N` repeats a draw. Each long test is drawn by
 itself, from the seed and its name, so that a test that is added or goes changes nothing for the others. Only tests marked `slow` in the
-folders of `DRAWN` are drawn. Whatever is deterministic (rules, the codec, the simulation, clocks that the test drives) runs in full.
-Stories have a draw of their own (`stories/both/retelling.py`).
+folders of `DRAWN` are drawn. Whatever is deterministic (rules, the codec, the simulation, clocks that the test drives) runs in full, except
+what is marked `many_seeds`: seeds and places of faults beyond those that each run tries. Of tests marked `retold`, in which a real
+Kafka does again what is recorded of it, a fifth of the share is drawn. Stories have a draw of their own (`stories/both/retelling.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ import pytest
 from klamm.tests.plugins.unstable import REAL_PROCESSES, REAL_WHEN_LONG, folder_among
 
 ROOT = Path(__file__).resolve().parents[2]
-DRAWN = (REAL_PROCESSES | REAL_WHEN_LONG) - {"tests/stories/both"}
+SEEDED = frozenset({"tests/controller"})
+"""Folders of deterministic tests; only what is marked `many_seeds` is drawn there."""
+DRAWN = ((REAL_PROCESSES | REAL_WHEN_LONG) - {"tests/stories/both"}) | SEEDED
+RETOLD_PART = 5
 NEWEST = 3
 """Commits whose subjects are tested in full."""
 WIDE = 40
@@ -36,7 +40,7 @@ SUBJECTS = {
     "broker/log": {"histories", "logs_on_disk"},
     "cli": {"cli", "tools"},
     "configs": {"cli"},
-    "controller": {"cluster"},
+    "controller": {"cluster", "controller"},
     "controller/decisions": {"blacklist"},
     "controller/metadata_log": {"registered"},
     "controller/reassignment": {"moves"},
@@ -92,8 +96,10 @@ class LongTestDraw:
 
     def _is_run(self, item: pytest.Item) -> bool:
         folder = folder_among(item.nodeid, DRAWN)
-        is_drawn_from = folder is not None and item.get_closest_marker("slow") is not None
-        return not is_drawn_from or folder in self._in_full or is_drawn(item.nodeid, self._seed, self._share)
+        marker = "many_seeds" if folder in SEEDED else "slow"
+        is_drawn_from = folder is not None and item.get_closest_marker(marker) is not None
+        share = self._share // RETOLD_PART if item.get_closest_marker("retold") is not None else self._share
+        return not is_drawn_from or folder in self._in_full or is_drawn(item.nodeid, self._seed, share)
 
     def _said(self) -> str:
         rest = ", ".join(sorted(self._in_full)) or "none"

@@ -22,6 +22,26 @@ def test_long(n):
 def test_short():
     pass
 """
+RETOLD_AND_SEEDED = """
+import pytest
+
+@pytest.mark.slow
+@pytest.mark.parametrize('n', range(20))
+def test_long(n):
+    pass
+
+@pytest.mark.slow
+@pytest.mark.retold
+@pytest.mark.parametrize('n', range(20))
+def test_retold(n):
+    pass
+
+@pytest.mark.slow
+@pytest.mark.many_seeds
+@pytest.mark.parametrize('n', range(20))
+def test_seeds(n):
+    pass
+"""
 NAMES = [f"tests/mixed/test_x.py::test_{number}" for number in range(1000)]
 
 
@@ -46,10 +66,11 @@ def test_none_and_all_can_be_asked_for(share: int, number: int) -> None:
 @pytest.mark.parametrize(
     ("file", "folders"),
     [
-        ("controller/throttles/removal.py", {"tests/cluster", "tests/moves"}),
+        ("controller/throttles/removal.py", {"tests/cluster", "tests/controller", "tests/moves"}),
         ("broker/log/log.py", {"tests/histories", "tests/logs_on_disk"}),
         ("tests/mixed/data_story.py", {"tests/mixed"}),
-        ("tests/controller/test_phases.py", set()),
+        ("tests/controller/test_phases.py", {"tests/controller"}),
+        ("tests/records/test_batches.py", set()),
         ("README.md", set()),
     ],
 )
@@ -87,6 +108,28 @@ def test_a_run_leaves_out_what_is_not_drawn_and_says_how_to_repeat_it(tmp_path: 
     assert f"{len(long) + 20 + 20 + 3} passed" in output
     assert all(f"test_mixed.py::test_long[{number}]" in output for number in long)
     assert output.count("40 % drawn by --long-seed 5; all of these folders: tests/moves") == 2
+
+
+def test_few_are_retold_and_of_deterministic_tests_only_many_seeds_are_drawn(tmp_path: Path) -> None:
+    for folder in ("mixed", "controller"):
+        (tmp_path / "tests" / folder).mkdir(parents=True)
+        (tmp_path / "tests" / folder / f"test_{folder}.py").write_text(RETOLD_AND_SEEDED)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  slow\n  retold\n  many_seeds\n")
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "klamm.tests.plugins.unstable"]
+    command += ["-p", "klamm.tests.plugins.drawn", "--long-share", "50", "--long-seed", "5", "--long-folders", ""]
+    output = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    def ran(name: str) -> set[int]:
+        return {int(number) for number in re.findall(rf"{re.escape(name)}\[(\d+)\] PASSED", output)}
+
+    def drawn(name: str, share: int) -> set[int]:
+        return {number for number in range(20) if is_drawn(f"{name}[{number}]", 5, share)}
+
+    mixed, controller = "tests/mixed/test_mixed.py", "tests/controller/test_controller.py"
+    assert ran(f"{mixed}::test_long") == drawn(f"{mixed}::test_long", 50)
+    assert ran(f"{mixed}::test_retold") == drawn(f"{mixed}::test_retold", 10)
+    assert ran(f"{controller}::test_long") == set(range(20))
+    assert ran(f"{controller}::test_seeds") == drawn(f"{controller}::test_seeds", 50)
 
 
 def test_all_processes_of_a_run_draw_the_same_without_a_seed(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ __all__ = ["new_members"]
 pytestmark = [pytest.mark.slow, pytest.mark.reference, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("kind", ["klamm", "kafka"])
+@pytest.mark.parametrize("kind", ["klamm", pytest.param("kafka", marks=pytest.mark.retold)])
 def test_tools_for_transactions_print_what_they_printed_of_apache_kafka(new_members: Callable[..., Members], kind: str) -> None:
     members = new_members(lambda _: SETTINGS)
     (members.klamm if kind == "klamm" else members.kafka)(*BROKERS)

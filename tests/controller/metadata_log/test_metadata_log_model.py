@@ -55,6 +55,7 @@ async def test_the_log_replayed_is_what_is_committed_while_everything_fails_and_
 
 
 @pytest.mark.slow
+@pytest.mark.many_seeds
 @pytest.mark.parametrize("first", range(0, 300, 20))
 async def test_the_log_replayed_is_what_is_committed_in_long_stories(first: int) -> None:
     for seed in range(1000 + first, 1020 + first):

@@ -64,12 +64,14 @@ async def test_after_a_crash_at_any_write_no_reassignment_is_lost_and_no_throttl
 
 
 @pytest.mark.slow
+@pytest.mark.many_seeds
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_after_any_other_fault_at_any_write_no_reassignment_is_lost_and_no_throttle_left(scenario: Scenario, rows: list[Row]) -> None:
     keep(rows, await row(scenario, places=everywhere(OTHERS)))
 
 
 @pytest.mark.slow
+@pytest.mark.many_seeds
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_after_two_crashes_no_reassignment_is_lost_and_no_throttle_left(scenario: Scenario, rows: list[Row]) -> None:
     """The next controller crashes too, one to five writes later: at each write another distance, before it and after it."""

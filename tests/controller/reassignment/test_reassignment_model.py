@@ -67,6 +67,7 @@ async def test_entries_that_are_taken_out_before_they_began_leave_no_throttle() 
 
 
 @pytest.mark.slow
+@pytest.mark.many_seeds
 @pytest.mark.parametrize("block", range(10))
 async def test_reassignments_survive_many_seeds(block: int) -> None:
     for seed in range(1000 + 40 * block, 1040 + 40 * block):

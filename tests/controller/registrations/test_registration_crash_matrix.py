@@ -38,6 +38,7 @@ async def test_after_a_crash_at_any_write_of_a_registration_node_cluster_and_log
 
 
 @pytest.mark.slow
+@pytest.mark.many_seeds
 @pytest.mark.parametrize("scenario", REGISTRATIONS, ids=lambda scenario: scenario.name)
 async def test_after_any_other_fault_at_any_write_of_a_registration_node_cluster_and_log_agree(scenario: Scenario, rows: list[Row]) -> None:
     found = await row(scenario, once, everywhere(OTHERS))

@@ -207,6 +207,7 @@ def rows(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
 
 
 @pytest.mark.slow
+@pytest.mark.many_seeds
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
 async def test_after_a_fault_at_any_write_a_cluster_on_zookeeper_comes_to_rest_as_it_should(
     scenario: Scenario, rows: list[Row], zookeeper: str
