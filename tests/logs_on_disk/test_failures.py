@@ -23,6 +23,11 @@ def two_directories(folder: Path) -> Callable[[int], dict[str, Any]]:
     return lambda broker_id: {"log_dirs": f"{folder}/{broker_id}-a,{folder}/{broker_id}-b"}
 
 
+def soon_noticed(_: int) -> dict[str, Any]:
+    """Settings of brokers whose deaths are noticed soon."""
+    return {"zookeeper_session_timeout_ms": 3000, "controlled_shutdown_max_retries": 1}
+
+
 def produced(members: Members, records: int, producer: Producing) -> None:
     mark = producer.acknowledged + records
     wait_for(lambda: producer.acknowledged >= mark, f"{records} more records are acknowledged", 60)
@@ -76,7 +81,7 @@ def test_full_directory_takes_its_replicas_offline_and_their_leaders_move(member
 
 
 def test_broker_without_a_directory_left_ends_and_leaders_move(members: NewMembers, tmp_path: Path) -> None:
-    cluster = members()
+    cluster = members(soon_noticed)
     cluster.klamm(1, 2)
     cluster.create(TOPIC, [[1, 2]] * PARTITIONS)
     producer = Producing(cluster.bootstrap(), TOPIC, PARTITIONS, "producer", idempotent=True).start()
@@ -89,9 +94,9 @@ def test_broker_without_a_directory_left_ends_and_leaders_move(members: NewMembe
     found(cluster, producer)
 
 
-@pytest.mark.parametrize("in_order", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("in_order", [pytest.param(True, id="stopped", marks=pytest.mark.slow), pytest.param(False, id="killed")])
 def test_records_survive_the_end_of_all_brokers(members: NewMembers, *, in_order: bool) -> None:
-    cluster = members(lambda broker_id: {"controlled_shutdown_max_retries": 1})
+    cluster = members(soon_noticed)
     cluster.klamm(1, 2)
     cluster.create(TOPIC, [[1, 2], [2, 1], [1, 2], [2, 1]], {"segment.bytes": "50000"})
     producer = Producing(cluster.bootstrap(), TOPIC, PARTITIONS, "producer", idempotent=True).start()

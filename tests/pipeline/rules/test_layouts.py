@@ -39,13 +39,10 @@ def test_a_rule_and_a_view_that_need_something_are_left_out_where_it_lacks(flagg
 
 
 @pytest.mark.slow
-def test_many_rows_and_few_are_judged_alike(spark: Any, judgement: Judgement, flagged: tuple[Path, Any]) -> None:
+def test_many_rows_whose_rules_may_be_left_out_are_judged_as_few_are(spark: Any, judgement: Judgement, flagged: tuple[Path, Any]) -> None:
     runs = [*sorted(FIXTURES), "faults"]
-    empty = views(spark, flagged[0], runs)
-    contents = Contents(flagged[0], runs, empty)
+    contents = Contents(flagged[0], runs, views(spark, flagged[0], runs))
     assert runner.judge(spark, runs, contents=contents) == judgement
-    views(spark, flagged[0], runs)
-    assert runner.judge(spark, runs, contents=contents, few=True) == judgement
 
 
 def test_work_waits_for_what_it_reads_and_the_first_failure_is_raised() -> None:
