@@ -61,12 +61,8 @@ class StateBody(Body, frozen=True):
     holds: tuple[OwnedHold, ...] = ()
     faults: tuple[OwnedFault, ...] = ()
     frozen: bool = False
-
-
-class ElectionsBody(Body, frozen=True):
-    """Whether this broker is kept from becoming controller."""
-
-    held: bool
+    is_kept_from_elections: bool = False
+    """Whether this broker is held before it takes part in an election of the controller."""
 
 
 class OwnedControl(Control):
@@ -91,6 +87,7 @@ class OwnedControl(Control):
             self._set_count(body.brokers)
             self._take_holds({each.number: each for each in body.holds})
             self._take_faults({each.number: each for each in body.faults})
+            self._keep_from_elections(body.is_kept_from_elections)
             if body.frozen != self._clock_of_broker.is_frozen:
                 (self.freeze_clock if body.frozen else self.resume_clock)()
         return {"version": self._version}
@@ -181,19 +178,18 @@ class OwnedControl(Control):
             ),
         }
 
-    def keep_from_election(self, body: ElectionsBody) -> dict[str, Any]:
+    def _keep_from_elections(self, is_kept: bool) -> None:
         """Hold this broker before it takes part in an election, or let it go on."""
-        if self._elections is not None:
+        if is_kept and self._elections is None:
+            self._elections = self.cluster.steering.hold(ControllerElectionDue)
+        elif not is_kept and self._elections is not None:
             self._elections.release()
-        self._elections = self.cluster.steering.hold(ControllerElectionDue) if body.held else None
-        return {"held": body.held}
+            self._elections = None
 
     def reset(self) -> dict[str, Any]:
         """As `Control.reset`, and elections go on."""
-        self.keep_from_election(ElectionsBody(held=False))
+        self._keep_from_elections(False)
         return super().reset()
-
-
 
 
 def _is_step(route: Route) -> bool:
@@ -210,7 +206,6 @@ OWN_ROUTES = (
             "api": str, "client_id": str, "topic": str, "group": str, "error": str, "clients": bool, "limit": int, "since_ms": int,
         },
     ),
-    Route("POST", "/own/elections", "Keep the broker from elections", lambda c, body: c.keep_from_election(body), ElectionsBody),
 )  # fmt: skip
 """What a broker serves to its owner: all but the steps of brokers, which are the owner's."""
 

@@ -166,6 +166,7 @@ class ProcessControl:
         holds = [each.share(broker) for each in self._holds.values()]
         return {
             "version": self._version, "brokers": self.cluster.count, "holds": holds, "faults": faults, "frozen": self._clock.is_frozen,
+            "is_kept_from_elections": broker in self._steps.kept_from_elections,
         }  # fmt: skip
 
     # --- conditions of faults

@@ -30,11 +30,15 @@ class ProcessSteps:
     def __init__(
         self, processes: BrokerProcesses, sync: Callable[[Iterable[int]], Awaitable[None]], changed: Callable[[], Awaitable[None]]
     ) -> None:
-        """`sync` lets brokers have the holds and faults of now. `changed` is called when the state of a broker has changed."""
+        """`sync` lets brokers have the holds and faults of now, and know whether they are `kept_from_elections`. `changed` is called when
+        the state of a broker has changed.
+        """
         self._processes = processes
         self._sync = sync
         self._told = changed
         self._moving = asyncio.Lock()
+        self.kept_from_elections: set[int] = set()
+        """Brokers that take part in no election of the controller: it moves to another one."""
 
     # --- brokers
 
@@ -191,11 +195,13 @@ class ProcessSteps:
             raise Refused("there is no other broker that could be controller", 409)
         others = set(ready) - candidates
         try:
-            await self._processes.ask("POST", "/own/elections", {"held": True}, only=others)
+            self.kept_from_elections |= others
+            await self._sync(others)
             await remove_controller(self._processes.cluster.zookeeper)
             await self.until_shown(lambda shown: _controller_of(shown) in candidates, "another controller is elected")
         finally:
-            await self._processes.ask("POST", "/own/elections", {"held": False}, only=others)
+            self.kept_from_elections -= others  # one that was paused meanwhile learns that when it goes on
+            await self._sync(others)
 
     async def at_controller(self, method: str, path: str, body: Any) -> None:
         """Let the controller's process do this."""

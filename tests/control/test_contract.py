@@ -442,6 +442,27 @@ async def test_a_process_that_hangs_does_not_hang_the_api_and_learns_later_what_
 
 
 @PROCESSES
+async def test_a_process_that_was_paused_while_the_controller_moved_takes_part_in_elections_again(api: Calls) -> None:
+    """While the controller moves the other brokers are kept from the election; one that is paused then learns later that it is over."""
+    controller = (await api.get("/controller"))["id"]
+    target, other = controller % 3 + 1, (controller + 1) % 3 + 1
+    hold = await api.post("/holds", {"phase": "ControllerElectionDue", "where": {"broker_id": target}, "count": 1})
+    moving = asyncio.ensure_future(api.post("/controller/move", {"to": target}))
+    await api.get(f"/holds/{hold['id']}?wait=reached")
+    await api.post(f"/brokers/{other}/pause")
+    await api.post(f"/holds/{hold['id']}/release")
+    assert (await moving)["id"] == target
+    epoch = (await api.post(f"/brokers/{other}/resume"))["epoch"]
+    await api.post("/zookeeper/expire", {"broker": other})
+
+    async def is_registered_again() -> bool:
+        shown = await api.get(f"/brokers/{other}")
+        return shown["state"] == "running" and shown["epoch"] > epoch
+
+    await eventually_asked(is_registered_again, "it is registered in its new session")
+
+
+@PROCESSES
 async def test_a_paused_process_gets_the_holds_and_the_time_of_its_pause_when_it_goes_on(api: Calls) -> None:
     assert (await api.post("/brokers/3/pause"))["state"] == "paused"
     fault = await api.post("/faults", {"filter": {"api": "ApiVersions", "broker": 3}, "effect": {"delay_ms": 1}})
