@@ -248,19 +248,18 @@ class Actions:
         return Done(f"the ZooKeeper session of {self._named(given['broker'], broker)} expires")
 
     def _lossy(self, given: Mapping[str, Any]) -> Done:
-        effect: dict[str, object] = {"lose_response": True}
-        if given["how"] != "lose_response":
-            effect = {"close": given["how"].removeprefix("close ")}
-        body = {"filter": {"api": given["api"]}, "effect": effect, "probability": given["probability"], "seed": given["seed"]}
+        body = {
+            "filter": {"api": given["api"]}, "effect": {"close": given["close"]}, "probability": given["probability"],
+            "seed": given["seed"],
+        }  # fmt: skip
         number = self.api.post("faults", body=body)["id"]
-        how = "are lost" if given["how"] == "lose_response" else f"lose their connection ({given['how'].removeprefix('close ')})"
 
         def undo() -> str:
             hits = self.api.get("faults", number)["hits"]
             self.api.delete("faults", number)
-            return f"responses of {given['api']} arrive again, {hits} did not"
+            return f"no connection closes for {given['api']} any more, {hits} did"
 
-        return Done(f"{given['probability']:.0%} of the responses of {given['api']} {how}", undo)
+        return Done(f"connections close {given['close']} {given['probability']:.0%} of the responses of {given['api']}", undo)
 
     # --- what admins do
 

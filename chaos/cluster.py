@@ -52,6 +52,7 @@ CONFIGS = {
 }
 """Deaths and lags are noticed soon, segments are small."""
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+"""Of the topics of the load: what groups and transactions rest on stays."""
 
 
 class CannotStart(Exception):
@@ -130,9 +131,8 @@ class ServedCluster:
 
     def _start(self) -> dict[str, Any]:
         options = self.options
-        configs = CONFIGS | (UNCLEAN if options.unclean else {})
         command = [*self._klamm, "serve", "--port", "0", "--json", "--control-port", "0", "--brokers", str(options.brokers)]
-        command += [part for name, value in configs.items() for part in ("--config", f"{name}={value}")]
+        command += [part for name, value in CONFIGS.items() for part in ("--config", f"{name}={value}")]
         command += ["--processes"] * options.processes
         if not options.small_disks:
             command += ["--data-dir", str(self.folder / "data")]

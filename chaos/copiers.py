@@ -10,8 +10,8 @@ from typing import Self
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-from klamm.chaos.members import CLOSE_S, SESSION_MS
-from klamm.chaos.producers import SOON, LoadHangs
+from klamm.chaos.members import CLOSE_S, POLL_INTERVAL_MS, SESSION_MS
+from klamm.chaos.producers import SILENT, LoadHangs
 from klamm.chaos.reading import place_of
 from klamm.chaos.transaction_history import Attempt, Outcome, copied
 
@@ -20,7 +20,6 @@ ABORTED = 0.1
 CALL_S = 10.0
 HUNG_S = 60.0
 """A transaction takes no longer, unless the client library hangs: none of its calls takes longer than `CALL_S`."""
-POLL_INTERVAL_MS = 45_000
 TRANSACTION_MS = 20_000
 BATCH = 100
 
@@ -37,12 +36,12 @@ class Copier:
         self._source, self._target, self._partitions = source, target, partitions
         self._chance = random.Random(seed)
         self._reading: dict[str, object] = {
-            **SOON, "bootstrap.servers": bootstrap, "client.id": f"{name}-in", "group.id": group, "enable.auto.commit": False,
+            **SILENT, "bootstrap.servers": bootstrap, "client.id": f"{name}-in", "group.id": group, "enable.auto.commit": False,
             "auto.offset.reset": "earliest", "isolation.level": "read_committed", "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100, "socket.timeout.ms": 10_000, "max.poll.interval.ms": POLL_INTERVAL_MS,
         }  # fmt: skip
         self._writing: dict[str, object] = {
-            **SOON, "bootstrap.servers": bootstrap, "client.id": f"{name}-out", "transactional.id": name, "linger.ms": 5,
+            **SILENT, "bootstrap.servers": bootstrap, "client.id": f"{name}-out", "transactional.id": name, "linger.ms": 5,
             "transaction.timeout.ms": TRANSACTION_MS, "message.timeout.ms": TRANSACTION_MS, "socket.timeout.ms": 10_000,
             "retry.backoff.ms": 50,
         }  # fmt: skip

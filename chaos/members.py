@@ -9,10 +9,12 @@ from typing import Self
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from klamm.chaos.group_history import Commit, Delivery, Start
-from klamm.chaos.producers import SOON, LoadHangs
+from klamm.chaos.producers import SILENT, LoadHangs
 from klamm.chaos.reading import place_of
 
 SESSION_MS = 6000
+POLL_INTERVAL_MS = 45_000
+"""A JoinGroup waits no longer."""
 COMMIT_EVERY_S = 0.3
 CLOSE_S = 60.0
 
@@ -30,9 +32,9 @@ class Member:
         self.errors: list[str] = []
         self._topic = topic
         self._settings: dict[str, object] = {
-            **SOON, "bootstrap.servers": bootstrap, "client.id": name, "group.id": group, "enable.auto.commit": False,
+            **SILENT, "bootstrap.servers": bootstrap, "client.id": name, "group.id": group, "enable.auto.commit": False,
             "auto.offset.reset": "earliest", "partition.assignment.strategy": strategy, "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100, "socket.timeout.ms": 10_000,
+            "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100, "socket.timeout.ms": 10_000, "max.poll.interval.ms": POLL_INTERVAL_MS,
         }  # fmt: skip
         self._next: dict[int, int] = {}
         self._assigned_s: dict[int, float] = {}

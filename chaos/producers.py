@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Self
@@ -15,6 +16,13 @@ QUIET_S = 0.02
 """Between two batches of a producer."""
 SOON = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 5000, "log_level": 0}
 """A client that finds a new leader soon, and says nothing."""
+
+
+_NOBODY = logging.getLogger("klamm.chaos.clients")
+_NOBODY.addHandler(logging.NullHandler())
+_NOBODY.propagate = False
+SILENT: dict[str, object] = {**SOON, "logger": _NOBODY}
+"""The same, and not even fatal errors are printed: what came of each call is kept."""
 
 
 class LoadHangs(Exception):
@@ -51,7 +59,7 @@ class Producing:
         self.record_bytes, self.quiet_s, self.gaps = record_bytes, quiet_s, gaps
         self.topic, self.partitions, self.name, self.idempotent, self.batch = topic, partitions, name, idempotent, batch
         self._settings: dict[str, object] = {
-            **SOON,
+            **SILENT,
             "bootstrap.servers": bootstrap,
             "client.id": name,
             "acks": "all",
@@ -112,8 +120,8 @@ class Producing:
                 producer.poll(0)
                 self._stopped.wait(self.quiet_s)
             producer.flush(FLUSH_S)
-        except KafkaException as fatal:
-            self.fatal.append(str(fatal))
+        except (KafkaException, SystemError) as fatal:  # the latter if callbacks run while the former is raised
+            self.fatal.append(str(fatal.__cause__ or fatal))
 
     def _send(self, producer: Producer, sent: Sent, failed: threading.Event) -> bool:
         number = sent.count

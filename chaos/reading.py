@@ -9,7 +9,7 @@ from functools import partial
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from klamm.chaos.producers import SOON, LoadHangs
+from klamm.chaos.producers import SILENT, LoadHangs
 
 POLL_S = 0.1
 READ_S = 120.0
@@ -20,7 +20,9 @@ Logs = dict[int, list[tuple[int, str]]]
 
 def reader(bootstrap: str, topic: str, partitions: int, **more: object) -> Consumer:
     """A consumer without a group's protocol that begins at the start of all partitions. `more` with underscores for dots."""
-    settings = {**SOON, "bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "auto.offset.reset": "error"}
+    settings: dict[str, object] = {
+        **SILENT, "bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "auto.offset.reset": "error",
+    }  # fmt: skip
     settings |= {name.replace("_", "."): value for name, value in more.items()}
     consumer = Consumer({**settings, "check.crcs": True, "fetch.wait.max.ms": 100})
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)])

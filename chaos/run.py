@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import threading
 import time
 from collections import Counter
@@ -15,7 +13,7 @@ from typing import Any
 from klamm.admin import AdminClient
 from klamm.chaos import broker_log, end_state
 from klamm.chaos.actions import Actions, Undo
-from klamm.chaos.cluster import ServedCluster
+from klamm.chaos.cluster import UNCLEAN, ServedCluster
 from klamm.chaos.kinds import COPIES, KINDS, PARTITIONS
 from klamm.chaos.load import COPIED, RECORDS, Load
 from klamm.chaos.producers import LoadHangs
@@ -26,6 +24,8 @@ from klamm.control.client import ControlClient, ControlFailed
 WAIT_S = 0.1
 LATE_MS = 500
 """A step that is later than the end by more than this is left out."""
+UNAVAILABLE_S = 45.0
+"""At most one broker is away, so that a partition without an acknowledged record for so long shows that something hangs."""
 KEPT_STEPS = 8
 KEPT_REQUESTS = 20
 SHOWN = 10
@@ -89,7 +89,8 @@ class Run:
         """Run it to its end. Raises CannotStart."""
         with self._cluster as cluster, AdminClient(cluster.bootstrap_servers, client_id="chaos") as admin:
             for topic, partitions in ((RECORDS, PARTITIONS), (COPIED, COPIES)):
-                cluster.api.post("topics", body={"name": topic, "partitions": partitions, "replication_factor": 3})
+                body = {"name": topic, "partitions": partitions, "replication_factor": 3}
+                cluster.api.post("topics", body=body | ({"configs": UNCLEAN} if self._schedule.options.unclean else {}))
             load = Load(cluster.bootstrap_servers, self._schedule.seed, admin)
             history = ClusterHistory(self._violated)
             watch = Watch(cluster.api, (RECORDS, COPIED), history)
@@ -109,43 +110,38 @@ class Run:
     def _steps(self, actions: Actions) -> None:
         """Two lanes of steps at the same time: a step that waits for a broker that is away must not delay its return."""
         rows = list(enumerate(self._schedule.steps))
-        lanes = [
-            threading.Thread(target=self._lane, args=(actions, [row for row in rows if KINDS[row[1].kind].takes_broker is away], away))
-            for away in (True, False)
-        ]
+        away = [row for row in rows if KINDS[row[1].kind].takes_broker]
+        others = [row for row in rows if not KINDS[row[1].kind].takes_broker]
+        one_by_one = not self._schedule.options.unclean
+        lanes = [threading.Thread(target=self._lane, args=args) for args in ((actions, away, one_by_one), (actions, others, False))]
         for lane in lanes:
             lane.start()
         for lane in lanes:
             lane.join()
 
-    def _lane(self, actions: Actions, rows: list[tuple[int, Step]], away: bool) -> None:
-        """Each step at its time, and what undoes it at its own. A step that was late lasts as long as planned; with `away` the next one
-        waits for that.
-        """
-        one_by_one = away and not self._schedule.options.unclean
-        order = itertools.count()
-        due: list[tuple[int, int, Step | None, Undo | None, int]] = [(step.at_ms, next(order), step, None, place) for place, step in rows]
-        heapq.heapify(due)
-        length_ms = self._schedule.length_ms
-        while due and due[0][0] <= length_ms and self._wait_until(due[0][0] / 1000) and self._now() * 1000 < length_ms + LATE_MS:
-            at_ms, _, step, undo, place = heapq.heappop(due)
-            busy_ms = max((row[0] for row in due if row[3] is not None), default=-1) if one_by_one else -1
-            if step is not None and busy_ms >= at_ms:
-                heapq.heappush(due, (busy_ms + 1, next(order), step, undo, place))
-                continue
-            if undo is not None:
-                self._note(actions.undo(undo), place, is_undo=True)
-            elif step is not None:
-                late_ms = max(0, round(self._now() * 1000) - at_ms)
-                done = actions.begin(step)
-                self._note(done.text, place, happened=done.happened)
-                (self._outcome.steps if done.happened else self._outcome.refused)[step.kind] += 1
-                if done.undo is not None:
-                    heapq.heappush(due, (at_ms + late_ms + (step.lasts_ms or 0), next(order), None, done.undo, place))
-        self._wait_until(length_ms / 1000)
-        for _, _, _, undo, place in sorted(due, key=lambda row: row[:2]):
-            if undo is not None:
-                self._note(actions.undo(undo), place, is_undo=True)
+    def _lane(self, actions: Actions, rows: list[tuple[int, Step]], one_by_one: bool) -> None:
+        """Each step at its time, or when the one before it has begun. With `one_by_one` a step begins when the one before it is undone."""
+        undoing: list[threading.Thread] = []
+        for place, step in rows:
+            if not self._wait_until(step.at_ms / 1000) or self._now() * 1000 > self._schedule.length_ms + LATE_MS:
+                break
+            done = actions.begin(step)
+            self._note(done.text, place, happened=done.happened)
+            (self._outcome.steps if done.happened else self._outcome.refused)[step.kind] += 1
+            if done.undo is not None:
+                at_s = min(self._now() + (step.lasts_ms or 0) / 1000, self._schedule.length_ms / 1000)
+                undoing.append(threading.Thread(target=self._undo, args=(actions, done.undo, place, at_s)))
+                undoing[-1].start()
+                if one_by_one:
+                    undoing[-1].join()
+        for each in undoing:
+            each.join()
+        self._wait_until(self._schedule.length_ms / 1000)
+
+    def _undo(self, actions: Actions, undo: Undo, place: int, at_s: float) -> None:
+        """Undo a step at its time, or when the run is to end."""
+        self._wait_until(at_s)
+        self._note(actions.undo(undo), place, is_undo=True)
 
     def _now(self) -> float:
         return time.monotonic() - self._begun
@@ -177,12 +173,15 @@ class Run:
             return
         self._say(f"{self._now():7.1f} s  all faults are over; the clients finish")
         try:
-            for text in load.finish():
-                self._violated("behind", text)
+            behind = load.finish()
+            if behind and not self._schedule.options.unclean:
+                self._violated("behind", *behind)
             self._say(f"{self._now():7.1f} s  the clients have finished; the cluster is compared with what they know")
-            wrong = end_state.wait_until_whole(self._cluster.api, admin, self._cluster.ids, self._cluster.end_of_process)
-            for text in wrong:
-                self._violated("end state", text)
+            wrong = end_state.wait_until_whole(
+                self._cluster.api, admin, self._cluster.ids, self._cluster.end_of_process, self._schedule.options.unclean
+            )
+            if wrong:
+                self._violated("end state", *wrong)
             verdict, faults = load.judged(self._schedule.options.unclean)
         except LoadHangs as failure:
             self._violated("load hangs", str(failure))
@@ -195,6 +194,9 @@ class Run:
 
     def _count(self, load: Load, history: ClusterHistory) -> None:
         self._outcome.counts |= load.counts() | {"elections": history.elections, "controllers": history.controllers}
+        longest_s = self._outcome.counts["longest_unavailability_s"]
+        if longest_s > UNAVAILABLE_S and not self._schedule.options.unclean:
+            self._violated("unavailable", f"no record of a partition was acknowledged for {longest_s} s")
 
     def _violated(self, rule: str, *found: str) -> None:
         """A rule does not hold. Only the first violation of a rule gets the requests."""

@@ -58,8 +58,7 @@ def told(step: Step) -> str:
 def _told_others(kind: str, given: Mapping[str, Any], who: str, after: str) -> str:
     match kind:
         case "lossy":
-            lost = "are lost" if given["how"] == "lose_response" else f"meet a closed connection ({given['how'].removeprefix('close ')})"
-            return f"{given['probability']:.0%} of the responses of {given['api']} {lost}, until {after}"
+            return f"connections close {given['close']} {given['probability']:.0%} of the responses of {given['api']}, until {after}"
         case "controller":
             return "the controller resigns" if given["to"] is None else f"{_broker(given['to'])} becomes controller"
         case "elect":
