@@ -17,7 +17,7 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 def wait_until_whole(
-    api: ControlClient, admin: AdminClient, ids: Sequence[int], ended: Callable[[], str | None], unclean: bool = False
+    api: ControlClient, admin: AdminClient, ended: Callable[[], str | None], unclean: bool = False
 ) -> list[str]:
     """What is still wrong after two minutes; empty as soon as nothing is. `ended` says how the process of the cluster ended. After
     `unclean` elections a log may lack the end of a transaction.
@@ -27,7 +27,7 @@ def wait_until_whole(
         if ended() is not None:
             return [f"{ended()}"]
         try:
-            wrong = list(problems(api, admin, ids, unclean))
+            wrong = list(problems(api, admin, unclean))
         except (ControlFailed, AdminError, KeyError) as failure:
             wrong = [f"the state cannot be read: {failure}"]
         if not wrong or time.monotonic() > until:
@@ -35,9 +35,10 @@ def wait_until_whole(
         time.sleep(LOOK_S)
 
 
-def problems(api: ControlClient, admin: AdminClient, ids: Sequence[int], unclean: bool = False) -> Iterator[str]:
+def problems(api: ControlClient, admin: AdminClient, unclean: bool = False) -> Iterator[str]:
     """What is wrong now, in sentences. Raises ControlFailed, AdminError, KeyError."""
-    yield from (f"broker {row['id']} is {row['state']}" for row in api.get("brokers")["brokers"] if row["state"] != "running")
+    states = {row["id"]: row["state"] for row in api.get("brokers")["brokers"]}
+    yield from (f"broker {broker} is {state}" for broker, state in states.items() if state != "running")
     topics = [row["name"] for row in api.get("topics")["topics"]]
     for name in topics:
         yield from _topic_problems(api.get("topics", name))
@@ -48,7 +49,7 @@ def problems(api: ControlClient, admin: AdminClient, ids: Sequence[int], unclean
             yield f"transaction {each['transactional_id']} is {each['state']}"
     if not unclean:
         yield from _open_in_logs(admin, api, topics)
-    yield from _throttles(admin, topics, ids)
+    yield from _throttles(admin, topics, [broker for broker, state in states.items() if state == "running"])
 
 
 def _topic_problems(shown: dict[str, Any]) -> Iterator[str]:

@@ -177,9 +177,8 @@ class Run:
             if behind and not self._schedule.options.unclean:
                 self._violated("behind", *behind)
             self._say(f"{self._now():7.1f} s  the clients have finished; the cluster is compared with what they know")
-            wrong = end_state.wait_until_whole(
-                self._cluster.api, admin, self._cluster.ids, self._cluster.end_of_process, self._schedule.options.unclean
-            )
+            unclean = self._schedule.options.unclean
+            wrong = end_state.wait_until_whole(self._cluster.api, admin, self._cluster.end_of_process, unclean)
             if wrong:
                 self._violated("end state", *wrong)
             verdict, faults = load.judged(self._schedule.options.unclean)

@@ -26,7 +26,8 @@ def story(schedule: Schedule) -> list[str]:
 def told(step: Step) -> str:
     """What happens in a step, and how it is undone."""
     given = step.parameters
-    after = "" if step.lasts_ms is None else f"{step.lasts_ms / 1000:.1f} s later"
+    seconds = (step.lasts_ms or 0) / 1000
+    after = f"{seconds:.1f} s later"
     who = _broker(str(given.get("broker", "")))
     match step.kind:
         case "kill":
@@ -48,17 +49,18 @@ def told(step: Step) -> str:
         case "crash":
             return f"the broker that reaches {given['phase']} for time {given['nth']} is to be killed there; {after} it is started again"
         case "slow-link":
-            return f"requests between {who} and the {_ordinal(given['rank'])} other broker take {given['ms']} ms longer, until {after}"
+            other = f"the {_ordinal(given['rank'])} other broker"
+            return f"requests between {who} and {other} take {given['ms']} ms longer, for {seconds:.1f} s"
         case "slow-zookeeper":
-            return f"requests of {who} to ZooKeeper wait {given['ms']} ms, until {after}"
+            return f"requests of {who} to ZooKeeper wait {given['ms']} ms, for {seconds:.1f} s"
         case _:
-            return _told_others(step.kind, given, who, after)
+            return _told_others(step.kind, given, who, seconds)
 
 
-def _told_others(kind: str, given: Mapping[str, Any], who: str, after: str) -> str:
+def _told_others(kind: str, given: Mapping[str, Any], who: str, seconds: float) -> str:
     match kind:
         case "lossy":
-            return f"connections close {given['close']} {given['probability']:.0%} of the responses of {given['api']}, until {after}"
+            return f"connections close {given['close']} {given['probability']:.0%} of the responses of {given['api']}, for {seconds:.1f} s"
         case "controller":
             return "the controller resigns" if given["to"] is None else f"{_broker(given['to'])} becomes controller"
         case "elect":
@@ -74,13 +76,13 @@ def _told_others(kind: str, given: Mapping[str, Any], who: str, after: str) -> s
         case "broker-config":
             return f"{who} gets {given['name']}={given['value']}"
         case "topic":
-            return f"a topic with {given['partitions']} partitions is created; {after} it is deleted"
+            return f"a topic with {given['partitions']} partitions is created; {seconds:.1f} s later it is deleted"
         case "rebalance":
             return f"group {given['group']} rebalances"
         case "expire-members":
             return f"the sessions of all members of group {given['group']} time out"
         case "member":
-            return f"one more member joins group {given['group']}; {after} it leaves"
+            return f"one more member joins group {given['group']}; {seconds:.1f} s later it leaves"
     raise ValueError(f"there is no story of {kind}")
 
 

@@ -21,13 +21,13 @@ def started(folder: Path, *options: object) -> Running:
     return Running(folder, "chaos", "--json", "--verbose", "--no-shrink", "--output", folder / "schedule.json", *options)
 
 
-@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_short_run_in_one_process_violates_no_rule(tmp_path: Path) -> None:
-    run = started(tmp_path, "--seed", 11, "--minutes", 0.33)
+    run = started(tmp_path, "--seed", 11, "--minutes", 0.25)
     summary = json.loads(run.rest())
     assert (run.process.wait(ENDS_S), summary["violations"]) == (0, []), run.stderr
-    assert summary["acknowledged"] == summary["sent"] > 1000
-    assert summary["committed"] > 10 and summary["delivered"] > 1000 and len(summary["steps"]) > 8
+    assert summary["acknowledged"] == summary["sent"] > 500
+    assert summary["committed"] > 5 and summary["delivered"] > 500 and len(summary["steps"]) > 5
 
 
 @pytest.mark.slow

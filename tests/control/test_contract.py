@@ -419,6 +419,14 @@ async def test_topics_are_created_and_deleted_and_shown_by_each_broker(api: Call
     assert await is_gone(api, "made")
 
 
+async def test_a_topic_is_shown_while_the_controller_is_cut_off_from_zookeeper(api: Calls) -> None:
+    """A broker that is connected reads it. A session that ends meanwhile is no fault of the API."""
+    controller = (await api.get("/controller"))["id"]
+    await api.post("/zookeeper/cut", {"broker": controller})
+    assert [row["partition"] for row in (await api.get("/topics/t"))["partitions"]] == [0, 1]
+    await api.post("/zookeeper/restore", {"broker": controller})
+
+
 PROCESSES = pytest.mark.parametrize("served", ["processes"], indirect=True)
 
 

@@ -1,20 +1,17 @@
-"""A small disk for a broker's logs, that a test can fill: a tmpfs in a mount namespace of its own.
+"""A small disk for a broker's logs, that a test can fill (`klamm.chaos.small_disks`), held by a process of its own.
 
-A holder process keeps the namespace, so the disk outlives the broker's process; brokers are started inside by `nsenter`. The disk goes
-with the holder, also when the test process dies.
+So the disk outlives the broker's process; brokers are started inside by `nsenter`. The disk goes with its holder, also when the test
+process dies.
 """
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
+from klamm.chaos import small_disks
 from klamm.tests.harness.kafka import OwnedBroker, wait_for
 from klamm.tests.harness.members import Members
 from klamm.zk.embedded.owned_process import OwnedProcess
-
-_HOLD = 'mount -t tmpfs -o size="$2" tmpfs "$1" && echo mounted && exec sleep infinity'
-FILLER = "filler"
 
 
 class SmallDisk:
@@ -26,24 +23,21 @@ class SmallDisk:
         folder.mkdir(parents=True)
         output = folder.with_name(f"{folder.name}.holder")
         output.touch()
-        command = ["unshare", "--map-root-user", "--mount", "sh", "-c", _HOLD, "holder", str(folder), str(size)]
-        self._holder = OwnedProcess(command, output)
+        self._holder = OwnedProcess(small_disks.in_namespace([folder], size, ["sh", "-c", "echo mounted && exec sleep infinity"]), output)
         wait_for(lambda: self._holder.poll() is not None or "mounted" in output.read_text(), f"a disk is mounted on {folder}")
         assert self._holder.poll() is None, f"no small disk may be mounted here: {output.read_text()}"
 
     def inside(self, command: list[str]) -> list[str]:
         """The command that runs `command` where the disk is seen, as the same process."""
-        return ["nsenter", f"--target={self._holder.pid}", "--user", "--preserve-credentials", "--mount", *command]
+        return small_disks.inside(self._holder.pid, command)
 
     def fill(self) -> None:
         """No byte is free afterwards."""
-        command = self.inside(["dd", "if=/dev/zero", f"of={self.folder / FILLER}", f"count={2 * self._size >> 20}", "bs=1M"])
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert "No space left" in done.stderr, done.stderr
+        small_disks.fill(self._holder.pid, self.folder, self._size)
 
     def free(self) -> None:
         """What `fill` took is free again."""
-        subprocess.run(self.inside(["rm", "-f", str(self.folder / FILLER)]), check=True)
+        small_disks.free(self._holder.pid, self.folder)
 
     def close(self) -> None:
         self._holder.stop()
