@@ -21,7 +21,7 @@ CALL_S = 10.0
 HUNG_S = 60.0
 """A transaction takes no longer, unless the client library hangs: none of its calls takes longer than `CALL_S`."""
 TRANSACTION_MS = 20_000
-BATCH = 100
+BATCH = 500
 
 
 class Copier:

@@ -23,6 +23,9 @@ QUIET_S = 0.05
 LOOK_S = 0.5
 ASK_MS = 3000
 CATCH_UP_S = 90.0
+"""A group without any progress for so long hangs."""
+MOST_S = 600.0
+"""A group that is slow need not read everything."""
 
 
 class Load:
@@ -87,23 +90,34 @@ class Load:
         for member in self._all():
             if member.name not in self._gone:
                 member.leave()
+        self._ask_at_the_end()
         self.along.finish()
         return behind
 
     def _caught_up(self) -> list[str]:
-        """Wait until both groups have committed the ends of all partitions."""
+        """Wait until both groups have committed the ends of all partitions, as long as they make progress."""
         logs = read_all(self.bootstrap, RECORDS, PARTITIONS)
         ends = {p: log[-1][0] + 1 for p, log in logs.items() if log}
-        until = time.monotonic() + CATCH_UP_S
         behind: list[str] = ["the committed offsets cannot be read"]
-        while behind and time.monotonic() < until:
+        progress: list[object] = []
+        begun = until = time.monotonic()
+        while behind and time.monotonic() - begun < MOST_S and time.monotonic() < until + CATCH_UP_S:
             time.sleep(LOOK_S)
             committed = {group: self.ask(group) for group in (READERS, COPIERS)}
+            if [*committed.values()] != progress:
+                progress, until = [*committed.values()], time.monotonic()
             behind = [
-                f"group {group} has committed {None if row is None else row.get(p)} of {end} in partition {p}, long after the load ended"
+                f"group {group} has committed {None if row is None else row.get(p)} of {end} in partition {p}, and goes on no more"
                 for group, row in committed.items() for p, end in ends.items() if row is None or row.get(p) != end
             ]  # fmt: skip
-        return behind
+        return behind if time.monotonic() >= until + CATCH_UP_S else []
+
+    def _ask_at_the_end(self) -> None:
+        """The last committed offsets, when no member commits any more."""
+        until = time.monotonic() + CATCH_UP_S
+        for group in (READERS, COPIERS):
+            while self.ask(group) is None and time.monotonic() < until:
+                time.sleep(LOOK_S)
 
     def ask(self, group: str) -> dict[int, int | None] | None:
         """The committed offsets of a group by partition, kept in `final`; None if the coordinator does not tell."""

@@ -25,6 +25,7 @@ from klamm.control.event_log import EventLog
 from klamm.control.openapi import openapi
 from klamm.control.refused import Refused
 from klamm.control.routes import NUMBERS, ROUTES, Route
+from klamm.controller.values import StoreLost
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ class ControlServer:
             raise
         except asyncio.CancelledError:
             raise
-        except (OSError, TimeoutError, ValueError) as error:
+        except (OSError, TimeoutError, ValueError, StoreLost) as error:
             return _json({"error": str(error) or type(error).__name__}, 409)
         except Exception as error:
             log.exception("a request of the control API failed")

@@ -10,6 +10,7 @@ from klamm.control.bodies import TopicBody
 from klamm.control.brokers import Brokers
 from klamm.control.history import CLIENT_ID
 from klamm.control.refused import Refused
+from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
@@ -57,7 +58,13 @@ async def delete_topic(cluster: Brokers, name: str) -> None:
     async def is_gone() -> bool:
         if any(broker.metadata.contains(name) for broker in cluster.brokers):
             return False
-        (stored,) = await cluster.brokers[0].store.read_topics([name])
+        reader = next((broker for broker in cluster.brokers if broker.zk.is_connected), None)
+        if reader is None:
+            return False
+        try:
+            (stored,) = await reader.store.read_topics([name])
+        except StoreLost:
+            return False
         return stored is None or len(cluster.brokers) < cluster.count
 
     await _until(is_gone, f"no broker shows topic {name!r}")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from klamm.broker.metadata_cache import MetadataCache
@@ -68,6 +69,8 @@ class BrokerServer:
         self.inter_broker_listener = config.inter_broker_listener_name
         self.patient = patient
         self._fitness = Fitness()
+        self.on_halted: Callable[[BrokerServer], None] = lambda broker: None
+        """Called when this broker ends by itself, because it must not go on."""
         self._broker = RunningBroker(base, self._fitness, self._halt, reports_properties=patient)
         self._steps = Steps(START, self._broker)
         self._closing: asyncio.Task[None] | None = None
@@ -194,3 +197,4 @@ class BrokerServer:
         if self._closing is None:
             self._cut()
             self._close()
+        self.on_halted(self)

@@ -174,8 +174,7 @@ class LocalCluster:
         async with self._step:
             broker = self._running(broker_id)
             await broker.stop()
-            if broker in self.brokers:  # it may have crashed meanwhile
-                self.brokers.remove(broker)
+            self._drop(broker)
             if lose_log:
                 await self._lose_log(broker)
             await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
@@ -194,7 +193,7 @@ class LocalCluster:
         async with self._step:
             broker = self._running(broker_id)
             await broker.kill()
-            self.brokers.remove(broker)
+            self._drop(broker)
             self._killed[broker_id] = broker
             if lose_log:
                 await self._lose_log(broker)
@@ -210,9 +209,7 @@ class LocalCluster:
         broker = self._latest.get(broker_id)
         if broker is None:
             raise ValueError(f"there is no broker {broker_id}")
-        if broker in self.brokers:
-            self.brokers.remove(broker)
-        self._killed[broker_id] = broker
+        self._halted(broker)
         await broker.kill()
         if expire:
             await self._bury(broker_id)
@@ -271,7 +268,7 @@ class LocalCluster:
                 raise ValueError("there is no other broker that could be controller")
             others = self.steering.hold(ControllerElectionDue, where={"broker_id": {broker.id for broker in self.brokers} - candidates})
             try:
-                await self.brokers[0].zk.delete(CONTROLLER)
+                await self._connected().zk.delete(CONTROLLER)
                 await self._until(
                     lambda: self.controller_id in candidates and self._agree(), "another controller is elected", when_held=True
                 )
@@ -339,13 +336,29 @@ class LocalCluster:
             patient=False,
             seams=self._seams,
         )
+        broker.on_halted = self._halted
         return broker
+
+    def _halted(self, broker: BrokerServer) -> None:
+        """This broker has ended as a killed one does, perhaps by itself."""
+        self._drop(broker)
+        self._killed[broker.id] = broker
+
+    def _drop(self, broker: BrokerServer) -> None:
+        """This broker runs no more; it may be gone already."""
+        self.brokers = [other for other in self.brokers if other is not broker]
 
     def _running(self, broker_id: int) -> BrokerServer:
         for broker in self.brokers:
             if broker.id == broker_id:
                 return broker
         raise ValueError(f"broker {broker_id} is not running" if broker_id in self._ports else f"there is no broker {broker_id}")
+
+    def _connected(self) -> BrokerServer:
+        """A running broker that is connected to ZooKeeper; any if none is. Raises ValueError."""
+        if not self.brokers:
+            raise ValueError("no broker runs")
+        return next((broker for broker in self.brokers if broker.zk.is_connected), self.brokers[0])
 
     async def _bury(self, broker_id: int, limit_s: float = START_TIMEOUT_S) -> None:
         """End the ZooKeeper session of a killed broker. Raises TimeoutError if ZooKeeper does not respond."""

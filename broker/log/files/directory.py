@@ -105,6 +105,8 @@ class LogDirectory:
         self._rules: Mapping[str, LoadRules] = {}
         self.clean_offsets: dict[TopicPartition, int] = {}
         """Compacted log → offset up to which it was compacted."""
+        self._opening: dict[TopicPartition, asyncio.Future[Any]] = {}
+        """Logs that a thread opens or creates now, also if nobody waits for that any more."""
         self._pending: list[DirectoryStorage] = []
         self._open: dict[DirectoryStorage, None] = {}
         """Logs whose files may be open, the least recently used first."""
@@ -416,14 +418,21 @@ class LogDirectory:
         key = TopicPartition(topic, partition)
         loaded = self.loaded.pop(key, None)
         if loaded is None:
-            loaded = await self.submit(self._open_in_thread, key, topic_id)
+            loaded = await self._open_undisturbed(key, self._open_in_thread, key, topic_id)
         elif topic_id != ZERO_UUID and self.topic_ids.get(key, ZERO_UUID) == ZERO_UUID:
             log.info("log directory %s: %s-%d has no partition.metadata; it is taken for the log of the present topic", self.path, *key)
-            await self.submit(self._write_topic_id_in_thread, key, topic_id)
+            await self._open_undisturbed(key, self._write_topic_id_in_thread, key, topic_id)
         self.topic_ids[key] = topic_id if topic_id != ZERO_UUID else self.topic_ids.get(key, ZERO_UUID)
         files = LogFiles(f"{self.path}/{names.log_folder(topic, partition)}", loaded.segments[-1].base_offset)
         storage = self.storages[key] = DirectoryStorage(self, topic, partition, files, loaded.recovery_point)
         return storage, loaded
+
+    async def _open_undisturbed(self, key: TopicPartition, work: Callable[..., T], *arguments: Any) -> T:
+        """The result of work in a thread on the folder of a log. It goes on if the caller is cancelled; a deletion waits for it."""
+        opening = self._opening[key] = self.submit(work, *arguments)
+        opening.add_done_callback(lambda done: self._opening.pop(key, None))
+        opening.add_done_callback(_take_exception)
+        return await asyncio.shield(opening)
 
     def _open_in_thread(self, key: TopicPartition, topic_id: bytes) -> LoadedLog:
         folder = f"{self.path}/{names.log_folder(*key)}"
@@ -478,6 +487,9 @@ class LogDirectory:
         return asyncio.ensure_future(self._delete(storage, topic, partition, unique))
 
     async def _delete(self, storage: DirectoryStorage | None, topic: str, partition: int, unique: str) -> None:
+        opening = self._opening.get(TopicPartition(topic, partition))
+        if opening is not None:
+            await asyncio.wait({opening})
         if storage is not None:
             storage.queue.clear()
             await storage.drain()

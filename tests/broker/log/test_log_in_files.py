@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -273,3 +275,42 @@ async def test_timestamps_are_found_behind_a_segment_whose_file_was_emptied(make
     for offset in (3, bases[2], 95):
         assert await offset_for_timestamp(log, 1_000 + offset) == (1_000 + offset, offset, -1)
     assert await offset_for_timestamp(log, 1_000 + bases[1]) == (1_000 + bases[2], bases[2], -1), "the first one that is left"
+
+
+class HeldExecutor(ThreadPoolExecutor):
+    """Executes nothing before `go` is set."""
+
+    def __init__(self, go: threading.Event) -> None:
+        super().__init__(4)
+        self._go = go
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        def later() -> Any:
+            self._go.wait(10)
+            return work(*arguments, **named)
+
+        return super().submit(later)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_log_that_is_deleted_while_it_is_created_is_gone_and_its_directory_stays_online(seed: int, tmp_path: Path) -> None:
+    go = threading.Event()
+    executor = HeldExecutor(go)
+    directories = LogDirectories([str(tmp_path)], lambda path: executor, SYSTEM_CLOCK, lambda: f"{seed:032x}", delete_delay_ms=0)
+    go.set()
+    await directories.start()
+    go.clear()
+    opening = asyncio.ensure_future(directories.open("t", 0, bytes(15) + b"\1", True))
+    await asyncio.sleep(0)
+    opening.cancel()
+    await asyncio.wait({opening})
+    directories.delete("t", 0)
+    await asyncio.sleep(0)
+    go.set()
+    await directories.deletions()
+    assert directories.is_any_online and not directories.has_failed
+    assert not (tmp_path / "t-0").exists()
+    await directories.open("t", 0, bytes(15) + b"\2", True)
+    assert (tmp_path / "t-0" / "partition.metadata").exists()
+    await directories.abandon()
+    executor.shutdown()
