@@ -23,10 +23,19 @@ from klamm.cli.output import say
 from klamm.cli.parameters import BROKER_KEY_VALUE, KEY_VALUE, TOPIC, Whole, api_version_option, as_version_option
 from klamm.cli.stop_signals import StopSignals
 from klamm.machine.interpreter import require_interpreter_lock
-from klamm.server.local.arguments import MAX_BROKERS, BadArgument, SeedTopic, check_arguments, check_broker_configs, narrowed_apis
+from klamm.server.local.arguments import (
+    MAX_BROKERS,
+    SASL_MECHANISMS,
+    BadArgument,
+    SeedTopic,
+    check_arguments,
+    check_broker_configs,
+    narrowed_apis,
+)
 
 if TYPE_CHECKING:
     from klamm.server.local.cluster import LocalCluster
+    from klamm.server.local.made_security import MadeSecurity
     from klamm.server.local.process_cluster import ProcessCluster
     from klamm.zk.embedded.server import EmbeddedZooKeeper
 
@@ -98,6 +107,11 @@ _OPTIONS = {"topics": "topic", "api_versions": "api-version"}
     help="Create this topic unless it exists; can be given more than once. NAME alone creates 1 partition with 1 replica; "
     "num.partitions and default.replication.factor are ignored.",
 )
+@click.option("--tls", is_flag=True, help="Clients and brokers use TLS. Certificates are made, and --json prints where the authority's is.")
+@click.option(
+    "--sasl", "mechanism", type=click.Choice(SASL_MECHANISMS, case_sensitive=False),
+    help="Clients and brokers authenticate with this mechanism. A user is made, and --json prints its password.",
+)
 @click.option("--processes", is_flag=True, help="Run each broker in its own process. Default: all brokers in one process.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of the addresses. A failure is also printed as JSON.")
 @log_level_option
@@ -117,6 +131,8 @@ def command(
     as_version: str | None,
     api_versions: tuple[tuple[str, str], ...],
     topics: tuple[SeedTopic, ...],
+    tls: bool,
+    mechanism: str | None,
     processes: bool,
     as_json: bool,
     log_level: str,
@@ -135,6 +151,10 @@ def command(
     With --processes each broker runs in its own process, so you can kill one of them. --json prints the process ids. A broker that ended is
     not started again, unless you do it with --control-port; without --data-dir its records are lost. When the main process ends, all others
     end too.
+
+    With --tls, --sasl or both the brokers are secured, also among themselves. What a client needs is printed below the addresses, and by
+    --json as "client", with the names of librdkafka: {"security.protocol": "SASL_SSL", "sasl.mechanism": …, "username": …, "password": …,
+    "ssl.ca.location": …}. The files are in the folder security of --data-dir, or in a temporary folder (docs/tls_and_sasl.md).
 
     With --as-version the brokers offer exactly the APIs and versions of that Apache Kafka, and have its defaults, among them those of
     inter.broker.protocol.version and log.message.format.version. --api-version narrows or hides a single API. A request out of the offered
@@ -156,6 +176,7 @@ def command(
     klamm serve --metrics-port 9404
     klamm serve --broker-config 1:broker.rack=a --broker-config 2:broker.rack=b --broker-config 3:broker.rack=c
     klamm serve --port 0 --json --control-port 0
+    klamm serve --tls --sasl SCRAM-SHA-256 --json
     klamm serve --as-version 2.8
     klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
     """
@@ -164,6 +185,7 @@ def command(
     config |= narrowed_apis(as_version, api_versions)
     _check(brokers, host, (port, metrics_port), config, topics, zookeeper is None)
     own = _own_configs(broker_configs, brokers, config)
+    security = _security(tls, mechanism, host, data_dir, config)
     control = None if control_port is None else _control_options(control_host, control_port, control_token)
     require_interpreter_lock()
     signals = StopSignals()
@@ -178,11 +200,14 @@ def command(
     }
     if control is not None:
         shape |= control
+    if security is not None:
+        shape["users"] = security.users
     cluster = _cluster(processes, log_level, brokers, zookeeper if embedded is None else embedded.zookeeper, shape)
     served = ServedCluster(cluster, None if embedded is None else embedded.started)
 
     def ready() -> None:
-        say(_as_json(cluster) if as_json else _as_lines(cluster))
+        client = {} if security is None else security.client
+        say(_as_json(cluster, client) if as_json else _as_lines(cluster, client))
 
     run(lambda: live(served, signals, ready, served.failure))
 
@@ -285,11 +310,39 @@ class EarlyZooKeeper:
             self.started.set_result(None)
 
 
-def _as_lines(cluster: LocalCluster | ProcessCluster) -> str:
-    return cluster.bootstrap_servers.replace(",", "\n")
+def _security(
+    tls: bool, mechanism: str | None, host: str, data_dir: Path | None, config: dict[str, str]
+) -> MadeSecurity | None:
+    """Make certificates and a user, and add their properties to `config`; None if neither is wanted. Raises click.UsageError."""
+    if not tls and mechanism is None:
+        return None
+    import shutil
+    import tempfile
+    import time
+
+    from klamm.server.local.made_security import make_security
+
+    folder = Path(tempfile.mkdtemp(prefix="klamm-security-")) if data_dir is None else data_dir / "security"
+    if data_dir is None:
+        import atexit
+
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        made = make_security(folder, host, tls=tls, mechanism=mechanism, now_ms=time.time_ns() // 1_000_000)
+    except (OSError, ValueError) as problem:
+        raise click.UsageError(f"the certificates and users cannot be written to {folder}: {problem}") from problem
+    for name in made.config.keys() & config.keys():
+        raise click.UsageError(f"--config {name} is set by --tls and --sasl")
+    config |= made.config
+    return made
 
 
-def _as_json(cluster: LocalCluster | ProcessCluster) -> str:
+def _as_lines(cluster: LocalCluster | ProcessCluster, client: Mapping[str, str]) -> str:
+    lines = cluster.bootstrap_servers.replace(",", "\n")
+    return "\n".join((lines, *(f"{name}={value}" for name, value in client.items())))
+
+
+def _as_json(cluster: LocalCluster | ProcessCluster, client: Mapping[str, str]) -> str:
     control: str | None = getattr(cluster, "control_url", None)
     pids: Mapping[int, int] = cluster.pids
     metrics_ports: Mapping[int, int] = cluster.metrics_ports
@@ -307,4 +360,5 @@ def _as_json(cluster: LocalCluster | ProcessCluster) -> str:
             "zookeeper": cluster.zookeeper,
         }
         | ({} if control is None else {"control": control})
+        | ({"client": client} if client else {})
     )

@@ -16,6 +16,7 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.seed_topics import version_for
+from klamm.server.net.listeners import outgoing_security
 from klamm.server.net.outgoing import request_once
 
 CREATE_VERSION = 7
@@ -93,7 +94,9 @@ async def _ask(cluster: Brokers, api: ApiKey, version: int, request: Any, row_of
             return False
         sent += 1
         try:
-            row = row_of(await request_once(*address, api, _version(cluster, api, version), CLIENT_ID, request, TIMEOUT_S))
+            security = outgoing_security(cluster.brokers[0].config)
+            version_of = _version(cluster, api, version)
+            row = row_of(await request_once(*address, api, version_of, CLIENT_ID, request, TIMEOUT_S, security=security))
         except (OSError, RemoteProtocolError):
             return False
         return bool(row.error_code != ErrorCode.NOT_CONTROLLER)

@@ -119,17 +119,12 @@ def _counted(requirements: Collection[str], without_test: Collection[str], nothi
     return f"{said}: {', '.join([tested, *named, *left])}."
 
 
-_TOKENS, _SASL = (
-    "not on PLAINTEXT: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
-    "not on PLAINTEXT: ILLEGAL_SASL_STATE",
-)
+_TOKENS = "not on PLAINTEXT: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
 REFUSED: Mapping[str, str] = {
     "CreateDelegationToken": _TOKENS,
     "RenewDelegationToken": _TOKENS,
     "ExpireDelegationToken": _TOKENS,
     "DescribeDelegationToken": _TOKENS,
-    "SaslHandshake": _SASL,
-    "SaslAuthenticate": _SASL,
     "ConsumerGroupHeartbeat": "KRaft only: UNSUPPORTED_VERSION",
     "ConsumerGroupDescribe": "KRaft only: UNSUPPORTED_VERSION",
     "Envelope": "KRaft only: the connection is closed",

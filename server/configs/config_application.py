@@ -1,5 +1,5 @@
-"""Applies changed configs to a running broker: connection limits, listeners, cached responses, options of the controller, logs, replication
-throttles, client quotas, users of SCRAM, number of fetchers, recovery after unclean elections.
+"""Applies changed configs to a running broker: connection limits, listeners, key stores, cached responses, options of the controller, logs,
+replication throttles, client quotas, users of SCRAM, number of fetchers, recovery after unclean elections.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ class ConfigApplication:
         self._throttles(kind, name, properties)
         if kind == "brokers":
             self._listeners.limit()
+            self._listeners.renew_keys()
             self._logs.defaults_changed()
             self._controller.put(OptionsChanged(controller_options(self._config)), ConfigChanged())
             self._listeners.clear_response_caches()

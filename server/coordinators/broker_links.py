@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock
@@ -17,6 +17,9 @@ from klamm.protocol.nouns import Endpoint
 from klamm.server.net.kept_connection import KeptConnection
 from klamm.server.net.tap import BrokerTap, ConnectionKind
 
+if TYPE_CHECKING:
+    from klamm.server.security.outgoing_security import OutgoingSecurity
+
 R = TypeVar("R")
 
 
@@ -24,9 +27,11 @@ class BrokerLinks:
     """The connections of one coordinator to other brokers. `find` returns the endpoint of a live broker, None if it is not known."""
 
     def __init__(
-        self, client_id: str, find: Callable[[int], Endpoint | None], timeout_s: float, tap: BrokerTap | None, clock: Clock
+        self, client_id: str, find: Callable[[int], Endpoint | None], timeout_s: float, tap: BrokerTap | None, clock: Clock,
+        security: OutgoingSecurity | None = None,
     ) -> None:
-        """`timeout_s` limits a connection attempt and the wait for a response."""
+        """`timeout_s` limits a connection attempt and the wait for a response. `security` is None for PLAINTEXT."""
+        self._security = security
         self._client_id = client_id
         self._find = find
         self._timeout_s = timeout_s
@@ -44,7 +49,7 @@ class BrokerLinks:
         if link is None:
             connection = KeptConnection(
                 f"broker {broker_id}", ConnectionKind.TO_BROKER, self._client_id, partial(self._find, broker_id), self._tap, self._clock,
-                broker_id,
+                broker_id, self._security,
             )
             link = self._links[broker_id] = connection, asyncio.Lock()
         connection, lock = link

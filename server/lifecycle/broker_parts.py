@@ -20,6 +20,7 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.recovery import LeaderRecovery, RecoveryProcess
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuotas
+from klamm.configs.types import ConfigError
 from klamm.controller.brokers.startup_and_failure import unsupported_features
 from klamm.controller.events.catalogue import WatchEvent
 from klamm.controller.loop import Controller
@@ -60,7 +61,9 @@ from klamm.zk.store.store import ZkStore, ZkStoreOptions
 
 if TYPE_CHECKING:
     from klamm.broker.log.slow_disk import DiskDelays
+    from klamm.configs.broker_config import BrokerConfig
     from klamm.server.journal.open_journal import OpenJournal
+    from klamm.server.security.outgoing_security import OutgoingSecurity
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +102,7 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
     replicas = ReplicaManager(broker_id, metadata, logs, clock, config.get("replica.lag.time.max.ms"))
     if base.metrics.counts is not None:
         base.metrics.counts.count_appends(replicas)
-    channels = Channels(broker_id, config.get("controller.socket.timeout.ms") / 1000, base.tap, clock, base.metrics.queued)
+    channels = Channels(broker_id, config.get("controller.socket.timeout.ms") / 1000, base.tap, clock, base.metrics.queued, base.security)
 
     def on_event(event: WatchEvent) -> None:
         controller.put(event)
@@ -107,10 +110,10 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
     store = _store(base, feature_watch, on_event)
     controller = _controller(base, store, channels, features, journal)
     find_controller = partial(_find_controller, base, metadata)
-    requests, isr_requests = (ControllerRequests(str(broker_id), find_controller, base.tap, clock) for _ in range(2))
+    requests, isr_requests = (ControllerRequests(str(broker_id), find_controller, base.tap, clock, base.security) for _ in range(2))
     follower = FollowerServices(
         FetcherOptions.of(config, broker_id), clock, lambda: base.identity.broker_epoch, replicas.open_log, quotas.follower,
-        base.metrics.replicated,
+        base.metrics.replicated, base.security,
     )
     listener = config.inter_broker_listener_name
     followers = Followers(follower, replicas, metadata, listener, background, base.tap, config.get(FETCHERS))
@@ -118,7 +121,9 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
     client_quotas.listeners.append(base.listeners.clear_response_caches)
     groups = GroupCoordinator(GroupOptions.of(config), replicas, background, clock, seams.new_member_id, seams.steering)
     producer_ids = _producer_ids(base, store, requests, background)
-    transactions = make_transaction_parts(config, replicas, groups, producer_ids, background, clock, base.tap, seams.steering)
+    transactions = make_transaction_parts(
+        config, replicas, groups, producer_ids, background, clock, base.tap, seams.steering, base.security
+    )
     services = Services(
         identity=base.identity,
         config=config,
@@ -193,11 +198,25 @@ def _connect(base: Foundation, parts: BrokerParts, journal: OpenJournal | None) 
     if journal is not None:
         configs.listen(journal.events.config_changed)
     configs.listen(application)
+    if base.security is not None:
+        configs.listen(partial(_renew_keys, config, base.security))
     configs.announce_to(application.announced)
 
     session = SessionHandler(base.broker_id, controller, base.registration, configs, parts.feature_watch, background, base.acls)
     base.zk.on_session = session.on_change
     base.zk.writer = lambda: (base.broker_id, -1 if controller.term is None else controller.epoch)
+
+
+def _renew_keys(config: BrokerConfig, security: OutgoingSecurity, kind: str, *_: object) -> None:
+    """After a change of the configs of brokers, use the present key stores for connections to other brokers."""
+    if kind != "brokers":
+        return
+    from klamm.server.security.outgoing_security import inter_broker_properties
+
+    try:
+        security.renew(inter_broker_properties(config))
+    except ConfigError as error:
+        log.error("the key stores of connections to other brokers stay as they were: %s", error)
 
 
 def _feature_watch(base: Foundation, features: FeatureCache, fitness: Fitness, background: BackgroundTasks) -> FeatureWatch | None:

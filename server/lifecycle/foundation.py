@@ -16,7 +16,7 @@ from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy,
 from klamm.server.identity import BrokerIdentity
 from klamm.server.journal.broker_journal import keeps_journal
 from klamm.server.metrics.metrics import Metrics, metrics_of
-from klamm.server.net.listeners import Listeners
+from klamm.server.net.listeners import Listeners, outgoing_security
 from klamm.server.net.tap import BrokerTap
 from klamm.server.requests.quotas import MutationQuota
 from klamm.server.seams import Seams
@@ -27,6 +27,7 @@ from klamm.zk.session.session import ZkSession
 
 if TYPE_CHECKING:
     from klamm.server.security.acl_authorizer import AclAuthorizer
+    from klamm.server.security.outgoing_security import OutgoingSecurity
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Foundation:
     admin_zk: AdminZk
     listeners: Listeners
     registration: Registration
+    security: OutgoingSecurity | None
+    """Of connections to other brokers; None for PLAINTEXT."""
 
     @property
     def clock(self) -> Clock:
@@ -87,6 +90,7 @@ def make_foundation(
         authorizer = AllowAll() if acls is None else acls
     admin_zk = AdminZk(zk, reads_registrations=config.get("registerbroker.enable"))
     listeners = Listeners(config, tap, seams.clock)
+    security = outgoing_security(config)
     return Foundation(
         config=config,
         seams=seams,
@@ -102,7 +106,8 @@ def make_foundation(
         zk=zk,
         admin_zk=admin_zk,
         listeners=listeners,
-        registration=_registration(config, identity, zk, admin_zk, listeners, tap, seams.clock),
+        registration=_registration(config, identity, zk, admin_zk, listeners, tap, seams.clock, security),
+        security=security,
     )
 
 
@@ -116,10 +121,10 @@ def _acls(config: BrokerConfig, zk: ZkSession, clock: Clock) -> AclAuthorizer | 
 
 def _registration(
     config: BrokerConfig, identity: BrokerIdentity, zk: ZkSession, admin_zk: AdminZk, listeners: Listeners, tap: BrokerTap | None,
-    clock: Clock,
+    clock: Clock, security: OutgoingSecurity | None,
 ) -> Registration:
     if config.get("klamm.broker.registration") == "controller":
         from klamm.server.request_registration.registration import ControllerRegistration
 
-        return ControllerRegistration(config, identity, zk, listeners, tap, clock)
+        return ControllerRegistration(config, identity, zk, listeners, tap, clock, security)
     return BrokerRegistration(config, identity, zk, admin_zk, listeners, clock)

@@ -39,7 +39,7 @@ from klamm.server.disks import are_on_disk
 from klamm.server.faults.fault import Faults
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic, check_broker_configs, log_directory, metrics_endpoint, with_own_log_directories
-from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
+from klamm.server.local.own_zookeeper import Users, reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics
 from klamm.server.seams import Seams
 from klamm.zk.embedded.server import EmbeddedZooKeeper
@@ -70,6 +70,7 @@ class LocalCluster:
         topic_policy: TopicPolicy | None = None,
         alter_config_policy: AlterConfigPolicy | None = None,
         seams: Seams | None = None,
+        users: Users | None = None,
     ) -> None:
         """`zookeeper` is host:port[,…][/chroot], or an embedded ZooKeeper that this cluster starts and stops. With None it makes one, with
         its data in `data_dir`.
@@ -77,6 +78,8 @@ class LocalCluster:
         With a `data_dir` each broker has its log directory there. Otherwise logs are in memory and end with the cluster. `metrics_port` is
         the port of the first broker's metrics, 0 for free ones, None for no metrics. `broker_configs` has properties of single brokers, by
         their ids, which come before those of all in `config`.
+
+        `users` are stored with these configs before the brokers start.
 
         `seams` are given to all brokers. The cluster itself waits for its brokers in real time.
         """
@@ -98,6 +101,7 @@ class LocalCluster:
         self._config = dict(config or {})
         self._broker_configs = {number: dict(own) for number, own in (broker_configs or {}).items()}
         self._topics = topics
+        self._users = users
         self._embedded: EmbeddedZooKeeper | None = None
         self._ports: dict[int, int] = {}
         self._metrics_port = metrics_port
@@ -292,7 +296,7 @@ class LocalCluster:
             self.zookeeper = self._embedded.address
         log_properties(self._broker_config(1), "")
         left_over = range(1, self._count + 1) if self._embedded is not None else ()
-        await reach_zookeeper(self.zookeeper, self._broker_config(1), left_over)
+        await reach_zookeeper(self.zookeeper, self._broker_config(1), left_over, self._users)
         self.brokers = [self._make_broker(number) for number in range(1, self._count + 1)]
         started = await asyncio.gather(*(broker.start() for broker in self.brokers), return_exceptions=True)
         for failure in started:
@@ -415,7 +419,8 @@ class LocalCluster:
     def _broker_config(self, number: int) -> BrokerConfig:
         port = self._ports.get(number, 0 if self._port == 0 else self._port + number - 1)
         host = f"[{self._host}]" if ":" in self._host else self._host
-        properties = {"broker.id": str(number), "listeners": f"PLAINTEXT://{host}:{port}", "zookeeper.connect": self.zookeeper}
+        protocol = self._config.get("security.inter.broker.protocol", "PLAINTEXT")
+        properties = {"broker.id": str(number), "listeners": f"{protocol}://{host}:{port}", "zookeeper.connect": self.zookeeper}
         properties |= log_directory(self._data_dir, number) | metrics_endpoint(self._metrics_port, number)
         if number in self._kept_metrics_ports:
             properties["klamm.metrics.port"] = str(self._kept_metrics_ports[number])

@@ -21,7 +21,8 @@ def check_configs(config: Mapping[str, str], topics: Sequence[SeedTopic], broker
     argument with the properties.
     """
     try:
-        checked = BrokerConfig({"broker.id": "1", "zookeeper.connect": "unused"} | dict(config))
+        listener = config.get("security.inter.broker.protocol", "PLAINTEXT")
+        checked = BrokerConfig({"broker.id": "1", "zookeeper.connect": "unused", "listeners": f"{listener}://:9092"} | dict(config))
     except ConfigError as error:
         raise BadArgument(_ARGUMENTS.get(error.key, argument), str(error)) from error
     for topic in topics:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 from klamm.configs.broker_config import BrokerConfig
@@ -12,18 +12,24 @@ from klamm.server.first_connection import connect
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.zk.embedded.java import EmbeddedZooKeeperError
 from klamm.zk.embedded.server import EmbeddedZooKeeper
-from klamm.zk.layout.paths import CONTROLLER, broker_path
-from klamm.zk.layout.znodes import decode_controller
+from klamm.zk.layout.paths import CONTROLLER, broker_path, config_path, sanitize
+from klamm.zk.layout.znodes import decode_controller, encode_config
+from klamm.zk.session.requests import NodeExists
 from klamm.zk.session.session import ZkSession, ZkUnavailable
+
+Users = Mapping[str, Mapping[str, str]]
+"""By name, the configs of users."""
 
 SESSION_TIMEOUT_MS = 10_000
 
 
-async def reach_zookeeper(zookeeper: str, config: BrokerConfig, left_over: Iterable[int]) -> None:
+async def reach_zookeeper(zookeeper: str, config: BrokerConfig, left_over: Iterable[int], users: Users | None = None) -> None:
     """Wait for ZooKeeper before the brokers start, so that a problem is logged once and not by each broker. Raises StartFailed.
 
     An embedded ZooKeeper that was killed with its cluster still has the ephemeral znodes of that cluster until their sessions expire: the
     registrations of the brokers `left_over` are deleted, and `/controller` too.
+
+    `users` get these configs: users of SCRAM must be there before brokers that authenticate with them.
     """
     session = ZkSession(zookeeper, SESSION_TIMEOUT_MS)
     try:
@@ -31,10 +37,20 @@ async def reach_zookeeper(zookeeper: str, config: BrokerConfig, left_over: Itera
         paths = [broker_path(broker_id) for broker_id in left_over]
         for path in [CONTROLLER, *paths] if paths else []:
             await session.delete(path)
+        for user, configs in (users or {}).items():
+            await _store_user(session, user, configs)
     except ZkUnavailable as error:
         raise StartFailed(str(error)) from error
     finally:
         await session.stop()
+
+
+async def _store_user(session: ZkSession, user: str, configs: Mapping[str, str]) -> None:
+    path, data = config_path("users", sanitize(user)), encode_config(configs)
+    try:
+        await session.create(path, data, makepath=True)
+    except NodeExists:
+        await session.set(path, data)
 
 
 async def end_registration(zookeeper: str, broker_id: int) -> None:

@@ -19,7 +19,7 @@ import logging
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.types import ConfigError
@@ -30,10 +30,14 @@ from klamm.server.configs.properties_log import log_properties
 from klamm.server.disks import are_on_disk
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic, check_broker_configs, log_directory, metrics_endpoint, with_own_log_directories
-from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
+from klamm.server.local.own_zookeeper import Users, reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics, version_for
+from klamm.server.net.listeners import outgoing_security
 from klamm.server.net.outgoing import request_once
 from klamm.zk.embedded.server import EmbeddedZooKeeper
+
+if TYPE_CHECKING:
+    from klamm.server.security.outgoing_security import OutgoingSecurity
 
 log = logging.getLogger(__name__)
 
@@ -137,11 +141,13 @@ class ProcessCluster:
         config: Mapping[str, str] | None = None,
         broker_configs: Mapping[int, Mapping[str, str]] | None = None,
         topics: Sequence[SeedTopic] = (),
+        users: Users | None = None,
     ) -> None:
         """`command` runs a broker as described above. `zookeeper` is host:port[,…][/chroot], or an embedded ZooKeeper that this cluster
         starts and stops; with None it makes one.
 
-        `metrics_port` is the port of the first broker's metrics, 0 for free ports; with None there are no metrics.
+        `metrics_port` is the port of the first broker's metrics, 0 for free ports; with None there are no metrics. `users` are stored with
+        these configs before the brokers start.
 
         With a `data_dir` each broker has its log directory there. Otherwise logs are in memory and end with their process; brokers are not
         started again ([ADR 12](../../docs/adr/0012-logs-in-memory-outlive-their-broker.md)).
@@ -155,6 +161,8 @@ class ProcessCluster:
         self._broker_configs = {number: dict(own) for number, own in (broker_configs or {}).items()}
         self._metadata_version = METADATA_VERSION
         self._topics = topics
+        self._users = users
+        self._security: OutgoingSecurity | None = None
         self._data_dir = data_dir
         self._embedded: EmbeddedZooKeeper | None = None
         self.zookeeper = ""
@@ -211,9 +219,10 @@ class ProcessCluster:
             self.zookeeper = self._embedded.address
         config = BrokerConfig(self._properties(1))
         log_properties(config, "")
+        self._security = outgoing_security(config)
         self._metadata_version = version_for(config, ApiKey.METADATA, METADATA_VERSION)
         ids = range(1, self._count + 1)
-        await reach_zookeeper(self.zookeeper, config, ids if self._embedded is not None else ())
+        await reach_zookeeper(self.zookeeper, config, ids if self._embedded is not None else (), self._users)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 await asyncio.gather(*map(self._spawn, ids))
@@ -350,9 +359,10 @@ class ProcessCluster:
     def _properties(self, broker_id: int) -> dict[str, str]:
         first = 0 if self._port == 0 else self._port + broker_id - 1
         port, metrics_port = self._kept_ports.get(broker_id, (first, None))
+        protocol = self._config.get("security.inter.broker.protocol", "PLAINTEXT")
         properties = {
             "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{self._host}:{port}",
+            "listeners": f"{protocol}://{self._host}:{port}",
             "zookeeper.connect": self.zookeeper,
         }
         properties |= log_directory(self._data_dir, broker_id) | metrics_endpoint(self._metrics_port, broker_id)
@@ -401,7 +411,8 @@ class ProcessCluster:
         request = messages.MetadataRequest(topics=rows, allow_auto_topic_creation=False)
         try:
             response: messages.MetadataResponse = await request_once(
-                process.host, process.port, ApiKey.METADATA, self._metadata_version, "klamm", request, START_TIMEOUT_S
+                process.host, process.port, ApiKey.METADATA, self._metadata_version, "klamm", request, START_TIMEOUT_S,
+                security=self._security,
             )
         except (OSError, RemoteProtocolError):
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
@@ -11,7 +12,11 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic
+from klamm.server.net.listeners import outgoing_security
 from klamm.server.net.outgoing import request_once
+
+if TYPE_CHECKING:
+    from klamm.server.security.outgoing_security import OutgoingSecurity
 
 CREATE_TOPICS_VERSION = 7
 LOOK_S = 0.002
@@ -54,8 +59,9 @@ async def create_topics(
         for t in topics
     ]
     version = version_for(config, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
+    security = outgoing_security(config)
     request = messages.CreateTopicsRequest(topics=wanted, timeout_ms=int(timeout_s * 1000))
-    while (response := await _request(request, version, controller, timeout_s)) is None:  # noqa: ASYNC110 the controller is asked, it tells nobody
+    while (response := await _request(request, version, controller, timeout_s, security)) is None:  # noqa: ASYNC110 the controller is asked, it tells nobody
         await asyncio.sleep(LOOK_S)
     for row in response.topics:
         if row.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -64,7 +70,8 @@ async def create_topics(
 
 
 async def _request(
-    request: messages.CreateTopicsRequest, version: int, controller: Callable[[], Awaitable[Address | None]], timeout_s: float
+    request: messages.CreateTopicsRequest, version: int, controller: Callable[[], Awaitable[Address | None]], timeout_s: float,
+    security: OutgoingSecurity | None,
 ) -> messages.CreateTopicsResponse | None:
     """The response of the controller; None if it cannot be reached or is not the controller any more."""
     address = await controller()
@@ -72,7 +79,7 @@ async def _request(
         return None
     try:
         response: messages.CreateTopicsResponse = await request_once(
-            *address, ApiKey.CREATE_TOPICS, version, "klamm", request, timeout_s
+            *address, ApiKey.CREATE_TOPICS, version, "klamm", request, timeout_s, security=security
         )
     except (OSError, RemoteProtocolError):
         return None

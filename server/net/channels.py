@@ -26,6 +26,7 @@ from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind, ControllerEve
 
 if TYPE_CHECKING:
     from klamm.controller.propagation.batch import BrokerResponse
+    from klamm.server.security.outgoing_security import OutgoingSecurity
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +54,9 @@ class _Channel:
 
     def __init__(
         self, client_id: str, broker_id: int, host: str, port: int, timeout_s: float, tap: BrokerTap | None, clock: Clock,
-        queued: Callable[[int, float], None] | None,
+        queued: Callable[[int, float], None] | None, security: OutgoingSecurity | None,
     ) -> None:
+        self._security = security
         self.host = host
         self.port = port
         self._client_id = client_id
@@ -102,6 +104,8 @@ class _Channel:
         """Send the first request, or open the connection for it. Does nothing if the channel is connecting, or a timer runs."""
         if not self._queue or self._closed or self._timer is not None or self._dialing is not None:
             return
+        if self._connection is not None and self._connection.is_due(self._clock.monotonic()):
+            self._hang_up()
         if self._connection is None:
             self._dialing = asyncio.get_running_loop().create_task(self._dial())
             return
@@ -119,7 +123,9 @@ class _Channel:
         if self._tap is not None:
             tap = partial(self._tap.connection, ConnectionKind.CHANNEL, f"{self.host}:{self.port}", peer_id=self._broker_id)
         try:
-            connection = await dial(self.host, self.port, self._on_payload, self._on_lost, self._timeout_s, tap, self._clock)
+            connection = await dial(
+                self.host, self.port, self._on_payload, self._on_lost, self._timeout_s, tap, self._clock, self._security, self._client_id
+            )
         except OSError as error:
             self._dialing = None
             self._retry_later(f"cannot connect: {error}")
@@ -201,9 +207,12 @@ class Channels:
 
     def __init__(
         self, own_id: int, timeout_s: float = 30.0, tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK,
-        queued: Callable[[int, float], None] | None = None,
+        queued: Callable[[int, float], None] | None = None, security: OutgoingSecurity | None = None,
     ) -> None:
-        """`queued` gets the broker and the seconds that a request waited for its turn, when it is sent for the first time."""
+        """`queued` gets the broker and the seconds that a request waited for its turn, when it is sent for the first time. `security` is
+        None for PLAINTEXT.
+        """
+        self._security = security
         self._queued = queued
         self._client_id = str(own_id)
         self._timeout_s = timeout_s
@@ -218,7 +227,9 @@ class Channels:
     def add_broker(self, broker_id: int, host: str, port: int) -> None:
         """Start a channel. An existing one is replaced, and its queued requests are dropped."""
         self.remove_broker(broker_id)
-        self._channels[broker_id] = _Channel(self._client_id, broker_id, host, port, self._timeout_s, self._tap, self._clock, self._queued)
+        self._channels[broker_id] = _Channel(
+            self._client_id, broker_id, host, port, self._timeout_s, self._tap, self._clock, self._queued, self._security
+        )
 
     def queue_sizes(self) -> dict[int, int]:
         """By broker: requests that wait for their turn."""

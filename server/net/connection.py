@@ -146,8 +146,8 @@ class ClientConnection(asyncio.Protocol):
             self._tap = self._listener.tap.connection(ConnectionKind.ACCEPTED, self.name, connection_id, self._listener.name)
             self._send = writing_to(self._tap, self._transport.write)
         security = self._listener.security
-        if security is not None and security.sasl is not None:
-            self._demand_authentication(security)
+        if security is not None:
+            self._secure(security)
         self._listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -211,8 +211,21 @@ class ClientConnection(asyncio.Protocol):
         self.peer.principal = principal
         self.peer.responses = self._responses = self._listener.responses_of(principal)
 
-    def _demand_authentication(self, security: ListenerSecurity) -> None:
-        """Give requests to an authenticator first. It sees each of them: responses are not taken from the cache."""
+    def _secure(self, security: ListenerSecurity) -> None:
+        """With SASL give requests to an authenticator first. It sees each of them: responses are not taken from the cache.
+
+        With TLS alone the certificate of the client says who it is.
+        """
+        assert self._transport is not None
+        if security.sasl is None:
+            try:
+                principal = security.principal_of(self._transport.get_extra_info("peercert"))
+            except ValueError as problem:
+                self._refuse(problem)
+                return
+            if principal != ANONYMOUS:
+                self.authenticated(principal, "TLS", has_lifetime=False)
+            return
         self._authenticator = self.dispatcher = security.authenticator(self._listener.dispatcher, self, self._listener.clock)
         self._responses = ResponseCache()
         self._flow.limit(self._authenticator.max_receive_bytes)

@@ -15,7 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -24,6 +24,9 @@ from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
 from klamm.server.net.kept_connection import KeptConnection
 from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind
+
+if TYPE_CHECKING:
+    from klamm.server.security.outgoing_security import OutgoingSecurity
 
 R = TypeVar("R")
 
@@ -75,12 +78,13 @@ class ControllerRequests:
     """Sends requests to the active controller. `find` returns the controller's endpoint, None if it is not known."""
 
     def __init__(
-        self, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK
+        self, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK,
+        security: OutgoingSecurity | None = None,
     ) -> None:
         self.clock = clock
         self._waiting: deque[_WaitingRequest] = deque()
         self._sender: asyncio.Task[None] | None = None
-        self._connection = KeptConnection("controller", ConnectionKind.TO_CONTROLLER, client_id, find, tap, clock)
+        self._connection = KeptConnection("controller", ConnectionKind.TO_CONTROLLER, client_id, find, tap, clock, security=security)
         self._versions: dict[int, tuple[int, int]] | None = None
         """API key → (oldest, newest) version of the controller at the other end; None before ApiVersions."""
         self._closed = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock
@@ -15,6 +16,9 @@ from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
 from klamm.server.net.outgoing import OutgoingConnection, dial
 from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind
+
+if TYPE_CHECKING:
+    from klamm.server.security.outgoing_security import OutgoingSecurity
 
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 
@@ -25,9 +29,10 @@ class KeptConnection:
 
     def __init__(
         self, peer: str, kind: ConnectionKind, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None, clock: Clock,
-        peer_id: int | None = None,
+        peer_id: int | None = None, security: OutgoingSecurity | None = None,
     ) -> None:
-        """`peer_id` is the id of the broker, for the tap, if it is always the same broker."""
+        """`peer_id` is the id of the broker, for the tap, if it is always the same broker. `security` is None for PLAINTEXT."""
+        self._security = security
         self.address = ("", 0)
         """Host and port of the last connection."""
         self._peer = peer
@@ -52,14 +57,16 @@ class KeptConnection:
         if endpoint is None:
             raise ConnectionError(f"the {self._peer} is not known")
         address = endpoint.host, endpoint.port
-        if self._connection is not None and address != self.address:
+        if self._connection is not None and (address != self.address or self._connection.is_due(self._clock.monotonic())):
             self.close()
         if self._connection is not None:
             return False
         tap = None
         if self._tap is not None:
             tap = partial(self._tap.connection, self._kind, f"{endpoint.host}:{endpoint.port}", peer_id=self._peer_id)
-        self._connection = await dial(*address, self._on_payload, self._on_lost, timeout_s, tap, self._clock)
+        self._connection = await dial(
+            *address, self._on_payload, self._on_lost, timeout_s, tap, self._clock, self._security, self._client_id
+        )
         self.address = address
         return True
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
@@ -23,6 +24,7 @@ from klamm.server.requests.response_cache import ResponseCache, ResponseCaches
 from klamm.server.security.authorizer import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
+    from klamm.server.net.tls import Handshakes
     from klamm.server.requests.dispatch import Dispatcher
     from klamm.server.security.listener_security import ListenerSecurity
 
@@ -75,6 +77,8 @@ class Listener:
         self._max_idle_s = max_idle_ms / 1000
         self.is_paused = False
         self._server: asyncio.Server | None = None
+        self._handshakes: Handshakes | None = None
+        """Of TLS, in progress."""
         self._sweeper: Timer | None = None
         self._limited_log = LimitedLog(log, f"listener {name}", clock=clock)
 
@@ -86,8 +90,26 @@ class Listener:
     async def serve(self) -> None:
         """Begin to accept connections."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: ClientConnection(self, loop), sock=self._socket)
+        self._server = await loop.create_server(self._factory(loop), sock=self._socket)
         self._sweep_later()
+
+    def _factory(self, loop: asyncio.AbstractEventLoop) -> Callable[[], asyncio.Protocol]:
+        """Makes the protocol of an accepted socket."""
+        security = self.security
+        if security is None or security.context is None:
+            return lambda: ClientConnection(self, loop)
+        from klamm.server.net.tls import Handshakes, TlsProtocol  # many brokers have no TLS
+
+        handshakes = self._handshakes = Handshakes(self._handshake_failed)
+
+        def accept() -> asyncio.Protocol:
+            assert security.context is not None
+            return TlsProtocol(security.context, ClientConnection(self, loop), self.clock, handshakes)
+
+        return accept
+
+    def _handshake_failed(self, peer: str, reason: str) -> None:
+        self._limited_log.warning("closing connection from %s to %s: %s", peer, self.name, reason)
 
     def dispatch_to(self, dispatcher: Dispatcher) -> None:
         """Give all later requests, also those of open connections, to this dispatcher. Cached responses of the former one are dropped."""
@@ -108,6 +130,11 @@ class Listener:
         """Close every connection at once, and accept no others. Requests that wait are left to `close`."""
         if self._server is not None:
             self._server.close()
+        self._cut_connections()
+
+    def _cut_connections(self) -> None:
+        if self._handshakes is not None:
+            self._handshakes.abort()
         for connection in list(self.connections):
             connection.abort()
 
@@ -120,8 +147,7 @@ class Listener:
             self._server.close()
         self._socket.close()
         self._limits.remove(self.gate)
-        for connection in list(self.connections):
-            connection.abort()
+        self._cut_connections()
         # let new tasks take their first step: if one is cancelled before, the coroutine of its handler is never awaited
         await asyncio.sleep(0)
         for request in list(self.requests):

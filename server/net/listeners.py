@@ -26,6 +26,7 @@ from klamm.server.security.scram import ScramCredentials
 
 if TYPE_CHECKING:
     from klamm.server.security.listener_security import ListenerSecurity
+    from klamm.server.security.outgoing_security import OutgoingSecurity
 
 log = logging.getLogger(__name__)
 
@@ -125,6 +126,15 @@ class Listeners:
         get = self._config.get
         rate.limit, rate.windows, rate.window_s = limit, get("quota.window.num"), get("quota.window.size.seconds")
 
+    def renew_keys(self) -> None:
+        """Use the present key stores of all listeners for new connections. One that cannot be read is logged, and the former stays."""
+        for one, listener in self._open.items():
+            if listener.security is not None:
+                try:
+                    listener.security.renew(ListenerProperties.of(one, self._config.effective))
+                except ConfigError as error:
+                    log.error("the key stores of listener %s stay as they were: %s", one, error)
+
     def dispatch_to(self, dispatcher: Dispatcher) -> None:
         """Give all later requests to this dispatcher. Cached responses of the former one are dropped."""
         self._dispatcher = dispatcher
@@ -174,6 +184,15 @@ def security_of(properties: ListenerProperties, users: ScramCredentials, clock: 
     from klamm.server.security.listener_security import ListenerSecurity  # many brokers have none
 
     return ListenerSecurity(properties, users, clock)
+
+
+def outgoing_security(config: BrokerConfig) -> OutgoingSecurity | None:
+    """How connections to other brokers with these configs are secured; None for PLAINTEXT. Raises ConfigError."""
+    if config.listener_security_protocol_map[config.inter_broker_listener_name] == "PLAINTEXT":
+        return None
+    from klamm.server.security.outgoing_security import OutgoingSecurity, inter_broker_properties  # many brokers have none
+
+    return OutgoingSecurity(inter_broker_properties(config))
 
 
 def connections_per_address(text: str) -> dict[str, int]:

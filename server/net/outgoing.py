@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import FrameReader
 from klamm.server.net.tap import Cause, ConnectionSink
+
+if TYPE_CHECKING:
+    from klamm.server.security.outgoing_security import OutgoingSecurity
 
 R = TypeVar("R")
 
@@ -37,6 +40,34 @@ class OutgoingConnection(asyncio.Protocol):
         self._on_lost: Callable[[Exception | None], None] | None = on_lost
         self._reader = FrameReader(MAX_ANSWER_BYTES)
         self._transport: asyncio.Transport | None = None
+        self.renewed_at: float | None = None
+        """When it should be replaced (on the clock); None if it can stay."""
+
+    async def authenticate(self, security: OutgoingSecurity, client_id: str, clock: Clock) -> None:
+        """Authenticate before the owner uses the connection. Raises OSError and RemoteProtocolError; then the connection is closed."""
+        received: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+        owner, self._on_payload = (self._on_payload, self._on_lost), received.put_nowait
+        self._on_lost = lambda reason: received.put_nowait(reason or ConnectionResetError("closed by the peer"))
+
+        async def ask(frame: bytes) -> bytes:
+            self.send(frame)
+            answer = await received.get()
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        try:
+            renewed_s = await security.authenticate(ask, client_id)
+        except BaseException:
+            self.close()
+            raise
+        self._on_payload, self._on_lost = owner
+        if renewed_s is not None:
+            self.renewed_at = clock.monotonic() + renewed_s
+
+    def is_due(self, now: float) -> bool:
+        """Whether this connection should be replaced, because its SASL session ends soon."""
+        return self.renewed_at is not None and now >= self.renewed_at
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -93,14 +124,25 @@ async def dial(
     timeout_s: float,
     tap: MakeSink | None = None,
     clock: Clock = SYSTEM_CLOCK,
+    security: OutgoingSecurity | None = None,
+    client_id: str = "",
 ) -> OutgoingConnection:
-    """Open a connection. Raises OSError (TimeoutError after `timeout_s`), also if a registered host or port is not valid."""
+    """Open a connection; with `security` secured and authenticated. Raises OSError (TimeoutError after `timeout_s`), also if a registered
+    host or port is not valid.
+    """
     loop = asyncio.get_running_loop()
     if not 0 < port < 65536:  # uvloop would take it modulo 65536
         raise OSError(errno.EINVAL, f"{port} is not a port")
+    tls: dict[str, Any] = {}
+    if security is not None and security.context is not None:
+        tls = {"ssl": security.context, "server_hostname": host}
     try:
         async with clock.timeout(timeout_s):
-            _, connection = await loop.create_connection(lambda: OutgoingConnection(on_payload, on_lost, tap), host, port)
+            _, connection = await loop.create_connection(lambda: OutgoingConnection(on_payload, on_lost, tap), host, port, **tls)
+            if security is not None and security.has_sasl:
+                await connection.authenticate(security, client_id, clock)
+    except RemoteProtocolError as error:
+        raise ConnectionError(f"the authentication failed: {error}") from error
     except UnicodeError as error:  # a label without letters, or with more than 63
         raise OSError(errno.EINVAL, f"{host!r} is not a host name") from error
     return connection
@@ -108,7 +150,7 @@ async def dial(
 
 async def request_once(
     host: str, port: int, api_key: int, version: int, client_id: str, message: messages.Request[R], timeout_s: float,
-    clock: Clock = SYSTEM_CLOCK,
+    clock: Clock = SYSTEM_CLOCK, security: OutgoingSecurity | None = None,
 ) -> R:
     """Send one request on a new connection, without ApiVersions; returns the decoded response.
 
@@ -125,7 +167,7 @@ async def request_once(
         if not received.done():
             received.set_exception(reason or ConnectionResetError("closed by the peer"))
 
-    connection = await dial(host, port, on_payload, on_lost, timeout_s, clock=clock)
+    connection = await dial(host, port, on_payload, on_lost, timeout_s, clock=clock, security=security, client_id=client_id)
     try:
         connection.send(messages.encode_request(api_key, version, 0, client_id, messages.encode(message, version)))
         async with clock.timeout(timeout_s):

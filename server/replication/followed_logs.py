@@ -23,7 +23,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from klamm.broker.follower_session import FollowerSession, Standing
 from klamm.broker.follower_throttle import FollowerThrottle
@@ -49,6 +49,9 @@ from klamm.server.replication.leader_requests import (
     list_offsets,
 )
 from klamm.server.replication.log_writes import all_written
+
+if TYPE_CHECKING:
+    from klamm.server.security.outgoing_security import OutgoingSecurity
 
 log = logging.getLogger("klamm.server.replication.fetcher")
 
@@ -77,6 +80,8 @@ class FollowerServices:
     quota: ReplicationQuota
     received: Callable[[int], None]
     """Called with the bytes of the records that a response had, if it had any."""
+    security: OutgoingSecurity | None = None
+    """Of connections to leaders; None for PLAINTEXT."""
 
 
 class FollowedLogs:

@@ -208,6 +208,7 @@ class Followers:
                 self._tap,
                 self._services.clock,
                 leader,
+                self._services.security,
             )
             fetcher = self.fetchers[key] = LeaderFetcher(leader, self._services, connection, self._end)
         return fetcher

@@ -6,11 +6,15 @@ ApiVersions is not sent: versions follow from the inter-broker protocol alone, a
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint
 from klamm.server.net.kept_connection import KeptConnection
 from klamm.server.net.tap import BrokerTap, ConnectionKind
+
+if TYPE_CHECKING:
+    from klamm.server.security.outgoing_security import OutgoingSecurity
 
 
 class LeaderConnection:
@@ -25,8 +29,9 @@ class LeaderConnection:
         tap: BrokerTap | None,
         clock: Clock,
         leader: int | None = None,
+        security: OutgoingSecurity | None = None,
     ) -> None:
-        self._connection = KeptConnection("leader", ConnectionKind.TO_LEADER, client_id, find, tap, clock, leader)
+        self._connection = KeptConnection("leader", ConnectionKind.TO_LEADER, client_id, find, tap, clock, leader, security)
         self._connect_timeout = connect_timeout
         self._timeout = timeout
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from klamm.broker.metadata_view import MetadataView
 from klamm.configs.broker_config import BrokerConfig
@@ -35,6 +35,9 @@ from klamm.server.request_registration.controller_finder import ControllerFinder
 from klamm.server.request_registration.own_state import OwnState
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.session.requests import ZkError
+
+if TYPE_CHECKING:
+    from klamm.server.security.outgoing_security import OutgoingSecurity
 
 R = TypeVar("R")
 
@@ -93,6 +96,7 @@ class RegistrationClient:
         on_serving: Callable[[bool], None],
         tap: BrokerTap | None,
         clock: Clock,
+        security: OutgoingSecurity | None = None,
     ) -> None:
         """`stored` reads this broker's registration from ZooKeeper. It may raise StoreLost, ZkError and Unreadable."""
         self.own = OwnState(identity, options.session_timeout_ms, on_serving, clock)
@@ -105,7 +109,7 @@ class RegistrationClient:
         self._stored = stored
         self._clock = clock
         self._connection = KeptConnection(
-            "controller", ConnectionKind.TO_CONTROLLER, str(identity.broker_id), lambda: finder.endpoint, tap, clock
+            "controller", ConnectionKind.TO_CONTROLLER, str(identity.broker_id), lambda: finder.endpoint, tap, clock, security=security
         )
         self._has_registered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._must_register = True

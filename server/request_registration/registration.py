@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import BrokerState
@@ -29,6 +30,9 @@ from klamm.zk.find_controller import find_controller
 from klamm.zk.session.session import ZkSession
 from klamm.zk.store.registrations import read_registration
 
+if TYPE_CHECKING:
+    from klamm.server.security.outgoing_security import OutgoingSecurity
+
 log = logging.getLogger(__name__)
 
 LEAST_S = 1.0
@@ -39,8 +43,10 @@ class ControllerRegistration:
     """Registers one broker with the controller and keeps `identity.broker_epoch` up to date. `BrokerRegistration` does it in ZooKeeper."""
 
     def __init__(
-        self, config: BrokerConfig, identity: BrokerIdentity, zk: ZkSession, listeners: Listeners, tap: BrokerTap | None, clock: Clock
+        self, config: BrokerConfig, identity: BrokerIdentity, zk: ZkSession, listeners: Listeners, tap: BrokerTap | None, clock: Clock,
+        security: OutgoingSecurity | None = None,
     ) -> None:
+        self._security = security
         self.advertised: tuple[Endpoint, ...] = ()
         """The endpoints that are registered."""
         self.client: RegistrationClient | None = None
@@ -86,7 +92,8 @@ class ControllerRegistration:
         stored = partial(read_registration, self._zk, identity.broker_id)
         finder = ControllerFinder(identity, config.inter_broker_listener_name, read, lambda: self.advertised, clock, take_part, elected)
         self.client = RegistrationClient(
-            identity, RegistrationOptions.of(config), lambda: self.advertised, finder, stored, self._serve, self._tap, clock
+            identity, RegistrationOptions.of(config), lambda: self.advertised, finder, stored, self._serve, self._tap, clock,
+            self._security,
         )
         await self.client.start()
 

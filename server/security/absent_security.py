@@ -7,9 +7,11 @@ no effect without them in Apache Kafka either, so they are allowed.
 from __future__ import annotations
 
 from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.tables.broker import BROKER
 from klamm.configs.types import ConfigError
 
 AUTHORIZER = "authorizer.class.name"
+PRINCIPAL_BUILDER = "principal.builder.class"
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 """The authorizer of Apache Kafka in ZooKeeper mode, which Klamm has too (`acl_authorizer.py`)."""
 
@@ -19,10 +21,9 @@ def refuse(config: BrokerConfig, has_authorizer: bool) -> None:
     authorizer = config.get(AUTHORIZER).strip()
     if authorizer not in ("", ACL_AUTHORIZER) and not has_authorizer:
         raise ConfigError(AUTHORIZER, authorizer, f"the only supported authorizer is {ACL_AUTHORIZER}")
-    between = config.inter_broker_listener_name
-    protocol = config.listener_security_protocol_map[between]
-    if protocol != "PLAINTEXT":
-        raise ConfigError("inter.broker.listener.name", between, f"{protocol} between brokers is not supported yet")
+    builder = config.get(PRINCIPAL_BUILDER)
+    if builder != BROKER[PRINCIPAL_BUILDER].default:
+        raise ConfigError(PRINCIPAL_BUILDER, builder, "classes of Java are not supported: clients would have other principals")
     if config.get("zookeeper.set.acl"):
         raise ConfigError("zookeeper.set.acl", "true", "ACLs of znodes are not supported: every client of ZooKeeper could write them")
     if config.get("zookeeper.ssl.client.enable"):

@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING
 from klamm.configs.listeners import ListenerProperties
 from klamm.configs.types import ConfigError
 from klamm.protocol.clock import Clock
-from klamm.server.security.jaas import LoginModule, parse_jaas
+from klamm.server.security.authorizer import ANONYMOUS, Principal
+from klamm.server.security.jaas import LoginModule
+from klamm.server.security.sasl.login_modules import login_module
 from klamm.server.security.scram import MECHANISMS, ScramCredentials
 
 if TYPE_CHECKING:
+    import ssl
+
     from klamm.server.requests.dispatch import Dispatcher
     from klamm.server.security.sasl.authenticator import AuthenticatedConnection, SaslAuthenticator, SaslMechanism, SaslSettings
     from klamm.server.security.sasl.exchange import Exchange
-
-_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
-JAAS = "sasl.jaas.config"
+    from klamm.server.security.tls.certificate_names import Rule
 
 
 class ListenerSecurity:
@@ -34,9 +32,33 @@ class ListenerSecurity:
     def __init__(self, properties: ListenerProperties, users: ScramCredentials, clock: Clock) -> None:
         """`users` are those of SCRAM."""
         self.sasl = _sasl(properties, users) if properties.security_protocol.startswith("SASL") else None
-        if properties.security_protocol in ("SSL", "SASL_SSL"):
-            why = f"listener {properties.name} needs TLS, which is not supported yet"
-            raise ConfigError("listener.security.protocol.map", properties.security_protocol, why)
+        self.context: ssl.SSLContext | None = None
+        """The TLS context of new connections; None without TLS."""
+        self._rules: tuple[Rule, ...] = ()
+        self.renew(properties)
+
+    def renew(self, properties: ListenerProperties) -> None:
+        """Use the present key, trusted certificates and mapping rules for new connections. Raises ConfigError."""
+        if properties.security_protocol not in ("SSL", "SASL_SSL"):
+            return
+        from klamm.server.security.tls.certificate_names import parse_rules
+        from klamm.server.security.tls.contexts import server_context
+
+        rules = properties.get("ssl.principal.mapping.rules")
+        try:
+            self._rules = parse_rules(rules)
+        except ValueError as problem:
+            raise ConfigError("ssl.principal.mapping.rules", rules, str(problem)) from None
+        context = server_context(properties)
+        self.context = context
+
+    def principal_of(self, certificate: bytes | None) -> Principal:
+        """The principal of a client with this certificate in DER. Raises ValueError if no mapping rule matches its name."""
+        if certificate is None:
+            return ANONYMOUS
+        from klamm.server.security.tls.certificate_names import distinguished_name, user_of
+
+        return Principal("User", user_of(distinguished_name(certificate), self._rules))
 
     def authenticator(self, target: Dispatcher, connection: AuthenticatedConnection, clock: Clock) -> SaslAuthenticator:
         """The dispatcher of a new connection: it authenticates the client, whose requests go to `target` then."""
@@ -66,24 +88,6 @@ def _mechanism(properties: ListenerProperties, name: str, users: ScramCredential
         key = properties.key(f"{name.lower()}.sasl.server.callback.handler.class")
         raise ConfigError(key, handler, "classes of Java are not supported")
     return SaslMechanism(name, _exchanges(name, module, users), properties.of_mechanism(name, "connections.max.reauth.ms"))
-
-
-def login_module(properties: ListenerProperties, mechanism: str) -> LoginModule:
-    """The login module of a mechanism on a listener. Raises ConfigError, never with a password in its text."""
-    if mechanism not in _MODULES:
-        why = "Kerberos is not supported" if mechanism == "GSSAPI" else "no such SASL mechanism is supported"
-        raise ConfigError("sasl.enabled.mechanisms", mechanism, f"{why}; listener {properties.name} can have {', '.join(_MODULES)}")
-    key = properties.key(f"{mechanism.lower()}.{JAAS}")
-    text = properties.properties.get(key)
-    if text is None:
-        raise ConfigError(key, None, f"must be set, because listener {properties.name} has SASL mechanism {mechanism}")
-    try:
-        module = parse_jaas(text)
-    except ValueError as problem:
-        raise ConfigError(key, "[hidden]", str(problem)) from None
-    if module.name != _MODULES[mechanism]:
-        raise ConfigError(key, "[hidden]", f"login module {module.name} is not that of {mechanism}, {_MODULES[mechanism]}")
-    return module
 
 
 def _exchanges(name: str, module: LoginModule, users: ScramCredentials) -> Callable[[], Exchange]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
@@ -19,6 +19,9 @@ from klamm.server.transactions.marker_sender import MarkerSender
 from klamm.server.transactions.marker_writer import MarkerWriter
 from klamm.server.transactions.partition_verifier import VERSION, PartitionVerifier
 from klamm.server.transactions.transaction_coordinator import TransactionCoordinator, TransactionOptions
+
+if TYPE_CHECKING:
+    from klamm.server.security.outgoing_security import OutgoingSecurity
 
 
 class TransactionParts(NamedTuple):
@@ -39,7 +42,7 @@ class TransactionParts(NamedTuple):
 
 def make_transaction_parts(
     config: BrokerConfig, replicas: ReplicaManager, groups: GroupCoordinator, producer_ids: ProducerIds, background: BackgroundTasks,
-    clock: Clock, tap: BrokerTap | None = None, steering: Steering | None = None,
+    clock: Clock, tap: BrokerTap | None = None, steering: Steering | None = None, security: OutgoingSecurity | None = None,
 ) -> TransactionParts:
     """The parts, connected with each other."""
     metadata, listener, timeout_ms = replicas.metadata, config.inter_broker_listener_name, config.get("request.timeout.ms")
@@ -49,7 +52,7 @@ def make_transaction_parts(
         return None if broker is None else broker.endpoints.get(listener)
 
     def links(purpose: str) -> BrokerLinks:
-        return BrokerLinks(f"broker-{replicas.broker_id}-{purpose}", find, timeout_ms / 1000, tap, clock)
+        return BrokerLinks(f"broker-{replicas.broker_id}-{purpose}", find, timeout_ms / 1000, tap, clock, security)
 
     for_markers, for_verifications = links("txn-marker-sender"), links("add-partitions-manager")
     writer = MarkerWriter(replicas, groups, clock, timeout_ms)

@@ -579,6 +579,11 @@ async def another_request_cannot_prolong_a_session(wire: Wire) -> None:
     await wire.end()
 
 
+async def connected(port: int) -> Wire:
+    """A connection to a listener."""
+    return Wire(*await asyncio.open_connection("127.0.0.1", port), DELAY_S)
+
+
 async def told(ports: Mapping[str, int], name: str, delay_s: float = DELAY_S) -> list[str]:
     """The lines of one exchange with the broker at these ports. What comes later than `delay_s` was held back."""
     listener, act = EXCHANGES[name]

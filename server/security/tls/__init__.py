@@ -1,0 +1,1 @@
+"""TLS on both ends of a connection: key stores, contexts, and who a certificate is."""
