@@ -14,11 +14,15 @@ from klamm.cli.lifetime import live
 from klamm.cli.logs import log_level_option, log_to_stderr
 from klamm.cli.parameters import KEY_VALUE, Whole, api_version_option, as_version_option
 from klamm.cli.stop_signals import StopSignals
+from klamm.cli.value_completion import complete_configs
 
 
 @click.command(short_help="Run one broker from a server.properties file.")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--override", multiple=True, type=KEY_VALUE, help="Override a property of FILE; can be given more than once.")
+@click.option(
+    "--override", multiple=True, type=KEY_VALUE, shell_complete=complete_configs,
+    help="Override a property of FILE; can be given more than once.",
+)
 @click.option(
     "--metrics-port",
     type=Whole(0, 65535),

@@ -17,6 +17,7 @@ import click
 
 from klamm.cli.logs import printable
 from klamm.cli.output import say
+from klamm.cli.value_completion import complete_configs
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient, ConfigChange, ConfigEntry, ConfigResource
@@ -39,8 +40,11 @@ _SOURCES = {
 @click.option("--entity-default", is_flag=True, help="Use the default of all brokers instead of --entity-name.")
 @click.option("--describe", is_flag=True, help="Print the dynamic configs.")
 @click.option("--alter", is_flag=True, help="Change configs; needs --add-config, --delete-config or both.")
-@click.option("--add-config", metavar="KEY=VALUE[,…]", help="Set these configs. A list is KEY=1,2,3 or KEY=[1,2,3].")
-@click.option("--delete-config", metavar="KEY[,…]", help="Remove these configs.")
+@click.option(
+    "--add-config", metavar="KEY=VALUE[,…]", shell_complete=complete_configs,
+    help="Set these configs. A list is KEY=1,2,3 or KEY=[1,2,3].",
+)
+@click.option("--delete-config", metavar="KEY[,…]", shell_complete=complete_configs, help="Remove these configs.")
 @click.option("--command-config", type=click.Path(path_type=Path), metavar="FILE", help="Properties file for the admin client.")
 @click.option("--json", is_flag=True, help="With --describe: print one line of JSON.")
 def command(**given: Any) -> None:

@@ -21,6 +21,7 @@ from klamm.cli.output import end_with_failure, open_standard_streams, tell_scrip
 VERBS = {
     "broker": "klamm.cli.broker",
     "chaos": "klamm.cli.chaos",
+    "completion": "klamm.cli.completion",
     "configs": "klamm.cli.configs",
     "consume": "klamm.cli.records.consume",
     "control": "klamm.cli.control.verb",

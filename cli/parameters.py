@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from klamm.cli.value_completion import complete_apis
 from klamm.server.local.arguments import SeedTopic
 
 
@@ -131,5 +132,6 @@ api_version_option = click.option(
     "api_versions",
     multiple=True,
     type=ApiVersion(),
+    shell_complete=complete_apis,
     help="Offer only these versions of an API, such as Produce=0-7, or hide it: Produce=none. Can be given more than once.",
 )

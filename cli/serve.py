@@ -22,6 +22,7 @@ from klamm.cli.logs import log_level_option, log_to_stderr
 from klamm.cli.output import say
 from klamm.cli.parameters import BROKER_KEY_VALUE, KEY_VALUE, TOPIC, Whole, api_version_option, as_version_option
 from klamm.cli.stop_signals import StopSignals
+from klamm.cli.value_completion import complete_configs
 from klamm.machine.interpreter import require_interpreter_lock
 from klamm.server.local.arguments import (
     MAX_BROKERS,
@@ -95,7 +96,10 @@ _OPTIONS = {"topics": "topic", "api_versions": "api-version"}
     type=click.Path(path_type=Path, file_okay=False),
     help="Record every frame and every controller decision in this folder, for `klamm journal` and `klamm pipeline`. Needs klamm[journal].",
 )
-@click.option("--config", "configs", multiple=True, type=KEY_VALUE, help="Set a property of all brokers; can be given more than once.")
+@click.option(
+    "--config", "configs", multiple=True, type=KEY_VALUE, shell_complete=complete_configs,
+    help="Set a property of all brokers; can be given more than once.",
+)
 @as_version_option
 @api_version_option
 @click.option(
@@ -270,7 +274,9 @@ def _check(
             check_configs(config, topics, brokers if alone else None)
     except BadArgument as bad:
         option = _OPTIONS.get(bad.argument, bad.argument.replace("_", "-"))
-        raise click.BadParameter(bad.reason, param_hint=f"--{option}") from bad
+        from klamm.cli.suggestions import with_config_suggestion
+
+        raise click.BadParameter(with_config_suggestion(bad.reason), param_hint=f"--{option}") from bad
 
 
 def _own_configs(given: Sequence[tuple[int, str, str]], brokers: int, config: Mapping[str, str]) -> dict[int, dict[str, str]]:

@@ -77,5 +77,7 @@ def failure_of(error: AdminError, what: str = "") -> ToolFailed:
 
 
 def error_text(error: AdminError) -> str:
-    """The code and message of an error; only the message if it has no code."""
-    return str(error) if error.code is not None or error.message is None else error.message
+    """The code and message of an error; only the message if it has no code. After an unknown config it names a similar one."""
+    from klamm.cli.suggestions import with_config_suggestion
+
+    return with_config_suggestion(str(error) if error.code is not None or error.message is None else error.message)

@@ -8,6 +8,7 @@ import click
 
 from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.output import say
+from klamm.cli.value_completion import complete_apis, complete_errors
 
 FILTER = (
     "api", "versions", "broker", "from_broker", "client_id", "principal", "topic", "topic_id", "partition", "group", "transactional_id",
@@ -22,7 +23,7 @@ LIMITS = ("first", "after", "probability", "seed")
 
 
 @click.command("fault", short_help="Add a fault to requests.")
-@click.option("--api", "api_name", metavar="NAME", help="Requests of this API, by name or key.")
+@click.option("--api", "api_name", metavar="NAME", shell_complete=complete_apis, help="Requests of this API, by name or key.")
 @click.option("--versions", metavar="LOW[-HIGH]", help="Requests of these versions.")
 @click.option("--broker", type=int, help="Requests to this broker.")
 @click.option("--from-broker", type=int, help="Requests that this broker sends to others.")
@@ -42,7 +43,7 @@ LIMITS = ("first", "after", "probability", "seed")
     "--while", "while_", metavar="CONDITION",
     help="Act only while hold=ID or phase=NAME holds something, fault=ID exists, or broker=ID:STATE: running, paused, down, controller.",
 )
-@click.option("--error", metavar="NAME", help="Respond with this error, by name or code.")
+@click.option("--error", metavar="NAME", shell_complete=complete_errors, help="Respond with this error, by name or code.")
 @click.option("--message", metavar="TEXT", help="Text of the error.")
 @click.option("--delay-ms", type=int, help="Wait this time; alone, or with one of the others.")
 @click.option("--drop", is_flag=True, help="Do not process the request and do not respond.")

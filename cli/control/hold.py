@@ -9,10 +9,11 @@ import click
 from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.control.tables import HOLD, hold, show
 from klamm.cli.output import say
+from klamm.cli.value_completion import complete_phases
 
 
 @click.command("hold", short_help="Hold a phase from now on.")
-@click.argument("phase")
+@click.argument("phase", shell_complete=complete_phases)
 @click.option(
     "--where", "where", multiple=True, metavar="FIELD=VALUE",
     help="Only if this field has this value: JSON or a text. Repeatable; a field that is named twice has one of the values.",

@@ -7,6 +7,7 @@ import click
 from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.control.tables import HOLD, hold, show
 from klamm.cli.output import counted, say
+from klamm.cli.value_completion import complete_errors
 
 
 @click.command("holds", short_help="List holds.")
@@ -49,7 +50,7 @@ def step(api: ControlApi, number: int) -> None:
 
 @click.command("fail", short_help="Let the first that is held fail.")
 @click.argument("number", type=int, metavar="ID")
-@click.option("--error", metavar="NAME", help="Error with which it fails.  [default: UNKNOWN_SERVER_ERROR]")
+@click.option("--error", metavar="NAME", shell_complete=complete_errors, help="Error with which it fails.  [default: UNKNOWN_SERVER_ERROR]")
 @click.option("--message", metavar="TEXT", help="Text of the error.")
 @control_command()
 def fail(api: ControlApi, number: int, error: str | None, message: str | None) -> None:

@@ -12,18 +12,19 @@ from klamm.cli.control.client import ControlApi, control_command, until_interrup
 from klamm.cli.control.tables import REQUEST, request, show
 from klamm.cli.logs import printable
 from klamm.cli.output import say
+from klamm.cli.value_completion import complete_apis, complete_errors
 
 PAUSE_S = 0.5
 LARGEST = 1000
 
 
 @click.command("requests", short_help="List the last requests, decoded.")
-@click.option("--api", "api_name", metavar="NAME", help="Only this API, by name or key.")
+@click.option("--api", "api_name", metavar="NAME", shell_complete=complete_apis, help="Only this API, by name or key.")
 @click.option("--client-id", metavar="TEXT", help="Only this client id. The text may end with *.")
 @click.option("--topic", metavar="NAME", help="Only requests about this topic.")
 @click.option("--group", metavar="NAME", help="Only requests about this group.")
 @click.option("--broker", type=int, help="Only requests to this broker.")
-@click.option("--error", metavar="NAME", help="Only requests whose response has this error.")
+@click.option("--error", metavar="NAME", shell_complete=complete_errors, help="Only requests whose response has this error.")
 @click.option("--clients", is_flag=True, help="Only requests of clients, not those of brokers and controllers.")
 @click.option("--after", type=int, metavar="NUMBER", help="Only requests with a higher number.")
 @click.option("--limit", type=int, default=100, show_default=True, help="Number of requests, at most 1000.")

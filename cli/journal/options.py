@@ -11,6 +11,7 @@ import click
 from klamm.cli.lake_folder import LakeFolder
 from klamm.cli.logs import printable
 from klamm.cli.parameters import Whole
+from klamm.cli.value_completion import complete_apis
 from klamm.protocol.apis import APIS
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ class Api(click.ParamType):
             return names[text.lower()]
         if text.isascii() and text.isdigit() and int(text) < 1 << 15:
             return int(text)
-        self.fail(f"{text!r} is not an API; give a name or a key, such as Metadata or 3", param, ctx)
+        from klamm.cli.suggestions import suggestion
+
+        similar = suggestion(text, (api.name for api in APIS.values())) or "; give a name or a key, such as Metadata or 3"
+        self.fail(f"{text!r} is not an API{similar}", param, ctx)
 
 
 def choice_options(function: F) -> F:
@@ -47,7 +51,10 @@ def choice_options(function: F) -> F:
             "--client", "clients", multiple=True, metavar="PATTERN",
             help="Only frames with this client id or client software; * and ? are wildcards.",
         ),
-        click.option("--api", "keys", multiple=True, type=Api(), metavar="API", help="Only frames of this API; a name or a key."),
+        click.option(
+            "--api", "keys", multiple=True, type=Api(), metavar="API", shell_complete=complete_apis,
+            help="Only frames of this API; a name or a key.",
+        ),
         click.option("--node", "brokers", multiple=True, type=BROKER_ID, metavar="ID", help="Only rows of this broker."),
         click.option(
             "--run", "runs", multiple=True, metavar="ID",

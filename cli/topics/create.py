@@ -11,6 +11,7 @@ from klamm.cli.parameters import KEY_VALUE, Whole
 from klamm.cli.tool_commands import Place, connection_options, run
 from klamm.cli.topics.outcomes import json_outcomes_option, report
 from klamm.cli.topics.verb import CLIENT_ID
+from klamm.cli.value_completion import complete_topic_configs
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 @click.option(
     "-r", "--replication-factor", type=Whole(1, 32767), help="Number of replicas. Default: default.replication.factor of the brokers."
 )
-@click.option("--config", "configs", multiple=True, type=KEY_VALUE, help="Set a config of the topics; can be given more than once.")
+@click.option(
+    "--config", "configs", multiple=True, type=KEY_VALUE, shell_complete=complete_topic_configs,
+    help="Set a config of the topics; can be given more than once.",
+)
 @click.option("--if-not-exists", is_flag=True, help="A topic that exists is not an error.")
 @click.option("--validate-only", is_flag=True, help="Check everything, and create nothing.")
 @json_outcomes_option

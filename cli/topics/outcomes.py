@@ -24,10 +24,12 @@ def report(outcomes: Mapping[str, AdminError | None], done: str, accepted: Error
 
     A topic with the code `accepted` is no failure; its line is `TOPIC: instead`.
     """
+    from klamm.cli.tool_client import error_text
+
     rows = {
         topic: done if error is None else instead if error.code is accepted else None for topic, error in outcomes.items()
     }
-    errors = {topic: str(error) for topic, error in outcomes.items() if rows[topic] is None}
+    errors = {topic: error_text(error) for topic, error in outcomes.items() if error is not None and rows[topic] is None}
     if as_json:
         say(json.dumps({"topics": [{"topic": topic, "outcome": said, "error": errors.get(topic)} for topic, said in rows.items()]}))
     else:
