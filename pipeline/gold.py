@@ -79,16 +79,28 @@ FROM (
 LEFT JOIN ({_ADVERTISED}) a ON a.run_id = h.run_id AND a.node_id = h.node_id AND a.key = h.api_key
 """,
     LEADER_TIMELINE: """
-SELECT run_id, topic, topic_id, partition, leader, leader_epoch, first.controller_epoch AS controller_epoch, first.node_id AS node_id,
-  first.seq AS seq, first.ts_ns AS from_ts_ns,
-  lead(first.ts_ns) OVER (PARTITION BY run_id, topic, topic_id, partition ORDER BY leader_epoch, first.ts_ns) AS to_ts_ns
-FROM (
-  SELECT run_id, topic, topic_id, partition, leader, leader_epoch,
-    min_by(struct(controller_epoch, node_id, seq, ts_ns), struct(ts_ns, node_id, seq)) AS first
+WITH told AS (
+  SELECT run_id, topic, topic_id, partition, leader, leader_epoch, controller_epoch, node_id, seq, ts_ns,
+    -- A topic without an id begins again under its name when it has been deleted.
+    if(coalesce(topic_id, 'AAAAAAAAAAAAAAAAAAAAAA') <> 'AAAAAAAAAAAAAAAAAAAAAA', 0, coalesce(sum(if(leader = -2, 1, 0)) OVER (
+      PARTITION BY run_id, topic, topic_id, partition ORDER BY ts_ns, node_id, seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ), 0)) AS life
   FROM partition_state
-  WHERE api_key IN (4, 6) AND dir IN (0, 2) AND leader >= -1 AND leader_epoch IS NOT NULL AND topic IS NOT NULL
-  GROUP BY run_id, topic, topic_id, partition, leader, leader_epoch
+  WHERE api_key IN (4, 6) AND dir IN (0, 2) AND leader >= -2 AND leader_epoch IS NOT NULL AND topic IS NOT NULL
+), leaders AS (
+  SELECT run_id, topic, topic_id, partition, life, leader, leader_epoch,
+    min_by(struct(controller_epoch, node_id, seq, ts_ns), struct(ts_ns, node_id, seq)) AS first
+  FROM told WHERE leader >= -1 GROUP BY run_id, topic, topic_id, partition, life, leader, leader_epoch
+), deletions AS (
+  SELECT run_id, topic, coalesce(topic_id, '') AS id, partition, life, min(ts_ns) AS ts_ns FROM told
+  WHERE leader = -2 GROUP BY run_id, topic, coalesce(topic_id, ''), partition, life
 )
+SELECT l.run_id, l.topic, l.topic_id, l.partition, l.leader, l.leader_epoch, l.first.controller_epoch AS controller_epoch,
+  l.first.node_id AS node_id, l.first.seq AS seq, l.first.ts_ns AS from_ts_ns,
+  coalesce(lead(l.first.ts_ns) OVER (
+    PARTITION BY l.run_id, l.topic, l.topic_id, l.partition, l.life ORDER BY l.leader_epoch, l.first.ts_ns), d.ts_ns) AS to_ts_ns
+FROM leaders l LEFT JOIN deletions d ON d.run_id = l.run_id AND d.topic = l.topic AND d.id = coalesce(l.topic_id, '')
+  AND d.partition = l.partition AND d.life = l.life
 """,
     REASSIGN_SPANS: """
 WITH throttles AS (
@@ -110,7 +122,7 @@ FROM phases p LEFT JOIN throttled t ON t.run_id = p.run_id AND t.node_id = p.nod
 WINDOW steps AS (PARTITION BY p.run_id, p.node_id, p.process, p.topic, p.partition, p.step ORDER BY p.seq)
 """,
     CLIENT_SCORECARD: """
-SELECT run_id, client_sw, client_id, size(collect_set(struct(node_id, process, conn_id))) AS connections,
+SELECT run_id, client_sw, client_id, count(DISTINCT struct(node_id, process, conn_id)) AS connections,
   count_if(dir = 0) AS requests, count_if(dir = 1) AS responses, count_if(dir = 0 AND (flags & 1) <> 0) AS no_response,
   count_if(dir = 1 AND errors > 0) AS errors, count_if(dir = 0 AND left > 0) AS surplus,
   count_if(dir = 0 AND reason IS NOT NULL) AS quarantined, size(collect_set(api_key)) AS apis,

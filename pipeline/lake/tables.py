@@ -196,7 +196,8 @@ LEADER_TIMELINE = Table("gold", "leader_timeline", (
     Column("node_id", "int32", False, "the broker whose journal has that frame"),
     Column("seq", "int64", False, "that frame"),
     Column("from_ts_ns", "int64", False, ""),
-    Column("to_ts_ns", "int64", True, "when the next one was first said; null for the last"),
+    Column("to_ts_ns", "int64", True, "when the next one was first said, or that the topic is being deleted; null for the last one of a "
+           "topic that is there"),
 ), "a leader of a partition in one leader epoch, as the first LeaderAndIsr or UpdateMetadata request said it")
 
 REASSIGN_SPANS = Table("gold", "reassign_spans", (

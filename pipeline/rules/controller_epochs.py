@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from klamm.pipeline.rules.record import Need, Rule
+from klamm.pipeline.rules.traffic import unless_gaps
 
 C_01 = Rule(
     "C-01", "error", "the leader epoch of a partition never falls at a broker, in LeaderAndIsr and UpdateMetadata that it took",
-    "controller 6, 11", ("states",),
-    """
+    "controller 6, 11", ("states", "gappy"),
+    unless_gaps("""
     SELECT run_id, node_id, conn_id, seq, CASE
         WHEN leader >= 0 AND leader_epoch BETWEEN -1000000 AND -1
             THEN format_string('%s-%s: leader %s in leader epoch %s', topic, partition, leader, leader_epoch)
@@ -16,13 +17,13 @@ C_01 = Rule(
             THEN format_string('%s-%s: leader epoch %s after %s', topic, partition, leader_epoch, leader_epoch_before.epoch)
         END AS detail, array_compact(array(leader_epoch_before.seq, seq)) AS evidence
     FROM states WHERE error = 0 AND leader <> -2
-    """,
+    """),
 )
 
 C_02 = Rule(
     "C-02", "error", "the leader is in the ISR, unless it asked to be left out, and the ISR in the replicas of the request or in the other "
-    "ones told last", "controller 5.1, 8, 11.3", ("states", "alters"),
-    """
+    "ones told last", "controller 5.1, 8, 11.3", ("states", "alters", "gappy"),
+    unless_gaps("""
     WITH looked AS (
         SELECT run_id, node_id, conn_id, seq, topic, topic_key, partition, leader, isr, replicas, other_replicas,
             leader >= 0 AND NOT array_contains(isr, leader) AS stray_leader,
@@ -44,13 +45,13 @@ C_02 = Rule(
         END AS detail, array(seq) AS evidence
     FROM looked LEFT JOIN elsewhere USING (run_id, topic_key, partition)
     LEFT JOIN asked USING (run_id, topic_key, partition, leader, isr)
-    """,
+    """),
 )
 
 C_05 = Rule(
     "C-05", "error", "a conditional write of a state makes the expected partition epoch one higher, a creation 0; it never falls",
-    "controller 6.2, 14", ("events", "states"),
-    """
+    "controller 6.2, 14", ("events", "states", "gappy"),
+    unless_gaps("""
     WITH writes AS (
         SELECT run_id, node_id, seq, topic, coalesce(topic_id, topic) AS topic_key, partition, get_json_object(input, '$.op') AS op,
             CAST(get_json_object(input, '$.version') AS INT) AS expected, CAST(get_json_object(output, '$.version') AS INT) AS version
@@ -75,7 +76,7 @@ C_05 = Rule(
             format_string('%s-%s: partition epoch %s after %s', topic, partition, partition_epoch, partition_epoch_before.epoch), NULL),
         array_compact(array(partition_epoch_before.seq, seq))
     FROM states WHERE error = 0 AND leader <> -2
-    """,
+    """),
 )
 
 C_06 = Rule(
@@ -110,8 +111,8 @@ C_07 = Rule(
 _SAME_PARTITION = "a.run_id = e.run_id AND a.partition = e.partition AND a.topic_key IN (e.topic_key, e.topic)"
 
 C_08 = Rule(
-    "C-08", "error", "only AlterPartition clears the recovery mark", "R704-3", ("partition_epochs", "alters", "headers"),
-    f"""
+    "C-08", "error", "only AlterPartition clears the recovery mark", "R704-3", ("partition_epochs", "alters", "headers", "gappy"),
+    unless_gaps(f"""
     WITH marked AS (
         SELECT e.* FROM partition_epochs e
         JOIN (SELECT DISTINCT run_id, node_id FROM headers) j ON e.run_id = j.run_id AND e.controller_id = j.node_id
@@ -127,7 +128,7 @@ C_08 = Rule(
             NULL) AS detail, array(e.first.seq) AS evidence
     FROM marked e LEFT JOIN cleared c ON c.run_id = e.run_id AND c.topic_key = e.topic_key AND c.partition = e.partition
         AND c.partition_epoch = e.partition_epoch
-    """,
+    """, of="run"),
     needs=(Need("partition_state", "recovery", frozenset({1})),),
 )
 
@@ -165,8 +166,8 @@ C_18 = Rule(
 
 C_19 = Rule(
     "C-19", "error", "a partition epoch means one state; with the next one the leader epoch rises by one, or AlterPartition was there",
-    "controller 6.2, 8, 14", ("partition_epochs", "alters", "headers"),
-    f"""
+    "controller 6.2, 8, 14", ("partition_epochs", "alters", "headers", "gappy"),
+    unless_gaps(f"""
     WITH looked AS (
         SELECT e.*, leader <> leader_most OR leader_epoch <> leader_epoch_most OR isr <> isr_most OR recovery <> recovery_most AS differs,
             partition_epoch - epoch_before AS writes, CAST(leader_epoch AS BIGINT) - leader_epoch_before AS elections,
@@ -189,14 +190,14 @@ C_19 = Rule(
         END AS detail, if(l.first.node_id = l.last.node_id, array_distinct(array(l.first.seq, l.last.seq)), array(l.last.seq)) AS evidence
     FROM looked l LEFT JOIN explained x ON l.run_id = x.run_id AND l.topic_key = x.topic_key AND l.partition = x.partition
         AND l.partition_epoch = x.partition_epoch
-    """,
+    """, of="run"),
 )
 
 C_21 = Rule(
     "C-21", "error", "AlterPartition accepted: the sender leads with leader epoch and ISR of its request, and the partition epoch is the "
-    "next one, or the present one where nothing changed; refused: zeros", "controller 14", ("alters", "events"),
+    "next one, or the present one where nothing changed; refused: zeros", "controller 14", ("alters", "events", "gappy"),
     # Where a write followed from the request its journal says what was written: without one the present state may be any later one.
-    """
+    unless_gaps("""
     WITH taken AS (
         SELECT run_id, node_id, seq AS event_seq, cause_seq AS seq FROM events
         WHERE kind = 'controller_event' AND cause_seq IS NOT NULL AND get_json_object(input, '$.name') LIKE 'AlterPartition%'),
@@ -229,7 +230,7 @@ C_21 = Rule(
                 result.partitionEpoch, partition_epoch, written)
         END AS detail, array(seq, answer_seq) AS evidence
     FROM compared LEFT JOIN shared USING (run_id, node_id, seq, topic_key, partition)
-    """,
+    """),
     about="alters",
 )
 

@@ -8,6 +8,7 @@ had between the Metadata request and its response.
 from __future__ import annotations
 
 from klamm.pipeline.rules.record import Rule, View
+from klamm.pipeline.rules.traffic import unless_gaps
 
 _AGREES = (
     "(m.leader = u.leader OR m.leader = -1 AND m.error_code IN (5, 72)) AND (m.leader_epoch IS NULL OR m.leader_epoch = u.leader_epoch) "
@@ -50,8 +51,8 @@ SHOWN_STATES = View(
 C_16 = Rule(
     "C-16", "error", "Metadata has leader, leader epoch and ISR of the last UpdateMetadata that the broker took; no leader that is not "
     "among its live brokers, nor another broker; and before the first one no brokers", "controller 15",
-    ("shown_states", "states", "controller_requests", "broker_state", "messages"),
-    f"""
+    ("shown_states", "states", "controller_requests", "broker_state", "messages", "gappy"),
+    unless_gaps(f"""
     WITH {_TOLD},
     live_lists AS (
         SELECT run_id, node_id, process, seq, struct(answer_seq, live, seq) AS listed, CAST(NULL AS BIGINT) AS request_seq,
@@ -96,5 +97,5 @@ C_16 = Rule(
         END, array_compact(array(f.listed.seq, f.request_seq, f.seq))
     FROM frames f LEFT JOIN shown_brokers e ON f.run_id = e.run_id AND f.node_id = e.node_id AND f.seq = e.seq
     WHERE f.listed IS NULL OR is_settled
-    """,
+    """),
 )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from klamm.pipeline.rules.record import Rule, View
+from klamm.pipeline.rules.traffic import unless_gaps
 
 C_03 = Rule(
     "C-03", "error", "a controller's request gets STALE_CONTROLLER_EPOCH exactly when the broker took a higher controller epoch before",
-    "controller 15", ("controller_requests",),
+    "controller 15", ("controller_requests", "gappy"),
     # A request was surely taken before another one if its response was sent before the other arrived, and perhaps if it arrived before the
     # other's response was sent. A sender's journal knows neither other senders nor restarts, so it can only miss an error. A broker begins
     # with 0, so it refuses the negative epochs behind the last one.
-    """
+    unless_gaps("""
     WITH requests AS (
         SELECT *, if(source = -1, 0, broker_epoch) AS registration FROM controller_requests WHERE judged AND controller_epoch IS NOT NULL),
     points AS (
@@ -32,7 +33,7 @@ C_03 = Rule(
             THEN format_string('controller epoch %s is refused, the highest before was %s', controller_epoch, perhaps)
         END AS detail, array(seq, answer_seq) AS evidence
     FROM seen WHERE error NOT IN (31, 77) AND (begun IS NULL) = (error = 11)
-    """,
+    """),
 )
 
 C_04 = Rule(
@@ -73,8 +74,8 @@ ISR_WRITES = View(
 
 C_09 = Rule(
     "C-09", "error", "a change of the ISR by AlterPartition keeps the leader epoch, and is sent by UpdateMetadata alone, unless it "
-    "completes a reassignment", "controller 14, 11.3, 7.2", ("isr_writes", "events", "reassign", "partition_state"),
-    f"""
+    "completes a reassignment", "controller 14, 11.3, 7.2", ("isr_writes", "events", "reassign", "partition_state", "gappy"),
+    unless_gaps(f"""
     WITH altered AS ({_ALTER_EVENTS}),
     batches AS (
         SELECT a.run_id, a.node_id, a.event_seq, b.seq AS batch_seq
@@ -117,7 +118,7 @@ C_09 = Rule(
     LEFT JOIN kept k ON w.run_id = k.run_id AND w.node_id = k.node_id AND w.event_seq = k.event_seq AND w.topic = k.topic
         AND w.partition = k.partition
     LEFT JOIN whole x ON w.run_id = x.run_id AND w.node_id = x.node_id AND w.event_seq = x.event_seq
-    """,
+    """),
     about="isr_writes",
 )
 
@@ -159,8 +160,8 @@ REPEATS = View(
 
 C_11 = Rule(
     "C-11", "error", "a channel has one request in flight; one without a response ends its connection, and is repeated with a new "
-    "correlation id", "controller 13.1", ("in_channels", "repeats", "messages", "events"),
-    """
+    "correlation id", "controller 13.1", ("in_channels", "repeats", "messages", "events", "gappy"),
+    unless_gaps("""
     WITH bodies AS (
         SELECT run_id, node_id, seq, md5(to_json(body)) AS body FROM messages
         LEFT SEMI JOIN (
@@ -183,7 +184,7 @@ C_11 = Rule(
             THEN format_string('repeats %s with its correlation id', before)
         END AS detail, array_compact(array(before, o.seq)) AS evidence
     FROM in_channels o LEFT JOIN differing d ON o.run_id = d.run_id AND o.node_id = d.node_id AND o.seq = d.seq
-    """,
+    """),
 )
 
 C_12 = Rule(
@@ -210,8 +211,8 @@ C_12 = Rule(
 C_13 = Rule(
     "C-13", "error", "UpdateMetadata lists the brokers that count as registered when its batch is made, and no fenced one, and "
     "LeaderAndIsr those of them that lead one of its partitions. Requests go to brokers that are registered", "controller 13.4, RREG-6",
-    ("known_brokers", "partition_state"),
-    """
+    ("known_brokers", "partition_state", "gappy"),
+    unless_gaps("""
     WITH leaders AS (
         SELECT run_id, node_id, seq, array_sort(collect_set(leader)) AS leading FROM partition_state
         WHERE dir = 2 AND api_key = 4 AND cause_seq IS NOT NULL GROUP BY ALL),
@@ -226,7 +227,7 @@ C_13 = Rule(
         WHEN live <> expected THEN format_string('lists %s, and %s are registered', to_json(live), to_json(expected))
         END AS detail, array(known.seq, batch_seq, seq) AS evidence
     FROM looked
-    """,
+    """),
 )
 
 _TABLE = {
@@ -269,8 +270,8 @@ C_14 = Rule(
 
 C_15 = Rule(
     "C-15", "error", "a request has the broker epoch that the controller knew; after a new registration it gets STALE_BROKER_EPOCH",
-    "controller 13.4, 15", ("known_brokers", "controller_requests"),
-    """
+    "controller 13.4, 15", ("known_brokers", "controller_requests", "gappy"),
+    unless_gaps("""
     SELECT run_id, node_id, conn_id, seq,
         if(broker_epoch <> coalesce(try_element_at(known.epochs, peer_id), try_element_at(known.fenced, peer_id)),
             format_string('broker epoch %s, and %s is that of broker %s', broker_epoch,
@@ -286,13 +287,13 @@ C_15 = Rule(
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS epoch_before
         FROM controller_requests WHERE source = -1 AND broker_epoch >= 0)
     WHERE error IS NOT NULL AND error <> 31
-    """,
+    """),
 )
 
 C_20 = Rule(
     "C-20", "error", "LeaderAndIsr goes to replicas of the partition alone, and UpdateMetadata with the same or a later state follows",
-    "controller 7, 8, 13.2", ("states",),
-    """
+    "controller 7, 8, 13.2", ("states", "gappy"),
+    unless_gaps("""
     WITH looked AS (
         SELECT *, (next_update IS NULL OR next_update.partition_epoch < partition_epoch AND next_update.leader <> -2)
             AND last_update > seq AND coalesce(error, 0) = 0 AS is_alone
@@ -309,7 +310,7 @@ C_20 = Rule(
         END AS detail, array(a.seq) AS evidence
     FROM looked a LEFT JOIN followed f ON a.run_id = f.run_id AND a.node_id = f.node_id AND a.seq = f.seq AND a.topic_key = f.topic_key
         AND a.partition = f.partition
-    """,
+    """),
 )
 
 SENDING_VIEWS = (ISR_WRITES, IN_CHANNELS, REPEATS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from klamm.pipeline.rules.record import Rule, View, messages_of
+from klamm.pipeline.rules.traffic import unless_gaps
 
 ELECTED = View(
     "elected",
@@ -77,7 +78,8 @@ SELECT o.run_id, o.node_id, o.conn_id, o.seq,
             THEN concat(o.topic, '-', o.partition, ': error 0, but no UpdateMetadata between request and answer has its leader')
         WHEN o.before IS NOT NULL AND o.within.leader_epoch <= o.before.leader_epoch
             THEN concat(o.topic, '-', o.partition, ': error 0, but leader epoch ', o.before.leader_epoch, ' did not rise')
-        WHEN o.election_type = 0 AND o.within.leader <> {_preferred("o.within")}
+        -- A controller whose term began before the journal may know listed brokers.
+        WHEN o.election_type = 0 AND b.listed IS NOT NULL AND o.within.leader <> {_preferred("o.within")}
             THEN concat(o.topic, '-', o.partition, ': error 0, but leader ', o.within.leader, ' is not preferred')
         WHEN n.metadata.leader_epoch < o.within.leader_epoch AND d.seq IS NULL
             THEN concat(o.topic, '-', o.partition, ': Metadata falls to leader epoch ', n.metadata.leader_epoch)
@@ -151,7 +153,8 @@ RULES: tuple[Rule, ...] = (
         "E-01", "error",
         "ElectLeaders answers a partition with NONE only if, between request and answer, the broker took an UpdateMetadata with the "
         "elected leader and a higher leader epoch; its next Metadata shows that or something later. In version 0 NONE may also say that "
-        "the leader was preferred already.", "R183-9, R183-16, R491-9", ("elected", "partition_state", "events"), _LED, about="elected",
+        "the leader was preferred already.", "R183-9, R183-16, R491-9", ("elected", "partition_state", "events", "gappy"),
+        unless_gaps(_LED), about="elected",
     ),
     Rule(
         "E-02", "error",
@@ -167,6 +170,7 @@ RULES: tuple[Rule, ...] = (
         "E-04", "error",
         "A broker that is not the controller, by its own events, answers NOT_CONTROLLER: each element of CreateTopics, "
         "DeleteTopics, CreatePartitions and ElectLeaders; at the top of 45, 46, 56 and 67; to ControlledShutdown STALE_CONTROLLER_EPOCH. "
-        "Errors of authorization come first.", "wire 5, R183-5, ctl 10.4", ("elected", "messages", "events"), _NOT_CONTROLLER,
+        "Errors of authorization come first.", "wire 5, R183-5, ctl 10.4", ("elected", "messages", "events", "gappy"),
+        unless_gaps(_NOT_CONTROLLER),
     ),
 )

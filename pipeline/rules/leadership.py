@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from klamm.pipeline.rules.record import Rule, events_of
+from klamm.pipeline.rules.traffic import unless_gaps
 
 B_01 = Rule(
     "B-01", "error", "a change of preferred_leader_blacklist alone elects nobody and writes no state", "R491-6", ("events",),
@@ -24,8 +25,8 @@ B_01 = Rule(
 )
 
 B_02 = Rule(
-    "B-02", "error", "the automatic rebalance never gives leadership to a broker on the blacklist", "R491-10", ("events",),
-    """
+    "B-02", "error", "the automatic rebalance never gives leadership to a broker on the blacklist", "R491-10", ("events", "gappy"),
+    unless_gaps("""
     WITH points AS (
         SELECT run_id, node_id, seq, CAST(NULL AS BIGINT) AS cause_seq,
             from_json(get_json_object(output, '$.listed'), 'array<int>') AS listed,
@@ -47,7 +48,7 @@ B_02 = Rule(
         if(array_contains(listed_then, leader), format_string('%s-%s: broker %s is listed and gets the lead', topic, partition,
             leader), NULL) AS detail, array_compact(array(listed_seq, cause_seq, seq)) AS evidence
     FROM known WHERE leader IS NOT NULL AND size(listed_then) > 0
-    """,
+    """),
     needs=(events_of("config_change"),),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from klamm.pipeline.rules.record import Need, Rule, View, events_of
+from klamm.pipeline.rules.traffic import unless_gaps
 
 _PATHS = "('/admin/throttled_replicas_removal', '/admin/throttled_rates_removal')"
 _THROTTLES = "array('leader.replication.throttled.rate', 'follower.replication.throttled.rate', " \
@@ -54,11 +55,11 @@ that stands, `next` whether a step of a request or a write of a removal znode fo
 
 R_01 = Rule(
     "R-01", "error", "when the last reassignment has ended the throttles that are named in the removal znodes go before their names do, "
-    "and no others", "R179-16, R179-24, R179-25, R179-27", ("throttling", "ends"),
+    "and no others", "R179-16, R179-24, R179-25, R179-27", ("throttling", "ends", "gappy"),
     # The order of what controllers do is that of their epochs, then that of their rows. A throttle that a request removes is followed by
     # the row of its step, one that goes because all has ended by the write of the znode. Whether somebody else changed a throttle between
     # is seen by the notifications: there are more of them than changes of controllers.
-    f"""
+    unless_gaps(f"""
     WITH lives AS (SELECT run_id, node_id, max(last_ts_ns) AS last_ts_ns FROM ends GROUP BY run_id, node_id),
     touched AS (
         SELECT run_id, entity FROM (
@@ -92,14 +93,17 @@ R_01 = Rule(
     standing AS (
         SELECT run_id, path, max_by(struct(node_id, seq, controller_epoch, names, next), struct(controller_epoch, seq)) AS w
         FROM throttling WHERE kind = 'named' GROUP BY run_id, path),
-    triggers AS (
-        SELECT s.run_id, s.path, s.w, any_value(e.node_id) AS controller_id, max(e.ts_ns) AS ts_ns,
-            count_if(e.kind IN ('event_failed', 'controller_resigned')) AS ends,
-            count_if(e.kind IN ('controller_elected', 'reassign_phase')) AS n
+    later AS (
+        SELECT s.run_id, s.path, s.w, e.node_id, e.ts_ns, e.kind, e.kind IN ('event_failed', 'controller_resigned') AS is_end
         FROM standing s JOIN since e ON s.run_id = e.run_id AND struct(e.controller_epoch, e.seq) > struct(s.w.controller_epoch, s.w.seq)
         WHERE size(s.w.names) > 0 AND s.w.next = 'throttle_step' AND e.kind IN ('controller_elected', 'reassign_phase', 'assignment',
-            'throttle_step', 'event_failed', 'controller_resigned')
-        GROUP BY s.run_id, s.path, s.w)
+            'throttle_step', 'event_failed', 'controller_resigned')),
+    timed AS (SELECT *, max(if(is_end, NULL, ts_ns)) OVER (PARTITION BY run_id, path) AS last_ns FROM later),
+    -- A controller that ended, or whose event failed, has had no time to remove them; one that ends long after has.
+    triggers AS (
+        SELECT run_id, path, w, any_value(node_id) AS controller_id, max(last_ns) AS ts_ns,
+            count_if(is_end AND ts_ns <= last_ns + {PATIENCE_NS}) AS ends, count_if(kind IN ('controller_elected', 'reassign_phase')) AS n
+        FROM timed GROUP BY run_id, path, w)
     SELECT p.run_id, p.node_id, CAST(NULL AS BIGINT) AS conn_id, p.seq, CASE
         WHEN p.kind = 'named' AND l.last.kind = 'throttle_set'
             THEN format_string('%s names %s no more, which is still throttled', p.path, l.entity)
@@ -123,14 +127,14 @@ R_01 = Rule(
         array(g.w.seq)
     FROM triggers g JOIN lives e ON g.run_id = e.run_id AND e.node_id = g.controller_id
     LEFT JOIN ongoing o ON g.run_id = o.run_id
-    """,
+    """, of="run"),
     needs=(events_of("throttle_removed"), Need("events", "input", part="/admin/throttled_")),
 )
 
 R_02 = Rule(
     "R-02", "error", "the phases of a step are in the order U, A1, A2 or U, B1 to B9; the topic znode is not written after B6",
-    "controller 11.3", ("reassign", "events"),
-    """
+    "controller 11.3", ("reassign", "events", "gappy"),
+    unless_gaps("""
     WITH phases AS (
         SELECT run_id, node_id, process, seq, controller_epoch, cause_seq, topic, partition, step, phase,
             CASE substring(phase, 1, 1) WHEN 'U' THEN 0 WHEN 'A' THEN CAST(substring(phase, 2) AS INT)
@@ -155,15 +159,15 @@ R_02 = Rule(
         ON e.run_id = w.run_id AND e.node_id = w.node_id AND e.cause_seq = w.cause_seq AND w.seq > e.completed
             AND get_json_object(w.input, '$.path') = concat('/brokers/topics/', e.topic) AND get_json_object(w.input, '$.op') = 'set'
             AND (e.begun IS NULL OR w.seq > e.begun)
-    """,
+    """),
     needs=(events_of("reassign_phase"),),
 )
 
 R_03 = Rule(
     "R-03", "error", "a request that sets throttles does its steps in order, each after the end of the one before; one that moves "
     "partitions leaves out none, but 2 and 4 without remove_throttle, or all before 6 without a throttle", "R179-5, R179-6, R179-7",
-    ("reassign",),
-    """
+    ("reassign", "gappy"),
+    unless_gaps("""
     WITH steps AS (
         SELECT run_id, node_id, process, controller_epoch, request, CAST(get_json_object(output, '$.step') AS INT) AS step,
             get_json_object(output, '$.of') = 'ReassignPartitions' AS moves, min(seq) AS first, max(seq) AS last
@@ -182,7 +186,7 @@ R_03 = Rule(
             format_string('request %s moves partitions after the steps %s alone', request, to_json(array_sort(collect_set(step)))), NULL),
         array_sort(collect_set(last))
     FROM steps WHERE moves GROUP BY run_id, node_id, process, controller_epoch, request HAVING max(step) = 6
-    """,
+    """),
     needs=(events_of("throttle_step"),),
 )
 

@@ -15,7 +15,7 @@ TRAFFIC = View(
     ("headers",),
     """
 SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, listener, client_id, api_key, api_version, correlation_id, flags, cause_seq,
-    frame_bytes, length_prefix, left, err, reason, error_code, errors,
+    frame_bytes, length_prefix, left, err, reason, error_code, errors, peer_id,
     substring(peer, 1, length(peer) - length(substring_index(peer, ':', -1)) - 1) AS host
 FROM headers""",
     cluster_by=CONNECTION,
@@ -68,4 +68,23 @@ FROM (SELECT * FROM told UNION ALL SELECT * FROM answered) LATERAL VIEW explode(
 """What each broker advertised, on which listener, from and until which rows of its journal. Without events that say it: what it answered
 to ApiVersions."""
 
-VIEWS = (TRAFFIC, CLOSINGS, ENDS, RANGES)
+GAPPY = View(
+    "gappy", ("ends",), "SELECT run_id, node_id, true AS has_gaps FROM ends WHERE NOT is_gapless GROUP BY run_id, node_id", is_kept=True
+)
+"""Brokers whose journals lack rows between their first and their last: none where all is well."""
+
+
+def unless_gaps(judged: str, *, of: str = "broker") -> str:
+    """SQL: what a rule says where rows that are missing might explain it is no violation.
+
+    With `broker` it says nothing against a broker whose own journal lacks rows, with `run` nothing in a run in which any journal does. The
+    query reads the view `gappy`.
+    """
+    gaps = "gappy" if of == "broker" else "(SELECT DISTINCT run_id, has_gaps FROM gappy)"
+    same = "g.run_id = j.run_id" + (" AND g.node_id = j.node_id" if of == "broker" else "")
+    return f"""
+    SELECT j.run_id, j.node_id, j.conn_id, j.seq, if(g.has_gaps, NULL, j.detail) AS detail, j.evidence
+    FROM ({judged}) j LEFT JOIN {gaps} g ON {same}"""
+
+
+VIEWS = (TRAFFIC, CLOSINGS, ENDS, RANGES, GAPPY)

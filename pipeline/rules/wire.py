@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from klamm.pipeline.rules.record import Rule, View, messages_of
 from klamm.pipeline.rules.response_headers import DECODED, TRIED_AGAIN
+from klamm.pipeline.rules.traffic import unless_gaps
 
 NO_RESPONSE_OR_TOKEN = "9"
 """`Flag.NO_RESPONSE | Flag.RAW_TOKEN`"""
@@ -91,8 +92,9 @@ SELECT run_id, node_id, conn_id, seq, if(n > 1, concat('answered ', n, ' times')
 FROM requests WHERE n IS NOT NULL
 UNION ALL
 SELECT run_id, node_id, conn_id, seq,
-    CASE WHEN closed > seq OR NOT is_gapless THEN NULL
+    CASE WHEN NOT is_gapless THEN NULL
         WHEN newest > seq THEN concat('not answered, but the later request of seq ', newest, ' is')
+        WHEN closed > seq THEN NULL
         WHEN nth = 1 AND last_ts_ns - ts_ns > if(api_key IN ({LONG_APIS}), {LONG_PATIENCE_NS}, {PATIENCE_NS})
             THEN concat('not answered for ', (last_ts_ns - ts_ns) DIV 1000000000, ' s')
     END, array_compact(array(seq, if(newest > seq, newest, NULL)))
@@ -125,7 +127,8 @@ WITH answers AS (
         ON b.run_id = t.run_id AND b.node_id = t.node_id AND b.seq = t.seq
     WHERE t.dir = 1 AND t.api_key = 18)
 SELECT q.run_id, q.node_id, q.conn_id, q.seq,
-    CASE WHEN a.seq IS NULL AND c.seq IS NOT NULL THEN concat('version ', q.api_version, ' is not answered, the connection is closed')
+    CASE WHEN a.seq IS NULL AND c.seq IS NOT NULL AND e.is_gapless
+            THEN concat('version ', q.api_version, ' is not answered, the connection is closed')
         WHEN a.seq IS NULL THEN NULL
         WHEN a.reason IS NOT NULL THEN concat('version ', q.api_version, ': the answer is no body of version 0')
         WHEN NOT a.error_code <=> 35 THEN concat('version ', q.api_version, ' is answered with error ', coalesce(a.error_code, 0))
@@ -137,7 +140,8 @@ SELECT q.run_id, q.node_id, q.conn_id, q.seq,
 FROM too_new q
 LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
 LEFT JOIN closings c ON c.run_id = q.run_id AND c.node_id = q.node_id AND c.process = q.process AND c.conn_id = q.conn_id
-    AND c.seq > q.seq"""
+    AND c.seq > q.seq
+LEFT JOIN ends e ON e.run_id = q.run_id AND e.node_id = q.node_id AND e.process = q.process"""
 
 REFUSED = View(
     "refused_requests",
@@ -172,7 +176,8 @@ WITH answered AS (
 SELECT r.run_id, r.node_id, r.conn_id, r.seq,
     CASE WHEN a.own IS NOT NULL THEN concat(r.what, ' is answered')
         WHEN a.later IS NOT NULL THEN concat('after ', r.what, ' the connection serves on')
-        WHEN c.seq IS NULL AND e.last_ts_ns - r.ts_ns > {PATIENCE_NS} THEN concat('after ', r.what, ' the connection stays open')
+        WHEN c.seq IS NULL AND e.is_gapless AND e.last_ts_ns - r.ts_ns > {PATIENCE_NS}
+            THEN concat('after ', r.what, ' the connection stays open')
     END AS detail,
     array_compact(array(r.seq, a.own, a.later, c.seq)) AS evidence
 FROM refused_requests r
@@ -224,14 +229,17 @@ FROM traffic
 WHERE flags & 8 = 0 AND (dir IN (1, 2) OR reason IS NULL)"""
 
 _WHOLE = """
+WITH journaled AS (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM ends)
 SELECT run_id, node_id, conn_id, seq,
     CASE WHEN reason IS NOT NULL THEN concat('API ', api_key, ' version ', api_version, ': ', replace(reason, '_', ' '))
         WHEN left <> 0 THEN concat('API ', api_key, ' version ', api_version, ': ', left, ' bytes over')
         WHEN err NOT LIKE 'left out:%' THEN err
     END AS detail,
     array_compact(array(cause_seq, seq)) AS evidence
-FROM traffic
-WHERE dir IN (1, 2) AND flags & 10 = 0 AND NOT reason <=> 'no_request' AND (reason IS NOT NULL OR left IS NOT NULL)"""
+FROM traffic LEFT JOIN journaled ON dir = 3 AND run_id = of_run AND peer_id = journaled_id
+-- What a broker without a journal answers is in the journal of the broker that asked it.
+WHERE (dir IN (1, 2) OR dir = 3 AND peer_id IS NOT NULL AND journaled_id IS NULL) AND flags & 10 = 0
+    AND NOT reason <=> 'no_request' AND (reason IS NOT NULL OR left IS NOT NULL)"""
 
 _CORRELATION = """
 SELECT run_id, node_id, conn_id, seq,
@@ -270,7 +278,7 @@ RULES: tuple[Rule, ...] = (
         "W-04", "error",
         "ApiVersions with a whole header and a version outside the range that the broker advertised is answered with error "
         "35 and the entry of key 18, in a body of version 0.", "wire 4",
-        ("too_new", "traffic", "closings", "messages"), _TOO_NEW, about="too_new",
+        ("too_new", "traffic", "closings", "ends", "messages"), _TOO_NEW, about="too_new",
     ),
     Rule(
         "W-05", "error", "After an unknown key or version, or a malformed request, the connection is closed without a response. Surplus "
@@ -280,15 +288,15 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "W-06", "error", "Before authentication a SASL listener answers one successful ApiVersions, SaslHandshake, SaslAuthenticate and "
         "tokens. All else closes the connection, after a handshake of version 1 behind an answer with error 34.", "wire 4, 7",
-        ("traffic", "events"), _SASL, needs=(messages_of(17),),
+        ("traffic", "events", "gappy"), unless_gaps(_SASL), needs=(messages_of(17),),
     ),
     Rule(
         "W-07", "error", "A response has header version 1 if its API is flexible in this version, else 0; ApiVersions always 0.", "wire 2",
         ("traffic", "quarantine"), DECODED, tried=TRIED_AGAIN,
     ),
     Rule("W-08", "error", "The length in front of a frame is that of the frame, and within the limit.", "wire 1", ("traffic",), _LENGTH),
-    Rule("W-09", "error", "A body that a broker sends decodes, with no bytes over; a sample has the same "
-         "bytes when it is encoded again.", "wire 3", ("traffic",), _WHOLE),
+    Rule("W-09", "error", "A body that a broker sends, with or without a journal of its own, decodes, with no bytes over; a "
+         "sample has the same bytes when it is encoded again.", "wire 3", ("traffic", "ends"), _WHOLE),
     Rule(
         "W-10", "warn",
         "A client uses no correlation id twice on a connection, and they rise, but ApiVersions may overtake the request that "

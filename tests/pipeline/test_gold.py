@@ -7,7 +7,7 @@ import pytest
 
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.gold import build_gold
-from klamm.pipeline.lake.tables import GROUP_GENERATIONS, OFFSET_COMMITS, TRANSACTIONS, read, views
+from klamm.pipeline.lake.tables import CLIENT_SCORECARD, GROUP_GENERATIONS, OFFSET_COMMITS, TRANSACTIONS, read, views
 from klamm.pipeline.silver import build_silver
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -95,6 +95,20 @@ def test_a_phase_lasts_from_the_phase_before_it_and_knows_the_throttle(spark: An
 def test_a_client_has_one_line_of_counts(spark: Any, lake: Path) -> None:
     sql = "SELECT client_id, connections, requests, responses, no_response, errors, quarantined, apis, p50_ns FROM client_scorecard"
     assert rows(spark, sql) == [("app", 1, 103, 101, 1, 1, 1, 2, 50000)]
+
+
+def test_connections_are_counted_in_a_lake_of_many_clients(spark: Any, tmp_path: Path) -> None:
+    for run in ("r", "s"):
+        with TinyJournal(tmp_path, run) as journal:
+            for client in range(90):
+                for conn in range(1, 24):
+                    journal.request(100 * client + conn % 20, ApiKey.METADATA, 11, messages.MetadataRequest(), client_id=f"c{client}")
+    frames, events = bronze(spark, tmp_path)
+    build_silver(spark, tmp_path, frames, events, 0)
+    build_gold(spark, tmp_path, ["r", "s"])
+    found = read(spark, tmp_path, CLIENT_SCORECARD).toArrow().to_pylist()
+    assert {(row["connections"], row["requests"]) for row in found} == {(20, 23)}
+    assert len(found) == 180
 
 
 def test_a_generation_of_a_group_and_its_commits_have_a_line_each(spark: Any, lake: Path) -> None:

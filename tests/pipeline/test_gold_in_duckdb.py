@@ -52,7 +52,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
         journal.request(client, ApiKey.METADATA, 11, b"\x01")
         sent = journal.request(7, ApiKey.METADATA, 11, messages.MetadataRequest(topics=[]), dir=Direction.REQUEST_OUT, client_id="app")
         journal.response(7, sent, messages.MetadataResponse(), latency_ns=70_000)
-        for to, epoch, at_ns in ((-2, 0, 5), (1, 0, 20), (1, 0, 10), (1, 0, 15), (-1, 1, 30), (2, 2, 40)):
+        for to, epoch, at_ns in ((-2, 0, 5), (1, 0, 20), (1, 0, 10), (1, 0, 15), (-1, 1, 30), (2, 2, 40), (-2, 0, 60), (1, 0, 70)):
             journal.request(
                 7, ApiKey.UPDATE_METADATA, 8, leader(to, epoch), dir=Direction.REQUEST_OUT, kind="channel", ts_ns=START_NS + at_ns
             )
@@ -77,7 +77,7 @@ def table(lake: duckdb.DuckDBPyConnection, of: Table, *names: str) -> list[tuple
 def test_a_leader_lasts_from_when_it_was_first_told_until_the_next_one(lake: duckdb.DuckDBPyConnection) -> None:
     found = sorted(table(lake, LEADER_TIMELINE, "leader_epoch", "leader", "controller_epoch", "from_ts_ns", "to_ts_ns"))
     spans = [(epoch, to, term, first - START_NS, None if last is None else last - START_NS) for epoch, to, term, first, last in found]
-    assert spans == [(0, 1, 3, 10, 30), (1, -1, 3, 30, 40), (2, 2, 3, 40, None)]
+    assert spans == [(0, 1, 3, 10, 30), (0, 1, 3, 70, None), (1, -1, 3, 30, 40), (2, 2, 3, 40, 60)]
 
 
 def test_a_client_has_one_line_of_what_it_did_on_accepted_connections(lake: duckdb.DuckDBPyConnection) -> None:

@@ -44,6 +44,11 @@ class Run:
             self._journals[node] = writing.TinyJournal(self.lake, run=self.run_id, node=node)
         return self._journals[node]
 
+    @property
+    def journals(self) -> list[Any]:
+        """All that were asked for."""
+        return list(self._journals.values())
+
     def close(self) -> None:
         """Seal all journals of the run."""
         for journal in self._journals.values():

@@ -108,6 +108,15 @@ def a_list_of_the_former_term_says_nothing(run: Run) -> int:
     return elected(journal, asked, (0, 0, None))
 
 
+@good("E-01")
+def a_controller_whose_term_began_before_the_journal_may_know_a_list(run: Run) -> None:
+    journal = run.journal()
+    update(journal, 1, 4)
+    asked = elect(journal, 0)
+    update(journal, 2, 5)
+    elected(journal, asked, (0, 0, None))
+
+
 @bad("E-01")
 def nobody_tells_of_the_leader(run: Run) -> int:
     journal = controller(run)

@@ -211,6 +211,31 @@ def throttles_outlive_the_last_reassignment(run: Run) -> int:
     return seq
 
 
+def _resigned_after_the_end(run: Run, seconds: int) -> int:
+    """The last reassignment ends, and so many seconds later the controller; the seq of the write that names whose throttles stay."""
+    journal = run.journal()
+    elected(journal)
+    seq = _request(journal, (1, 2))
+    end = handled(journal, "AlterPartition")
+    _assigned(journal, end)
+    _phases(journal, "B3", "B6", "B7", "B8", cause=end)
+    journal.now_ns += seconds * 1_000_000_000
+    journal.event("controller_resigned", broker=1, controller_epoch=1)
+    later(journal)
+    journal.event("broker_stopped")
+    return seq
+
+
+@bad("R-01")
+def throttles_outlive_a_controller_that_resigns_long_after(run: Run) -> int:
+    return _resigned_after_the_end(run, 100)
+
+
+@good("R-01")
+def a_controller_resigns_before_it_could_remove_throttles(run: Run) -> None:
+    _resigned_after_the_end(run, 1)
+
+
 @bad("R-01")
 def a_new_controller_leaves_what_an_earlier_one_has_named(run: Run) -> int:
     journal = run.journal()

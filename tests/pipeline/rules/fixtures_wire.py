@@ -162,6 +162,16 @@ def a_request_is_passed_over(run: Run) -> int:
 
 
 @bad("W-03")
+def a_request_is_passed_over_before_its_connection_is_closed(run: Run) -> int:
+    journal = broker(run)
+    forgotten = journal.request(1, ApiKey.HEARTBEAT, 4, HEARTBEAT)
+    exchange(journal)
+    journal.request(1, ApiKey.HEARTBEAT, 4, HEARTBEAT)
+    journal.event("conn_close", conn_id=1, output={"by": "peer", "reason": None})
+    return int(forgotten)
+
+
+@bad("W-03")
 def a_request_is_forgotten(run: Run) -> int:
     journal = broker(run)
     forgotten = journal.request(1, ApiKey.HEARTBEAT, 4, HEARTBEAT)
@@ -490,6 +500,25 @@ def bodies_that_are_not_whole(journal: Any) -> list[int]:
     long = journal.response(1, asked, body + b"\1\2")
     asked = journal.request(1, ApiKey.METADATA, 12, METADATA)
     return [long, journal.response(1, asked, body[:-3])]
+
+
+def _asked_by_another(run: Run, *, is_journaled: bool) -> int:
+    """Broker 1 asks broker 2, whose answer is too long."""
+    journal = broker(run)
+    asked = journal.request(7, ApiKey.METADATA, 12, METADATA, dir=Direction.REQUEST_OUT, peer_id=2)
+    if is_journaled:
+        broker(run, 2)
+    return int(journal.response(7, asked, messages.encode(SHOWN, 12) + b"\0", peer_id=2))
+
+
+@bad("W-09")
+def a_broker_without_a_journal_answers_too_much(run: Run) -> int:
+    return _asked_by_another(run, is_journaled=False)
+
+
+@good("W-09")
+def what_a_broker_with_a_journal_answers_is_judged_there(run: Run) -> None:
+    _asked_by_another(run, is_journaled=True)
 
 
 @silent("W-09")
