@@ -65,6 +65,7 @@ OWN = (
     Column("err", "string", True, ""),
     Column("error_code", "int16", True, ""),
     Column("errors", "int32", True, ""),
+    Column("throttle_ms", "int32", True, ""),
     Column("reason", "string", True, ""),
     Column("detail", "string", True, ""),
     Column("frame", "binary", True, "only where there is a reason"),
@@ -193,7 +194,7 @@ def _decode_rows(
     `decode_frame`, which also finds what is wrong with them.
     """
     texts, lefts, tops, errors = made["body_json"], made["left"], made["error_code"], made["errors"]
-    codes, code_counts = lists[2], counts[2]
+    throttles, codes, code_counts = made["throttle_ms"], lists[2], counts[2]
     ways: dict[Kind, _Way] = {}
     dumps = orjson.dumps
     for number, (kind, flags, prefix, frame, seq) in enumerate(rows):
@@ -227,6 +228,7 @@ def _decode_rows(
                     _add_states(kind[1], body, number, lists, counts)
                 if count_errors is not None:
                     tops[number], found = count_errors(body)
+                    throttles[number] = body.get("throttleTimeMs")
                     errors[number] = 0
                     if found:
                         codes += [(path, code, each) for (path, code), each in found.items()]

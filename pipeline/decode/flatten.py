@@ -28,7 +28,7 @@ STATE_FIELDS = (
     "controller_id", "controller_epoch", "broker_epoch", "topic", "topic_id", "partition", "leader", "leader_epoch", "isr", "replicas",
     "offline", "adding", "removing", "partition_epoch", "recovery", "is_new", "deleting", "error_code",
 )
-BROKER_FIELDS = ("controller_id", "controller_epoch", "broker_id", "epoch", "host", "port", "endpoints", "rack", "source")
+BROKER_FIELDS = ("controller_id", "controller_epoch", "broker_id", "epoch", "host", "port", "endpoints", "rack", "source", "cluster_id")
 ERROR_FIELDS = ("path", "error_code", "count")
 
 
@@ -108,13 +108,13 @@ def listed_brokers(key: int, body: Body, to_json: Callable[[Any], bytes]) -> lis
     head = (get("controllerId"), get("controllerEpoch"))
     if key == ApiKey.METADATA:
         return [
-            (*head, row["nodeId"], None, row["host"], row["port"], None, row.get("rack"), "Metadata")
+            (*head, row["nodeId"], None, row["host"], row["port"], None, row.get("rack"), "Metadata", get("clusterId"))
             for row in get("brokers") or ()
             if "port" in row
         ]
     epoch = get("brokerEpoch")
     return [
-        (*head, row["id"], epoch, *_endpoints(row, to_json), row.get("rack"), "UpdateMetadata")
+        (*head, row["id"], epoch, *_endpoints(row, to_json), row.get("rack"), "UpdateMetadata", None)
         for row in get("liveBrokers") or ()
         if row.get("endpoints") or "v0Port" in row
     ]

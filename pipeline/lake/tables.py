@@ -84,6 +84,7 @@ MESSAGES = Table("silver", "messages", (
            "brokers sent, it has other bytes when it is encoded again"),
     Column("error_code", "int16", True, "of a response, the error code at its top; null where it has none"),
     Column("errors", "int32", True, "of a response, how many error codes other than 0 it holds"),
+    Column("throttle_ms", "int32", True, "of a response, its throttle time; null where it has none"),
 ), "a frame that decodes")
 
 QUARANTINE = Table("silver", "quarantine", (
@@ -128,6 +129,7 @@ BROKER_STATE = Table("silver", "broker_state", (
     Column("endpoints", "string", True, "JSON: all endpoints; Metadata and UpdateMetadata 0 have none"),
     Column("rack", "string", True, ""),
     Column("source", "string", False, "UpdateMetadata or Metadata"),
+    Column("cluster_id", "string", True, "as Metadata says"),
 ), "a broker listed in an UpdateMetadata request or a Metadata response")
 
 API_ERRORS = Table("silver", "api_errors", (
@@ -303,9 +305,11 @@ GOLD = (
 HEADERS = "headers"
 
 HEADERS_VIEW = """
-SELECT {names}, frame_bytes, length_prefix, left, err, error_code, errors, CAST(NULL AS STRING) AS reason FROM messages
+SELECT {names}, frame_bytes, length_prefix, left, err, error_code, errors, throttle_ms, CAST(NULL AS STRING) AS reason
+FROM messages
 UNION ALL
-SELECT {names}, frame_bytes, length_prefix, left, detail, CAST(NULL AS SMALLINT), CAST(NULL AS INT), reason FROM quarantine
+SELECT {names}, frame_bytes, length_prefix, left, detail, CAST(NULL AS SMALLINT), CAST(NULL AS INT), CAST(NULL AS INT), reason
+FROM quarantine
 """
 
 
@@ -313,8 +317,9 @@ def views(spark: Any, lake: Path, runs: Collection[str] | None = None, names: Co
     """Register a temporary view for each table of silver and gold, and for `frames` of bronze, under the table's name.
 
     A table without rows is an empty view. `headers` has the frames of `messages` and of `quarantine` together: the columns of the journal
-    but `frame`, then frame_bytes, length_prefix, left, err, error_code, errors, and `reason`, null where the frame decodes. `runs` limits
-    all views to these run ids. With `names` only these views are registered. The names of those that have no row are returned.
+    but `frame`, then frame_bytes, length_prefix, left, err, error_code, errors, throttle_ms, and `reason`, null where the frame decodes.
+    `runs` limits all views to these run ids. With `names` only these views are registered. The names of those that have no row are
+    returned.
     """
     tables: tuple[Table, ...] = (BRONZE[0], *SILVER, *GOLD)
     if names is not None:

@@ -8,7 +8,7 @@ from klamm.pipeline.rules.record import Rule, View
 def _pairs(topics: str, inner: str, of_element: str, topic: str = "t.name") -> str:
     """Texts `topic-partition` of a list of topics with a list inside each."""
     return (
-        f"flatten(transform(try_variant_get(body, '$.{topics}', 'array<struct<name string, topicName string, topicId string, "
+        f"flatten(transform(try_variant_get(body, '$.{topics}', 'array<struct<name string, topic string, topicName string, topicId string, "
         f"{inner} array<{of_element}>>>'), t -> transform(t.{inner}, p -> concat({topic}, '-', {{}}))))"
     )
 
@@ -51,6 +51,7 @@ _REQUEST = f"""CASE api_key
         WHEN api_version >= 1 THEN {_pairs("topics", "partitionIndexes", "int").format("p")}
         ELSE {_flat("ungroupedPartitions")} END
     WHEN 20 THEN if(api_version >= 6, {_names("topics", _BY_NAME_OR_ID)}, try_variant_get(body, '$.topicNames', 'array<string>'))
+    WHEN 43 THEN {_pairs("topicPartitions", "partitions", "int", "t.topic").format("p")}
 END"""
 
 _RESPONSE = f"""CASE api_key
@@ -64,6 +65,7 @@ _RESPONSE = f"""CASE api_key
         {_flat("partitionErrors")})
     WHEN 5 THEN {_flat("partitionErrors")}
     WHEN 20 THEN {_names("responses", _BY_NAME_OR_ID)}
+    WHEN 43 THEN {_of("replicaElectionResults", "partitionResult", "partitionId", "t.topic")}
 END"""
 
 NAMED = View(
@@ -78,7 +80,7 @@ SELECT run_id, node_id, conn_id, seq, dir, peer_id, api_key, api_version, cause_
     if(api_key = 3 AND dir = 0, exists(try_variant_get(body, '$.topics', 'array<struct<name string, topicId string>>'),
         t -> t.name IS NULL AND t.topicId = '{NO_ID}'), false) AS is_odd
 FROM messages
-WHERE api_key IN (0, 2, 3, 4, 5, 8, 19, 20, 37) AND body IS NOT NULL AND (dir IN (0, 1) OR api_key IN (4, 5) AND peer_id IS NOT NULL))
+WHERE api_key IN (0, 2, 3, 4, 5, 8, 19, 20, 37, 43) AND body IS NOT NULL AND (dir IN (0, 1) OR api_key IN (4, 5) AND peer_id IS NOT NULL))
 WHERE names IS NOT NULL""",
 )
 """What requests and responses of some APIs name, as lists of texts: topics, or topic-partition."""
@@ -125,7 +127,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "W-11", "error",
         "An answer names the topics and partitions that its request names and no others: Produce, ListOffsets, OffsetCommit, "
-        "CreateTopics, CreatePartitions; Metadata with a list; LeaderAndIsr and StopReplica without an error at the top. DeleteTopics "
-        "has as many elements. What is named once is answered once.", "ctl 5.3, 5.5, 12.1, 15", ("named", "ends"), _SAME,
+        "CreateTopics, CreatePartitions; Metadata and ElectLeaders with a list; LeaderAndIsr and StopReplica without an error at the top. "
+        "DeleteTopics has as many elements. What is named once is answered once.", "ctl 5.3, 5.5, 12.1, 15", ("named", "ends"), _SAME,
     ),
 )

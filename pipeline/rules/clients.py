@@ -73,12 +73,12 @@ FROM counted"""
 
 THROTTLED = View(
     "throttled",
-    ("messages",),
+    ("traffic",),
     f"""
 SELECT * FROM (
-    SELECT run_id, node_id, process, conn_id, seq, ts_ns, try_variant_get(body, '$.throttleTimeMs', 'bigint') AS throttle_ms
-    FROM messages
-    WHERE dir = 1 AND body IS NOT NULL
+    SELECT run_id, node_id, process, conn_id, seq, ts_ns, CAST(throttle_ms AS BIGINT) AS throttle_ms
+    FROM traffic
+    WHERE dir = 1 AND throttle_ms > 0
         AND api_version >= try_element_at(map({", ".join(f"{key}, {version}" for key, version in THROTTLES_FROM.items())}),
             CAST(api_key AS INT)))
 WHERE throttle_ms * 1000000 > {GRACE_NS}""",

@@ -8,18 +8,21 @@ had between the Metadata request and its response.
 from __future__ import annotations
 
 from klamm.pipeline.rules.record import Rule, View
+from klamm.pipeline.rules.shared import ZERO_ID
 from klamm.pipeline.rules.traffic import unless_gaps
 
 _AGREES = (
     "(m.leader = u.leader OR m.leader = -1 AND m.error_code IN (5, 72)) AND (m.leader_epoch IS NULL OR m.leader_epoch = u.leader_epoch) "
-    "AND (m.api_version = 0 OR m.isr = u.isr)"
+    "AND (m.api_version = 0 OR m.isr = u.isr AND m.replicas = u.replicas) "
+    "AND (m.topic_id IS NULL OR u.topic_id IS NULL OR m.topic_id = u.topic_id)"
 )
 _BROKER = "PARTITION BY run_id, node_id, process ORDER BY seq"
 _PARTITION = "PARTITION BY run_id, node_id, process, topic, partition ORDER BY seq"
 
 _TOLD = """
     told AS (
-        SELECT run_id, node_id, receiver_process AS process, topic, partition, seq, answer_seq, error, leader, leader_epoch, isr,
+        SELECT run_id, node_id, receiver_process AS process, topic, partition, seq, answer_seq, error, leader, leader_epoch, isr, replicas,
+            if(has_id, topic_key, NULL) AS topic_id,
             lead(if(error = 0, answer_seq, NULL)) IGNORE NULLS OVER (PARTITION BY run_id, node_id, receiver_process, topic, partition
                 ORDER BY seq) AS replaced_seq
         FROM states WHERE api_key = 6 AND source = -1 AND coalesce(error, 0) = 0)"""
@@ -31,15 +34,17 @@ SHOWN_STATES = View(
     f"""
     WITH {_TOLD},
     shown AS (
-        SELECT run_id, node_id, process, topic, partition, seq, conn_id, request_seq, api_version, error_code, leader, leader_epoch, isr
+        SELECT run_id, node_id, process, topic, partition, seq, conn_id, request_seq, api_version, error_code, leader, leader_epoch, isr,
+            replicas, nullif(topic_id, '{ZERO_ID}') AS topic_id
         FROM partition_state WHERE api_key = 3 AND dir = 1),
     merged AS (
-        SELECT *, struct(seq, leader, leader_epoch, isr) AS told, CAST(NULL AS STRUCT<conn_id: BIGINT, request_seq: BIGINT,
-            api_version: SMALLINT, error_code: SMALLINT, leader: INT, leader_epoch: INT, isr: ARRAY<INT>>) AS m
-        FROM (SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr FROM told)
+        SELECT *, struct(seq, leader, leader_epoch, isr, replicas, topic_id) AS told,
+            CAST(NULL AS STRUCT<conn_id: BIGINT, request_seq: BIGINT, api_version: SMALLINT, error_code: SMALLINT, leader: INT,
+            leader_epoch: INT, isr: ARRAY<INT>, replicas: ARRAY<INT>, topic_id: STRING>) AS m
+        FROM (SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr, replicas, topic_id FROM told)
         UNION ALL
-        SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr, NULL,
-            struct(conn_id, request_seq, api_version, error_code, leader, leader_epoch, isr)
+        SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr, replicas, topic_id, NULL,
+            struct(conn_id, request_seq, api_version, error_code, leader, leader_epoch, isr, replicas, topic_id)
         FROM shown)
     SELECT run_id, node_id, process, topic, partition, seq, m, u, coalesce({_AGREES}, false) AS agrees
         FROM (SELECT *, last_value(told, true) OVER ({_PARTITION} ROWS UNBOUNDED PRECEDING) AS u FROM merged) WHERE m IS NOT NULL
@@ -49,20 +54,21 @@ SHOWN_STATES = View(
 """What Metadata responses say of partitions, beside the last UpdateMetadata that arrived before: `m` and `u`, and whether they agree."""
 
 C_16 = Rule(
-    "C-16", "error", "Metadata has leader, leader epoch and ISR of the last UpdateMetadata that the broker took; no leader that is not "
-    "among its live brokers, nor another broker; and before the first one no brokers", "controller 15",
+    "C-16", "error", "Metadata has leader, leader epoch, ISR, replicas and topic id of the last UpdateMetadata that the broker took; no "
+    "leader that is not among its live brokers; all live brokers with the listener and no others; its controller; one cluster id. Before "
+    "the first UpdateMetadata it has no brokers", "controller 15",
     ("shown_states", "states", "controller_requests", "broker_state", "messages", "gappy"),
     unless_gaps(f"""
     WITH {_TOLD},
     live_lists AS (
-        SELECT run_id, node_id, process, seq, struct(answer_seq, live, seq) AS listed, CAST(NULL AS BIGINT) AS request_seq,
-            CAST(NULL AS BIGINT) AS conn_id
+        SELECT run_id, node_id, process, seq, struct(answer_seq, live, seq, controller_id) AS listed, CAST(NULL AS BIGINT) AS request_seq,
+            CAST(NULL AS BIGINT) AS conn_id, CAST(NULL AS STRING) AS listener
         FROM controller_requests WHERE dir = 0 AND api_key = 6 AND coalesce(error, 0) = 0
         UNION ALL
-        SELECT run_id, node_id, process, seq, NULL, cause_seq, conn_id FROM messages
+        SELECT run_id, node_id, process, seq, NULL, cause_seq, conn_id, listener FROM messages
         WHERE api_key = 3 AND dir = 1 AND cause_seq IS NOT NULL),
     frames AS (
-        SELECT run_id, node_id, process, seq, conn_id, request_seq, last_listed AS listed,
+        SELECT run_id, node_id, process, seq, conn_id, listener, request_seq, last_listed AS listed,
             last_listed.answer_seq < request_seq AS is_settled
         FROM (SELECT *, last_value(listed, true) OVER ({_BROKER} ROWS UNBOUNDED PRECEDING) AS last_listed FROM live_lists)
         WHERE request_seq IS NOT NULL),
@@ -78,9 +84,29 @@ C_16 = Rule(
         LEFT JOIN excused x ON c.run_id = x.run_id AND c.node_id = x.node_id AND c.seq = x.seq AND c.topic = x.topic
             AND c.partition = x.partition),
     shown_brokers AS (
-        SELECT run_id, node_id, seq, collect_set(broker_id) AS brokers FROM broker_state WHERE source = 'Metadata' AND dir = 1 GROUP BY ALL)
+        SELECT run_id, node_id, seq, collect_set(broker_id) AS brokers, max(controller_id) AS controller_id, max(cluster_id) AS cluster_id
+        FROM broker_state WHERE source = 'Metadata' AND dir = 1 GROUP BY ALL),
+    compared AS (
+        SELECT f.*, e.seq IS NOT NULL AS has_brokers, e.brokers, e.controller_id, e.cluster_id,
+            if(is_settled, array_except(f.listed.live, e.brokers), NULL) AS absent
+        FROM frames f LEFT JOIN shown_brokers e ON f.run_id = e.run_id AND f.node_id = e.node_id AND f.seq = e.seq
+        WHERE f.listed IS NULL OR is_settled),
+    -- A broker without the listener that the client is connected to has no place in its Metadata.
+    left_out AS (
+        SELECT c.run_id, c.node_id, c.seq, min(b.broker_id) AS broker_id
+        FROM compared c JOIN broker_state b ON b.run_id = c.run_id AND b.node_id = c.node_id AND b.seq = c.listed.seq
+        WHERE size(c.absent) > 0 AND array_contains(c.absent, b.broker_id) AND b.endpoints LIKE concat('%"listener":"', c.listener, '"%')
+        GROUP BY c.run_id, c.node_id, c.seq),
+    clusters AS (
+        SELECT run_id, max_by(cluster_id, n) AS usual FROM (
+            SELECT run_id, cluster_id, count(*) AS n FROM shown_brokers WHERE cluster_id IS NOT NULL GROUP BY run_id, cluster_id)
+        GROUP BY run_id)
     SELECT run_id, node_id, m.conn_id AS conn_id, seq, CASE
         WHEN u IS NULL AND NOT is_excused THEN format_string('%s-%s was never told to this broker', topic, partition)
+        WHEN NOT agrees AND NOT is_excused AND m.replicas <> u.replicas
+            THEN format_string('%s-%s: replicas %s, and %s was told', topic, partition, to_json(m.replicas), to_json(u.replicas))
+        WHEN NOT agrees AND NOT is_excused AND m.topic_id <> u.topic_id
+            THEN format_string('%s-%s: topic id %s, and %s was told', topic, partition, m.topic_id, u.topic_id)
         WHEN NOT agrees AND NOT is_excused THEN format_string('%s-%s: leader %s, leader epoch %s, ISR %s, and %s, %s, %s was told', topic,
             partition, m.leader, m.leader_epoch, to_json(m.isr), u.leader, u.leader_epoch, to_json(u.isr))
         WHEN is_settled AND m.leader >= 0 AND NOT array_contains(listed.live, m.leader)
@@ -90,12 +116,17 @@ C_16 = Rule(
         END AS detail, array_compact(array(u.seq, m.request_seq, seq)) AS evidence
     FROM judged
     UNION ALL
-    SELECT f.run_id, f.node_id, f.conn_id, f.seq, CASE
-        WHEN f.listed IS NULL AND e.seq IS NOT NULL THEN 'brokers are shown before the first UpdateMetadata'
-        WHEN size(array_except(e.brokers, f.listed.live)) > 0
-            THEN format_string('brokers %s are shown, and the live brokers are %s', to_json(array_sort(e.brokers)), to_json(f.listed.live))
-        END, array_compact(array(f.listed.seq, f.request_seq, f.seq))
-    FROM frames f LEFT JOIN shown_brokers e ON f.run_id = e.run_id AND f.node_id = e.node_id AND f.seq = e.seq
-    WHERE f.listed IS NULL OR is_settled
+    SELECT c.run_id, c.node_id, c.conn_id, c.seq, CASE
+        WHEN c.listed IS NULL AND c.has_brokers THEN 'brokers are shown before the first UpdateMetadata'
+        WHEN size(array_except(c.brokers, c.listed.live)) > 0
+            THEN format_string('brokers %s are shown, and the live brokers are %s', to_json(array_sort(c.brokers)), to_json(c.listed.live))
+        WHEN l.broker_id IS NOT NULL
+            THEN format_string('broker %s is left out of %s, and lives', l.broker_id, to_json(array_sort(c.brokers)))
+        WHEN c.controller_id <> greatest(c.listed.controller_id, -1)
+            THEN format_string('controller %s, and %s was told', c.controller_id, c.listed.controller_id)
+        WHEN c.cluster_id <> k.usual THEN format_string('cluster id %s, and other answers have %s', c.cluster_id, k.usual)
+        END, array_compact(array(c.listed.seq, c.request_seq, c.seq))
+    FROM compared c LEFT JOIN left_out l ON l.run_id = c.run_id AND l.node_id = c.node_id AND l.seq = c.seq
+    LEFT JOIN clusters k ON k.run_id = c.run_id
     """),
 )

@@ -313,6 +313,27 @@ C_20 = Rule(
     """),
 )
 
+C_22 = Rule(
+    "C-22", "error", "a controller that has resigned sends no more requests until it is elected again", "controller 3.1, 10.4",
+    ("controller_requests", "events"),
+    """
+    WITH points AS (
+        SELECT run_id, node_id, process, seq, kind = 'controller_resigned' AS has_resigned, CAST(NULL AS BIGINT) AS conn_id,
+            CAST(NULL AS SMALLINT) AS api_key
+        FROM events WHERE kind IN ('controller_elected', 'controller_resigned')
+        UNION ALL
+        SELECT run_id, node_id, process, seq, NULL, conn_id, api_key FROM controller_requests WHERE dir = 2),
+    known AS (
+        SELECT *, last_value(has_resigned, true) OVER w AS is_former, last_value(if(has_resigned IS NULL, NULL, seq), true) OVER w AS since
+        FROM points WINDOW w AS (PARTITION BY run_id, node_id, process ORDER BY seq ROWS UNBOUNDED PRECEDING))
+    SELECT run_id, node_id, conn_id, seq,
+        if(is_former, format_string('key %s is sent after the controller resigned', api_key), NULL) AS detail,
+        array(since, seq) AS evidence
+    FROM known WHERE api_key IS NOT NULL AND is_former IS NOT NULL
+    """,
+    about="controller_requests",
+)
+
 SENDING_VIEWS = (ISR_WRITES, IN_CHANNELS, REPEATS)
 
-SENDING_RULES: tuple[Rule, ...] = (C_03, C_04, C_09, C_10, C_11, C_12, C_13, C_14, C_15, C_20)
+SENDING_RULES: tuple[Rule, ...] = (C_03, C_04, C_09, C_10, C_11, C_12, C_13, C_14, C_15, C_20, C_22)

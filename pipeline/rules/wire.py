@@ -258,6 +258,12 @@ FROM (
     WINDOW before AS (
         PARTITION BY conn_id, run_id, node_id, process ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
 
+_THROTTLE = """
+SELECT run_id, node_id, conn_id, seq,
+    if(throttle_ms < 0, concat('API ', api_key, ' version ', api_version, ': throttle time ', throttle_ms, ' ms'), NULL) AS detail,
+    array_compact(array(cause_seq, seq)) AS evidence
+FROM traffic WHERE dir = 1 AND throttle_ms IS NOT NULL"""
+
 VIEWS = (ODD, TOO_NEW, REFUSED)
 
 RULES: tuple[Rule, ...] = (
@@ -302,4 +308,5 @@ RULES: tuple[Rule, ...] = (
         "A client uses no correlation id twice on a connection, and they rise, but ApiVersions may overtake the request that "
         "it was sent for.", "clients", ("traffic",), _CORRELATION,
     ),
+    Rule("W-12", "error", "A throttle time is not negative.", "wire 8", ("traffic",), _THROTTLE),
 )

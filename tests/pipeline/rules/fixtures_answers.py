@@ -135,3 +135,35 @@ def a_broker_does_not_answer_for_a_replica(run: Run) -> int:
     journal = broker(run)
     asked = journal.request(2, ApiKey.STOP_REPLICA, 4, stop(0, 1), dir=Direction.REQUEST_OUT, peer_id=2)
     return int(journal.response(2, asked, stopped(0), peer_id=2))
+
+
+def _elected(run: Run, *named: int, answered: tuple[int, ...], everything: bool = False) -> int:
+    """ElectLeaders for these partitions of `t`, answered for those; the answer's seq."""
+    journal = broker(run)
+    journal.event("controller_elected", controller_epoch=1)
+    form, result = messages.ElectLeadersRequest, messages.ElectLeadersResponse
+    topics = None if everything else [form.TopicPartitions("t", list(named))]
+    asked = journal.request(1, ApiKey.ELECT_LEADERS, 2, form(election_type=0, topic_partitions=topics, timeout_ms=1000))
+    rows = [result.PartitionResult(partition, 83, "none of them") for partition in answered]
+    return int(journal.response(1, asked, result(replica_election_results=[result.ReplicaElectionResult("t", rows)])))
+
+
+@good("W-11")
+def elections_are_answered_for_all_that_are_named(run: Run) -> None:
+    _elected(run, 0, 1, 0, answered=(1, 0))
+
+
+@good("W-11", also=["C-11"])
+def elections_of_all_partitions_name_those_that_needed_one(run: Run) -> None:
+    answers_name_what_was_named(run)
+    _elected(run, answered=(3,), everything=True)
+
+
+@bad("W-11")
+def an_election_is_not_answered(run: Run) -> int:
+    return _elected(run, 0, 1, answered=(0,))
+
+
+@bad("W-11")
+def an_election_is_answered_that_nobody_named(run: Run) -> int:
+    return _elected(run, 0, answered=(0, 1))

@@ -6,7 +6,7 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.tests.pipeline.rules.controllers import Channel, State, batch, elected, handled, up, written
+from klamm.tests.pipeline.rules.controllers import OTHER_ID, Channel, State, batch, elected, handled, up, written
 from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
 
 # --- C-03
@@ -324,7 +324,10 @@ def a_version_is_too_new(run: Run) -> int:
 # --- C-16
 
 
-def _metadata(journal: Any, *states: State, error: int = 0, asked: int | None = None, brokers: tuple[int, ...] = (1, 2)) -> int:
+def _metadata(
+    journal: Any, *states: State, error: int = 0, asked: int | None = None, brokers: tuple[int, ...] = (1, 2, 9), controller: int = 9,
+    cluster: str = "c",
+) -> int:
     """A Metadata request and its response; the seq of the response."""
     if asked is None:
         asked = _ask(journal)
@@ -336,7 +339,7 @@ def _metadata(journal: Any, *states: State, error: int = 0, asked: int | None = 
         for s in states
     ]
     listed = [form.MetadataResponseBroker(node_id=b, host="h", port=1, rack=None) for b in brokers]
-    return int(journal.response(70, asked, form(brokers=listed, cluster_id="c", controller_id=9, topics=topics)))
+    return int(journal.response(70, asked, form(brokers=listed, cluster_id=cluster, controller_id=controller, topics=topics)))
 
 
 def _ask(journal: Any) -> int:
@@ -359,7 +362,7 @@ def metadata_shows_what_was_told(run: Run) -> None:
     _metadata(journal, old, asked=asked)
     _metadata(journal, new)
     broker.update(live=(1, 9))
-    _metadata(journal, new._replace(leader=-1), error=5, brokers=(1,))
+    _metadata(journal, new._replace(leader=-1), error=5, brokers=(1, 9))
     Channel(journal, 2, broker_epoch=20, process=2).update(new.next(), error=None, process=2)
 
 
@@ -399,6 +402,75 @@ def metadata_shows_a_broker_that_was_never_told(run: Run) -> int:
 @bad("C-16")
 def metadata_shows_brokers_too_early(run: Run) -> int:
     return _metadata(run.journal())
+
+
+@bad("C-16")
+def metadata_leaves_out_a_live_broker(run: Run) -> int:
+    Channel(run.journal()).update(State())
+    return _metadata(run.journal(), State(), brokers=(1, 9))
+
+
+@good("C-16")
+def metadata_leaves_out_a_broker_without_the_listener(run: Run) -> None:
+    journal = run.journal()
+    Channel(journal).update(State())
+    journal.connection(70, listener="INTERNAL")
+    _metadata(journal, State(), brokers=(1,))
+
+
+@bad("C-16")
+def metadata_shows_another_controller(run: Run) -> int:
+    Channel(run.journal()).update(State())
+    return _metadata(run.journal(), State(), controller=2)
+
+
+@bad("C-16")
+def metadata_shows_another_cluster(run: Run) -> int:
+    journal = run.journal()
+    Channel(journal).update(State())
+    _metadata(journal, State())
+    seq = _metadata(journal, State(), cluster="other")
+    _metadata(journal, State())
+    return seq
+
+
+@bad("C-16")
+def metadata_shows_another_topic_id(run: Run) -> int:
+    Channel(run.journal()).update(State())
+    return _metadata(run.journal(), State(topic_id=OTHER_ID))
+
+
+@bad("C-16")
+def metadata_shows_other_replicas(run: Run) -> int:
+    Channel(run.journal()).update(State())
+    return _metadata(run.journal(), State(replicas=(2, 1)))
+
+
+# --- C-22
+
+
+@good("C-22")
+def a_controller_is_elected_again_and_sends(run: Run) -> None:
+    journal = run.journal()
+    for epoch in (1, 3):
+        event = elected(journal, epoch)
+        Channel(journal, epoch, controller=1, epoch=epoch, to=2, batch=batch(journal, event), live=(1, 2)).update()
+        journal.event("controller_resigned", broker=1, controller_epoch=epoch)
+
+
+@bad("C-22")
+def a_former_controller_sends(run: Run) -> int:
+    journal = run.journal()
+    event = elected(journal)
+    channel = Channel(journal, controller=1, to=2, batch=batch(journal, event), live=(1, 2))
+    channel.update()
+    journal.event("controller_resigned", broker=1, controller_epoch=1)
+    return channel.stop(State())
+
+
+@silent("C-22")
+def nobody_was_elected_in_the_journal(run: Run) -> None:
+    Channel(run.journal(), controller=1, to=2).update()
 
 
 # --- C-20

@@ -566,3 +566,30 @@ def an_id_of_api_versions_again(run: Run) -> int:
     asked = journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest("a", "1"), corr=4)
     journal.response(1, asked, messages.ApiVersionsResponse())
     return exchange(journal, corr=4)[0]
+
+
+# --- W-12
+
+
+@good("W-12")
+def throttle_times_are_zero_or_more(run: Run) -> None:
+    journal = broker(run)
+    for throttle_ms in (0, 1, 2_147_483_647):
+        asked = journal.request(1, ApiKey.HEARTBEAT, 4, HEARTBEAT)
+        journal.response(1, asked, messages.HeartbeatResponse(throttle_time_ms=throttle_ms))
+        journal.event("conn_close", conn_id=1, output={"by": "peer", "reason": None})
+        later(journal, 3_000_000)
+
+
+@bad("W-12")
+def a_throttle_time_is_negative(run: Run) -> int:
+    journal = broker(run)
+    asked = journal.request(1, ApiKey.HEARTBEAT, 4, HEARTBEAT)
+    return int(journal.response(1, asked, messages.HeartbeatResponse(throttle_time_ms=-1)))
+
+
+@silent("W-12")
+def a_version_without_throttle_time(run: Run) -> None:
+    journal = broker(run)
+    asked = journal.request(1, ApiKey.HEARTBEAT, 0, HEARTBEAT)
+    journal.response(1, asked, messages.HeartbeatResponse())
