@@ -132,8 +132,8 @@ R_01 = Rule(
 )
 
 R_02 = Rule(
-    "R-02", "error", "the phases of a step are in the order U, A1, A2 or U, B1 to B9; the topic znode is not written after B6",
-    "controller 11.3", ("reassign", "events", "gappy"),
+    "R-02", "error", "the phases of a step are in the order U, A1, A2 or U, B1 to B9, and none is left out behind A1 or B1; the topic "
+    "znode is not written after B6", "controller 11.3", ("reassign", "events", "gappy"),
     unless_gaps("""
     WITH phases AS (
         SELECT run_id, node_id, process, seq, controller_epoch, cause_seq, topic, partition, step, phase,
@@ -141,15 +141,22 @@ R_02 = Rule(
                 ELSE 10 + CAST(substring(phase, 2) AS INT) END AS rank
         FROM reassign WHERE kind = 'reassign_phase' AND phase IS NOT NULL),
     ordered AS (
-        SELECT *, lag(rank) OVER w AS rank_before, lag(phase) OVER w AS phase_before, lag(seq) OVER w AS seq_before FROM phases
-        WINDOW w AS (PARTITION BY run_id, node_id, process, controller_epoch, topic, partition, step ORDER BY seq)),
+        SELECT *, lag(rank) OVER w AS rank_before, lag(phase) OVER w AS phase_before, lag(seq) OVER w AS seq_before,
+            lag(rank) OVER t AS rank_in_term, lag(phase) OVER t AS phase_in_term, lag(seq) OVER t AS seq_in_term
+        FROM phases
+        WINDOW w AS (PARTITION BY run_id, node_id, process, controller_epoch, topic, partition, step ORDER BY seq),
+            t AS (PARTITION BY run_id, node_id, process, controller_epoch, topic, partition ORDER BY seq)),
     ends AS (
         SELECT run_id, node_id, cause_seq, topic, max(if(phase = 'B6', seq, NULL)) AS completed, max(if(phase = 'U', seq, NULL)) AS begun
         FROM phases GROUP BY ALL HAVING completed IS NOT NULL)
-    SELECT run_id, node_id, CAST(NULL AS BIGINT) AS conn_id, seq,
-        if(rank <= rank_before OR rank_before IN (1, 2) AND rank > 10,
-            format_string('%s-%s: %s after %s', topic, partition, phase, phase_before), NULL) AS detail,
-        array_compact(array(seq_before, seq)) AS evidence
+    SELECT run_id, node_id, CAST(NULL AS BIGINT) AS conn_id, seq, CASE
+        WHEN rank <= rank_before OR rank_before IN (1, 2) AND rank > 10
+            THEN format_string('%s-%s: %s after %s', topic, partition, phase, phase_before)
+        -- A step that was held goes on in a later one, where it was.
+        WHEN (rank = 2 OR rank > 11) AND rank_in_term <> rank - 1
+            THEN format_string('%s-%s: %s after %s', topic, partition, phase, phase_in_term)
+        END AS detail,
+        array_compact(array(coalesce(seq_before, seq_in_term), seq)) AS evidence
     FROM ordered
     UNION ALL
     SELECT e.run_id, e.node_id, NULL, coalesce(w.seq, e.completed),

@@ -91,7 +91,7 @@ def a_throttle_that_cannot_be_removed_stays_named(run: Run) -> None:
     elected(journal)
     _request(journal, (1, 2))
     end = handled(journal, "AlterPartition")
-    _phases(journal, "B3", "B7", cause=end)
+    _phases(journal, "B6", "B7", cause=end)
     _throttle(journal, "throttle_removed", end, broker=1)
     _removal(journal, RATES, "2", op="set", cause=end)
     later(journal)
@@ -149,7 +149,7 @@ def names_stay_while_a_reassignment_is_ongoing_and_without_one(run: Run) -> None
     start = handled(journal, "AlterPartitionReassignments")
     _assigned(journal, start, adding=(3,))
     end = handled(journal, "AlterPartition")
-    _phases(journal, "B3", "B6", "B7", cause=end, partition=1)
+    _phases(journal, "B5", "B6", "B7", cause=end, partition=1)
     later(journal)
     handled(journal, "BrokerChange")
 
@@ -205,7 +205,7 @@ def throttles_outlive_the_last_reassignment(run: Run) -> int:
     _assigned(journal, start, adding=(3,))
     end = handled(journal, "AlterPartition")
     _assigned(journal, end)
-    _phases(journal, "B3", "B6", "B7", "B8", cause=end)
+    _phases(journal, "B5", "B6", "B7", "B8", cause=end)
     later(journal)
     handled(journal, "BrokerChange")
     return seq
@@ -218,7 +218,7 @@ def _resigned_after_the_end(run: Run, seconds: int) -> int:
     seq = _request(journal, (1, 2))
     end = handled(journal, "AlterPartition")
     _assigned(journal, end)
-    _phases(journal, "B3", "B6", "B7", "B8", cause=end)
+    _phases(journal, "B5", "B6", "B7", "B8", cause=end)
     journal.now_ns += seconds * 1_000_000_000
     journal.event("controller_resigned", broker=1, controller_epoch=1)
     later(journal)
@@ -275,13 +275,17 @@ def steps_are_in_order(run: Run) -> None:
     _topic_written(journal, end)
     _phases(journal, "B6", "B7", "B8", "B9", step=2, cause=end)
     _topic_written(journal, end)
-    _phases(journal, "U", "B3", "B6", step=3, cause=end, partition=1)
-    _phases(journal, "U", "B1", "B3", "B6", "B7", step=4)
+    _phases(journal, "U", "B1", "B2", "B3", "B4", "B5", "B6", step=3, cause=end, partition=1)
+    _phases(journal, "U", "B1", "B2", "B3", step=4)
+    _phases(journal, "B4", "B5", step=5)
+    _phases(journal, "B1", "B2", step=6)
+    _phases(journal, "U", "A1", step=7)
+    _phases(journal, "A2", step=8)
 
 
 @bad("R-02")
 def a_phase_comes_too_late(run: Run) -> int:
-    return _phases(run.journal(), "U", "B3", "B1")[-1]
+    return _phases(run.journal(), "U", "B1", "B2", "B1")[-1]
 
 
 @good("R-02")
@@ -295,12 +299,26 @@ def the_topic_is_written_before_its_completion(run: Run) -> None:
 
 @bad("R-02")
 def a_phase_comes_twice(run: Run) -> int:
-    return _phases(run.journal(), "U", "B3", "B3")[-1]
+    return _phases(run.journal(), "U", "B1", "B1")[-1]
 
 
 @bad("R-02")
 def a_step_waits_and_completes_at_once(run: Run) -> int:
     return _phases(run.journal(), "U", "A1", "B1")[-1]
+
+
+@bad("R-02")
+def a_phase_is_left_out(run: Run) -> int:
+    return _phases(run.journal(), "U", "B1", "B2", "B3", "B4", "B6")[-1]
+
+
+@bad("R-02")
+def a_phase_is_left_out_between_two_steps(run: Run) -> list[int]:
+    journal = run.journal()
+    _phases(journal, "U", "B1", "B2")
+    late = _phases(journal, "B4", step=2)[0]
+    _phases(journal, "U", step=3, partition=1)
+    return [late, _phases(journal, "A2", step=4, partition=1)[0]]
 
 
 @bad("R-02")
