@@ -16,11 +16,18 @@ from klamm.protocol.errors import RemoteProtocolError
 API_VERSIONS = 18
 
 _FLEXIBLE = ", ".join(f"{api.key}, {api.flexible_from}" for api in messages.APIS.values() if api.flexible_from is not None)
-_CONCERNED = f"dir = 1 AND (api_key = {API_VERSIONS} OR api_version >= try_element_at(map({_FLEXIBLE}), CAST(api_key AS INT)))"
+_CONCERNED = (
+    "(dir = 1 OR dir = 3 AND peer_id IS NOT NULL AND journaled_id IS NULL) "
+    f"AND (api_key = {API_VERSIONS} OR api_version >= try_element_at(map({_FLEXIBLE}), CAST(api_key AS INT)))"
+)
+
+_JOURNALED = """(SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM ends)
+    ON dir = 3 AND run_id = of_run AND peer_id = journaled_id"""
+"""What a broker without a journal answers is in the journal of the broker that asked it."""
 
 DECODED = f"""
 SELECT run_id, node_id, conn_id, seq, CAST(NULL AS STRING) AS detail, array(seq) AS evidence
-FROM traffic WHERE {_CONCERNED} AND reason IS NULL AND left IS NOT NULL"""
+FROM traffic LEFT JOIN {_JOURNALED} WHERE {_CONCERNED} AND reason IS NULL AND left IS NOT NULL"""
 """The responses of flexible APIs and of ApiVersions that brokers sent and that decode: they have the right header."""
 
 
@@ -57,7 +64,8 @@ def header_of_other_version(api_key: int, version: int, frame: bytes) -> str | N
 TRIED_AGAIN = Tried(
     f"""
     SELECT run_id, node_id, conn_id, seq, cause_seq, api_key, api_version, frame
-    FROM quarantine WHERE {_CONCERNED} AND flags & 10 = 0 AND reason IN ('trailing', 'truncated', 'malformed')""",
+    FROM quarantine LEFT JOIN {_JOURNALED}
+    WHERE {_CONCERNED} AND flags & 10 = 0 AND reason IN ('trailing', 'truncated', 'malformed')""",
     _tried_again,
 )
 """Those that do not decode."""

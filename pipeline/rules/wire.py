@@ -298,7 +298,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "W-07", "error", "A response has header version 1 if its API is flexible in this version, else 0; ApiVersions always 0.", "wire 2",
-        ("traffic", "quarantine"), DECODED, tried=TRIED_AGAIN,
+        ("traffic", "quarantine", "ends"), DECODED, tried=TRIED_AGAIN,
     ),
     Rule("W-08", "error", "The length in front of a frame is that of the frame, and within the limit.", "wire 1", ("traffic",), _LENGTH),
     Rule("W-09", "error", "A body that a broker sends, with or without a journal of its own, decodes, with no bytes over; a "

@@ -521,6 +521,14 @@ def what_a_broker_with_a_journal_answers_is_judged_there(run: Run) -> None:
     _asked_by_another(run, is_journaled=True)
 
 
+@bad("W-07", also=["W-09"])
+def a_broker_without_a_journal_answers_with_the_other_header(run: Run) -> int:
+    journal = broker(run)
+    asked = journal.request(7, ApiKey.METADATA, 12, METADATA, dir=Direction.REQUEST_OUT, peer_id=2)
+    frame = messages.encode_response(ApiKey.METADATA, 12, 1, messages.encode(SHOWN, 12))
+    return int(journal.response(7, asked, SHOWN, peer_id=2, frame=(len(frame) - 5).to_bytes(4, "big") + frame[4:8] + frame[9:]))
+
+
 @silent("W-09")
 def headers_alone(run: Run) -> None:
     journal = broker(run)

@@ -244,7 +244,7 @@ def near(world: World, edits: Edits) -> set[Place]:
 
 
 def outcomes(lake: Path, judge: Callable[[Path], Iterable[Row]], only: Iterable[str] = ()) -> Iterator[Outcome]:
-    """What the rules say of each injection into the only run of this lake. `judge` returns what all rules say of all runs of a lake."""
+    """What the rules say of each injection into the only run of this lake. `judge` returns the verdicts on all runs of a lake."""
     world = load(lake)
     chosen = [each for each in INJECTIONS if not only or each.rule in only]
     with tempfile.TemporaryDirectory() as folder:
@@ -269,18 +269,19 @@ def outcomes(lake: Path, judge: Callable[[Path], Iterable[Row]], only: Iterable[
         yield Outcome(injection, found, sorted(set(rules) - {injection.rule}), [line for line in far if line not in mine])
 
 
-def in_duckdb(lake: Path) -> list[Row]:
-    """The rows of all rules that are SQL."""
-    from klamm.tests.pipeline.in_duckdb import judged, silver
+def quickly(lake: Path) -> list[Row]:
+    """The verdicts of all rules on all runs of a lake, as `klamm pipeline check --quick` has them."""
+    from klamm.pipeline.quick.judge import judge
+    from klamm.tests.pipeline.in_duckdb import silver
 
-    database = silver(lake)
-    return [row for rule in runner.rules().values() if rule.judged for row in judged(database, [rule.id])]
+    runs = sorted({segment.run for segment in segments(lake)})
+    return [verdict._asdict() for verdict in judge(silver(lake), runs).verdicts]
 
 
 def main() -> int:
     from klamm.tests.pipeline.rules import injected_violations  # noqa: F401 registers them
 
-    found = list(outcomes(Path(sys.argv[1]), in_duckdb, sys.argv[2:]))
+    found = list(outcomes(Path(sys.argv[1]), quickly, sys.argv[2:]))
     for one in found:
         edge = " (edge)" if one.injection.is_edge else ""
         others = f"; also {', '.join(one.others)}" if one.others else ""
