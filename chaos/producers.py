@@ -75,6 +75,8 @@ class Producing:
         self.sent: list[Sent] = []
         self.fatal: list[str] = []
         """Errors after which librdkafka refuses to go on with a producer id."""
+        self.unknown_topic = 0
+        """How often there was no such topic: a broker that has just started serves clients before the controller tells it what there is."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -144,6 +146,9 @@ class Producing:
         except BufferError:
             return False
         except KafkaException as refused:
+            if refused.args[0].code() == KafkaError._UNKNOWN_TOPIC:
+                self.unknown_topic += 1
+                return False
             self.fatal.append(str(refused))
             failed.set()
             return False
