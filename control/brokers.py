@@ -55,5 +55,11 @@ class Brokers(Protocol):
     async def add_broker(self, config: Mapping[str, str] | None = None) -> int:
         """Start one more broker. Returns its id."""
 
+    def stand(self, broker_id: int) -> None:
+        """Let a broker stand still."""
+
+    def go_on(self, broker_id: int) -> None:
+        """End that."""
+
     async def move_controller(self, to: int | None = None) -> int:
         """Make a broker the controller. Returns its id."""

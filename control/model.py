@@ -136,6 +136,7 @@ class Control:
         """Kill the broker that is held first, as it stands there."""
         held = self._reached(number)
         broker_id = held.hold.held_phases[0].broker_id
+        self._go_on(broker_id)
         self._killed.add(broker_id)
         await self.cluster.crash_broker(broker_id, expire=True)
         self.events.add("crashed", {"broker": broker_id, "hold": number})
@@ -162,6 +163,7 @@ class Control:
         work.add_done_callback(self._crashes.discard)
 
     async def _crash_broker(self, broker_id: int, phase: str) -> None:
+        self._go_on(broker_id)
         self._killed.add(broker_id)
         self.events.add("crashed", {"broker": broker_id, "phase": phase})
         await self.cluster.crash_broker(broker_id, expire=True)
@@ -312,6 +314,7 @@ class Control:
     async def kill_broker(self, number: int, body: KillBody) -> dict[str, Any]:
         """End a broker as `kill -9` does."""
         self._running(number)
+        self._go_on(number)
         self._killed.add(number)
         await self.cluster.kill_broker(number, expire=body.expire, lose_log=body.lose_log)
         return self._changed_broker(number)
@@ -325,10 +328,10 @@ class Control:
         return self._changed_broker(number)
 
     def _go_on(self, number: int) -> None:
-        """End the pause of a broker that is to stop in order: as controller it has to respond to itself."""
-        if number in self._paused:
-            self._running(number).listeners.resume()
-            self._paused.discard(number)
+        """End the pause of a broker that is to stop, so that it can do what this needs."""
+        if number in self._paused and self._find(number) is not None:
+            self.cluster.go_on(number)
+        self._paused.discard(number)
 
     async def _start(self, number: int) -> None:
         """Start a broker: it is neither paused nor cut off, whatever its former self was."""
@@ -346,8 +349,9 @@ class Control:
         return self._changed_broker(number)
 
     def pause_broker(self, number: int) -> dict[str, Any]:
-        """Let a broker read nothing more from its connections, new ones included."""
-        self._running(number).listeners.pause()
+        """Let a broker stand still as SIGSTOP does: it reads and sends nothing, its timers stand, its ZooKeeper session ends in time."""
+        self._running(number)
+        self.cluster.stand(number)
         self._paused.add(number)
         return self._changed_broker(number)
 
@@ -355,7 +359,8 @@ class Control:
         """End a pause."""
         if number not in self._paused:
             raise Refused(f"broker {number} is not paused", 409)
-        self._running(number).listeners.resume()
+        self._running(number)
+        self.cluster.go_on(number)
         self._paused.discard(number)
         return self._changed_broker(number)
 
@@ -368,6 +373,8 @@ class Control:
         """Make a broker the controller."""
         if body.to is not None:
             self._running(body.to)
+            if body.to in self._paused:
+                raise Refused(f"broker {body.to} is paused", 409)
         try:
             await self.cluster.move_controller(body.to)
         except ValueError as error:
@@ -458,7 +465,7 @@ class Control:
 
     async def topic(self, name: str) -> dict[str, Any]:
         """A topic as ZooKeeper and each broker see it. A broker that is connected to ZooKeeper reads it."""
-        connected = [broker for broker in self.cluster.brokers if broker.started and broker.zk.is_connected]
+        connected = [broker for broker in self.serving() if broker.started and broker.zk.is_connected]
         if not connected:
             raise Refused("no broker is connected to ZooKeeper", 409)
         try:
@@ -527,10 +534,11 @@ class Control:
         }
 
     def _any(self) -> BrokerServer:
-        running = self._find(self.cluster.controller_id) or next(iter(self.cluster.brokers), None)
-        if running is None:
-            raise Refused("no broker runs", 409)
-        return running
+        """A broker that can be asked: the controller, if it is not paused."""
+        serving = self.serving()
+        if not serving:
+            raise Refused("no broker runs and responds", 409)
+        return next((each for each in serving if each.id == self.cluster.controller_id), serving[0])
 
     def _topic_id(self, name: str) -> bytes:
         return next((broker.metadata.topic_id(name) for broker in self.cluster.brokers if broker.started), bytes(16))

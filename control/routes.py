@@ -79,7 +79,7 @@ ROUTES: tuple[Route, ...] = (
         "POST", "/brokers/{broker}/restart", "Stop a broker and start it again",
         lambda c, broker, body: c.restart_broker(broker, body), bodies.StopBody,
     ),
-    Route("POST", "/brokers/{broker}/pause", "Let a broker serve nobody", lambda c, broker: c.pause_broker(broker)),
+    Route("POST", "/brokers/{broker}/pause", "Let a broker stand still, as SIGSTOP does", lambda c, broker: c.pause_broker(broker)),
     Route("POST", "/brokers/{broker}/resume", "End a pause", lambda c, broker: c.resume_broker(broker)),
     Route("GET", "/controller", "The active controller", lambda c: c.controller()),
     Route("POST", "/controller/move", "Make a broker the controller", lambda c, body: c.move_controller(body), bodies.MoveBody),

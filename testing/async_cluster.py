@@ -206,7 +206,8 @@ class AsyncCluster:
         await self._control.start_broker(broker)
 
     async def pause_broker(self, broker: int) -> None:
-        """Let a broker read nothing more from its connections, new ones included: clients wait for responses."""
+        """Let a broker stand still as SIGSTOP does: clients wait for responses, it fetches nothing, and its ZooKeeper session ends in time.
+        """
         self._control.pause_broker(broker)
 
     async def resume_broker(self, broker: int) -> None:

@@ -301,7 +301,8 @@ class BlockingCluster:
         self._thread.call(self._inner.start_broker(broker))
 
     def pause_broker(self, broker: int) -> None:
-        """Let a broker read nothing more from its connections, new ones included: clients wait for responses."""
+        """Let a broker stand still as SIGSTOP does: clients wait for responses, it fetches nothing, and its ZooKeeper session ends in time.
+        """
         self._thread.call(self._inner.pause_broker(broker))
 
     def resume_broker(self, broker: int) -> None:

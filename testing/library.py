@@ -35,6 +35,7 @@ class Cluster(ClusterContexts[SteeredCluster, BlockingCluster, AsyncCluster]):
         *,
         topics: str | Iterable[str | tuple[str, int, int]] = (),
         config: Mapping[str, str | int | bool] | None = None,
+        broker_config: Mapping[int, Mapping[str, str | int | bool]] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
         metrics_port: int | None = None,
@@ -50,8 +51,8 @@ class Cluster(ClusterContexts[SteeredCluster, BlockingCluster, AsyncCluster]):
         """
         super().__init__()
         checked = library.Cluster(
-            brokers, topics=topics, config=config, host=host, port=port, metrics_port=metrics_port, zookeeper=zookeeper, data_dir=data_dir,
-            as_version=as_version, api_versions=api_versions,
+            brokers, topics=topics, config=config, broker_config=broker_config, host=host, port=port, metrics_port=metrics_port,
+            zookeeper=zookeeper, data_dir=data_dir, as_version=as_version, api_versions=api_versions,
         )  # fmt: skip
         self._shape = checked.shape()
         self._control_port = control_port

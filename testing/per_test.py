@@ -25,7 +25,7 @@ DEFAULT_CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.pa
 
 
 _ARGUMENTS: dict[str, tuple[type[Any], ...]] = {
-    "brokers": (int,), "config": (Mapping,), "topics": (str, list, tuple), "version": (str,), "own": (bool,),
+    "brokers": (int,), "config": (Mapping,), "broker_config": (Mapping,), "topics": (str, list, tuple), "version": (str,), "own": (bool,),
 }  # fmt: skip
 """The arguments of the marker `klamm` with their types."""
 
@@ -43,6 +43,8 @@ def marked(node: Any) -> dict[str, Any]:
             raise ValueError(f"@pytest.mark.klamm has no argument {name!r}; it has {', '.join(types)}")
         if not isinstance(value, types[name]) or (isinstance(value, bool) and name != "own"):
             raise ValueError(f"@pytest.mark.klamm: {name}={value!r} has a wrong type")
+    if not all(isinstance(own, Mapping) for own in found.get("broker_config", {}).values()):
+        raise ValueError(f"@pytest.mark.klamm: broker_config={found['broker_config']!r} is not broker id → properties")
     if found.get("own") is False and len(found) > 1:
         raise ValueError("@pytest.mark.klamm: own=False is the shared cluster, which takes no other arguments")
     return found
@@ -98,7 +100,7 @@ class Clusters:
             config = {JOURNAL: str((self._journal / name).absolute())} | config
         shape: dict[str, Any] = {
             "brokers": arguments.get("brokers", self._brokers), "topics": arguments.get("topics", ()), "config": config,
-            "as_version": arguments.get("version"),
+            "broker_config": arguments.get("broker_config"), "as_version": arguments.get("version"),
         }  # fmt: skip
         Cluster(**shape)  # an error is one line, before anything is started
         return Cluster(zookeeper=f"{self._zookeeper}/cluster-{next(self._numbers)}", **shape)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from klamm.testing.per_test import Clusters, PerTest
 
 MARKER = """\
-klamm(brokers=3, config={...}, topics=[...], version="2.8", own=True): the fixture `klamm` of this test is a cluster of its own, \
+klamm(brokers=3, config={...}, broker_config={2: {...}}, topics=[...], version="2.8", own=True): \
+the fixture `klamm` of this test is a cluster of its own, \
 which starts and ends with the test"""
 
 MAX_BROKERS = 100

@@ -287,6 +287,14 @@ class OwnedBroker:
         """Refused: the owner does it."""
         raise _owners_step()
 
+    def stand(self, broker_id: int) -> None:
+        """Refused: the owner does it."""
+        raise _owners_step()
+
+    def go_on(self, broker_id: int) -> None:
+        """Refused: the owner does it."""
+        raise _owners_step()
+
     async def move_controller(self, to: int | None = None) -> int:
         """Refused: the owner does it."""
         raise _owners_step()

@@ -41,6 +41,7 @@ from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic, check_broker_configs, log_directory, metrics_endpoint, with_own_log_directories
 from klamm.server.local.own_zookeeper import Users, reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics
+from klamm.server.local.standing_clock import StandingClock
 from klamm.server.seams import Seams
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 from klamm.zk.layout.paths import CONTROLLER
@@ -71,6 +72,7 @@ class LocalCluster:
         alter_config_policy: AlterConfigPolicy | None = None,
         seams: Seams | None = None,
         users: Users | None = None,
+        can_stand: bool = False,
     ) -> None:
         """`zookeeper` is host:port[,…][/chroot], or an embedded ZooKeeper that this cluster starts and stops. With None it makes one, with
         its data in `data_dir`.
@@ -80,6 +82,7 @@ class LocalCluster:
         their ids, which come before those of all in `config`.
 
         `users` are stored with these configs before the brokers start.
+        With `can_stand` brokers can stand still (`stand`); it costs a little for each timer.
 
         `seams` are given to all brokers. The cluster itself waits for its brokers in real time.
         """
@@ -95,6 +98,7 @@ class LocalCluster:
         self._memory = {broker_id: MemoryDirectory() for broker_id in range(1, brokers + 1)}
         self._seams = replace(seams or Seams(), steering=self.steering, faults=self.faults, memory_directory=self._memory.get)
         self._count = brokers
+        self._can_stand = can_stand
         self._host = host
         self._port = port
         self._data_dir = data_dir
@@ -111,6 +115,8 @@ class LocalCluster:
         """Each broker as it was made last, also while it starts or stops."""
         self._killed: dict[int, BrokerServer] = {}
         self._step = asyncio.Lock()
+        self._standing: set[int] = set()
+        """Brokers that stand still."""
         self.zookeeper = ""
         match zookeeper:
             case str():
@@ -128,7 +134,8 @@ class LocalCluster:
     @property
     def controller_id(self) -> int:
         """Broker id of the controller, -1 if there is none at the moment."""
-        return next((broker.id for broker in self.brokers if broker.controller.is_active), -1)
+        active = [broker for broker in self.brokers if broker.controller.is_active]
+        return next((broker.id for broker in active if broker.id not in self._standing), active[0].id if active else -1)
 
     @property
     def addresses(self) -> list[tuple[int, str, int]]:
@@ -333,12 +340,13 @@ class LocalCluster:
             await asyncio.to_thread(remove_logs, directory)
 
     def _make_broker(self, number: int) -> BrokerServer:
+        self._standing.discard(number)
         broker = self._latest[number] = BrokerServer(
             self._broker_config(number),
             topic_policy=self._topic_policy,
             alter_config_policy=self._alter_config_policy,
             patient=False,
-            seams=self._seams,
+            seams=replace(self._seams, clock=StandingClock(self._seams.clock)) if self._can_stand else self._seams,
         )
         broker.on_halted = self._halted
         return broker
@@ -360,9 +368,9 @@ class LocalCluster:
 
     def _connected(self) -> BrokerServer:
         """A running broker that is connected to ZooKeeper; any if none is. Raises ValueError."""
-        if not self.brokers:
+        if not self._awake:
             raise ValueError("no broker runs")
-        return next((broker for broker in self.brokers if broker.zk.is_connected), self.brokers[0])
+        return next((broker for broker in self._awake if broker.zk.is_connected), self._awake[0])
 
     async def _bury(self, broker_id: int, limit_s: float = START_TIMEOUT_S) -> None:
         """End the ZooKeeper session of a killed broker. Raises TimeoutError if ZooKeeper does not respond."""
@@ -370,16 +378,41 @@ class LocalCluster:
         if killed is not None:
             await killed.zk.end_severed(limit_s)
 
+    def stand(self, broker_id: int) -> None:
+        """Let a broker stand still, as SIGSTOP does: it reads nothing, its timers stand, and ZooKeeper hears nothing of it, so that it ends
+        the session after its time-out. Steps do not wait for this broker. Raises ValueError.
+        """
+        broker = self._running(broker_id)
+        self._standing.add(broker_id)
+        broker.listeners.pause()
+        broker.zk.pause()
+        if isinstance(broker.clock, StandingClock):
+            broker.clock.stand()
+
+    def go_on(self, broker_id: int) -> None:
+        """The opposite of `stand`. Raises ValueError."""
+        broker = self._running(broker_id)
+        self._standing.discard(broker_id)
+        if isinstance(broker.clock, StandingClock):
+            broker.clock.go_on()
+        broker.zk.resume()
+        broker.listeners.resume()
+
+    @property
+    def _awake(self) -> list[BrokerServer]:
+        """The running brokers that do not stand still."""
+        return [broker for broker in self.brokers if broker.id not in self._standing]
+
     def _agree(self) -> bool:
         """Whether every running broker shows the active controller as the controller."""
-        return all(broker.metadata.controller_id == self.controller_id for broker in self.brokers) and self.controller_id != -1
+        return all(broker.metadata.controller_id == self.controller_id for broker in self._awake) and self.controller_id != -1
 
     def _forgotten(self, broker_id: int) -> bool:
         """Whether no running broker shows this broker, neither as a broker nor as a leader."""
-        return not self.brokers or (
+        return not self._awake or (
             self._agree()
-            and not any(broker_id in broker.metadata.brokers for broker in self.brokers)
-            and not any(p.leader == broker_id for broker in self.brokers for p in _partitions(broker))
+            and not any(broker_id in broker.metadata.brokers for broker in self._awake)
+            and not any(p.leader == broker_id for broker in self._awake for p in _partitions(broker))
         )
 
     def _shown_by_all(self, joined: BrokerServer) -> bool:
@@ -387,9 +420,9 @@ class LocalCluster:
         return (
             self._agree()
             and joined.is_online
-            and all(joined.id in broker.metadata.brokers for broker in self.brokers)
-            and all(broker.controller.propagated_topics() <= joined.metadata.topics.keys() for broker in self.brokers)
-            and not any(p.leader < 0 and joined.id in p.isr for broker in self.brokers for p in _partitions(broker))
+            and all(joined.id in broker.metadata.brokers for broker in self._awake)
+            and all(broker.controller.propagated_topics() <= joined.metadata.topics.keys() for broker in self._awake)
+            and not any(p.leader < 0 and joined.id in p.isr for broker in self._awake for p in _partitions(broker))
         )
 
     def _is_controller_held(self) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+from klamm.protocol.clock import Timer
+
 
 class ClockTimer:
     """A callback with the time when it is due."""
@@ -30,21 +32,12 @@ class ClockTimer:
         self.is_cancelled = True
 
 
-class TimerClock(ABC):
-    """A clock that keeps its timers itself."""
-
-    def __init__(self) -> None:
-        self._timers: list[ClockTimer] = []
-        self._numbers = itertools.count()
+class WaitingClock(ABC):
+    """A clock whose waits and time-outs are timers."""
 
     @abstractmethod
-    def monotonic(self) -> float:
-        """Seconds since some fixed time; it never goes back."""
-
-    def call_later(self, seconds: float, callback: Callable[..., object], *arguments: Any) -> ClockTimer:
-        timer = ClockTimer(self.monotonic() + max(0.0, seconds), next(self._numbers), callback, arguments)
-        heapq.heappush(self._timers, timer)
-        return timer
+    def call_later(self, seconds: float, callback: Callable[..., object], *arguments: Any) -> Timer:
+        """Call `callback(*arguments)` on the event loop after `seconds`."""
 
     async def sleep(self, seconds: float) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -65,6 +58,23 @@ class TimerClock(ABC):
                 yield scope
             finally:
                 timer.cancel()
+
+
+class TimerClock(WaitingClock):
+    """A clock that keeps its timers itself."""
+
+    def __init__(self) -> None:
+        self._timers: list[ClockTimer] = []
+        self._numbers = itertools.count()
+
+    @abstractmethod
+    def monotonic(self) -> float:
+        """Seconds since some fixed time; it never goes back."""
+
+    def call_later(self, seconds: float, callback: Callable[..., object], *arguments: Any) -> ClockTimer:
+        timer = ClockTimer(self.monotonic() + max(0.0, seconds), next(self._numbers), callback, arguments)
+        heapq.heappush(self._timers, timer)
+        return timer
 
     def _fire(self) -> int:
         """Call what is due by now; returns how many timers that were."""

@@ -88,6 +88,16 @@ class OutgoingConnection(asyncio.Protocol):
         self._end("peer", None if exc is None else str(exc))
         self._lost(exc)
 
+    def pause(self) -> None:
+        """Read nothing until `resume`: this broker stands still."""
+        if self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """The opposite of `pause`."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def send(self, frame: bytes, cause: Cause | None = None) -> None:
         """Write one frame. `cause` is its reason, for the tap. A lost connection is reported by `on_lost`, not here."""
         if self._transport is not None:
@@ -145,6 +155,9 @@ async def dial(
         raise ConnectionError(f"the authentication failed: {error}") from error
     except UnicodeError as error:  # a label without letters, or with more than 63
         raise OSError(errno.EINVAL, f"{host!r} is not a host name") from error
+    opened = getattr(clock, "opened", None)
+    if opened is not None:  # the clock of a broker that can stand still
+        opened(connection)
     return connection
 
 

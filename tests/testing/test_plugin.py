@@ -70,6 +70,12 @@ class TestOwn:
     def test_overrides_the_marker_of_its_class(self, klamm):
         assert len(klamm.addresses) == 2
 
+@pytest.mark.klamm(brokers=2, broker_config={2: {"broker.rack": "b", "num.io.threads": 3}})
+def test_has_brokers_with_configs_of_their_own(klamm):
+    from klamm.admin import AdminClient
+    with AdminClient(klamm.bootstrap_servers) as admin:
+        assert [each.rack for each in admin.describe_cluster().brokers] == [None, "b"]
+
 @pytest.mark.asyncio
 async def test_waits_in_a_thread_while_its_loop_goes_on(klamm, orders):
     import asyncio
@@ -139,6 +145,12 @@ def test_value(klamm): ...
 @pytest.mark.klamm(config="a=b")
 def test_text(klamm): ...
 
+@pytest.mark.klamm(broker_config={9: {"broker.rack": "b"}})
+def test_broker(klamm): ...
+
+@pytest.mark.klamm(broker_config={2: "broker.rack=b"})
+def test_broker_text(klamm): ...
+
 @pytest.mark.klamm(topics=["a:b"])
 def test_topics(klamm): ...
 
@@ -168,7 +180,7 @@ def run(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.RunResu
 
 def test_tests_share_a_cluster_that_is_whole_again_and_failures_are_explained(pytester: pytest.Pytester) -> None:
     result = run(pytester, CLIENTS, "--strict-markers", "-rA")
-    result.assert_outcomes(passed=11, failed=5, errors=2, xfailed=1)
+    result.assert_outcomes(passed=12, failed=5, errors=2, xfailed=1)
     text = result.stdout.str()
     failed = text[text.index("_ test_fails_and_is_explained _") : text.index("_ test_has_a_fault_that_never_hits _")]
     lines = [line.strip() for line in failed[failed.index("- klamm -") :].splitlines()]
@@ -190,13 +202,15 @@ def test_tests_share_a_cluster_that_is_whole_again_and_failures_are_explained(py
 
 def test_wrong_arguments_of_the_marker_are_one_line_at_the_test(pytester: pytest.Pytester) -> None:
     result = run(pytester, MARKERS)
-    result.assert_outcomes(errors=10)
+    result.assert_outcomes(errors=12)
     text = result.stdout.str()
     for line in (
-        "@pytest.mark.klamm has no argument 'broker'; it has brokers, config, topics, version, own",
-        "@pytest.mark.klamm takes named arguments: brokers, config, topics, version, own",
+        "@pytest.mark.klamm has no argument 'broker'; it has brokers, config, broker_config, topics, version, own",
+        "@pytest.mark.klamm takes named arguments: brokers, config, broker_config, topics, version, own",
         "brokers: 0 is not in the range 1 to 100",
         "@pytest.mark.klamm: brokers=True has a wrong type",
+        "broker_config: there is no broker 9; the cluster has 1 to 3",
+        "@pytest.mark.klamm: broker_config={2: 'broker.rack=b'} is not broker id → properties",
         "config broker.id: is different for each broker and is set by the other options",
         "@pytest.mark.klamm: config='a=b' has a wrong type",
         "@pytest.mark.klamm: own=False is the shared cluster, which takes no other arguments",

@@ -403,6 +403,12 @@ class SimulatedConnection:
     def restore(self) -> None:
         raise NotImplementedError
 
+    def pause(self) -> None:
+        raise NotImplementedError
+
+    def resume(self) -> None:
+        raise NotImplementedError
+
     async def end_session(self, limit_s: float) -> None:
         self.expire()
 

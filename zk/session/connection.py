@@ -83,6 +83,12 @@ class Connection(Protocol):
     def restore(self) -> None:
         """Reconnect again."""
 
+    def pause(self) -> None:
+        """Send and receive nothing until `resume`, as a stopped process: the server ends the session when it hears nothing for too long."""
+
+    def resume(self) -> None:
+        """The opposite of `pause`."""
+
     async def end_session(self, limit_s: float) -> None:
         """End the session from outside while the connection is open. Raises TimeoutError if no server responds."""
 

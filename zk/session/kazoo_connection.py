@@ -48,6 +48,12 @@ class _Handler(SequentialThreadingHandler):
     call instead of five.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes = threading.Event()
+        """Not set while the connection is paused: its thread neither sends nor receives."""
+        self.goes.set()
+
     def start(self) -> None:
         self._running = True
 
@@ -76,7 +82,12 @@ class _Handler(SequentialThreadingHandler):
             poll.register(reader, select.POLLIN)
         for writer in writers:
             poll.register(writer, select.POLLOUT)
-        ready = {number for number, _ in poll.poll(None if timeout is None else max(timeout, 0) * 1000)}
+        self.goes.wait()
+        found = poll.poll(None if timeout is None else max(timeout, 0) * 1000)
+        if not self.goes.is_set():
+            self.goes.wait()
+            found = poll.poll(0)
+        ready = {number for number, _ in found}
         return [r for r in readers if r.fileno() in ready], [w for w in writers if w.fileno() in ready], []
 
 
@@ -129,7 +140,11 @@ class KazooConnection:
         on_watch: OnWatch,
     ) -> None:
         """`on_link` gets the state, and the session id if the state is CONNECTED. `on_watch` gets every watch that fired."""
-        self._client = _Client(hosts, timeout=session_timeout_ms / 1000, handler=_Handler(), connection_retry=_RETRY, logger=_kazoo_log)
+        self._handler = _Handler()
+        self._is_paused = False
+        self._client = _Client(
+            hosts, timeout=session_timeout_ms / 1000, handler=self._handler, connection_retry=_RETRY, logger=_kazoo_log
+        )
         self._hosts = self._client.hosts
         self._client.add_listener(self._changed)
         self._client.on_closed = lambda: self._post(self._linked, Link.CLOSED, 0)
@@ -151,6 +166,7 @@ class KazooConnection:
     async def close(self, limit_s: float) -> None:
         """End the session. If the server does not respond, the session expires later."""
         self._closing = True
+        self.resume()
         done = self._loop.create_future()
         # kazoo's `stop` blocks until the server responds or a timeout is over, so it runs in a thread that nobody joins.
         threading.Thread(target=self._close, args=(done,), name="zookeeper-close", daemon=True).start()
@@ -163,11 +179,13 @@ class KazooConnection:
     def abandon(self) -> None:
         """Release the resources of a connection whose thread has ended."""
         self._closing = True
+        self.resume()
         threading.Thread(target=self._close, args=(self._loop.create_future(),), name="zookeeper-close", daemon=True).start()
 
     def sever(self) -> None:
         """Close the connection as if the process had died: the server keeps the session until it expires."""
         self._closing = True
+        self.resume()
         client = self._client
         self._severed = client._session_id, client._session_passwd
         client._stopped.set()  # kazoo's thread ends when it sees the lost connection, and sends nothing to the server
@@ -185,6 +203,17 @@ class KazooConnection:
     async def end_severed(self, limit_s: float) -> None:
         """End the session after `sever`, unless it has expired. Raises TimeoutError if no server responds."""
         await asyncio.to_thread(self._end_severed, limit_s)
+
+    def pause(self) -> None:
+        """Send and receive nothing until `resume`."""
+        self._is_paused = True
+        self._handler.goes.clear()
+
+    def resume(self) -> None:
+        """The opposite of `pause`."""
+        self._is_paused = False
+        self._handler.goes.set()
+        self._loop.call_soon(self._empty_inbox)
 
     def cut(self) -> None:
         """Lose the connection and do not reconnect until `restore`. The server keeps the session until it expires."""
@@ -266,8 +295,10 @@ class KazooConnection:
 
     def _empty_inbox(self) -> None:
         self._awake = False
+        if self._is_paused:
+            return
         try:
-            while self._inbox:
+            while self._inbox and not self._is_paused:
                 action, first, second = self._inbox.popleft()
                 action(first, second)
         finally:

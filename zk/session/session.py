@@ -177,6 +177,16 @@ class ZkSession(ZkNodes):
         if self._connection is not None:
             self._connection.restore()
 
+    def pause(self) -> None:
+        """Send and receive nothing, no heartbeats either, until `resume`: ZooKeeper ends the session after its time-out."""
+        if self._connection is not None:
+            self._connection.pause()
+
+    def resume(self) -> None:
+        """The opposite of `pause`."""
+        if self._connection is not None:
+            self._connection.resume()
+
     async def reconnected(self, generation: int) -> None:
         """Wait until the session of this generation is connected. Raises StoreLost if it is over."""
         while True:
