@@ -81,8 +81,8 @@ class LocalCluster:
         the port of the first broker's metrics, 0 for free ones, None for no metrics. `broker_configs` has properties of single brokers, by
         their ids, which come before those of all in `config`.
 
-        `users` are stored with these configs before the brokers start.
-        With `can_stand` brokers can stand still (`stand`); it costs a little for each timer.
+        `users` are stored with these configs before the brokers start. With `can_stand` brokers can stand still (`stand`); that costs
+        little for each timer.
 
         `seams` are given to all brokers. The cluster itself waits for its brokers in real time.
         """
