@@ -19,6 +19,7 @@ from klamm.admin.groups.group_values import (
 )
 from klamm.admin.metadata_log import MetadataLogPart
 from klamm.admin.results import Described, Listed, PartitionResult, Result
+from klamm.admin.security.acls import Acl
 from klamm.admin.topics import NewTopic
 from klamm.admin.transactions.transaction_values import (
     ActiveProducer,
@@ -48,9 +49,13 @@ from klamm.admin.values import (
     TopicPartition,
     TopicPartitionReplica,
 )
+from klamm.protocol.security.acls import Entry as AclEntry
+from klamm.protocol.security.acls import Filter as AclFilter
+from klamm.protocol.security.acls import Pattern as AclPattern
 
 __all__ = [
-    "MAX_THROTTLE", "ActiveProducer", "AdminClient", "AdminError", "AlterOperation", "AsyncAdminClient", "BadResponse", "Broker",
+    "MAX_THROTTLE", "Acl", "AclEntry", "AclFilter", "AclPattern",
+    "ActiveProducer", "AdminClient", "AdminError", "AlterOperation", "AsyncAdminClient", "BadResponse", "Broker",
     "Closed", "ClusterDescription", "CommittedOffset", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource", "Described",
     "Disconnected", "ElectionType", "GroupDescription", "GroupState", "GroupType", "Listed", "ListedGroup", "ListedTransaction",
     "LogDir", "LogDirReplica", "LogOffset", "MemberDescription", "MemberToRemove", "MetadataLogPart", "NewTopic", "NotAuthenticated",

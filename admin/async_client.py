@@ -21,6 +21,8 @@ from klamm.admin.groups.group_values import (
 from klamm.admin.io_thread import IoThread
 from klamm.admin.results import Described, Listed, PartitionResult, Result
 from klamm.admin.scope import OnRetry
+from klamm.admin.security import acls
+from klamm.admin.security.acls import Acl
 from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
 from klamm.admin.topics import NewTopic
 from klamm.admin.transactions import producers, transactions
@@ -48,6 +50,7 @@ from klamm.admin.values import (
     TopicPartition,
     TopicPartitionReplica,
 )
+from klamm.protocol.security.acls import Filter as AclFilter
 
 
 class AsyncAdminClient:
@@ -200,6 +203,20 @@ class AsyncAdminClient:
     ) -> Result[str]:
         """As `AdminClient.delete_topics`."""
         return await self._io.run_in_loop(topics.delete_topics(names, timeout_ms))
+
+    # ACLs
+
+    async def create_acls(self, new_acls: Iterable[Acl], *, timeout_ms: int | None = None) -> Result[Acl]:
+        """As `AdminClient.create_acls`."""
+        return await self._io.run_in_loop(acls.create_acls(new_acls, self._time(timeout_ms)))
+
+    async def delete_acls(self, filters: Iterable[AclFilter], *, timeout_ms: int | None = None) -> Described[AclFilter, list[Acl]]:
+        """As `AdminClient.delete_acls`."""
+        return await self._io.run_in_loop(acls.delete_acls(filters, self._time(timeout_ms)))
+
+    async def describe_acls(self, selected: AclFilter | None = None, *, timeout_ms: int | None = None) -> list[Acl]:
+        """As `AdminClient.describe_acls`."""
+        return await self._io.run_in_loop(acls.describe_acls(AclFilter() if selected is None else selected, self._time(timeout_ms)))
 
     # Log directories
 

@@ -20,6 +20,8 @@ from klamm.admin.groups.group_values import (
 from klamm.admin.io_thread import IoThread
 from klamm.admin.results import Described, Listed, PartitionResult, Result
 from klamm.admin.scope import OnRetry
+from klamm.admin.security import acls
+from klamm.admin.security.acls import Acl
 from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
 from klamm.admin.topics import NewTopic
 from klamm.admin.transactions import producers, transactions
@@ -47,6 +49,7 @@ from klamm.admin.values import (
     TopicPartition,
     TopicPartitionReplica,
 )
+from klamm.protocol.security.acls import Filter as AclFilter
 
 DEFAULT_WORK_TIMEOUT_MS = 60_000
 """Default timeout that is sent to the broker with elections, reassignments and throttles."""
@@ -253,6 +256,29 @@ class AdminClient:
         Source: key 20, since 0.10.1.
         """
         return self._io.run(topics.delete_topics(names, timeout_ms))
+
+    # ACLs
+
+    def create_acls(self, new_acls: Iterable[Acl], *, timeout_ms: int | None = None) -> Result[Acl]:
+        """Create these ACLs; one that exists already is no error. Each has its own outcome.
+
+        Without an authorizer the error is SECURITY_DISABLED. Source: KIP-140, key 30, since 0.11; prefixed patterns since 2.0.
+        """
+        return self._io.run(acls.create_acls(new_acls, self._time(timeout_ms)))
+
+    def delete_acls(self, filters: Iterable[AclFilter], *, timeout_ms: int | None = None) -> Described[AclFilter, list[Acl]]:
+        """Delete all ACLs that these filters select. Returns the deleted ACLs of each filter.
+
+        An ACL that several filters select belongs to the first of them. Source: KIP-140, key 31, since 0.11.
+        """
+        return self._io.run(acls.delete_acls(filters, self._time(timeout_ms)))
+
+    def describe_acls(self, selected: AclFilter | None = None, *, timeout_ms: int | None = None) -> list[Acl]:
+        """The ACLs that a filter selects: all without one.
+
+        Source: KIP-140, key 29, since 0.11.
+        """
+        return self._io.run(acls.describe_acls(AclFilter() if selected is None else selected, self._time(timeout_ms)))
 
     # Log directories
 

@@ -13,5 +13,5 @@ USAGE = 2
 VIOLATED = 3
 """The command succeeded, but what it checked is wrong: a rule is violated, or rows are missing."""
 
-KAFKAS_TOOLS = frozenset({"configs", "leader-election", "preferred-replica-election", "reassign-partitions"})
+KAFKAS_TOOLS = frozenset({"acls", "configs", "leader-election", "preferred-replica-election", "reassign-partitions"})
 """Commands that replace tools of Kafka. Their exit codes are Kafka's: 1 for every failure, including a wrong command line."""

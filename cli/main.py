@@ -19,6 +19,7 @@ from klamm.cli.logs import printable
 from klamm.cli.output import end_with_failure, open_standard_streams, tell_scripts
 
 VERBS = {
+    "acls": "klamm.cli.acls",
     "broker": "klamm.cli.broker",
     "chaos": "klamm.cli.chaos",
     "completion": "klamm.cli.completion",

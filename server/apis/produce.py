@@ -32,7 +32,7 @@ from klamm.server.produce.record_appends import RecordAppends, transactional_bat
 from klamm.server.produce.verification import TransactionalRecords, verify
 from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.requests.queued_requests import Run
-from klamm.server.security.authorizer import Operation, ResourceType
+from klamm.server.security.authorizer import AllowAll, Operation, ResourceType
 
 LEADER_SINCE = 10
 ADMIN_CLIENT = "__admin_client"
@@ -78,6 +78,8 @@ def handle(ctx: Context, request: messages.ProduceRequest) -> Response | Awaitab
 def handle_run(ctx: Context, requests: Sequence[messages.ProduceRequest]) -> Run | None:
     """Requests that differ in their records only: those are appended together, as far as they can be."""
     request = requests[0]
+    if type(ctx.services.authorizer) is not AllowAll and any(_refusal(ctx, each, each.topic_data) for each in requests):
+        return None
     topic = request.topic_data[0]
     parts = [Part(topic.name, row.index, row.records) for each in requests for row in each.topic_data[0].partition_data]
     try:

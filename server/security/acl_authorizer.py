@@ -200,7 +200,7 @@ class AclAuthorizer:
         """Change the entries of a pattern; returns why that failed."""
         try:
             await self._change(pattern, change)
-        except Unreadable as error:
+        except (StoreLost, Unreadable, ZkError) as error:
             log.error("the ACLs of %s cannot be changed: %s", pattern, error)
             return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         except ApiError as error:
