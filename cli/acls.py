@@ -50,7 +50,7 @@ def _many(name: str, metavar: str, text: str) -> Callable[[Any], Any]:
 @click.option("--producer", is_flag=True, help="What a producer needs: Write, Describe and Create on topics.")
 @click.option("--consumer", is_flag=True, help="What a consumer needs: Read and Describe on topics, Read on groups.")
 @click.option("--idempotent", is_flag=True, help="With --producer: also IdempotentWrite on the cluster.")
-@click.option("--force", is_flag=True, help="Do not ask before ACLs are removed.")
+@click.option("--force", is_flag=True, help="Remove ACLs without a confirmation.")
 def command(bootstrap_server: str, command_config: Path | None, **given: Any) -> None:
     """Add, remove or list ACLs, on clusters of Klamm and of Apache Kafka.
 

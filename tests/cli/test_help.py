@@ -80,6 +80,7 @@ def test_bad_arguments_are_one_line_and_exit_code_2(arguments: tuple[str, ...], 
 @pytest.mark.parametrize(
     "words",
     [
+        ("acls",), ("acls", "--list", "--producer"),
         ("configs", "--describe"), ("configs", "--unheard-of"), ("leader-election", "--election-type", "x"), ("leader-election",),
         ("preferred-replica-election",), ("reassign-partitions", "--list"), ("reassign-partitions", "--throttle", "x"),
     ],

@@ -11,6 +11,7 @@ from klamm.cli import tool_client
 from klamm.tests.cli.running import call
 
 TOOLS: dict[str, tuple[str, ...]] = {
+    "acls": ("--list",),
     "configs": ("--entity-type", "brokers", "--entity-default", "--describe"),
     "groups list": (),
     "groups reset-offsets": ("g", "--all-topics", "--to-latest"),
