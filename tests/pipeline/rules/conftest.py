@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib
-from collections.abc import Collection
+import pickle
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -43,12 +45,41 @@ def faulty(flagged: tuple[Path, dict[str, frozenset[tuple[int, int]]]]) -> Fault
 
 
 @pytest.fixture(scope="session")
-def judgement(spark: Any, flagged: tuple[Path, dict[str, frozenset[tuple[int, int]]]], faulty: Faulty) -> Judgement:
-    """The judgement of all fixtures, and of the faults, by all rules, none left out because it needs what is not there."""
-    lake, _ = flagged
-    runs = [*sorted(FIXTURES), "faults"]
-    into_silver(spark, lake)
-    return runner.judge(spark, runs, contents=Whatever(lake, runs, views(spark, lake, runs)), few=True)
+def silver_lake(spark: Any, flagged: tuple[Path, dict[str, frozenset[tuple[int, int]]]], faulty: Faulty) -> Path:
+    """The lake of all fixtures and of the faults, with the tables of silver."""
+    into_silver(spark, flagged[0])
+    return flagged[0]
+
+
+@pytest.fixture(scope="session")
+def judgement(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    flagged: tuple[Path, dict[str, frozenset[tuple[int, int]]]],
+    faulty: Faulty,
+) -> Judgement:
+    """The judgement of all fixtures, and of the faults, by all rules, none left out because it needs what is not there.
+
+    Of several processes with the same lakes the first one judges.
+    """
+
+    def judged() -> Judgement:
+        spark, lake = request.getfixturevalue("spark"), request.getfixturevalue("silver_lake")
+        runs = [*sorted(FIXTURES), "faults"]
+        return runner.judge(spark, runs, contents=Whatever(lake, runs, views(spark, lake, runs)), few=True)
+
+    if not hasattr(request.config, "workerinput"):
+        return judged()
+    return of_the_first(tmp_path_factory.getbasetemp().parent / "judgement", judged)
+
+
+def of_the_first(file: Path, judged: Callable[[], Judgement]) -> Judgement:
+    """What the first of several processes judged, which is kept in this file; the others wait for it."""
+    with file.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            file.write_bytes(pickle.dumps(judged()))
+        return cast("Judgement", pickle.loads(file.read_bytes()))
 
 
 class Whatever(Contents):

@@ -16,10 +16,10 @@ from klamm.tests.pipeline.rules.fixtures import FIXTURES
 
 
 @pytest.mark.slow
-def test_what_a_rule_needs_is_there_wherever_it_was_exercised(judgement: Judgement, flagged: tuple[Path, Any]) -> None:
+def test_what_a_rule_needs_is_there_wherever_it_was_exercised(judgement: Judgement, silver_lake: Path) -> None:
     rules, prepared = runner.rules(), runner.views()
     for stat in judgement.stats:
-        contents = Contents(flagged[0], [stat.run_id], ())
+        contents = Contents(silver_lake, [stat.run_id], ())
         rule = rules[stat.rule]
         if stat.checked > 0:
             assert not contents.lacks(rule.needs), stat
@@ -28,8 +28,8 @@ def test_what_a_rule_needs_is_there_wherever_it_was_exercised(judgement: Judgeme
 
 
 @pytest.mark.slow
-def test_a_rule_and_a_view_that_need_something_are_left_out_where_it_lacks(flagged: tuple[Path, Any], judgement: Judgement) -> None:
-    contents = Contents(flagged[0], ["W-01-good"], ())
+def test_a_rule_and_a_view_that_need_something_are_left_out_where_it_lacks(silver_lake: Path) -> None:
+    contents = Contents(silver_lake, ["W-01-good"], ())
     lacking = {rule.id for rule in runner.rules().values() if contents.lacks(rule.needs)}
     assert {"W-06", "R-01", "R-02", "R-03", "B-01", "X-01"} <= lacking
     assert {name for name, view in runner.views().items() if contents.lacks(view.needs)} == {
@@ -39,9 +39,9 @@ def test_a_rule_and_a_view_that_need_something_are_left_out_where_it_lacks(flagg
 
 
 @pytest.mark.slow
-def test_many_rows_whose_rules_may_be_left_out_are_judged_as_few_are(spark: Any, judgement: Judgement, flagged: tuple[Path, Any]) -> None:
+def test_many_rows_are_judged_as_few_are_and_what_is_left_out_is_not_missed(spark: Any, judgement: Judgement, silver_lake: Path) -> None:
     runs = [*sorted(FIXTURES), "faults"]
-    contents = Contents(flagged[0], runs, views(spark, flagged[0], runs))
+    contents = Contents(silver_lake, runs, views(spark, silver_lake, runs))
     assert runner.judge(spark, runs, contents=contents) == judgement
 
 
