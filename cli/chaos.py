@@ -126,12 +126,12 @@ def _explain(
     from klamm.chaos.shrink import shrink
     from klamm.chaos.story import story
 
-    rule = outcome.violations[0].rule
+    rules = {each.rule for each in outcome.violations}
     end = time.monotonic() + shrink_minutes * 60
 
     def fails(smaller: Schedule) -> bool:
         tried = _run(smaller, _nothing, signals, None)
-        is_same = any(each.rule == rule for each in tried.violations)
+        is_same = not rules.isdisjoint(each.rule for each in tried.violations)
         if talks:
             _line(f"{len(smaller.steps)} steps in {smaller.length_ms / 1000:.0f} s: {'fails too' if is_same else 'does not fail'}")
         return is_same
@@ -139,7 +139,7 @@ def _explain(
     smallest = shrink(schedule, fails, lambda: time.monotonic() < end and signals.received is None)
     file = Path(f"chaos-{schedule.seed}.json") if output is None else output
     write(smallest, file)
-    _line(f"{rule}: the smallest schedule that is known to fail has {len(smallest.steps)} of {len(schedule.steps)} steps:")
+    _line(f"the smallest schedule that is known to fail has {len(smallest.steps)} of {len(schedule.steps)} steps:")
     for sentence in story(smallest):
         _line(f"  {sentence}")
     _line(f"klamm chaos --schedule {file} runs it again")
