@@ -22,6 +22,7 @@ const EFFECTS = {
   truncate: ['truncate the response', 'Bytes', 'number'],
   correlation_id: ['other correlation id', 'Correlation id', 'number'],
   throttle_time_ms: ['throttle', 'Milliseconds', 'number'],
+  slow_disk_ms: ['slow disk', 'Milliseconds', 'number'],
 }
 const TEXTS = new Set([
   'Topic', 'Partition: leader', 'Group', 'Members', 'Transactional id', 'Partitions', 'Where', 'Held at', 'Filter', 'Effect', 'Client id',
@@ -36,6 +37,13 @@ const COMMON_APIS = [
   'Produce', 'Fetch', 'Metadata', 'ListOffsets', 'FindCoordinator', 'JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit', 'OffsetFetch',
   'InitProducerId', 'AddPartitionsToTxn', 'EndTxn', 'TxnOffsetCommit', 'CreateTopics', 'ApiVersions',
 ]
+
+// What a hold does with what reaches its phase: the label, and what the body of the hold has.
+const HOLD_ACTIONS = {
+  hold: ['hold', {}], crash: ['kill the broker', { crash: true }], fail: ['let it fail', { fail: 'ConnectionLost' }],
+  delay: ['delay by 1 s', { delay_ms: 1000 }],
+}
+const ZOOKEEPER_ACTIONS = { expire: 'end the session', cut: 'cut the connection', restore: 'restore the connection', delay: 'delay requests' }
 
 const $ = id => document.getElementById(id)
 
@@ -222,6 +230,7 @@ function showBrokers (brokers) {
   sync($('move-to'), brokers, broker => broker.id, broker => {
     return { element: el('option', { value: broker.id }, String(broker.id)) }
   }, () => {})
+  chooseBrokers(brokers)
 }
 
 function showController (controller) {
@@ -350,6 +359,7 @@ function numberOf (id) {
 async function hold () {
   try {
     const body = { phase: $('hold-phase').value, where: whereOf($('hold-where').value), count: numberOf('hold-count'), nth: numberOf('hold-nth') }
+    Object.assign(body, HOLD_ACTIONS[$('hold-action').value][1])
     await act('POST', 'holds', body)
   } catch (error) {
     showError(error)
@@ -377,6 +387,50 @@ function showHolds (holds) {
     made.buttons.release.choose(each.state === 'released' ? 'Remove' : 'Release')
     for (const name of ['step', 'fail', 'crash']) enable(made.buttons[name], each.state === 'reached')
   })
+}
+
+// --- links, ZooKeeper, topics
+
+function addLink () {
+  const ms = numberOf('link-ms')
+  const ways = { from_broker: Number($('link-from').value), to_broker: Number($('link-to').value), both: $('link-both').checked }
+  return act('POST', 'links', ms === null ? { ...ways, cut: true } : { ...ways, delay_ms: ms })
+}
+
+function chooseZooKeeperAction () {
+  const delays = $('zookeeper-action').value === 'delay'
+  $('zookeeper-ms-label').hidden = !delays
+  $('zookeeper-ms').required = delays
+}
+
+function steerZooKeeper () {
+  const action = $('zookeeper-action').value
+  const broker = Number($('zookeeper-broker').value)
+  return act('POST', `zookeeper/${action}`, action === 'delay' ? { broker, ms: numberOf('zookeeper-ms') } : { broker })
+}
+
+async function createTopic () {
+  const name = $('topic-name').value.trim()
+  const body = { name, partitions: numberOf('topic-partitions'), replication_factor: numberOf('topic-replicas') }
+  if (await act('POST', 'topics', body) !== null) $('topic-name').value = ''
+}
+
+function deleteTopic () {
+  const name = openTopic
+  openTopic = null
+  return act('DELETE', `topics/${encodeURIComponent(name)}`)
+}
+
+// The choice of a broker in the forms: the options change only when brokers come or go, so that a choice stays.
+function chooseBrokers (brokers) {
+  const ids = brokers.map(broker => broker.id)
+  for (const [place, id] of ['link-from', 'link-to', 'zookeeper-broker'].entries()) {
+    const select = $(id)
+    if (select.options.length === ids.length) continue
+    const chosen = select.value
+    select.replaceChildren(...ids.map(each => el('option', { value: each }, each)))
+    select.value = chosen === '' ? String(ids[place % 2] ?? ids[0]) : chosen
+  }
 }
 
 // --- faults
@@ -738,7 +792,12 @@ function start () {
   $('fault-effect').append(...Object.entries(EFFECTS).map(([name, [text]]) => el('option', { value: name }, text)))
   $('apis').append(...COMMON_APIS.map(name => el('option', { value: name })))
   $('errors').append(...COMMON_ERRORS.map(name => el('option', { value: name })))
+  $('hold-action').append(...Object.entries(HOLD_ACTIONS).map(([name, [text]]) => el('option', { value: name }, text)))
+  $('zookeeper-action').append(...Object.entries(ZOOKEEPER_ACTIONS).map(([name, text]) => el('option', { value: name }, text)))
   chooseEffect()
+  chooseZooKeeperAction()
+  $('zookeeper-action').addEventListener('change', chooseZooKeeperAction)
+  $('topic-delete').addEventListener('click', deleteTopic)
   $('fault-effect').addEventListener('change', chooseEffect)
   $('hold-phase').addEventListener('change', describePhase)
   $('error-close').addEventListener('click', hideError)
@@ -752,6 +811,9 @@ function start () {
   for (const id of ['requests-clients', 'requests-errors']) $(id).addEventListener('change', chooseFilters)
   onSubmit('clock-form', () => act('POST', 'clock/advance', { ms: numberOf('clock-ms') }))
   onSubmit('move-form', () => act('POST', 'controller/move', { to: Number($('move-to').value) }))
+  onSubmit('link-form', addLink)
+  onSubmit('zookeeper-form', steerZooKeeper)
+  onSubmit('topic-form', createTopic)
   onSubmit('hold-form', hold)
   onSubmit('fault-form', addFault)
   onSubmit('requests-form', chooseFilters)

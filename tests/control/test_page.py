@@ -166,6 +166,32 @@ async def test_a_broker_is_added(page: Page, served: Cluster) -> None:
     assert control(served, "brokers", count + 1)["state"] == "running"
 
 
+async def test_links_sessions_topics_and_crashes_are_steered_with_the_keyboard(page: Page, served: Cluster) -> None:
+    await page.look(width=400)
+    await page.until("document.querySelectorAll('#link-to option').length > 1")
+    await page.type("#link-ms", "5")
+    await page.press("Enter")
+    await page.until("document.querySelectorAll('#faults tr').length === 2")
+    assert {fault["effect"]["delay_ms"] for fault in control(served, "faults")["faults"]} == {5}
+    await page.tab_to("#zookeeper-form button")
+    await page.press("Enter")
+    await page.until("document.querySelector('#events').textContent.includes('expired')")
+    await page.type("#topic-name", "made")
+    await page.press("Enter")
+    await page.until("[...document.querySelectorAll('#topics button')].some(each => each.textContent === 'made')")
+    await page.evaluate("[...document.querySelectorAll('#topics button')].find(each => each.textContent === 'made').click()")
+    await page.until("!document.querySelector('#topic').hidden")
+    await page.tab_to("#topic-delete")
+    await page.press("Enter")
+    await page.until("![...document.querySelectorAll('#topics button')].some(each => each.textContent === 'made')")
+    await page.evaluate("$('hold-action').value = 'crash'")
+    await page.tab_to("#hold-form button")
+    await page.press("Enter")
+    await page.until("document.querySelector('#holds tr') !== null")
+    assert [hold["crash"] for hold in control(served, "holds")["holds"]] == [True]
+    assert await page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
 async def test_the_controller_moves_to_the_chosen_broker(page: Page, served: Cluster) -> None:
     present = control(served, "controller")["id"]
     other = next(broker for broker in (1, 2, 3) if broker != present)
