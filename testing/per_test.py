@@ -66,6 +66,7 @@ class Clusters:
         self._numbers = itertools.count(1)
         self._open = ExitStack()
         self._shared: BlockingCluster | None = None
+        self._journals: dict[str, str | None] = {}
         Cluster(brokers, config=self._config)
 
     @cached_property
@@ -88,7 +89,11 @@ class Clusters:
 
     def own(self, name: str, arguments: Mapping[str, Any]) -> Cluster:
         """A cluster of a single test, to start. Raises ValueError."""
-        return self._cluster(re.sub(r"\W+", "-", name)[-80:].strip("-"), arguments)
+        return self._cluster(_folder_name(name), arguments)
+
+    def journal_of(self, name: str | None) -> str | None:
+        """The folder of the journal of a test's own cluster, or of the shared one; None without journals."""
+        return self._journals.get("shared" if name is None else _folder_name(name))
 
     def close(self) -> None:
         """Stop everything."""
@@ -102,8 +107,14 @@ class Clusters:
             "brokers": arguments.get("brokers", self._brokers), "topics": arguments.get("topics", ()), "config": config,
             "broker_config": arguments.get("broker_config"), "as_version": arguments.get("version"),
         }  # fmt: skip
+        self._journals[name] = config.get(JOURNAL) or None
         Cluster(**shape)  # an error is one line, before anything is started
         return Cluster(zookeeper=f"{self._zookeeper}/cluster-{next(self._numbers)}", **shape)
+
+
+def _folder_name(name: str) -> str:
+    """The name of a test as that of a folder."""
+    return re.sub(r"\W+", "-", name)[-80:].strip("-")
 
 
 class PerTest:
@@ -114,6 +125,7 @@ class PerTest:
         self._clusters = clusters
         self._open = ExitStack()
         self._is_own = bool(arguments.get("own") or arguments.keys() - {"own"})
+        self._name = name if self._is_own else None
         if self._is_own:
             self.cluster = self._open.enter_context(clusters.own(name, arguments))
         else:
@@ -134,6 +146,20 @@ class PerTest:
         except Exception as error:  # noqa: BLE001 the report of a failure must not fail
             return f"nothing can be said about the cluster: {error!r}"
         return "\n".join(parts)
+
+    def verdicts(self) -> str:
+        """What the conformance rules say of the cluster's journal, up to now. A shared cluster has one journal for all its tests."""
+        folder = self._clusters.journal_of(self._name)
+        if folder is None:
+            return "there is no journal: --klamm-journal DIR"
+        try:
+            from klamm.pipeline.quick.verdict_text import verdict_lines
+
+            return "\n".join(verdict_lines(Path(folder)))
+        except ModuleNotFoundError as missing:
+            return f"{missing}: install klamm[quick]"
+        except Exception as error:  # noqa: BLE001 the report of a failure must not fail
+            return f"the journal cannot be judged: {error}"
 
     def end(self) -> None:
         """After the test."""

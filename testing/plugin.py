@@ -31,6 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     journal = "folder for the journals of clusters, for `klamm journal` and `klamm report`"
     group.addoption("--klamm-brokers", type=int, metavar="N", help=f"{brokers} (default: the ini option klamm_brokers, or 3)")
     group.addoption("--klamm-journal", metavar="DIR", help=journal)
+    verdicts = "with a journal: the report of a test that failed has the verdict of the conformance rules on it"
+    group.addoption("--klamm-verdicts", action="store_true", help=verdicts)
     parser.addini("klamm_brokers", brokers, default="3")
     parser.addini("klamm_journal", journal, default="")
     parser.addini("klamm_config", "properties of all brokers, one `name=value` per line", type="linelist", default=[])
@@ -87,6 +89,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     test = item.stash.get(_PER_TEST, None)
     if test is not None and report.failed:
         report.sections.append(("klamm", test.text()))
+        if item.config.getoption("--klamm-verdicts"):
+            report.sections.append(("klamm verdicts", test.verdicts()))
     return report
 
 

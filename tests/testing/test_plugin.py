@@ -232,6 +232,33 @@ def test_each_worker_has_its_own_cluster_and_journal(pytester: pytest.Pytester) 
     assert "the cluster now:" in result.stdout.str()
 
 
+@pytest.mark.slow
+def test_a_test_that_fails_has_the_verdict_on_its_journal(pytester: pytest.Pytester) -> None:
+    text = """
+import socket
+import pytest
+
+@pytest.mark.klamm(brokers=1)
+def test_fails(klamm):
+    request = b"\\0\\x12\\0\\0\\0\\0\\0\\7\\0\\1c"
+    host, port = klamm.bootstrap_servers.split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        for _ in range(2):
+            connection.sendall(len(request).to_bytes(4, "big") + request)
+            connection.recv(1)
+    assert False
+"""
+    result = run(pytester, text, "--klamm-journal", "lake", "--klamm-verdicts")
+    result.assert_outcomes(failed=1)
+    shown = result.stdout.str()
+    assert "klamm verdicts" in shown
+    assert "W-10 warn: A client uses no correlation id twice" in shown
+    assert "request in" in shown.partition("W-10 warn")[2]
+    assert " rules exercised, 0 errors, 1 warnings" in shown
+    result = run(pytester, "def test_fails(klamm): assert False", "--klamm-verdicts", "--klamm-brokers", "1")
+    assert "there is no journal: --klamm-journal DIR" in result.stdout.str()
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

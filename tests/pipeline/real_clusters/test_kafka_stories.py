@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from klamm.pipeline.rules.runner import Verdict
+from klamm.tests.pipeline.both_engines import assert_quick_agrees
 from klamm.tests.pipeline.real_clusters.kafka_stories import commands, draw, faults, judge, of_the_story, summary, tell
 
 SHARE = 36
@@ -62,3 +63,4 @@ def test_no_rule_is_violated_by_real_brokers_that_are_told_stories(
     assert [(one.rule, one.run_id, one.detail) for one in faults(checked)] == []
     assert frames > 10 * len(stories)
     assert not set(checked.not_exercised()) & ALWAYS
+    assert_quick_agrees(tmp_path, checked.runs, checked.judgement)

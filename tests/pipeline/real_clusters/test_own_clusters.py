@@ -10,6 +10,7 @@ import pytest
 from klamm.pipeline import run
 from klamm.pipeline.lake import tables
 from klamm.pipeline.rules import runner
+from klamm.tests.pipeline.both_engines import assert_quick_agrees
 from klamm.tests.pipeline.real_clusters.own_cluster import live_through_much
 
 NOT_EXERCISED: dict[str, str] = {"W-06": "Klamm offers no SASL"}
@@ -32,3 +33,4 @@ async def test_a_cluster_that_lives_through_much_breaks_no_rule(zookeeper: str, 
     assert [verdict for verdict in judgement.verdicts if verdict.severity == "error"] == []
     errors = {rule.id for rule in runner.rules().values() if rule.severity == "error"}
     assert {stat.rule for stat in judgement.stats if stat.checked == 0} & errors == set(NOT_EXERCISED)
+    assert_quick_agrees(lake, ["own"], judgement)

@@ -23,6 +23,7 @@ from klamm.tests.harness.kafka import WITHIN_S, KafkaBroker, all_know, request
 from klamm.tests.harness.ports import free_ports
 from klamm.tests.harness.record_clients import produce, read_all
 from klamm.tests.harness.tree import Tree
+from klamm.tests.pipeline.both_engines import assert_quick_agrees
 from klamm.tests.pipeline.real_clusters.group_session import live_in_groups
 from klamm.tests.pipeline.real_clusters.recorded_frames import RECORDINGS, write_recording
 from klamm.tests.pipeline.real_clusters.recording import Door, Recorder
@@ -36,10 +37,13 @@ ABORTS: dict[str, Any] = {"transaction_abort_timed_out_transaction_cleanup_inter
 
 
 def judged_by_rules_of_frames(spark: Any, lake: Path, runs: list[str]) -> Judgement:
-    """By the rules about the wire, about groups and about transactions."""
+    """By the rules about the wire, about groups and about transactions; by Spark, and DuckDB says the same."""
     into_silver(spark, lake)
     views(spark, lake, runs)
-    return runner.judge(spark, runs, [rule for rule in runner.rules().values() if rule.id.startswith(("W-", "G-", "T-", "X-05"))])
+    rules = [rule for rule in runner.rules().values() if rule.id.startswith(("W-", "G-", "T-", "X-05"))]
+    judgement = runner.judge(spark, runs, rules)
+    assert_quick_agrees(lake, runs, judgement, [rule.id for rule in rules])
+    return judgement
 
 
 @pytest.fixture(scope="module")
