@@ -59,7 +59,20 @@ def make_security(folder: Path, host: str, *, tls: bool, mechanism: str | None, 
         client |= {"sasl.mechanism": mechanism, "username": USER, "password": password}
         if mechanism != "PLAIN":
             users[USER] = scram_configs(password)
+    _write(folder / "client.properties", _java_properties(client).encode())
     return MadeSecurity(config, client, users)
+
+
+def _java_properties(client: Mapping[str, str]) -> str:
+    """The settings of a client as clients of Java and the tools of Klamm read them (`--command-config`)."""
+    lines = [f"security.protocol={client['security.protocol']}"]
+    if "ssl.ca.location" in client:
+        lines += ["ssl.truststore.type=PEM", f"ssl.truststore.location={client['ssl.ca.location']}"]
+    if "sasl.mechanism" in client:
+        module = f"org.apache.kafka.common.security.{_MODULES.get(client['sasl.mechanism'], 'scram.ScramLoginModule')}"
+        login = f'username="{client["username"]}" password="{client["password"]}"'
+        lines += [f"sasl.mechanism={client['sasl.mechanism']}", f"sasl.jaas.config={module} required {login};"]
+    return "\n".join(lines) + "\n"
 
 
 def sasl_properties(listener: str, mechanism: str, user: str, password: str) -> dict[str, str]:

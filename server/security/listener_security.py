@@ -14,7 +14,7 @@ from klamm.configs.types import ConfigError
 from klamm.protocol.clock import Clock
 from klamm.server.security.authorizer import ANONYMOUS, Principal
 from klamm.server.security.jaas import LoginModule
-from klamm.server.security.sasl.login_modules import login_module
+from klamm.server.security.sasl.login_modules import JAAS, login_module
 from klamm.server.security.scram import MECHANISMS, ScramCredentials
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ListenerSecurity:
 
     def __init__(self, properties: ListenerProperties, users: ScramCredentials, clock: Clock) -> None:
         """`users` are those of SCRAM."""
-        self.sasl = _sasl(properties, users) if properties.security_protocol.startswith("SASL") else None
+        self.sasl = _sasl(properties, users, clock) if properties.security_protocol.startswith("SASL") else None
         self.context: ssl.SSLContext | None = None
         """The TLS context of new connections; None without TLS."""
         self._rules: tuple[Rule, ...] = ()
@@ -68,10 +68,10 @@ class ListenerSecurity:
         return SaslAuthenticator(target, self.sasl, connection, clock)
 
 
-def _sasl(properties: ListenerProperties, users: ScramCredentials) -> SaslSettings:
+def _sasl(properties: ListenerProperties, users: ScramCredentials, clock: Clock) -> SaslSettings:
     from klamm.server.security.sasl.authenticator import SaslSettings
 
-    mechanisms = [_mechanism(properties, name, users) for name in dict.fromkeys(properties.get("sasl.enabled.mechanisms"))]
+    mechanisms = [_mechanism(properties, name, users, clock) for name in dict.fromkeys(properties.get("sasl.enabled.mechanisms"))]
     return SaslSettings(
         tuple(_as_kafka_lists(mechanisms)),
         properties.get("sasl.server.max.receive.size"),
@@ -79,7 +79,7 @@ def _sasl(properties: ListenerProperties, users: ScramCredentials) -> SaslSettin
     )
 
 
-def _mechanism(properties: ListenerProperties, name: str, users: ScramCredentials) -> SaslMechanism:
+def _mechanism(properties: ListenerProperties, name: str, users: ScramCredentials, clock: Clock) -> SaslMechanism:
     from klamm.server.security.sasl.authenticator import SaslMechanism
 
     module = login_module(properties, name)
@@ -87,15 +87,33 @@ def _mechanism(properties: ListenerProperties, name: str, users: ScramCredential
     if handler is not None:
         key = properties.key(f"{name.lower()}.sasl.server.callback.handler.class")
         raise ConfigError(key, handler, "classes of Java are not supported")
-    return SaslMechanism(name, _exchanges(name, module, users), properties.of_mechanism(name, "connections.max.reauth.ms"))
+    if name == "OAUTHBEARER":
+        _check_oauth(properties, module)
+    return SaslMechanism(name, _exchanges(name, module, users, clock), properties.of_mechanism(name, "connections.max.reauth.ms"))
 
 
-def _exchanges(name: str, module: LoginModule, users: ScramCredentials) -> Callable[[], Exchange]:
+def _check_oauth(properties: ListenerProperties, module: LoginModule) -> None:
+    from klamm.server.security.sasl.oauthbearer import check_options
+
+    url = properties.of_mechanism("OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url")
+    if url is not None:
+        raise ConfigError("sasl.oauthbearer.jwks.endpoint.url", url, "signed tokens are not supported: only unsecured ones are")
+    try:
+        check_options(module.options)
+    except ValueError as problem:
+        raise ConfigError(properties.key(f"oauthbearer.{JAAS}"), "[hidden]", str(problem)) from None
+
+
+def _exchanges(name: str, module: LoginModule, users: ScramCredentials, clock: Clock) -> Callable[[], Exchange]:
     """A function that begins an exchange of a mechanism."""
     if name == "PLAIN":
         from klamm.server.security.sasl.plain import PlainExchange, users_of
 
         return partial(PlainExchange, users_of(module.options))
+    if name == "OAUTHBEARER":
+        from klamm.server.security.sasl.oauthbearer import OAuthExchange
+
+        return partial(OAuthExchange, module.options, clock.now_ms)
     from klamm.server.security.sasl.scram import ScramExchange
 
     mechanism = next(each for each in MECHANISMS.values() if each.name == name)

@@ -56,6 +56,8 @@ def inter_broker_properties(config: BrokerConfig) -> ListenerProperties:
 
 def _credentials(properties: ListenerProperties) -> Credentials:
     mechanism = properties.get("sasl.mechanism.inter.broker.protocol")
+    if mechanism == "OAUTHBEARER":
+        raise ConfigError("sasl.mechanism.inter.broker.protocol", mechanism, "is not supported between brokers")
     module = login_module(properties, mechanism)
     user, password = module.options.get("username"), module.options.get("password")
     if user is None or password is None:

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -577,6 +578,56 @@ async def another_request_cannot_prolong_a_session(wire: Wire) -> None:
     await wire.ask(Handshake(mechanism="PLAIN"), 1)
     await wire.ask(METADATA, 9)
     await wire.end()
+
+
+def unsecured(header: Mapping[str, object] | None = None, signature: str = "", **claims: object) -> str:
+    """A token of user alice that lasts; a claim that is None is left out."""
+    now = int(time.time())
+    given = {"sub": "alice", "iat": now - 5, "exp": now + 100} | claims
+    parts = header or {"alg": "none"}, {name: value for name, value in given.items() if value is not None}
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts) + f".{signature}"
+
+
+def bearer(token: str, gs2: str = "n,,", more: str = "") -> bytes:
+    return f"{gs2}\x01auth=Bearer {token}{more}\x01\x01".encode()
+
+
+def _oauth(name: str, token: Callable[[], bytes]) -> None:
+    async def act(wire: Wire) -> None:
+        await wire.ask(Handshake(mechanism="OAUTHBEARER"), 1)
+        response = await wire.ask(Authenticate(auth_bytes=token()), 2)
+        if response is None or response.error_code:
+            return
+        if response.auth_bytes:
+            await wire.ask(Authenticate(auth_bytes=b"\x01"), 2)
+        else:
+            await _after(wire)
+
+    EXCHANGES[f"oauthbearer_{name}"] = "SASL", act
+
+
+_oauth("is_let_in", lambda: bearer(unsecured()))
+_oauth("that_has_expired", lambda: bearer(unsecured(exp=int(time.time()) - 100)))
+_oauth("without_a_subject", lambda: bearer(unsecured(sub=None)))
+_oauth("with_a_number_as_subject", lambda: bearer(unsecured(sub=5)))
+_oauth("without_an_end", lambda: bearer(unsecured(exp=None)))
+_oauth("with_a_text_as_end", lambda: bearer(unsecured(exp="x")))
+_oauth("without_a_beginning", lambda: bearer(unsecured(iat=None)))
+_oauth("of_the_future", lambda: bearer(unsecured(iat=int(time.time()) + 50)))
+_oauth("that_is_signed", lambda: bearer(unsecured({"alg": "RS256"}, "abc")))
+_oauth("that_should_be_signed", lambda: bearer(unsecured({"alg": "RS256"})))
+_oauth("with_a_signature_too_many", lambda: bearer(unsecured(signature="abc")))
+_oauth("without_an_algorithm", lambda: bearer("e30.e30."))
+_oauth("that_is_no_token", lambda: bearer("abc"))
+_oauth("in_two_parts", lambda: bearer("a.b"))
+_oauth("that_is_no_message", lambda: b"x")
+_oauth("that_is_empty", lambda: b"")
+_oauth("without_a_bearer", lambda: b"n,,\x01\x01")
+_oauth("for_itself", lambda: bearer(unsecured(), "n,a=alice,"))
+_oauth("for_another", lambda: bearer(unsecured(), "n,a=bob,"))
+_oauth("with_an_extension", lambda: bearer(unsecured(), more="\x01a=b"))
+_oauth("with_two_bearers", lambda: bearer(unsecured(), more="\x01auth=x"))
+_oauth("in_lower_case", lambda: bearer(unsecured()).replace(b"Bearer", b"bearer"))
 
 
 async def connected(port: int) -> Wire:

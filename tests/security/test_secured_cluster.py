@@ -13,11 +13,13 @@ import aiokafka.helpers
 import confluent_kafka
 import kafka
 import pytest
+from click.testing import CliRunner
 
+from klamm.cli import main
 from klamm.protocol.nouns import SecurityProtocol
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
-from klamm.server.local.made_security import MadeSecurity, kafka_python_settings, make_security
+from klamm.server.local.made_security import MadeSecurity, kafka_python_settings, make_security, scram_configs
 
 COUNT = 20
 
@@ -95,5 +97,39 @@ async def test_clients_and_brokers_of_a_secured_cluster(
         await asyncio.to_thread(exchange, cluster.bootstrap_servers, made.client)
         replicas = [broker.replicas.get("t", 0) for broker in cluster.brokers]
         assert [hosted.log.log_end_offset for hosted in replicas if hosted is not None and hosted.log is not None] == [COUNT, COUNT]
+    finally:
+        await cluster.stop()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+async def test_the_tools_of_klamm_use_tls_and_sasl(zookeeper: str, chroot: str, tmp_path: Path, mechanism: str) -> None:
+    made = security(tmp_path, tls=True, mechanism=mechanism)
+    file, wrong = tmp_path / "security/client.properties", tmp_path / "wrong.properties"
+    wrong.write_text(file.read_text().replace(made.client["password"], "wrong"))
+    cluster = LocalCluster(1, zookeeper=zookeeper + chroot, config=made.config, topics=[SeedTopic("t", 1, 1)], users=made.users)
+    await cluster.start()
+    try:
+        command = ["topics", "list", "--bootstrap-server", cluster.bootstrap_servers, "--command-config"]
+        result = await asyncio.to_thread(CliRunner().invoke, main.klamm, [*command, str(file)])
+        assert result.exit_code == 0 and "t" in result.output.split(), result.output
+        refused = await asyncio.to_thread(CliRunner().invoke, main.klamm, [*command, str(wrong)])
+        assert refused.exit_code != 0 and "SASL_AUTHENTICATION_FAILED" in str(refused.exception)
+    finally:
+        await cluster.stop()
+
+
+async def test_acls_know_the_users_of_sasl(zookeeper: str, chroot: str, tmp_path: Path) -> None:
+    made = security(tmp_path, tls=False, mechanism="SCRAM-SHA-256")
+    made.users["eve"] = scram_configs("eve-secret")
+    acls = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:admin"}
+    cluster = LocalCluster(2, zookeeper=zookeeper + chroot, config=made.config | acls, topics=[SeedTopic("t", 1, 2)], users=made.users)
+    await cluster.start()
+    try:
+        await asyncio.to_thread(with_kafka_python, cluster.bootstrap_servers, made.client)
+        eve: dict[str, Any] = kafka_python_settings(made.client | {"username": "eve", "password": "eve-secret"})
+        producer = await asyncio.to_thread(lambda: kafka.KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, **eve))
+        with pytest.raises(kafka.errors.TopicAuthorizationFailedError):
+            await asyncio.to_thread(lambda: producer.send("t", b"x", partition=0).get(30))
+        await asyncio.to_thread(producer.close)
     finally:
         await cluster.stop()
