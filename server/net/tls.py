@@ -151,8 +151,10 @@ class TlsProtocol(asyncio.Protocol):
         """Encrypt and send."""
         if self._is_over:
             return
+        rest = memoryview(data)
         try:
-            self.session.write(data)
+            while rest:
+                rest = rest[self.session.write(rest) :]
         except ssl.SSLError as problem:
             self._break(problem)
             return

@@ -203,6 +203,26 @@ async def test_a_key_store_that_changes_at_run_time_is_used_for_new_connections(
     assert await shown() == "client"
 
 
+async def test_large_responses_and_requests_in_pieces_come_through(start: Start, certificates: Certificates) -> None:
+    broker = await start()
+    await brokers.knows(broker, 0)
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port_of(broker), ssl=certificates.trusting(), server_hostname="localhost", limit=1 << 26
+    )
+    names = [f"no-such-topic-{'x' * 200}-{number}" for number in range(5000)]
+    topic = messages.MetadataRequest.MetadataRequestTopic
+    request = messages.MetadataRequest(topics=[topic(name=name) for name in names], allow_auto_topic_creation=False)
+    frame = messages.encode_request(3, 9, 1, "test", messages.encode(request, 9))
+    for begin in range(0, len(frame), 9973):
+        writer.write(frame[begin : begin + 9973])
+        await writer.drain()
+    payload = await asyncio.wait_for(reader.readexactly(int.from_bytes(await reader.readexactly(4), "big")), 60)
+    _, offset = messages.decode_response_header(3, 9, payload)
+    response, _ = messages.decode("MetadataResponse", 9, payload, offset)
+    assert len(payload) > 1 << 20 and [row.name for row in response.topics] == names
+    writer.close()
+
+
 async def test_open_handshakes_are_bounded(start: Start, certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls, "HANDSHAKES", 20)
     broker = await start()

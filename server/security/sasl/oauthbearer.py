@@ -1,5 +1,5 @@
 """OAUTHBEARER (RFC 7628) with unsecured tokens: JSON Web Tokens with `alg` none, whose claims are believed. As in Apache Kafka this is the
-default, and for tests only: whoever knows the name of a user is that user.
+default, and for tests only: a client may claim to be any user.
 
 A token that does not hold gets a status in JSON, and the client has to send one byte 1 before it gets the error. The checks are those of
 `OAuthBearerSaslServer` and `OAuthBearerUnsecuredValidatorCallbackHandler` of Apache Kafka 3.9.1.
