@@ -33,6 +33,8 @@ ENDS_WITHIN_S = 60.0
 PATIENCE_S = 12.0
 """How long a copier may take to commit something after a broker came back, before the next one is killed: on a busy machine it needs more
 than a moment."""
+SILENT_S = 8.0
+"""After so long without records the consumer of the reader is replaced."""
 HANGS_AFTER = 4
 """A copier that has committed nothing while so many brokers were killed hangs: each of them was killed, so that no request of it is open
 any more, and its transaction has timed out."""
@@ -181,24 +183,34 @@ def _read(process: subprocess.Popen[str], said: queue.SimpleQueue[str | None]) -
 
 
 class Reader:
-    """Reads what is committed in `out`."""
+    """Reads what is committed in `out`. A consumer may drop all brokers as a producer does: a silent one is replaced."""
 
     def __init__(self, cluster: BlockingCluster) -> None:
         self.copies: Counter[int] = Counter()
+        self._servers = cluster.bootstrap_servers
+        self._next = dict.fromkeys(range(PARTITIONS), 0)
+        self._open()
+
+    def _open(self) -> None:
         self._consumer = Consumer(
-            {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader", "isolation.level": "read_committed",
-             "enable.auto.commit": False}
+            {"bootstrap.servers": self._servers, "group.id": "reader", "isolation.level": "read_committed", "enable.auto.commit": False}
         )
-        self._consumer.assign([TopicPartition("out", partition, 0) for partition in range(PARTITIONS)])
+        self._consumer.assign([TopicPartition("out", partition, offset) for partition, offset in self._next.items()])
+        self._heard = time.monotonic()
 
     def read(self) -> int:
         """Read what has come; how many different numbers there are."""
-        while messages := self._consumer.consume(1000, 0.2):
-            self.copies.update(int(message.value() or b"") for message in messages if message.error() is None)
+        while messages := [message for message in self._consumer.consume(1000, 0.2) if message.error() is None]:
+            self._heard = time.monotonic()
+            self.copies.update(int(message.value() or b"") for message in messages)
+            self._next.update((message.partition() or 0, (message.offset() or 0) + 1) for message in messages)
+        if time.monotonic() - self._heard > SILENT_S:
+            self.close()
+            self._open()
         return len(self.copies)
 
     def close(self) -> None:
-        self._consumer.close()
+        threading.Thread(target=self._consumer.close, daemon=True).start()
 
 
 @pytest.mark.slow
