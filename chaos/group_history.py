@@ -21,11 +21,10 @@ class Delivery(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A commit: when it was begun and when it was acknowledged, None if it was not; seconds of one monotonic clock."""
+    """A commit, and when it was acknowledged, None if it was not; seconds of a monotonic clock."""
 
     partition: int
     offset: int
-    begun_s: float
     acknowledged_s: float | None
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from klamm.chaos.group_history import Commit, Delivery, Start
 from klamm.chaos.producers import SILENT, LoadHangs
@@ -34,7 +35,8 @@ class Member:
         self._settings: dict[str, object] = {
             **SILENT, "bootstrap.servers": bootstrap, "client.id": name, "group.id": group, "enable.auto.commit": False,
             "auto.offset.reset": "earliest", "partition.assignment.strategy": strategy, "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100, "socket.timeout.ms": 10_000, "max.poll.interval.ms": POLL_INTERVAL_MS,
+            "on_commit": self._committed, "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100, "socket.timeout.ms": 10_000,
+            "max.poll.interval.ms": POLL_INTERVAL_MS,
         }  # fmt: skip
         self._next: dict[int, int] = {}
         self._assigned_s: dict[int, float] = {}
@@ -88,19 +90,19 @@ class Member:
             self._assigned_s.pop(partition.partition, None)
 
     def _commit(self, consumer: Consumer) -> None:
-        """Commit what was delivered; a commit without a response counts as one that may have happened."""
-        if not self._next:
-            return
-        asked = dict(self._next)
-        begun = time.monotonic()
-        try:
-            told = consumer.commit(
-                offsets=[TopicPartition(self._topic, p, offset) for p, offset in asked.items()], asynchronous=False
-            ) or []  # fmt: skip
-        except KafkaException as failure:
-            self.errors.append(failure.args[0].name())
-            self.commits += [Commit(p, offset, begun, None) for p, offset in asked.items()]
-            return
+        """Begin to commit what was delivered. A commit that waits may never return while the group rebalances: the rebalance waits for this
+        thread.
+        """
+        if self._next:
+            with contextlib.suppress(KafkaException):
+                offsets = [TopicPartition(self._topic, p, offset) for p, offset in self._next.items()]
+                consumer.commit(offsets=offsets, asynchronous=True)
+
+    def _committed(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        """What came of a commit."""
         now = time.monotonic()
-        stored = {row.partition for row in told if row.error is None}
-        self.commits += [Commit(p, offset, begun, now if p in stored else None) for p, offset in asked.items()]
+        for row in partitions:
+            failed = error if error is not None else row.error
+            if failed is not None:
+                self.errors.append(str(failed))
+            self.commits.append(Commit(row.partition, row.offset, None if failed is not None else now))

@@ -6,7 +6,7 @@ from klamm.chaos.group_history import Commit, Delivery, Start, judge_group
 
 LOGS = {0: [(0, "a"), (1, "b"), (2, "c")]}
 ALL = [Delivery(0, offset, value) for offset, value in LOGS[0]]
-DONE = [Commit(0, 2, 1.0, 1.5), Commit(0, 3, 2.0, 2.5)]
+DONE = [Commit(0, 2, 1.5), Commit(0, 3, 2.5)]
 BEGUN = [Start(0, 0, 0.5)]
 END = {0: 3}
 
@@ -50,6 +50,6 @@ def test_an_offset_that_is_lower_or_gone_at_the_end_has_fallen() -> None:
 
 
 def test_a_commit_without_a_response_may_have_happened_or_not() -> None:
-    commits = [DONE[0], Commit(0, 3, 2.0, None)]
+    commits = [DONE[0], Commit(0, 3, None)]
     for offset in (2, 3):
         assert judge_group([ALL], [*BEGUN, Start(0, offset, 3.0)], commits, {0: offset}, LOGS) == {}
