@@ -71,6 +71,7 @@ class ProcessControl:
         self._rows = SeenRows()
         self._acting: set[int] = set()
         """Faults whose conditions held when all brokers got the last state."""
+        self._checking = asyncio.Lock()
         steps = self._steps
         self.add_broker = steps.add_broker
         self.stop_broker, self.kill_broker, self.start_broker = steps.stop_broker, steps.kill_broker, steps.start_broker
@@ -155,9 +156,10 @@ class ProcessControl:
     async def sync(self, only: Iterable[int] | None = None) -> None:
         """Let all brokers have the holds and faults of now. A paused one gets them when it goes on."""
         brokers = list(self._processes.parts) if only is None else only
-        if only is None:
-            self._acting = self._acting_now()
+        acting = self._acting_now()
         await asyncio.gather(*(self._processes.ask("PUT", "/own/state", self._state(broker), only=(broker,)) for broker in brokers))
+        if only is None:
+            self._acting = acting
 
     def _state(self, broker: int) -> dict[str, Any]:
         self._version += 1
@@ -173,8 +175,9 @@ class ProcessControl:
 
     async def _check_conditions(self) -> None:
         """Something that conditions are about has changed: let all brokers know which faults act."""
-        if self._acting_now() != self._acting:
-            await self.sync()
+        async with self._checking:
+            if self._acting_now() != self._acting:
+                await self.sync()
 
     def _acting_now(self) -> set[int]:
         bodies = {number: each.body.filter.while_ for number, each in self._faults.items()}

@@ -79,6 +79,10 @@ async def has_other_epoch(api: Calls, broker: int, epoch: int) -> bool:
     return bool((await api.get(f"/brokers/{broker}")).get("epoch", epoch) != epoch)
 
 
+async def is_released(api: Calls, hold: int) -> bool:
+    return bool((await api.get(f"/holds/{hold}"))["state"] == "released")
+
+
 async def has_state(api: Calls, broker: int, state: str) -> bool:
     return bool((await api.get(f"/brokers/{broker}"))["state"] == state)
 
@@ -388,6 +392,7 @@ async def test_a_broker_that_reaches_the_phase_of_a_crash_is_killed_there_and_on
     asking = asyncio.ensure_future(client.ask(requests.delete_topics("crashing", version=5, timeout_ms=0), 5))
     await eventually_asked(lambda: has_state(api, controller, "killed"), "the controller is killed")
     await asyncio.gather(asking, return_exceptions=True)
+    await eventually_asked(lambda: is_released(api, hold["id"]), "nothing is held by a broker that is dead")
     shown = await api.get(f"/holds/{hold['id']}")
     assert (shown["state"], shown["hits"], shown["held"]) == ("released", 1, [])
     assert [each["state"] for each in (await api.get("/brokers"))["brokers"] if each["id"] != controller] == ["running"] * 2
