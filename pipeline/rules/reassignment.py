@@ -198,7 +198,8 @@ R_03 = Rule(
 )
 
 R_04 = Rule(
-    "R-04", "error", "replicas are the target and then the rest of the origin while replicas are added or removed", "controller 1",
+    "R-04", "error", "replicas are the target and then the rest of the origin while replicas are added or removed, and have all of these",
+    "controller 1",
     ("states", "reassign"),
     """
     WITH moving AS (
@@ -208,7 +209,8 @@ R_04 = Rule(
         SELECT run_id, node_id, NULL, seq, topic, partition, replicas, adding, removing FROM reassign
         WHERE kind = 'assignment' AND (size(adding) > 0 OR size(removing) > 0))
     SELECT run_id, node_id, CAST(conn_id AS BIGINT) AS conn_id, seq,
-        if(replicas <> array_union(array_except(replicas, removing), array_except(replicas, adding)),
+        if(replicas <> array_union(array_except(replicas, removing), array_except(replicas, adding))
+                OR size(array_except(array_union(adding, removing), replicas)) > 0,
             format_string('%s-%s: replicas %s with %s added and %s removed', topic, partition, to_json(replicas), to_json(adding),
                 to_json(removing)), NULL) AS detail, array(seq) AS evidence
     FROM moving

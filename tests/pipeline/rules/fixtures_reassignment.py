@@ -393,6 +393,11 @@ def the_origin_comes_first_in_what_the_controller_remembers(run: Run) -> int:
     return int(run.journal().event("assignment", topic="t", partition=0, output=assignment))
 
 
+@bad("R-04")
+def a_replica_that_is_added_is_missing(run: Run) -> int:
+    return Channel(run.journal()).lead(State(replicas=(4, 1, 2), adding=(4, 5), removing=(2,)))
+
+
 @silent("R-04")
 def nothing_moves(run: Run) -> None:
     Channel(run.journal()).lead(State())

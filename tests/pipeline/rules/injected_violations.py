@@ -249,11 +249,11 @@ simple("W-12", "a throttle time that has overflowed", Api.FETCH, RESPONSE_OUT, a
 
 # --- C: controllers
 
-simple("C-01", "a leader epoch falls by one", LEAD, REQUEST_OUT,
+simple("C-01", "a leader epoch falls by one behind LeaderAndIsr", UPDATE, REQUEST_OUT,
        *with_state(is_later, setting(leader_epoch=lambda e: e - 1)), edge=True, which=-1)
 simple("C-01", "a leader epoch falls to zero in UpdateMetadata", UPDATE, REQUEST_OUT, *with_state(is_later, setting(leader_epoch=0)),
        which=-1)
-simple("C-01", "a leader epoch is negative", LEAD, REQUEST_OUT, *with_state(led, setting(leader_epoch=-1)))
+simple("C-01", "a leader epoch is negative", UPDATE, REQUEST_OUT, *with_state(led, setting(leader_epoch=-1)))
 simple("C-02", "a leader is not in the ISR", LEAD, REQUEST_OUT, *with_state(lambda s: led(s) and len(s.isr) > 1, lambda s: setattr(
     s, "isr", [b for b in s.isr if b != s.leader])))
 simple("C-02", "one member of the ISR is no replica", UPDATE, REQUEST_OUT,
@@ -437,7 +437,8 @@ def is_new(state: Any) -> bool:
 
 injected("C-17", "a new partition is led by its second replica")(
     _everywhere(is_new, lambda s: setattr(s, "leader", s.isr[1])))
-simple("C-17", "a new partition has leader epoch 1", LEAD, REQUEST_OUT, *with_state(is_new, setting(leader_epoch=1)), edge=True)
+simple("C-17", "a new partition has leader epoch 1", LEAD, REQUEST_OUT, *with_state(
+    lambda s: is_new(s) and s.partition_epoch == 0, setting(leader_epoch=1)), edge=True)
 simple("C-18", "a leader epoch has two leaders", LEAD, REQUEST_OUT, *with_state(
     lambda s: led(s) and len(s.isr) > 1, lambda s: setattr(s, "leader", next(b for b in s.isr if b != s.leader))), which=9)
 simple("C-18", "a leader epoch has a leader and none", UPDATE, REQUEST_OUT, *with_state(led, setting(leader=-1)), edge=True, which=9)
