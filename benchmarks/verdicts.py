@@ -60,7 +60,8 @@ def copy(lake: Path, copies: int) -> None:
             run = f"{segment.run}-{number}"
             folder = lake / "journal" / f"run={run}" / f"node={segment.node}"
             folder.mkdir(parents=True, exist_ok=True)
-            copied = OpenSegment(folder, segment.table, segment.first_seq, schema)
+            of_run = schema.with_metadata({**(schema.metadata or {}), b"run_id": run.encode()})
+            copied = OpenSegment(folder, segment.table, segment.first_seq, of_run)
             index = schema.get_field_index("run_id")
             for batch in batches:
                 named = pa.array([run] * batch.num_rows, pa.string()).dictionary_encode().cast(schema.field(index).type)
