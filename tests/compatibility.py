@@ -183,7 +183,7 @@ def _mixed() -> list[str]:
         "| cluster | test |",
         "|---|---|",
     ]
-    return [*lines, *(f"| {about} | {'; '.join(names)} |" for _, about, names in _tests("mixed")), ""]
+    return [*lines, *(f"| {about} | {'; '.join(names)} |" for _, about, names in (*_tests("mixed"), *_tests("mixed/users"))), ""]
 
 
 def _damages() -> list[str]:
