@@ -14,9 +14,9 @@ from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import START_NS, TinyJournal
 from klamm.tests.pipeline.bronze_rows import bronze
 from klamm.tests.pipeline.leader_rows import leader
+from klamm.tests.pipeline.rule_journals.group_journals import GroupJournal, assignment
+from klamm.tests.pipeline.rule_journals.transaction_journals import TransactionJournal
 from klamm.tests.pipeline.rules.fixtures import Run
-from klamm.tests.pipeline.rules.group_journals import GroupJournal, assignment
-from klamm.tests.pipeline.rules.transaction_journals import TransactionJournal
 
 pytestmark = pytest.mark.slow
 

@@ -26,9 +26,9 @@ from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import START_NS, TinyJournal
 from klamm.tests.pipeline.in_duckdb import prepare, rows, silver
 from klamm.tests.pipeline.leader_rows import leader
+from klamm.tests.pipeline.rule_journals.group_journals import GroupJournal, assignment
+from klamm.tests.pipeline.rule_journals.transaction_journals import TransactionJournal
 from klamm.tests.pipeline.rules.fixtures import Run
-from klamm.tests.pipeline.rules.group_journals import GroupJournal, assignment
-from klamm.tests.pipeline.rules.transaction_journals import TransactionJournal
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.tests.pipeline.rule_journals.group_journals import GROUP, REBALANCE_IN_PROGRESS, GroupJournal, assignment
+from klamm.tests.pipeline.rule_journals.transaction_journals import TransactionJournal
 from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
 from klamm.tests.pipeline.rules.fixtures_wire import broker, later
-from klamm.tests.pipeline.rules.group_journals import GROUP, REBALANCE_IN_PROGRESS, GroupJournal, assignment
-from klamm.tests.pipeline.rules.transaction_journals import TransactionJournal
 
 BOTH = assignment({"t": [0, 1]})
 FIRST, SECOND = assignment({"t": [0]}), assignment({"t": [1]})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from klamm.tests.pipeline.rule_journals.transaction_journals import TransactionJournal, marker_batch
 from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
-from klamm.tests.pipeline.rules.transaction_journals import TransactionJournal, marker_batch
 
 INVALID_TXN_STATE, CONCURRENT, FENCED = 48, 51, 90
 TRANSACTIONS = "__transaction_state"

@@ -1,6 +1,6 @@
 """Violations put into the journal of a cluster that did everything right, one in each copy of it, to count which ones the rules find.
 
-    .venv/bin/python -m klamm.tests.pipeline.rules.injections LAKE      # a lake whose only run has no violation: prints the table
+    .venv/bin/python -m klamm.tests.pipeline.injected.injections LAKE      # a lake whose only run has no violation: prints the table
 
 A frame between two brokers of the cluster is in both their journals, so both copies are changed. A row that goes is replaced by an event
 that says nothing, because a gap would make the rules silent. Each violation is written in a run of its own; all runs are judged at once.
@@ -83,7 +83,7 @@ def with_body(row: Row, body: Any) -> Row:
 
 
 @dataclass
-class World:
+class TrueRun:
     """The rows of a run, by broker and seq; frames have a column `frame`."""
 
     rows: dict[Place, Row]
@@ -153,17 +153,17 @@ class Injection(NamedTuple):
 
     rule: str
     name: str
-    make: Callable[[World], Edits]
+    make: Callable[[TrueRun], Edits]
     is_edge: bool
 
 
 INJECTIONS: list[Injection] = []
 
 
-def injected(rule: str, name: str, *, edge: bool = False) -> Callable[[Callable[[World], Edits]], Callable[[World], Edits]]:
+def injected(rule: str, name: str, *, edge: bool = False) -> Callable[[Callable[[TrueRun], Edits]], Callable[[TrueRun], Edits]]:
     """The function returns the rows that are otherwise."""
 
-    def register(make: Callable[[World], Edits]) -> Callable[[World], Edits]:
+    def register(make: Callable[[TrueRun], Edits]) -> Callable[[TrueRun], Edits]:
         INJECTIONS.append(Injection(rule, name, make, edge))
         return make
 
@@ -171,7 +171,7 @@ def injected(rule: str, name: str, *, edge: bool = False) -> Callable[[Callable[
 
 
 def change(
-    world: World, key: int, direction: int, wanted: Callable[[Any, Row], bool], how: Callable[[Any], Any], *, which: int = 0
+    world: TrueRun, key: int, direction: int, wanted: Callable[[Any, Row], bool], how: Callable[[Any], Any], *, which: int = 0
 ) -> Edits:
     """The frame of an API whose message is wanted, the first or another one, changed in both journals. `how` may return bytes."""
     found = [(row, body) for row in world.frames(key, direction) if wanted(body := body_of(row), row)]
@@ -181,7 +181,7 @@ def change(
     return {place(each): with_body(each, body if other is None else other) for each in copies}
 
 
-def of_event(world: World, kind: str, wanted: Callable[[Row], bool], how: Callable[[Row, Any, Any], None], *, which: int = 0) -> Edits:
+def of_event(world: TrueRun, kind: str, wanted: Callable[[Row], bool], how: Callable[[Row, Any, Any], None], *, which: int = 0) -> Edits:
     """An event of a kind, changed: `how` gets the row, its input and its output."""
     row = dict([row for row in world.events(kind) if wanted(row)][which])
     given, output = (None if row[name] is None else json.loads(row[name]) for name in ("input", "output"))
@@ -203,17 +203,17 @@ class Outcome(NamedTuple):
     """Verdicts that have nothing to do with the changed rows."""
 
 
-def load(lake: Path) -> World:
+def load(lake: Path) -> TrueRun:
     """The only run of a lake."""
     rows: dict[Place, Row] = {}
     for segment in segments(lake):
         for batch in open_segment(segment.path):
             for row in batch.to_pylist():
                 rows[place(row)] = row
-    return World(dict(sorted(rows.items())))
+    return TrueRun(dict(sorted(rows.items())))
 
 
-def write(lake: Path, world: World, run: str, edits: Edits) -> None:
+def write(lake: Path, world: TrueRun, run: str, edits: Edits) -> None:
     """Write the rows as a run, these in place of those at their places."""
     tables: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for where, row in world.rows.items():
@@ -232,7 +232,7 @@ def write(lake: Path, world: World, run: str, edits: Edits) -> None:
         segment.seal()
 
 
-def near(world: World, edits: Edits) -> set[Place]:
+def near(world: TrueRun, edits: Edits) -> set[Place]:
     """The rows that were changed, and their requests and answers."""
     found = set(edits)
     for node, seq in edits:
@@ -279,7 +279,7 @@ def quickly(lake: Path) -> list[Row]:
 
 
 def main() -> int:
-    from klamm.tests.pipeline.rules import injected_violations  # noqa: F401 registers them
+    from klamm.tests.pipeline.injected import injected_violations  # noqa: F401 registers them
 
     found = list(outcomes(Path(sys.argv[1]), quickly, sys.argv[2:]))
     for one in found:
@@ -294,6 +294,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from klamm.tests.pipeline.rules import injections  # the violations are registered there, not in this copy of the module
+    from klamm.tests.pipeline.injected import injections  # the violations are registered there, not in this copy of the module
 
     sys.exit(injections.main())

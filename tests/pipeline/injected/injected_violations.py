@@ -8,14 +8,14 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey as Api
-from klamm.tests.pipeline.rules.injections import (
+from klamm.tests.pipeline.injected.injections import (
     REQUEST_IN,
     REQUEST_OUT,
     RESPONSE_IN,
     RESPONSE_OUT,
     Edits,
     Row,
-    World,
+    TrueRun,
     body_of,
     change,
     injected,
@@ -82,25 +82,25 @@ def ordinary(body: Any, row: Row) -> bool:
 # --- W: frames
 
 
-def _answers(world: World, key: int = Api.METADATA) -> list[Row]:
+def _answers(world: TrueRun, key: int = Api.METADATA) -> list[Row]:
     return world.frames(key, RESPONSE_OUT)
 
 
 @injected("W-01", "an answer belongs to an earlier request of its connection", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     one, two = next((a, b) for a in _answers(world) for b in _answers(world) if a["conn_id"] == b["conn_id"]
                     and (a["node_id"], a["process"]) == (b["node_id"], b["process"]) and a["seq"] < b["seq"])
     return {place(two): {**two, "cause_seq": one["cause_seq"], "correlation_id": one["correlation_id"]}}
 
 
 @injected("W-01", "an answer belongs to no request")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     row = _answers(world)[1]
     return {place(row): {**row, "cause_seq": None, "correlation_id": 12345, "flags": 16}}
 
 
-def _advertised(how: Callable[[list[list[int]]], None]) -> Callable[[World], Edits]:
-    def make(world: World) -> Edits:
+def _advertised(how: Callable[[list[list[int]]], None]) -> Callable[[TrueRun], Edits]:
+    def make(world: TrueRun) -> Edits:
         edits: Edits = {}
         for which in range(len(world.events("advertised"))):
             edits |= of_event(world, "advertised", lambda row: True, lambda row, given, output: how(output["apis"]), which=which)
@@ -110,7 +110,7 @@ def _advertised(how: Callable[[list[list[int]]], None]) -> Callable[[World], Edi
 
 
 @injected("W-02", "a version one above the range is answered", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     def lower(apis: list[list[int]]) -> None:
         for api in apis:
             if api[0] == Api.METADATA:
@@ -120,11 +120,11 @@ def _(world: World) -> Edits:
 
 
 @injected("W-02", "an API that is not advertised is answered")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     return _advertised(lambda apis: apis.remove(next(api for api in apis if api[0] == Api.METADATA)))(world)
 
 
-def _lost(world: World, key: int, *, is_last: bool) -> Edits:
+def _lost(world: TrueRun, key: int, *, is_last: bool) -> Edits:
     """An answer is lost, and a later request of the connection is answered or not."""
     for row in world.frames(key, RESPONSE_OUT):
         later = [r for r in world.rows.values() if r["node_id"] == row["node_id"] and r["process"] == row["process"]
@@ -135,24 +135,24 @@ def _lost(world: World, key: int, *, is_last: bool) -> Edits:
 
 
 @injected("W-03", "an answer is lost, and its connection serves on and is closed")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     return _lost(world, Api.API_VERSIONS, is_last=False)
 
 
 @injected("W-03", "an answer is lost in the middle of a client's requests", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     return _lost(world, Api.FIND_COORDINATOR, is_last=False)
 
 
 @injected("W-03", "a request is answered twice")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     row = _answers(world)[2]
     slot = world.slot(row)
     return {place(slot): moved(row, slot)}
 
 
-def _old_versions(error: int, high: int) -> Callable[[World], Edits]:
-    def make(world: World) -> Edits:
+def _old_versions(error: int, high: int) -> Callable[[TrueRun], Edits]:
+    def make(world: TrueRun) -> Edits:
         row = next(r for r in world.rows.values() if r.get("dir") == RESPONSE_OUT and r["api_key"] == 18 and len(r["frame"]) < 24)
         form = messages.ApiVersionsResponse
         body = messages.encode(form(error_code=error, api_keys=[form.ApiVersion(18, 0, high)]), 0)
@@ -167,7 +167,7 @@ injected("W-04", "its answer says another range of ApiVersions", edge=True)(_old
 
 
 @injected("W-05", "a request of an unknown API is answered")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     asked = next(r for r in world.rows.values() if r.get("dir") == REQUEST_IN and r["api_key"] == 999)
     other = _answers(world)[0]
     slot = world.slot(asked)
@@ -177,15 +177,15 @@ def _(world: World) -> Edits:
 
 
 @injected("W-05", "after a request of an unknown API the connection serves on", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     asked = next(r for r in world.rows.values() if r.get("dir") == REQUEST_IN and r["api_key"] == 999)
     row = next(r for r in _answers(world) if r["node_id"] == asked["node_id"] and r["seq"] > asked["seq"])
     mine = {"conn_id": asked["conn_id"]}
     return {place(row): {**row, **mine}, place(world.request(row)): {**world.request(row), **mine}}
 
 
-def _header(extra: bool, key: int) -> Callable[[World], Edits]:
-    def make(world: World) -> Edits:
+def _header(extra: bool, key: int) -> Callable[[TrueRun], Edits]:
+    def make(world: TrueRun) -> Edits:
         row = next(r for r in world.frames(key, RESPONSE_OUT) if extra or r["frame"][8] == 0)
         rest = row["frame"][4:8] + (b"\0" + row["frame"][8:] if extra else row["frame"][9:])
         return {place(r): {**r, "frame": len(rest).to_bytes(4, "big") + rest} for r in world.copies(row)}
@@ -197,8 +197,8 @@ injected("W-07", "ApiVersions has a header of version 1")(_header(True, Api.API_
 injected("W-07", "a flexible answer has a header of version 0", edge=True)(_header(False, Api.LEADER_AND_ISR))
 
 
-def _bytes(how: Callable[[bytes], bytes], key: int = Api.METADATA, which: int = 3) -> Callable[[World], Edits]:
-    def make(world: World) -> Edits:
+def _bytes(how: Callable[[bytes], bytes], key: int = Api.METADATA, which: int = 3) -> Callable[[TrueRun], Edits]:
+    def make(world: TrueRun) -> Edits:
         row = world.frames(key, RESPONSE_OUT)[which]
         return {place(r): {**r, "frame": how(r["frame"])} for r in world.copies(row)}
 
@@ -217,7 +217,7 @@ injected("W-09", "what a controller is answered is cut")(_bytes(lambda frame: _s
 
 
 @injected("W-10", "a client uses a correlation id twice", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     one, two = next((a, b) for a in world.frames(Api.METADATA, REQUEST_IN) for b in world.frames(Api.METADATA, REQUEST_IN)
                     if a["conn_id"] == b["conn_id"] and (a["node_id"], a["process"]) == (b["node_id"], b["process"])
                     and a["seq"] < b["seq"])
@@ -225,7 +225,7 @@ def _(world: World) -> Edits:
 
 
 @injected("W-10", "the correlation ids of a client fall")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     last = max((r for r in world.frames(Api.FETCH, REQUEST_IN) if r["correlation_id"] > 5), key=lambda r: r["correlation_id"])
     return {place(last): {**last, "correlation_id": 1}}
 
@@ -284,10 +284,10 @@ simple("C-06", "a partition with two members has the mark", LEAD, REQUEST_OUT,
        *with_state(lambda s: len(s.isr) == 2, setting(leader_recovery_state=1)), edge=True)
 
 
-def _everywhere(wanted: Callable[[Any], bool], how: Callable[[Any], None], keys: tuple[int, ...] = (LEAD,)) -> Callable[[World], Edits]:
+def _everywhere(wanted: Callable[[Any], bool], how: Callable[[Any], None], keys: tuple[int, ...] = (LEAD,)) -> Callable[[TrueRun], Edits]:
     """All frames with a state, changed alike."""
 
-    def make(world: World) -> Edits:
+    def make(world: TrueRun) -> Edits:
         edits: Edits = {}
         for key in keys:
             for direction in (REQUEST_OUT, REQUEST_IN):
@@ -306,11 +306,11 @@ def _everywhere(wanted: Callable[[Any], bool], how: Callable[[Any], None], keys:
 injected("C-07", "an unclean election leaves no mark", edge=True)(
     _everywhere(lambda s: s.leader_recovery_state == 1, setting(leader_recovery_state=0)))
 
-def _ibp(ibp: str) -> Callable[[World], Edits]:
+def _ibp(ibp: str) -> Callable[[TrueRun], Edits]:
     return lambda world: of_event(world, "batch", lambda row: bool(_sent(world, row)), lambda row, given, output: output.update(ibp=ibp))
 
 
-def _sent(world: World, batch: Row) -> list[Row]:
+def _sent(world: TrueRun, batch: Row) -> list[Row]:
     """The frames of a batch."""
     return [r for r in world.rows.values() if r["node_id"] == batch["node_id"] and r["cause_seq"] == batch["seq"] and "frame" in r]
 
@@ -320,7 +320,7 @@ injected("C-14", "a batch has much newer versions than its protocol")(_ibp("1.0"
 
 
 @injected("C-09", "LeaderAndIsr is sent for a change of the ISR")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     for event in world.events("controller_event"):
         if '"AlterPartition' in event["input"]:
             batches = [r for r in world.events("batch") if (r["node_id"], r["cause_seq"]) == (event["node_id"], event["seq"])]
@@ -337,7 +337,7 @@ def _(world: World) -> Edits:
 
 
 @injected("C-09", "a change of the ISR is not sent", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     for event in world.events("controller_event"):
         if '"AlterPartition' in event["input"]:
             same = [r for r in world.rows.values() if (r["node_id"], r["cause_seq"]) == (event["node_id"], event["seq"])]
@@ -347,7 +347,7 @@ def _(world: World) -> Edits:
     raise LookupError
 
 
-def _batch_with(world: World, *keys: int) -> list[Row]:
+def _batch_with(world: TrueRun, *keys: int) -> list[Row]:
     for batch in world.events("batch"):
         sent = _sent(world, batch)
         for peer in {r["peer_id"] for r in sent}:
@@ -358,19 +358,19 @@ def _batch_with(world: World, *keys: int) -> list[Row]:
 
 
 @injected("C-10", "UpdateMetadata before LeaderAndIsr", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     one, two = _batch_with(world, LEAD, UPDATE)[:2]
     return {place(one): moved(two, one), place(two): moved(one, two)}
 
 
 @injected("C-10", "StopReplica before UpdateMetadata")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     one, two = _batch_with(world, UPDATE, STOP)[:2]
     return {place(one): moved(two, one), place(two): moved(one, two)}
 
 
 @injected("C-11", "a controller sends before the answer has come", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     row = world.frames(UPDATE, RESPONSE_IN)[10]
     after = next(r for r in world.rows.values() if r["node_id"] == row["node_id"] and r.get("dir") == REQUEST_OUT
                  and r["conn_id"] == row["conn_id"] and r["process"] == row["process"] and r["seq"] > row["seq"]
@@ -380,7 +380,7 @@ def _(world: World) -> Edits:
 
 
 @injected("C-11", "a request without an answer is not repeated")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     row = world.frames(UPDATE, RESPONSE_IN)[20]
     return {place(row): neutral(row)}
 
@@ -396,7 +396,7 @@ simple("C-13", "a live leader is left out", LEAD, REQUEST_OUT, lambda b, r: len(
 
 
 @injected("C-13", "a request goes to a broker that is not registered")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     return of_event(world, "broker_up", lambda row: True, lambda row, given, output: row.update(broker=44), which=1)
 
 
@@ -450,7 +450,7 @@ simple("C-20", "LeaderAndIsr goes to no replica", LEAD, REQUEST_OUT,
 
 
 @injected("C-20", "no UpdateMetadata follows", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     row = next(r for r in world.frames(LEAD, REQUEST_OUT) if any(is_new(s) for s in states(body_of(r))))
     body = body_of(row)
     names = {(t.topic_name, s.partition_index) for t in body.topic_states for s in t.partition_states}
@@ -480,7 +480,7 @@ simple("C-21", "AlterPartition gets another ISR", Api.ALTER_PARTITION, RESPONSE_
 
 
 @injected("C-22", "a controller resigns, and sends one more request", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     resigned = world.events("controller_resigned")[0]
     last = [r for r in world.frames(UPDATE, REQUEST_OUT) if r["node_id"] == resigned["node_id"] and r["seq"] < resigned["seq"]][-1]
     return {place(last): moved(resigned, last), place(resigned): moved(last, resigned)} | {
@@ -489,7 +489,7 @@ def _(world: World) -> Edits:
 
 
 @injected("C-22", "a controller resigns early, and goes on")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     resigned = world.events("controller_resigned")[0]
     first = next(r for r in world.events("conn_open") if r["node_id"] == resigned["node_id"] and any(
         e["node_id"] == r["node_id"] and e["seq"] < r["seq"] for e in world.events("controller_elected")))
@@ -510,7 +510,7 @@ def elected(body: Any, row: Row) -> bool:
 
 
 @injected("E-01", "ElectLeaders answers NONE before anybody was told", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     answer = next(r for r in world.frames(ELECT, RESPONSE_OUT) if elected(body_of(r), r))
     asked = world.request(answer)
     slot = next(r for r in world.rows.values() if r["node_id"] == asked["node_id"] and r["seq"] > asked["seq"] and "frame" not in r)
@@ -537,7 +537,7 @@ def _listing(row: Row) -> bool:
 
 
 @injected("B-01", "a change of the blacklist writes a state", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     config = next(r for r in world.events("config_change") if _listing(r) and '"ConfigsChanged"' in world.rows[
         r["node_id"], r["cause_seq"]]["input"].replace(" ", ""))
     write = next(r for r in world.events("zk_write") if r["node_id"] == config["node_id"] and r["partition"] is not None)
@@ -545,7 +545,7 @@ def _(world: World) -> Edits:
 
 
 @injected("B-01", "a change of the blacklist sends a batch")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     config = next(r for r in world.events("config_change") if _listing(r) and '"ConfigsChanged"' in world.rows[
         r["node_id"], r["cause_seq"]]["input"].replace(" ", ""))
     batch = next(r for r in world.events("batch") if r["node_id"] == config["node_id"])
@@ -553,7 +553,7 @@ def _(world: World) -> Edits:
 
 
 @injected("B-02", "the rebalance gives the lead to the listed broker", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     for row in world.events("zk_write"):
         cause = world.rows.get((row["node_id"], row["cause_seq"] or 0))
         listed = [r for r in world.events("config_change") if _listing(r) and r["node_id"] == row["node_id"] and r["seq"] < row["seq"]]
@@ -579,13 +579,13 @@ injected("R-02", "the last phase comes first")(
 
 
 @injected("R-03", "a request leaves a step out", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     row = world.events("throttle_step")[1]
     return {place(row): neutral(row)}
 
 
 @injected("R-03", "two steps of a request change places")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     rows = world.events("throttle_step")
     one, two = rows[0], rows[-1]
     return {place(one): {**one, "output": two["output"]}, place(two): {**two, "output": one["output"]}}
@@ -601,16 +601,16 @@ simple("R-04", "a replica of the target is missing while it is added", LEAD, REQ
        *with_state(moving, lambda s: setattr(s, "replicas", [b for b in s.replicas if b not in s.adding_replicas])))
 
 
-def _removal(world: World) -> Row:
+def _removal(world: TrueRun) -> Row:
     return next(r for r in world.events("throttle_removed"))
 
 
 @injected("R-01", "a name leaves the znode, and its throttle stays", edge=True)
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     row = _removal(world)
     return {place(row): neutral(row)}
 
 
 @injected("R-01", "a throttle goes that is not named")
-def _(world: World) -> Edits:
+def _(world: TrueRun) -> Edits:
     return of_event(world, "throttle_removed", lambda r: r["topic"] is not None, lambda r, given, output: r.update(topic="other"))
