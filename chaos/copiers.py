@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from klamm.chaos.members import CLOSE_S, POLL_INTERVAL_MS, SESSION_MS
 from klamm.chaos.producers import SILENT, LoadHangs
@@ -27,8 +27,13 @@ BATCH = 500
 class Copier:
     """One copier in a thread. `attempts` are its transactions, in order."""
 
-    def __init__(self, bootstrap: str, source: str, target: str, partitions: int, group: str, name: str, seed: int) -> None:
-        """`partitions` is the number of the target's partitions, `seed` chooses which transactions are aborted."""
+    def __init__(
+        self, bootstrap: str, source: str, target: str, partitions: int, group: str, name: str, seed: int, reset: Callable[[str], None]
+    ) -> None:
+        """`partitions` is the number of the target's partitions, `seed` chooses which transactions are aborted. The group has committed
+        offsets of all partitions of the source; `reset` gets the reason if a copier loses its offset.
+        """
+        self._reset = reset
         self.name = name
         self.attempts: list[Attempt] = []
         self.assignments = 0
@@ -37,7 +42,7 @@ class Copier:
         self._chance = random.Random(seed)
         self._reading: dict[str, object] = {
             **SILENT, "bootstrap.servers": bootstrap, "client.id": f"{name}-in", "group.id": group, "enable.auto.commit": False,
-            "auto.offset.reset": "earliest", "isolation.level": "read_committed", "session.timeout.ms": SESSION_MS,
+            "auto.offset.reset": "error", "isolation.level": "read_committed", "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100, "socket.timeout.ms": 10_000, "max.poll.interval.ms": POLL_INTERVAL_MS,
         }  # fmt: skip
         self._writing: dict[str, object] = {
@@ -99,7 +104,14 @@ class Copier:
     def _copy(self, consumer: Consumer, producer: Producer) -> bool:
         """One transaction. Returns whether this copier can go on; otherwise it needs a new producer and a new consumer."""
         self._begun_s = time.monotonic()
-        messages = [each for each in consumer.consume(BATCH, 0.2) if each.error() is None]
+        messages = []
+        for message in consumer.consume(BATCH, 0.2):
+            error = message.error()
+            if error is None:
+                messages.append(message)
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._reset(f"{self.name}, partition {message.partition()}: {error.str()}")
+                return False
         if not messages:
             return True
         number = len(self.attempts)

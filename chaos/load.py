@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from klamm.admin import AdminClient, AdminError, TopicPartition
@@ -13,7 +13,7 @@ from klamm.chaos.group_history import judge_group
 from klamm.chaos.history import Verdict, judge
 from klamm.chaos.kinds import COPIES, PARTITIONS
 from klamm.chaos.members import Member
-from klamm.chaos.producers import Gaps, Producing
+from klamm.chaos.producers import Gaps, LoadHangs, Producing
 from klamm.chaos.reading import Logs, Reading, log_starts, read_all
 from klamm.chaos.transaction_history import Outcome, judge_copies
 
@@ -31,9 +31,11 @@ MOST_S = 600.0
 class Load:
     """Everything that clients do. `begin`, then `finish`, then `judged`."""
 
-    def __init__(self, bootstrap: str, seed: int, admin: AdminClient) -> None:
-        """`seed` chooses how partitions are assigned to members, and which transactions are aborted."""
-        self.bootstrap, self.seed = bootstrap, seed
+    def __init__(self, bootstrap: str, seed: int, admin: AdminClient, reset: Callable[[str], None]) -> None:
+        """`seed` chooses how partitions are assigned to members, and which transactions are aborted. `reset` gets the reason if a member of
+        a group loses its offset.
+        """
+        self.bootstrap, self.seed, self._reset = bootstrap, seed, reset
         self.gaps = Gaps(PARTITIONS)
         self.producers = [
             Producing(bootstrap, RECORDS, PARTITIONS, f"producer{n}", idempotent=True, quiet_s=QUIET_S, gaps=self.gaps) for n in range(2)
@@ -51,7 +53,9 @@ class Load:
         self._watch = threading.Thread(target=self._look, name="copiers", daemon=True)
 
     def begin(self) -> None:
-        """Start all clients."""
+        """Start all clients. Raises LoadHangs."""
+        for group in (READERS, COPIERS):
+            self._commit_starts(group)
         self.along.start()
         for producer in self.producers:
             producer.start()
@@ -59,14 +63,28 @@ class Load:
             self.join(group)
         self._watch.start()
 
+    def _commit_starts(self, group: str) -> None:
+        """Commit offset 0 of all partitions, so that no member ever has to begin without an offset. Raises LoadHangs."""
+        until = time.monotonic() + CATCH_UP_S
+        while True:
+            try:
+                self._admin.alter_group_offsets(group, {(RECORDS, p): 0 for p in range(PARTITIONS)}, timeout_ms=ASK_MS).all()
+            except AdminError as failure:
+                if time.monotonic() > until:
+                    raise LoadHangs(f"no offsets of group {group} can be committed: {failure}") from None
+                time.sleep(LOOK_S)
+            else:
+                return
+
     def join(self, group: str) -> Member | Copier:
         """One more member of a group."""
         if group == READERS:
             strategy = ("range", "cooperative-sticky")[self.seed % 2]
-            self.members.append(Member(self.bootstrap, RECORDS, READERS, f"reader{len(self.members)}", strategy).start())
+            self.members.append(Member(self.bootstrap, RECORDS, READERS, f"reader{len(self.members)}", strategy, self._reset).start())
             return self.members[-1]
         name = f"copier{len(self.copiers)}"
-        self.copiers.append(Copier(self.bootstrap, RECORDS, COPIED, COPIES, COPIERS, name, self.seed + len(self.copiers)).start())
+        copier = Copier(self.bootstrap, RECORDS, COPIED, COPIES, COPIERS, name, self.seed + len(self.copiers), self._reset)
+        self.copiers.append(copier.start())
         return self.copiers[-1]
 
     def _all(self) -> list[Member | Copier]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from klamm.chaos.group_history import Commit, Delivery, Start
 from klamm.chaos.producers import SILENT, LoadHangs
@@ -17,14 +18,18 @@ SESSION_MS = 6000
 POLL_INTERVAL_MS = 45_000
 """A JoinGroup waits no longer."""
 COMMIT_EVERY_S = 0.3
+COMMIT_S = 60.0
+"""A commit has ended by then."""
 CLOSE_S = 60.0
 
 
 class Member:
     """One member in a thread. `deliveries` and `commits` are in the order in which they came."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str, name: str, strategy: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str, name: str, strategy: str, reset: Callable[[str], None]) -> None:
+        """The group has committed offsets of all partitions. `reset` gets the reason if a member loses its offset."""
         self.name = name
+        self._reset = reset
         self.deliveries: list[Delivery] = []
         self.commits: list[Commit] = []
         self.starts: list[Start] = []
@@ -34,11 +39,13 @@ class Member:
         self._topic = topic
         self._settings: dict[str, object] = {
             **SILENT, "bootstrap.servers": bootstrap, "client.id": name, "group.id": group, "enable.auto.commit": False,
-            "auto.offset.reset": "earliest", "partition.assignment.strategy": strategy, "session.timeout.ms": SESSION_MS,
+            "auto.offset.reset": "error", "partition.assignment.strategy": strategy, "session.timeout.ms": SESSION_MS,
             "on_commit": self._committed, "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100, "socket.timeout.ms": 10_000,
             "max.poll.interval.ms": POLL_INTERVAL_MS,
         }  # fmt: skip
         self._next: dict[int, int] = {}
+        self._commits_from_s = 0.0
+        """There is no other commit before this time."""
         self._assigned_s: dict[int, float] = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -63,7 +70,7 @@ class Member:
             for message in consumer.consume(500, 0.1):
                 error = message.error()
                 if error is not None:
-                    self.errors.append(error.name())
+                    self._failed(consumer, message, error)
                     continue
                 partition, offset, value = place_of(message)
                 self.deliveries.append(Delivery(partition, offset, value))
@@ -75,6 +82,17 @@ class Member:
                 committed_at = time.monotonic()
         self._commit(consumer)
         consumer.close()
+
+    def _failed(self, consumer: Consumer, message: Message, error: KafkaError) -> None:
+        """A member that loses its offset goes on where it was."""
+        self.errors.append(error.name())
+        partition = message.partition()
+        if error.code() != KafkaError._AUTO_OFFSET_RESET or partition is None:
+            return
+        self._reset(f"{self.name}, partition {partition}: {error.str()}")
+        with contextlib.suppress(KafkaException):
+            place = TopicPartition(self._topic, partition, self._next.get(partition, OFFSET_INVALID))
+            consumer.seek(place if place.offset >= 0 else consumer.committed([place], 5)[0])
 
     def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.assignments += bool(partitions)
@@ -90,10 +108,12 @@ class Member:
             self._assigned_s.pop(partition.partition, None)
 
     def _commit(self, consumer: Consumer) -> None:
-        """Begin to commit what was delivered. A commit that waits may never return while the group rebalances: the rebalance waits for this
-        thread.
+        """Begin to commit what was delivered, unless a commit is under way: a repeated older one could overtake the next.
+
+        A commit that waits may never return while the group rebalances, because the rebalance waits for this thread.
         """
-        if self._next:
+        if self._next and time.monotonic() > self._commits_from_s:
+            self._commits_from_s = time.monotonic() + COMMIT_S
             with contextlib.suppress(KafkaException):
                 offsets = [TopicPartition(self._topic, p, offset) for p, offset in self._next.items()]
                 consumer.commit(offsets=offsets, asynchronous=True)
@@ -101,6 +121,7 @@ class Member:
     def _committed(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         """What came of a commit."""
         now = time.monotonic()
+        self._commits_from_s = 0.0
         for row in partitions:
             failed = error if error is not None else row.error
             if failed is not None:

@@ -91,7 +91,7 @@ class Run:
             for topic, partitions in ((RECORDS, PARTITIONS), (COPIED, COPIES)):
                 body = {"name": topic, "partitions": partitions, "replication_factor": 3}
                 cluster.api.post("topics", body=body | ({"configs": UNCLEAN} if self._schedule.options.unclean else {}))
-            load = Load(cluster.bootstrap_servers, self._schedule.seed, admin)
+            load = Load(cluster.bootstrap_servers, self._schedule.seed, admin, self._lost_offset)
             history = ClusterHistory(self._violated)
             watch = Watch(cluster.api, (RECORDS, COPIED), history)
             actions = Actions(cluster, admin, load)
@@ -196,6 +196,10 @@ class Run:
         longest_s = self._outcome.counts["longest_unavailability_s"]
         if longest_s > UNAVAILABLE_S and not self._schedule.options.unclean:
             self._violated("unavailable", f"no record of a partition was acknowledged for {longest_s} s")
+
+    def _lost_offset(self, text: str) -> None:
+        if not self._schedule.options.unclean:
+            self._violated("offset lost", text)
 
     def _violated(self, rule: str, *found: str) -> None:
         """A rule does not hold. Only the first violation of a rule gets the requests."""

@@ -26,6 +26,7 @@ from klamm.control.openapi import openapi
 from klamm.control.refused import Refused
 from klamm.control.routes import NUMBERS, ROUTES, Route
 from klamm.controller.values import StoreLost
+from klamm.server.lifecycle.start_failure import StartFailed
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +119,7 @@ class ControlServer:
             raise
         except asyncio.CancelledError:
             raise
-        except (OSError, TimeoutError, ValueError, StoreLost) as error:
+        except (OSError, TimeoutError, ValueError, StoreLost, StartFailed) as error:
             return _json({"error": str(error) or type(error).__name__}, 409)
         except Exception as error:
             log.exception("a request of the control API failed")
