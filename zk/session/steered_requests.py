@@ -40,9 +40,7 @@ class ZooKeeperWrite:
 @dataclass(frozen=True, slots=True)
 class ZooKeeperRead:
     """A broker reads data, existence or children of znodes: the read is about to be sent (`before`), or its response is there (`after`).
-
-    `watches`: it sets a watch with the read.
-    """
+    With `watches` it sets a watch."""
 
     broker_id: int
     controller_epoch: int
