@@ -96,6 +96,7 @@ MEANINGFUL = frozenset(
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
         "sasl.mechanism.inter.broker.protocol",
+        "sasl.oauthbearer.jwks.endpoint.url",  # refused: signed tokens are not supported
         "sasl.server.callback.handler.class",
         "sasl.server.max.receive.size",
         # TLS

@@ -376,7 +376,7 @@ async def test_a_fault_with_a_limit_hits_so_many_requests_of_all_brokers(api: Ca
             await client.ask(METADATA, 9)
         shown = await api.get(f"/faults/{fault['id']}?hits={hits}")
         assert (shown["hits"], shown["spent"]) == (hits, hits == 2)
-    assert [hit["broker"] for hit in shown["last"]] == [1, 2]
+    assert sorted(hit["broker"] for hit in shown["last"]) == [1, 2]  # clocks of processes may differ
     for broker in (1, 2, 3):
         client = api.client(broker)
         assert (await client.ask(METADATA, 9)).brokers
