@@ -61,9 +61,9 @@ def _topic_problems(shown: dict[str, Any]) -> Iterator[str]:
             yield f"{name} has leader {row['leader']}, its ISR is {row['isr']}"
         if stored["adding"] or stored["removing"]:
             yield f"{name} has adding replicas {stored['adding']} and removing replicas {stored['removing']}"
-        hosts = {broker: seen for broker, seen in row["brokers"].items() if "role" in seen}
-        if sorted(map(int, hosts)) != sorted(row["replicas"]):
-            yield f"brokers {sorted(hosts)} have a replica of {name}, its replicas are {row['replicas']}"
+        hosts = {broker: seen for broker, seen in row["brokers"].items() if "role" in seen and int(broker) in row["replicas"]}
+        if len(hosts) != len(row["replicas"]):
+            yield f"of the brokers {row['replicas']} only {sorted(hosts)} have a replica of {name}"
         for what in ("log_end_offset", "high_watermark", "leader_epoch"):
             if len({seen.get(what) for seen in hosts.values()}) > 1:
                 yield f"replicas of {name} differ in their {what}: { {broker: seen.get(what) for broker, seen in hosts.items()} }"

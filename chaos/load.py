@@ -45,7 +45,7 @@ class Load:
         self.copiers: list[Copier] = []
         self._gone: set[str] = set()
         self.hung: list[str] = []
-        """Copiers whose library hangs; another one was started in place of each."""
+        """Clients whose library hangs; another copier was started in place of each copier."""
         self.final: dict[str, dict[int, int | None]] = {READERS: {}, COPIERS: {}}
         """Group → partition → committed offset, as the coordinator showed it last."""
         self._admin = admin
@@ -91,9 +91,10 @@ class Load:
         return [*self.members, *self.copiers]
 
     def leave(self, member: Member | Copier) -> None:
-        """A member leaves its group. Raises LoadHangs."""
-        member.leave()
+        """A member leaves its group."""
         self._gone.add(member.name)
+        if not member.leave():
+            self.hung.append(member.name)
 
     def finish(self) -> list[str]:
         """End the producers, wait until the groups have read everything, and end them. What is wrong with that, in sentences.
@@ -107,7 +108,7 @@ class Load:
         self._watch.join()
         for member in self._all():
             if member.name not in self._gone:
-                member.leave()
+                self.leave(member)
         self._ask_at_the_end()
         self.along.finish()
         return behind

@@ -43,7 +43,7 @@ def as_lines(outcome: RunOutcome) -> list[str]:
             f"groups: {counts['delivered']:,} records delivered, {counts['commits']:,} offsets committed, "
             f"{counts['assignments']:,} assignments",
             f"elections: {counts['elections']:,} of leaders, {counts['controllers']:,} of controllers",
-            *([f"copiers whose client library hung and that were replaced: {counts['hung_clients']}"] if counts["hung_clients"] else []),
+            *([f"clients whose library hung: {counts['hung_clients']}"] if counts["hung_clients"] else []),
             f"longest time without an acknowledged record in a partition: {counts['longest_unavailability_s']} s",
         ]
     lines += [line for each in outcome.violations for line in _violation(each)]
