@@ -332,6 +332,8 @@ class OpenFetch:
             done: list[Row] = []
             for partition, read in rows:
                 data = next(results) if read.size else NO_RECORDS
+                if data is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    data = self._read_again(partition)
                 if isinstance(data, bytes) and self._params.version < MAGIC_2_SINCE:
                     data = await self._converted(partition, data)
                 if isinstance(data, bytes):
@@ -342,6 +344,14 @@ class OpenFetch:
             return self._encode_rows(done) if len(done) <= SLICE else await asyncio.to_thread(self._encode_rows, done)
         finally:
             budget.give(taken)
+
+    def _read_again(self, partition: FetchPartition) -> bytes | ErrorCode:
+        """What a read is worth whose offset was gone when its file was to be read: the error of a new read, otherwise no records.
+
+        The replica may have ended to lead meanwhile, or be deleted: a client that was told of its offset would begin elsewhere.
+        """
+        again = read_partition(self._ctx.services.replicas, self._params, partition, 0, False, False)
+        return ErrorCode(again.error_code) if again.error_code else b""
 
     async def _converted(self, partition: FetchPartition, records: bytes) -> bytes | ErrorCode:
         """Records as this version reads them, or why it cannot."""

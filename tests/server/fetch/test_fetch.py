@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from struct import unpack_from
 from typing import Any
 
@@ -14,6 +15,8 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import each_header
 from klamm.server.apis.fetch import params_of
+from klamm.server.faults.fault import DiskFilter, Effect, Faults, Limits
+from klamm.server.faults.slow_disk import BrokerDisk
 from klamm.server.fetch.delayed_fetch import READ_AHEAD_BYTES, ByteBudget
 from klamm.server.requests.context import Context
 from klamm.server.requests.peer import Peer
@@ -487,3 +490,29 @@ async def test_sizes_times_and_offsets_at_the_ends_of_their_ranges() -> None:
         assert codes(await world.respond(fetch({"t": [part(last=last)]}))) == {("t", 0): 0}
     assert codes(await world.respond(fetch({"t": [part(last=2**31 - 1)]}))) == {("t", 0): 1}
     assert codes(await world.respond(fetch({"t": [part(-(2**31)), part(2**31 - 1)]}))) == {("t", -(2**31)): 3, ("t", 2**31 - 1): 3}
+
+
+@pytest.mark.parametrize("role", ["deleted", "follower"])
+async def test_a_file_that_is_gone_with_its_replica_is_not_out_of_range(role: str) -> None:
+    """The replica ends to lead, and its log is cut, before the file is read. An error about its offset makes clients begin elsewhere.
+    """
+    world = World()
+    world.host("t")
+    await world.append("t", batch(), batch())
+    log = world.replica("t").log
+    assert log is not None
+    faults = Faults()
+    faults.add(DiskFilter(operation="read"), Effect(slow_disk_ms=100), Limits())
+    log.environment = dataclasses.replace(log.environment, delays=BrokerDisk(faults, 1, world.clock))
+    response = asyncio.ensure_future(world.respond(fetch({"t": [part(0, 1)]}, version=10), 10))  # 11 may read from followers
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not response.done()
+    log.truncate_to(0)
+    if role == "deleted":
+        world.delete("t", 0)
+    else:
+        world.host("t", leader=2, epoch=1, isr=[2], replicas=[1, 2])
+    await world.clock.advance(0.1)
+    expected = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if role == "deleted" else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert codes(await response) == {("t", 0): expected}
