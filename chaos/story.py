@@ -1,4 +1,4 @@
-"""A schedule told in sentences: roles instead of ids, as they are resolved in each run anew."""
+"""A schedule told in sentences: roles instead of ids, because each run resolves them again."""
 
 from __future__ import annotations
 

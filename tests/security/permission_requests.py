@@ -1,7 +1,7 @@
 """Requests of every API, made so that each permission that counts shows in the response, and none changes what later ones see.
 
 A client may have permissions for what begins with `t` (topics), `g` (groups) and `x` (transactional ids), never for `u`, `h` and `y`. The
-topics `t`, `u` and `td` exist, `tnix` and `unix` do not; `td` is deleted by whoever may do it. Most requests are wrong in a way that is
+topics `t`, `u` and `td` exist, `tnix` and `unix` do not; `td` is deleted by a client that may. Most requests are wrong in a way that is
 looked at after permissions.
 """
 

@@ -1,6 +1,6 @@
 """The table (API, version, permissions) → response: made with a broker of either kind, and kept as text in `permissions.recorded`.
 
-    python -m klamm.tests.security.permissions      # makes it anew with a real Kafka
+    python -m klamm.tests.security.permissions      # makes it again with a real Kafka
 
 The client is `User:ANONYMOUS` at 127.0.0.2, which gets one set of permissions after the other. Broker and test are at 127.0.0.1, whose
 ACLs allow everything; they are in ZooKeeper before the broker starts. Each request is sent in its lowest and its highest version.
@@ -254,7 +254,7 @@ def made_with(broker: OwnedBroker, tree: Tree) -> str:
 
 
 def main() -> None:
-    """Write the file anew, with a real Kafka."""
+    """Write the file again, with a real Kafka."""
     from klamm.tests.reference.jars import jars
     from klamm.zk.embedded.server import EmbeddedZooKeeper
 
