@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any
 
+from klamm.protocol.errors import did_you_mean
 from klamm.protocol.value_class import dataclass
 
 PARTITIONS = 6
@@ -179,5 +179,5 @@ def kind_named(name: str) -> Kind:
     """A kind by its name. Raises ValueError with a suggestion."""
     if name in KINDS:
         return KINDS[name]
-    close = get_close_matches(name.lower().replace("_", "-"), list(KINDS), 1)
-    raise ValueError(f"{name!r} is not a kind of step" + (f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(KINDS)}"))
+    similar = did_you_mean(name.replace("_", "-"), KINDS, quote="'")
+    raise ValueError(f"{name!r} is not a kind of step" + (similar or f"; there are {', '.join(KINDS)}"))

@@ -1,19 +1,10 @@
-"""Names that a misspelt name may stand for. Imported only after a mistake."""
+"""The config that a misspelt config of a topic may stand for. Imported only after a mistake."""
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 
 _UNKNOWN_CONFIG = re.compile(r"Unknown topic config name: (?P<name>[\w.-]+)$")
-
-
-def suggestion(name: str, names: Iterable[str]) -> str:
-    """`; did you mean NAME?` with the most similar of these names, in any case; empty if none is similar."""
-    by_lower = {each.lower(): each for each in names}
-    similar = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    return f"; did you mean {by_lower[similar[0]]}?" if similar else ""
 
 
 def with_config_suggestion(text: str) -> str:
@@ -22,5 +13,6 @@ def with_config_suggestion(text: str) -> str:
     if unknown is None:
         return text
     from klamm.configs.tables.topic import TOPIC
+    from klamm.protocol.errors import did_you_mean
 
-    return text + suggestion(unknown["name"], (key.name for key in TOPIC))
+    return text + did_you_mean(unknown["name"], (key.name for key in TOPIC))

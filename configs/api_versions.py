@@ -7,7 +7,6 @@ too, as a follower for example: its requests are served in the full range (`serv
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.configs.kafka_releases import release_of, versions_in
 from klamm.configs.types import ConfigError
 from klamm.protocol.apis import APIS, Api, ApiKey
+from klamm.protocol.errors import did_you_mean
 
 AS_VERSION = "klamm.as.version"
 API_VERSIONS = "klamm.api.versions"
@@ -61,8 +61,7 @@ def parse_api_versions(text: str) -> dict[int, Range | None]:
 def _api(name: str) -> Api:
     api = _BY_NAME.get(name.lower())
     if api is None:
-        similar = difflib.get_close_matches(name.lower(), _BY_NAME, n=1)
-        raise ValueError(f"there is no API {name!r}" + (f"; did you mean {_BY_NAME[similar[0]].name}?" if similar else ""))
+        raise ValueError(f"there is no API {name!r}{did_you_mean(name, (each.name for each in _BY_NAME.values()))}")
     if api.key in BETWEEN_BROKERS:
         raise ValueError(f"{api.name} is an API between brokers; inter.broker.protocol.version chooses its versions")
     return api

@@ -1,10 +1,16 @@
-"""Background tasks: coroutines that nobody awaits. They run until they are done or their owner closes."""
+"""Background tasks: coroutines that nobody awaits. They run until they are done or their owner closes. `Looking` looks at what changes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
+
+from klamm.controller.values import StoreLost
+from klamm.zk.session.requests import ZkError
+
+log = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
@@ -25,3 +31,46 @@ class BackgroundTasks:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class Looking:
+    """Executes `look_at` for changes in ZooKeeper, never twice at the same time: changes that come meanwhile cause one more execution.
+
+    `what` names the changes in the log. `spawn` runs a coroutine.
+    """
+
+    def __init__(self, what: str, look_at: Callable[[], Awaitable[None]], spawn: Callable[[Any], Any]) -> None:
+        self.spawn = spawn
+        self._what = what
+        self._look_at = look_at
+        self._is_looking = False
+        self._again = False
+
+    async def begin(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the first work; what changes meanwhile is looked at behind it. Raises what the work raises."""
+        self._is_looking = True
+        try:
+            await work()
+        finally:
+            self._is_looking = False
+        if self._again:
+            self.changed()
+
+    async def look(self) -> None:
+        """Look now, or once more when the present execution has ended. A ZooKeeper that does not respond is logged."""
+        self._again = True
+        if self._is_looking:
+            return
+        self._is_looking = True
+        try:
+            while self._again:
+                self._again = False
+                await self._look_at()
+        except (StoreLost, ZkError) as error:
+            log.warning("cannot watch %s at the moment: %s", self._what, error)
+        finally:
+            self._is_looking = False
+
+    def changed(self, *what: Any) -> None:
+        """Look in the background: the callback of watches."""
+        self.spawn(self.look())

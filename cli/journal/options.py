@@ -37,9 +37,9 @@ class Api(click.ParamType):
             return names[text.lower()]
         if text.isascii() and text.isdigit() and int(text) < 1 << 15:
             return int(text)
-        from klamm.cli.suggestions import suggestion
+        from klamm.protocol.errors import did_you_mean
 
-        similar = suggestion(text, (api.name for api in APIS.values())) or "; give a name or a key, such as Metadata or 3"
+        similar = did_you_mean(text, (api.name for api in APIS.values())) or "; give a name or a key, such as Metadata or 3"
         self.fail(f"{text!r} is not an API{similar}", param, ctx)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from klamm.control import conditions, views
@@ -49,6 +49,7 @@ from klamm.server.phases import phase_table
 POLL_MS = 20_000
 LOOK_S = 0.02
 T = TypeVar("T")
+Share = TypeVar("Share", HoldShares, FaultShares)
 
 
 class ProcessControl:
@@ -321,13 +322,19 @@ class ProcessControl:
         return [hold.as_json() for hold in self._holds.values() if hold.state == "reached"]
 
     async def _look_at_holds(self) -> dict[str, Any]:
-        before = {number: hold.left for number, hold in self._holds.items()}
-        answers, missing = await self._processes.ask("GET", "/holds")
+        return await self._look_at("holds", self._holds, lambda hold: hold.left)
+
+    async def _look_at(self, what: str, shares: Mapping[int, Share], limit: Callable[[Share], int | None]) -> dict[str, Any]:
+        """What brokers show of the holds or faults now; returns the brokers that did not respond. If a `limit` has moved, brokers get new
+        shares.
+        """
+        before = {number: limit(share) for number, share in shares.items()}
+        answers, missing = await self._processes.ask("GET", f"/{what}")
         for broker, answer in answers.items():
-            for shown in [] if isinstance(answer, Refused) else answer["holds"]:
-                if shown["id"] in self._holds:
-                    self._holds[shown["id"]].seen[broker] = shown
-        if any(number in self._holds and self._holds[number].left != left for number, left in before.items()):
+            for shown in [] if isinstance(answer, Refused) else answer[what]:
+                if shown["id"] in shares:
+                    shares[shown["id"]].seen[broker] = shown
+        if any(number in shares and limit(shares[number]) != former for number, former in before.items()):
             await self.sync()
         await self._check_conditions()
         return missing
@@ -404,16 +411,7 @@ class ProcessControl:
         return self._faults[number]
 
     async def _look_at_faults(self) -> dict[str, Any]:
-        before = {number: fault.hits for number, fault in self._faults.items() if fault.body.first is not None}
-        answers, missing = await self._processes.ask("GET", "/faults")
-        for broker, answer in answers.items():
-            for shown in [] if isinstance(answer, Refused) else answer["faults"]:
-                if shown["id"] in self._faults:
-                    self._faults[shown["id"]].seen[broker] = shown
-        if any(number in self._faults and self._faults[number].hits != hits for number, hits in before.items()):
-            await self.sync()
-        await self._check_conditions()
-        return missing
+        return await self._look_at("faults", self._faults, lambda fault: None if fault.body.first is None else fault.hits)
 
     # --- requests
 

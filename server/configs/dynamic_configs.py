@@ -21,12 +21,11 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.dynamic import is_password
 from klamm.configs.passwords import CannotDecrypt
 from klamm.controller.events.catalogue import TopicUncleanLeaderElectionEnabled, UncleanLeaderElectionEnabled
-from klamm.controller.values import StoreLost
 from klamm.protocol.clock import SYSTEM_CLOCK
+from klamm.server.background import Looking
 from klamm.zk.admin import AdminZk
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.paths import DEFAULT_ENTITY
-from klamm.zk.session.requests import ZkError
 
 log = logging.getLogger(__name__)
 
@@ -50,14 +49,12 @@ class DynamicConfigs:
         self._config = config
         self._own = str(broker_id)
         self._admin_zk = admin_zk
-        self._spawn = spawn
         self._now_ms = now_ms
         self._listeners: list[Listener] = []
         self._announce: Callable[[str, str], None] | None = None
         self._executed = -1
         self._stored: dict[str, Mapping[str, str]] = {DEFAULT_ENTITY: {}, self._own: {}}
-        self._looking = False
-        self._look_again = False
+        self._looking = Looking("config changes", self._execute, spawn)
 
     def listen(self, listener: Listener) -> None:
         """Add a listener. It is called on the event loop and must not wait."""
@@ -71,17 +68,14 @@ class DynamicConfigs:
 
     async def start(self) -> None:
         """Process the notifications, then apply the stored configs. Raises ControllerMoved, StoreLost, ZkError."""
-        self._looking = True
-        try:
-            await self._execute()
-            await self._encrypt_again()
-            entities = [("brokers", DEFAULT_ENTITY), ("brokers", self._own), *await self._admin_zk.quota_entities()]
-            for entity, properties in (await self._read_all(entities)).items():
-                self._take(entity, properties)
-        finally:
-            self._looking = False
-        if self._look_again:
-            self._spawn(self.look())
+        await self._looking.begin(self._read_at_start)
+
+    async def _read_at_start(self) -> None:
+        await self._execute()
+        await self._encrypt_again()
+        entities = [("brokers", DEFAULT_ENTITY), ("brokers", self._own), *await self._admin_zk.quota_entities()]
+        for entity, properties in (await self._read_all(entities)).items():
+            self._take(entity, properties)
 
     async def _encrypt_again(self) -> None:
         """If the secret for passwords has changed, store passwords that were encrypted with the old secret under the new one.
@@ -102,25 +96,11 @@ class DynamicConfigs:
 
     async def look(self) -> None:
         """Process new notifications and watch for the next ones. After a loss of the session the next session calls it again."""
-        self._look_again = True
-        if self._looking:
-            return
-        self._looking = True
-        try:
-            while self._look_again:
-                self._look_again = False
-                await self._execute()
-        except (StoreLost, ZkError) as error:
-            log.warning("cannot watch config changes at the moment: %s", error)
-        finally:
-            self._looking = False
-
-    def _changed(self, *what: Any) -> None:
-        self._spawn(self.look())
+        await self._looking.look()
 
     async def _execute(self) -> None:
         now_ms = self._now_ms()
-        changes = await self._admin_zk.config_changes(self._executed, self._changed)
+        changes = await self._admin_zk.config_changes(self._executed, self._looking.changed)
         entities = [(number, _entity(path)) for number, path in changes]
         stored = await self._read_all([entity for _, entity in entities if entity is not None])
         for number, entity in entities:

@@ -23,6 +23,7 @@ from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import Pace
 from klamm.protocol.security.acls import LITERAL, PREFIXED, Entry, Filter, Pattern, is_principal
+from klamm.server.background import Looking
 from klamm.server.security.acl_index import AclIndex
 from klamm.server.security.authorizer import Operation, Principal, Resource, ResourceType
 from klamm.zk.acls import AclZk, VersionedAcls
@@ -61,9 +62,7 @@ class AclAuthorizer:
         self._versions: dict[Pattern, int] = {}
         self._executed = {LITERAL: -1, PREFIXED: -1}
         self._lock = asyncio.Lock()
-        self._spawn: Callable[[Any], Any] = asyncio.ensure_future
-        self._looking = False
-        self._look_again = False
+        self._looking = Looking("changes of ACLs", self._execute, asyncio.ensure_future)
 
     # decisions
 
@@ -80,40 +79,23 @@ class AclAuthorizer:
 
     async def start(self, spawn: Callable[[Any], Any]) -> None:
         """Read all ACLs, and watch for changes; `spawn` runs a coroutine. Raises StoreLost, ZkError, Unreadable."""
-        self._spawn = spawn
+        self._looking.spawn = spawn
         await self._zk.ensure_paths()
-        self._looking = True
-        try:
-            await self._execute()
-            for pattern, acls in (await self._zk.load()).items():
-                self._take(pattern, acls)
-        finally:
-            self._looking = False
-        if self._look_again:
-            self._spawn(self.look())
+        await self._looking.begin(self._read_at_start)
+
+    async def _read_at_start(self) -> None:
+        await self._execute()
+        for pattern, acls in (await self._zk.load()).items():
+            self._take(pattern, acls)
 
     async def look(self) -> None:
         """Process new notifications and watch for the next ones. After a loss of the session the next session calls it again."""
-        self._look_again = True
-        if self._looking:
-            return
-        self._looking = True
-        try:
-            while self._look_again:
-                self._look_again = False
-                await self._execute()
-        except (StoreLost, ZkError) as error:
-            log.warning("cannot watch changes of ACLs at the moment: %s", error)
-        finally:
-            self._looking = False
-
-    def _changed(self, *what: Any) -> None:
-        self._spawn(self.look())
+        await self._looking.look()
 
     async def _execute(self) -> None:
         for pattern_type in (LITERAL, PREFIXED):
             now_ms = self._clock.now_ms()
-            changes = await self._zk.changes(pattern_type, self._executed[pattern_type], self._changed)
+            changes = await self._zk.changes(pattern_type, self._executed[pattern_type], self._looking.changed)
             named = list(dict.fromkeys(pattern for _, pattern in changes if pattern is not None))
             if named:
                 async with self._lock:

@@ -6,23 +6,14 @@ A broker whose directory failed serves from the other one until it is started ag
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from klamm.chaos.kinds import TOPIC_CONFIGS
 from klamm.chaos.reading import Reading
 from klamm.protocol import messages
 from klamm.tests.harness import requests
 from klamm.tests.histories.chaos import AWAY_S, HALF, Chaos, Fault
 from klamm.tests.histories.small_disks import SmallDiskMembers
-
-CONFIGS: dict[str, Sequence[str]] = {
-    "segment.bytes": ("262144", "524288", "1048576"),
-    "segment.ms": ("500", "3000", "604800000"),
-    "index.interval.bytes": ("512", "4096"),
-    "compression.type": ("producer", "gzip", "lz4", "zstd", "uncompressed"),
-    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
-    "flush.messages": ("1", "100", "9223372036854775807"),
-}
-"""Configs of topics that change under load, with their values. Batches of these tests fit into all of them."""
 
 
 class StorageFaults:
@@ -100,8 +91,8 @@ class StorageFaults:
             chaos.done["log starts moved"] += sum(p.error_code == 0 for t in answer.topics for p in t.partitions)
 
     def change_configs(self, chaos: Chaos, broker_id: int) -> None:
-        names = chaos.chance.sample(sorted(CONFIGS), 2)
-        changed = {name: chaos.chance.choice(CONFIGS[name]) for name in names}
+        names = chaos.chance.sample(sorted(TOPIC_CONFIGS), 2)
+        changed = {name: chaos.chance.choice(TOPIC_CONFIGS[name]) for name in names}
         try:
             (answer,) = self.members.ask(requests.set_configs(requests.TOPIC, next(iter(self.topics)), changed), 1).responses
         except (OSError, AssertionError):

@@ -15,9 +15,8 @@ from klamm.journal.segments import EndMark
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.quick.check import check_quickly
 from klamm.tests.journal.writing import simple_exchange
+from klamm.tests.pipeline.broken_runs import assert_w_01_is_shown, write_runs
 from klamm.tests.pipeline.journals import write
-from klamm.tests.pipeline.rules.fixtures import Run
-from klamm.tests.pipeline.rules.fixtures_wire import an_answer_overtakes, an_id_twice
 
 WITHOUT = """
 import sys
@@ -38,11 +37,7 @@ main()
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in which the server breaks W-01, one in which a client breaks W-10, and one in which all is right."""
     lake = tmp_path_factory.mktemp("lake")
-    for run_id, fixture in (("server", an_answer_overtakes), ("client", an_id_twice)):
-        run = Run(lake, run_id)
-        fixture(run)
-        run.close()
-    write(lake, "right").close()
+    write_runs(lake)
     return lake
 
 
@@ -59,13 +54,7 @@ def without(lake: Path, *absent: str) -> subprocess.CompletedProcess[str]:
 def test_a_violation_is_printed_with_the_frames_that_prove_it_and_nothing_is_written(lake: Path) -> None:
     before = sorted(lake.rglob("*"))
     result = checked(lake, "--rule", "W-01", "--rule", "W-06")
-    assert result.exit_code == 3
-    assert "W-01 error: Responses leave in the order of their requests" in result.output
-    assert "broker 1, connection 1, seq 6: answers the request of seq 3 after that of seq 4" in result.output
-    assert "seq 6  response out  connection 1  Metadata v12  correlation id 1" in result.output
-    assert '"clusterId":"c"' in result.output
-    assert "not exercised: W-06" in result.output
-    assert result.output.endswith("1 of 2 rules exercised in 3 runs: 1 error, 0 warnings\n")
+    assert_w_01_is_shown(result)
     assert sorted(lake.rglob("*")) == before
 
 
