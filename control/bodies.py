@@ -203,9 +203,9 @@ def _with_suggestion(kind: type[Any], text: str) -> str:
     start, _, rest = text.partition("unknown field `")
     if not rest:
         return text
-    name = rest.partition("`")[0]
-    fields = [*(each for each in getattr(kind, "__struct_fields__", ())), *FilterBody.__struct_fields__, *EffectBody.__struct_fields__]
-    return f"{start}unknown field `{name}`{rest.partition('`')[2]}{did_you_mean(name, fields, quote='`')}"
+    name, _, where = rest.partition("`")
+    inner = next((each for at, each in (("`$.filter`", FilterBody), ("`$.effect`", EffectBody)) if at in where), kind)
+    return f"{start}unknown field `{name}`{where}{did_you_mean(name, inner.__struct_fields__, quote='`')}"
 
 
 def fault_of(body: FaultBody, brokers: list[int]) -> tuple[RequestFilter | DiskFilter, Effect, Limits]:

@@ -60,6 +60,7 @@ def consumers(members: Members, topic: str, group: str, *instances: str | None) 
         KafkaConsumer(
             topic, bootstrap_servers=members.bootstrap(), group_id=group, group_instance_id=instance, client_id="reader",
             auto_offset_reset="earliest", enable_auto_commit=False,
+            metadata_max_age_ms=1000,  # a leader of the group that did not know all partitions learns of them and assigns again
         )
         for instance in instances
     ]

@@ -361,6 +361,7 @@ REFUSED = [
 async def test_what_is_wrong_gets_one_line_and_changes_nothing(api: Calls) -> None:
     for method, path, body, status, text in REFUSED:
         assert text in await api.error(method, path, body, status), (method, path, body)
+    assert "did you mean" not in await api.error("POST", "/zookeeper/delay", {"broker": 1, "delay_ms": 5}, 400)  # a field of other bodies
     async with api.session.post(f"{api.served.control_url}/faults", data=b"{") as response:
         assert response.status == 400 and "not JSON" in (await response.json())["error"]
     async with api.session.post(f"{api.served.control_url}/faults", data=b" " * (2 << 20)) as response:

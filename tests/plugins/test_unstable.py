@@ -12,7 +12,7 @@ import pytest
 from klamm.tests.plugins.unstable import REAL_PROCESSES, REAL_WHEN_LONG, Failure, judged
 
 ROOT = Path(__file__).resolve().parents[2]
-REAL = [Failure(f"tests/mixed/test_x.py::test_{number}", "call", f"output {number}", False) for number in range(4)]
+REAL = [Failure(f"tests/mixed/test_x.py::test_{number}", "call", f"output {number}", False) for number in range(6)]
 PURE = Failure("tests/records/test_x.py::test_y", "call", "", False)
 
 
@@ -36,7 +36,7 @@ def test_a_test_of_real_processes_that_passes_alone_is_named_with_its_output() -
     ("failures", "reason"),
     [
         ([], "no test did"),
-        (REAL, "4 tests failed"),
+        (REAL, "6 tests failed"),
         ([PURE], "is not repeated"),
         ([REAL[0], PURE], "is not repeated"),
         ([REAL[0]._replace(when="collect")], "is not repeated"),
@@ -63,6 +63,11 @@ def test_what_is_deterministic_is_never_repeated(nodeid: str, is_long: bool, rep
     assert Failure(nodeid, "call", "", is_long).is_repeatable == repeated
 
 
+def test_a_test_with_the_real_zookeeper_is_repeated_in_every_folder() -> None:
+    assert PURE._replace(is_real=True).is_repeatable
+    assert not PURE._replace(is_real=True, when="collect").is_repeatable
+
+
 def test_what_fails_twice_has_failed() -> None:
     passed, said = judged(REAL[:2], lambda nodeid: nodeid.endswith("0"))
     assert (passed, said) == (False, [f"failed twice: {REAL[1].nodeid}"])
@@ -71,10 +76,18 @@ def test_what_fails_twice_has_failed() -> None:
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_run_writes_its_failures_once(tmp_path: Path, workers: str) -> None:
     tests = """import pytest
+@pytest.fixture
+def zookeeper():
+    pass
+@pytest.fixture
+def cluster(zookeeper):
+    pass
 @pytest.mark.slow
-def test_bad():
+def test_bad(cluster):
     print('said')
     assert 1 == 2
+def test_odd():
+    assert 3 == 4
 def test_good():
     pass
 """
@@ -82,6 +95,8 @@ def test_good():
     command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", ".", "-q", "-n", workers]
     command += ["-p", "klamm.tests.plugins.unstable", "--failures", "failures", "test_some.py"]
     assert subprocess.run(command, cwd=tmp_path, check=False, capture_output=True).returncode == 1
-    ((nodeid, when, output, is_long),) = map(json.loads, (tmp_path / "failures").read_text().splitlines())
-    assert (nodeid, when, is_long) == ("test_some.py::test_bad", "call", True)
-    assert "assert 1 == 2" in output and "said" in output
+    failures = sorted(Failure(*json.loads(line)) for line in (tmp_path / "failures").read_text().splitlines())
+    assert [failure._replace(output="") for failure in failures] == [
+        Failure("test_some.py::test_bad", "call", "", is_long=True, is_real=True), Failure("test_some.py::test_odd", "call", "", False),
+    ]
+    assert "assert 1 == 2" in failures[0].output and "said" in failures[0].output

@@ -2,7 +2,8 @@
 
 As a plugin of pytest it writes each failure of a run to the file of `--failures`. As a program it reads that file after the run:
 `python -m klamm.tests.plugins.unstable FILE`. Only tests with real processes or in real time are repeated: they compete for a busy machine.
-Any other failure, a second failure, or more than three tests that failed make the program fail too.
+A test that uses the real ZooKeeper of the fixture `zookeeper` is one of them in every folder. Any other failure, a second failure, or more
+than five tests that failed make the program fail too.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ REAL_WHEN_LONG = frozenset(
     )
 )
 """Folders whose long tests run processes or measure real time; the others of their tests are deterministic."""
-MOST = 3
+REAL_FIXTURE = "zookeeper"
+"""A fixture that is a process; also the keyword by which reports of its tests are known."""
+MOST = 5
 """Unstable tests of one run that are only named."""
 
 
@@ -42,17 +45,23 @@ def folder_among(nodeid: str, folders: Set[str]) -> str | None:
 
 
 class Failure(NamedTuple):
-    """One failed step of a test: setup, call or teardown; or a file that could not be collected. `is_long`: it is marked `slow`."""
+    """One failed step of a test: setup, call or teardown; or a file that could not be collected.
+
+    `is_long`: it is marked `slow`. `is_real`: it uses REAL_FIXTURE.
+    """
 
     nodeid: str
     when: str
     output: str
     is_long: bool
+    is_real: bool = False
 
     @property
     def is_repeatable(self) -> bool:
+        if self.when == "collect":
+            return False
         folders = REAL_PROCESSES | REAL_WHEN_LONG if self.is_long else REAL_PROCESSES
-        return self.when != "collect" and folder_among(self.nodeid, folders) is not None
+        return self.is_real or folder_among(self.nodeid, folders) is not None
 
 
 class Failures:
@@ -72,7 +81,14 @@ class Failures:
             sections = (f"---- {name} ----\n{content}" for name, content in report.sections)
             output = "\n".join((report.longreprtext, *sections))
             with self._path.open("a") as file:
-                file.write(json.dumps([report.nodeid, when, output, "slow" in report.keywords]) + "\n")
+                failure = Failure(report.nodeid, when, output, "slow" in report.keywords, REAL_FIXTURE in report.keywords)
+                file.write(json.dumps(failure) + "\n")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and REAL_FIXTURE in item.fixturenames:
+            item.keywords[REAL_FIXTURE] = True
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -469,6 +469,17 @@ async def test_stopping_ends_the_session(session: ZkSession, zookeeper: str, chr
         await other.get("/e")
 
 
+async def test_stopping_ends_a_session_that_has_no_connection_at_present(session: ZkSession, zookeeper: str, chroot: str) -> None:
+    other = ZkSession(zookeeper + chroot, 30_000)
+    await other.start(SESSION_MS)
+    await other.create("/e", b"", ephemeral=True)
+    other.cut()
+    await eventually(lambda: not other.is_connected, "the session is cut off")
+    other.restore()
+    await other.stop()
+    assert await session.exists("/e") is None
+
+
 async def test_stopping_ends_requests_that_were_not_sent_yet(session: ZkSession) -> None:
     """Only some are on their way at a time."""
     await session.create("/a", b"")

@@ -25,6 +25,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import Callback, KazooState, KeeperState
 
 from klamm.zk.session.connection import Change, Link, OnLink, OnWatch, Watch
+from klamm.zk.session.reachability import accepts
 from klamm.zk.session.requests import ConnectionLost, Multi, MultiFailed, SessionExpired, TooLarge, error
 
 log = logging.getLogger("klamm.zk.session.connection")
@@ -39,6 +40,7 @@ MAX_REQUEST_BYTES = 1_048_575
 _WINDOW = 64
 _NOWHERE = 1
 """A port at which nothing listens."""
+_END_LIMIT_S = 2.0
 # Reconnect without limit, at least once per second.
 _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
 
@@ -164,9 +166,11 @@ class KazooConnection:
         self._client.start_async()
 
     async def close(self, limit_s: float) -> None:
-        """End the session. If the server does not respond, the session expires later."""
+        """End the session, over a connection of its own if there is none at present. If no server responds, the session expires later."""
         self._closing = True
         self.resume()
+        kept = None if self._connected or self._client.hosts is not self._hosts else self._client._session_id
+        self._severed = self._client._session_id, self._client._session_passwd
         done = self._loop.create_future()
         # kazoo's `stop` blocks until the server responds or a timeout is over, so it runs in a thread that nobody joins.
         threading.Thread(target=self._close, args=(done,), name="zookeeper-close", daemon=True).start()
@@ -175,6 +179,9 @@ class KazooConnection:
         except TimeoutError:
             log.warning("ZooKeeper did not confirm the end of session 0x%x in time", self._client._session_id or 0)
         self._fail_all(SessionExpired)
+        if kept and any(await asyncio.gather(*(accepts(host, port, limit_s) for host, port in self._hosts))):
+            with suppress(TimeoutError):
+                await self.end_severed(_END_LIMIT_S)
 
     def abandon(self) -> None:
         """Release the resources of a connection whose thread has ended."""

@@ -49,7 +49,7 @@ def consuming(bootstrap: str, group: str) -> Iterator[None]:
         consumer = KafkaConsumer("orders", bootstrap_servers=bootstrap, group_id=group, client_id="pod")
         while not over.is_set():
             consumer.poll(timeout_ms=100)
-        consumer.close()
+        consumer.close(autocommit=False, timeout_ms=500)  # brokers are gone by then
 
     thread = threading.Thread(target=poll)
     thread.start()
