@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -206,6 +206,13 @@ class History:
         self._read()
         return self._total
 
+    def take(self, exchanges: Iterable[Exchange]) -> None:
+        """Have these exchanges of another history too; one with a number that is here replaces it."""
+        kept = {exchange.number: exchange for exchange in self._kept} | {exchange.number: exchange for exchange in exchanges}
+        self._kept = deque(kept[number] for number in sorted(kept))
+        self._bytes = sum(exchange.size for exchange in self._kept)
+        self._bound()
+
     def connection(self, info: ConnectionInfo) -> ConnectionSink:
         """The sink of a new connection."""
         return Heard(self, info) if info.kind is ConnectionKind.ACCEPTED else NoSink()
@@ -242,6 +249,9 @@ class History:
             else:
                 for payload in connection.sent_at.read(data):
                     self._end(connection, payload)
+        self._bound()
+
+    def _bound(self) -> None:
         while len(self._kept) > MAX_REQUESTS or self._bytes > MAX_BYTES:
             oldest = self._kept.popleft()
             self._bytes -= oldest.size
@@ -353,6 +363,11 @@ def as_json(exchange: Exchange) -> dict[str, Any]:
 def time_text(ms: int) -> str:
     """Milliseconds since 1970 as `2026-11-25T22:05:11.123Z`."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03}Z"
+
+
+def at_ms_of(text: str) -> int:
+    """The time that `time_text` wrote, in ms since 1970."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def error_of(response: Any | None) -> str | None:

@@ -176,12 +176,12 @@ async def topic(reader: BrokerServer, brokers: Iterable[BrokerServer], name: str
         }  # fmt: skip
         rows.append(
             {"partition": index, **seen, "leader": -1 if state is None else state.leader, "isr": [] if state is None else list(state.isr)}
-            | {"zookeeper": seen | (written or {}), "brokers": {str(each.id): _as_seen(each, name, index) for each in brokers}}
+            | {"zookeeper": seen | (written or {}), "brokers": {str(each.id): as_seen(each, name, index) for each in brokers}}
         )
     return {"name": name, "topic_id": uuid(stored.topic_id), "partitions": rows}
 
 
-def _as_seen(by: BrokerServer, name: str, index: int) -> dict[str, Any]:
+def as_seen(by: BrokerServer, name: str, index: int) -> dict[str, Any]:
     """What a broker's metadata cache has of a partition and, if it has a replica, what that has."""
     cached, hosted = by.metadata.partition(name, index), by.replicas.get(name, index)
     shown: dict[str, Any] = {}

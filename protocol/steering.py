@@ -97,6 +97,16 @@ def json_type(kind: Any) -> str:
     return {bool: "boolean", int: "integer", str: "string"}[element]
 
 
+def phase_from_json(kind: type[P], values: Mapping[str, Any]) -> P:
+    """A phase of this kind, from its fields as they look in JSON; other values are ignored."""
+    found: dict[str, Any] = {}
+    for name, type_ in field_types(kind).items():
+        element, is_collection = _element(type_)
+        value = values[name]
+        found[name] = get_origin(type_)(_value(element, each) for each in value) if is_collection else _value(element, value)
+    return kind(**found)
+
+
 def _element(kind: Any) -> tuple[Any, bool]:
     """The type of the elements of a collection, else the type itself; and whether it is a collection."""
     return (get_args(kind)[0], True) if get_origin(kind) in (tuple, frozenset) else (kind, False)

@@ -15,13 +15,12 @@ from klamm.broker.groups.states import GroupState
 from klamm.control import bodies, views
 from klamm.control.history import Exchange
 from klamm.control.refused import Refused
-from klamm.control.steered_cluster import SteeredCluster
-from klamm.server.broker_server import BrokerServer
 from klamm.testing.arguments import FaultArguments, RequestFilter, fault_body
 from klamm.testing.cluster_text import cluster_text, controller_text, group_text, topic_text
 from klamm.testing.fault import Fault
 from klamm.testing.hold import Hold, hold_body
 from klamm.testing.request import Request
+from klamm.testing.steered import Steered, value_of
 from klamm.testing.transcript import timeline
 from klamm.testing.waits import TIMEOUT_S, Condition, Place, until
 
@@ -33,9 +32,10 @@ SHOWN_REQUESTS = 20
 class AsyncCluster:
     """A running cluster. Its methods are called on the event loop that runs it."""
 
-    def __init__(self, cluster: SteeredCluster) -> None:
+    def __init__(self, cluster: Steered) -> None:
         self._cluster = cluster
         self._control = cluster.control
+        self._now = cluster.now
         self._suffix = secrets.token_hex(3)
         self._faults: list[Fault] = []
         self._holds: list[Hold] = []
@@ -51,7 +51,7 @@ class AsyncCluster:
     @property
     def bootstrap_servers(self) -> str:
         """host:port of every running broker, separated by commas."""
-        return self._cluster.bootstrap_servers
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for _, host, port in self.addresses)
 
     @property
     def addresses(self) -> list[tuple[int, str, int]]:
@@ -83,7 +83,7 @@ class AsyncCluster:
 
     def describe(self) -> str:
         """Brokers, controller, clock, topics, groups, faults and holds as text."""
-        return cluster_text(self._control)
+        return cluster_text(self._now)
 
     # --- faults and holds
 
@@ -102,8 +102,8 @@ class AsyncCluster:
 
         With `may_miss` the plugin of pytest does not complain if no request meets it. Raises Refused.
         """
-        number = self._control.add_fault(fault_body(arguments))["id"]
-        fault = Fault(self, self._cluster.faults[number], self._control, may_miss=may_miss)
+        number = self._now.add_fault(fault_body(arguments))["id"]
+        fault = Fault(self, self._cluster, number, may_miss=may_miss)
         self._faults.append(fault)
         return fault
 
@@ -116,8 +116,8 @@ class AsyncCluster:
         return self._link(bodies.LinkBody(from_broker=from_broker, to_broker=to_broker, delay_ms=delay_ms, both=both), may_miss)
 
     def _link(self, body: bodies.LinkBody, may_miss: bool) -> list[Fault]:
-        numbers = self._control.add_link(body)["faults"]
-        faults = [Fault(self, self._cluster.faults[number], self._control, may_miss=may_miss) for number in numbers]
+        numbers = self._now.add_link(body)["faults"]
+        faults = [Fault(self, self._cluster, number, may_miss=may_miss) for number in numbers]
         self._faults += faults
         return faults
 
@@ -168,8 +168,8 @@ class AsyncCluster:
         return self._hold(hold_body(phase, where, fields, 1, nth, "after"), may_miss)
 
     def _hold(self, body: bodies.HoldBody, may_miss: bool) -> Hold:
-        number = self._control.hold(body)["id"]
-        hold = Hold(self, self._control.held(number), self._control, may_miss=may_miss)
+        number = self._now.hold(body)["id"]
+        hold = Hold(self, self._cluster, number, may_miss=may_miss)
         self._holds.append(hold)
         return hold
 
@@ -185,7 +185,7 @@ class AsyncCluster:
     def _exchanges(self, **wanted: Unpack[RequestFilter]) -> list[Exchange]:
         wanted["after"] = max(self.begun.request, wanted.get("after", 0))
         try:
-            return list(self._control.history.newest(clients_only=True, **wanted))[::-1]
+            return self._cluster.exchanges(**wanted)[::-1]
         except TypeError:
             raise Refused(f"requests are filtered by {', '.join(RequestFilter.__annotations__)}") from None
         except ValueError as problem:
@@ -208,11 +208,11 @@ class AsyncCluster:
     async def pause_broker(self, broker: int) -> None:
         """Let a broker stand still as SIGSTOP does: clients wait for responses, it fetches nothing, and its ZooKeeper session ends in time.
         """
-        self._control.pause_broker(broker)
+        await value_of(self._control.pause_broker(broker))
 
     async def resume_broker(self, broker: int) -> None:
         """End a pause."""
-        self._control.resume_broker(broker)
+        await value_of(self._control.resume_broker(broker))
 
     async def move_controller(self, to: int | None = None) -> int:
         """Make this broker the controller, or any other than the present one. Returns its id when every broker shows it."""
@@ -225,11 +225,11 @@ class AsyncCluster:
 
     async def cut_zookeeper(self, broker: int) -> None:
         """Let a broker lose its connection to ZooKeeper, and get no other until `restore_zookeeper`."""
-        self._control.cut_zookeeper(bodies.BrokerBody(broker=broker))
+        await value_of(self._control.cut_zookeeper(bodies.BrokerBody(broker=broker)))
 
     async def restore_zookeeper(self, broker: int) -> None:
         """Let a broker connect to ZooKeeper again."""
-        self._control.restore_zookeeper(bodies.BrokerBody(broker=broker))
+        await value_of(self._control.restore_zookeeper(bodies.BrokerBody(broker=broker)))
 
     async def advance(self, seconds: float) -> int:
         """Let time pass at once for brokers, controllers and coordinators. Returns how many timers fired."""
@@ -237,11 +237,11 @@ class AsyncCluster:
 
     async def freeze_clock(self) -> None:
         """Let time pass only by `advance`."""
-        self._control.freeze_clock()
+        await value_of(self._control.freeze_clock())
 
     async def resume_clock(self) -> None:
         """Let real time pass again."""
-        self._control.resume_clock()
+        await value_of(self._control.resume_clock())
 
     # --- topics and groups
 
@@ -254,7 +254,7 @@ class AsyncCluster:
         """
         if replicas is None:
             partitions = 1 if partitions is None else partitions
-            replication_factor = min(3, len(self._cluster.brokers)) if replication_factor is None else replication_factor
+            replication_factor = min(3, len(self.addresses)) if replication_factor is None else replication_factor
         configs = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()}
         body = {
             "name": name, "partitions": partitions, "replication_factor": replication_factor, "configs": configs,
@@ -269,19 +269,21 @@ class AsyncCluster:
 
     async def topic(self, name: str) -> dict[str, Any]:
         """A topic as ZooKeeper and each broker see it. Raises Refused if there is none."""
-        return await self._control.topic(name)
+        shown: dict[str, Any] = await self._control.topic(name)
+        return shown
 
     async def group(self, name: str) -> dict[str, Any]:
         """A consumer group as its coordinator has it. Raises Refused if there is none."""
-        return self._control.group(name)
+        shown: dict[str, Any] = await value_of(self._control.group(name))
+        return shown
 
     async def rebalance(self, group: str) -> None:
         """Let a group rebalance now."""
-        self._control.rebalance(group)
+        await value_of(self._control.rebalance(group))
 
     async def expire_members(self, group: str, member: str | None = None) -> list[str]:
         """Let the session of a member, or of all, time out now: the group removes them and rebalances. Returns their ids."""
-        return list(self._control.expire_members(group, bodies.MemberBody(member=member))["expired"])
+        return list((await value_of(self._control.expire_members(group, bodies.MemberBody(member=member))))["expired"])
 
     # --- waits
 
@@ -294,9 +296,9 @@ class AsyncCluster:
         wanted = "a leader" if leader is None else f"leader {leader}"
         what = f"{wanted}{_but(other_than)} of {topic}-{partition} in the metadata of all brokers"
 
-        def shown() -> tuple[int, ...]:
-            rows = [broker.metadata.partition(topic, partition) for broker in self._running()]
-            ids = {-1 if row is None else row.leader for row in rows}
+        async def shown() -> tuple[int, ...]:
+            rows = await self._cluster.replicas(topic, partition)
+            ids = {row.get("leader", -1) for row in rows.values()}
             return tuple(ids) if len(ids) == 1 and ids.isdisjoint((-1, other_than)) and leader in (None, *ids) else ()
 
         return int((await until(self, shown, what, timeout_s, lambda: self._topic_text(topic)))[0])
@@ -305,9 +307,9 @@ class AsyncCluster:
         """Wait until every running broker shows these in-sync replicas, in any order."""
         wanted = set(isr)
 
-        def shown() -> bool:
-            rows = [broker.metadata.partition(topic, partition) for broker in self._running()]
-            return bool(rows) and all(row is not None and set(row.isr) == wanted for row in rows)
+        async def shown() -> bool:
+            rows = await self._cluster.replicas(topic, partition)
+            return bool(rows) and all("isr" in row and set(row["isr"]) == wanted for row in rows.values())
 
         what = f"isr {sorted(wanted)} of {topic}-{partition} in the metadata of all brokers"
         await until(self, shown, what, timeout_s, lambda: self._topic_text(topic))
@@ -317,9 +319,9 @@ class AsyncCluster:
     ) -> int:
         """Wait until every running broker shows the active controller, without `broker` any but `other_than`. Returns its id."""
 
-        def agreed() -> tuple[int, ...]:
-            active = self.controller_id
-            is_shown = active >= 0 and all(each.metadata.controller_id == active for each in self._running())
+        async def agreed() -> tuple[int, ...]:
+            active, others = await self._cluster.controllers()
+            is_shown = active >= 0 and all(each == active for each in others.values())
             return (active,) if is_shown and active != other_than and broker in (None, active) else ()
 
         wanted = "a controller" if broker is None else f"broker {broker} as the controller"
@@ -329,9 +331,9 @@ class AsyncCluster:
     async def wait_for_high_watermark(self, topic: str, partition: int, offset: int, *, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until consumers can read all records below this offset: the leader's high watermark is there."""
 
-        def is_there() -> bool:
-            hosted = [broker.replicas.get(topic, partition) for broker in self._running()]
-            return any(each is not None and each.role.name == "LEADER" and each.high_watermark >= offset for each in hosted)
+        async def is_there() -> bool:
+            rows = await self._cluster.replicas(topic, partition)
+            return any(row.get("role") == "leader" and row["high_watermark"] >= offset for row in rows.values())
 
         what = f"high watermark {offset} of {topic}-{partition}"
         await until(self, is_there, what, timeout_s, lambda: self._topic_text(topic))
@@ -342,9 +344,9 @@ class AsyncCluster:
         """Wait until the logs of these brokers, or of all running replicas, have all records below this offset."""
         wanted = None if brokers is None else set(brokers)
 
-        def are_there() -> bool:
-            hosted = {broker.id: broker.replicas.get(topic, partition) for broker in self._running()}
-            ends = {number: each.log_end_offset for number, each in hosted.items() if each is not None}
+        async def are_there() -> bool:
+            rows = await self._cluster.replicas(topic, partition)
+            ends = {number: row["log_end_offset"] for number, row in rows.items() if "log_end_offset" in row}
             asked = set(ends) if wanted is None else wanted
             return bool(asked) and all(ends.get(number, -1) >= offset for number in asked)
 
@@ -369,14 +371,17 @@ class AsyncCluster:
         if state not in GROUP_STATES:
             raise Refused(f"state: {state!r} is none of {', '.join(GROUP_STATES)}")
 
-        def shown() -> dict[str, Any] | None:
-            group = next((each for each in self._control.groups()["groups"] if each["group"] == name), None)
+        async def groups() -> list[dict[str, Any]]:
+            return list((await value_of(self._control.groups()))["groups"])
+
+        async def shown() -> dict[str, Any] | None:
+            group = next((each for each in await groups() if each["group"] == name), None)
             if group is None:
                 return {"group": name, "state": "Dead", "members": []} if state == "Dead" else None
             return group if group["state"] == state and members in (None, len(group["members"])) else None
 
         async def view() -> str:
-            return group_text(self._control, name)
+            return group_text(await groups(), name)
 
         what = f"group {name} in state {state}" + ("" if members is None else f" with {members} members")
         found: dict[str, Any] = await until(self, shown, what, timeout_s, view)
@@ -390,10 +395,12 @@ class AsyncCluster:
 
         def sent() -> list[Exchange]:
             """Looks at each request until it has its response, and not again."""
-            newest = list(self._control.history.newest(after=wanted["after"]))
+            last = self._cluster.last_request()
+            newest = self._cluster.exchanges(after=wanted["after"])
             matching.update((each.number, each) for each in self._exchanges(**wanted))
             open_numbers = [each.number for each in newest if each.response is None]
-            wanted["after"] = min(open_numbers) - 1 if open_numbers else newest[0].number if newest else wanted["after"]
+            if newest:
+                wanted["after"] = max(wanted["after"], min([last, newest[0].number, *(number - 1 for number in open_numbers)]))
             return [matching[number] for number in sorted(matching)] if len(matching) >= count else []
 
         found = await until(self, sent, f"{count} requests" + (f" with {named}" if named else ""), timeout_s)
@@ -407,31 +414,31 @@ class AsyncCluster:
 
     async def restore(self) -> None:
         """Remove all faults and holds, let the clock run, resume and start all brokers. Returns when the cluster is whole."""
-        self._control.reset()
-        for shown in self._control.brokers()["brokers"]:
-            if shown["state"] not in ("running", "paused"):
+        await value_of(self._control.reset())
+        for shown in (await value_of(self._control.brokers()))["brokers"]:
+            if shown["state"] in ("stopped", "killed"):
                 await self._control.start_broker(shown["id"])
         await self.wait_for_controller()
 
     def here(self) -> Place:
         """The present place in time."""
-        return Place(time.time_ns() // 1_000_000, self._control.history.total, self._control.events.total)
+        return Place(time.time_ns() // 1_000_000, self._cluster.last_request(), self._cluster.last_event())
 
     def transcript(self, since: Place | None = None) -> list[str]:
         """Requests of clients and events since then, in order; without `since` since this object was made."""
         since = self.begun if since is None else since
-        exchanges = list(self._control.history.newest(clients_only=True, after=since.request))[::-1]
-        return timeline(exchanges, self._control.events.since(since.event), since.at_ms, self._topic_of)
+        exchanges = self._cluster.exchanges(after=since.request)[::-1]
+        return timeline(exchanges, self._cluster.events(since.event), since.at_ms, self._topic_of)
 
     async def wait_text(self, what: str, timeout_s: float, since: Place, view: Callable[[], Awaitable[str]] | None = None) -> str:
         """The text of a wait that timed out."""
         try:
-            state = self.describe() if view is None else f"{await view()}\n{controller_text(self._control)}"
+            state = self.describe() if view is None else f"{await view()}\n{controller_text(self._now)}"
         except Exception as error:  # noqa: BLE001 a state that cannot be shown must not hide that the wait timed out
             state = f"the state cannot be shown: {error!r}"
-        exchanges = list(self._control.history.newest(clients_only=True, after=since.request))
+        exchanges = self._cluster.exchanges(after=since.request)
         lines = timeline(exchanges[:SHOWN_REQUESTS][::-1], (), since.at_ms, self._topic_of)
-        events = timeline((), self._control.events.since(since.event), since.at_ms)
+        events = timeline((), self._cluster.events(since.event), since.at_ms)
         parts = [f"not within {timeout_s:g} s: {what}", "present state:", *(f"  {line}" for line in state.splitlines())]
         if lines:
             parts.append(f"requests of clients since the wait began (the last {min(len(exchanges), SHOWN_REQUESTS)} of {len(exchanges)}):")
@@ -442,18 +449,10 @@ class AsyncCluster:
         return "\n".join(parts)
 
     def _topic_of(self, topic_id: bytes) -> str:
-        for broker in self._running():
-            name = broker.metadata.topic_name(topic_id)
-            if name is not None:
-                return str(name)
-        return views.uuid(topic_id) or "?"
+        return self._cluster.topic_name(topic_id) or views.uuid(topic_id) or "?"
 
     async def _topic_text(self, name: str) -> str:
         return topic_text(await self._control.topic(name))
-
-    def _running(self) -> list[BrokerServer]:
-        """The brokers that run and are not paused."""
-        return self._control.serving()
 
 
 def _but(broker: int | None) -> str:

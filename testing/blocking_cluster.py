@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from klamm.control.refused import Refused
-from klamm.control.steered_cluster import SteeredCluster
 from klamm.protocol.steering import HoldState
 from klamm.server.faults.fault import DiskHit, Hit
 from klamm.server.local.loop_thread import LoopThread
@@ -20,6 +19,7 @@ from klamm.testing.async_cluster import WRITE, AsyncCluster
 from klamm.testing.fault import Fault
 from klamm.testing.hold import Hold
 from klamm.testing.request import Request
+from klamm.testing.steered import Steered
 from klamm.testing.waits import LOOK_S, TIMEOUT_S, Place, WaitTimedOut
 
 T = TypeVar("T")
@@ -157,7 +157,7 @@ class BlockingHold:
 class BlockingCluster:
     """A running cluster, for threads without an event loop."""
 
-    def __init__(self, cluster: SteeredCluster | AsyncCluster, thread: LoopThread) -> None:
+    def __init__(self, cluster: Steered | AsyncCluster, thread: LoopThread) -> None:
         self._inner = cluster if isinstance(cluster, AsyncCluster) else AsyncCluster(cluster)
         self._thread = thread
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.control.model import Control
 from klamm.testing.transcript import fault_text
 
 MAX_ROWS = 20
 
 
-def cluster_text(control: Control) -> str:
-    """Brokers, controller, clock, topics, groups, faults and holds."""
+def cluster_text(control: Any) -> str:
+    """Brokers, controller, clock, topics, groups, faults and holds. `control` is `now` of a `Steered` cluster."""
     lines = [controller_text(control)]
-    lines += [_broker_text(each) for each in control.brokers()["brokers"]]
-    if control.cluster.brokers:
+    brokers = control.brokers()["brokers"]
+    lines += [_broker_text(each) for each in brokers]
+    if any(each["state"] == "running" for each in brokers):
         lines += _some([f"topic {each['name']}: {each['partitions']} partitions" for each in control.topics()["topics"]], "topics")
     lines += _some([_group_text(each) for each in control.groups()["groups"]], "groups")
     lines += _some([f"fault {each['id']}: {fault_text(each)}: {each['hits']} hits" for each in control.faults()["faults"]], "faults")
@@ -23,15 +23,14 @@ def cluster_text(control: Control) -> str:
     return "\n".join(lines)
 
 
-def controller_text(control: Control) -> str:
+def controller_text(control: Any) -> str:
     """The controller, what it is held at, and the clock if it is frozen or was moved."""
     shown = control.controller()
     text = "no controller" if shown["id"] < 0 else f"controller {shown['id']}, epoch {shown['epoch']}, {shown['queue']} events in its queue"
     held = [f"held at {each['phase']} by hold {each['id']}" for each in shown["held"]]
-    if control.clock is not None:
-        clock = control.clock_state()
-        held += ["the clock is frozen"] if clock["frozen"] else []
-        held += [f"the clock is {clock['offset_ms'] / 1000:g} s ahead"] if clock["offset_ms"] >= 1 else []
+    clock = control.clock_state()
+    held += ["the clock is frozen"] if clock["frozen"] else []
+    held += [f"the clock is {clock['offset_ms'] / 1000:g} s ahead"] if clock["offset_ms"] >= 1 else []
     return "; ".join([text, *held])
 
 
@@ -54,9 +53,9 @@ def _partition_text(row: dict[str, Any]) -> str:
     return "; ".join([text, *others, *logs])
 
 
-def group_text(control: Control, name: str) -> str:
+def group_text(groups: list[dict[str, Any]], name: str) -> str:
     """A group, or that no broker has it."""
-    found = next((each for each in control.groups()["groups"] if each["group"] == name), None)
+    found = next((each for each in groups if each["group"] == name), None)
     return f"no running broker has group {name}" if found is None else _group_text(found)
 
 
@@ -69,7 +68,7 @@ def _group_text(shown: dict[str, Any]) -> str:
 
 
 def _broker_text(shown: dict[str, Any]) -> str:
-    if shown["state"] in ("killed", "stopped"):
+    if "host" not in shown:
         return f"broker {shown['id']}: {shown['state']}"
     return f"broker {shown['id']}: {shown['state']}, {shown['host']}:{shown['port']}, epoch {shown['epoch']}, leads {shown['leaders']}"
 

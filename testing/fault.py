@@ -5,9 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
-from klamm.control import views
-from klamm.control.model import Control
-from klamm.server.faults import fault as faults
+from klamm.server.faults.fault import DiskHit, Hit
+from klamm.testing.steered import Steered
 from klamm.testing.transcript import fault_text
 from klamm.testing.waits import TIMEOUT_S, Watched, until
 
@@ -15,46 +14,47 @@ from klamm.testing.waits import TIMEOUT_S, Watched, until
 class Fault:
     """A fault. `with` removes it at the end; its counts stay."""
 
-    def __init__(self, cluster: Watched, fault: faults.Fault, control: Control, *, may_miss: bool = False) -> None:
+    def __init__(self, watched: Watched, cluster: Steered, number: int, *, may_miss: bool = False) -> None:
         self.may_miss = may_miss
+        self._watched = watched
         self._cluster = cluster
-        self._fault = fault
-        self._control = control
+        self._seen = cluster.fault(number)
 
     @property
     def number(self) -> int:
         """1, 2, … in the order in which the faults of a cluster were made."""
-        return self._fault.number
+        return self._seen.number
 
     @property
     def hits(self) -> int:
         """How many requests it hit."""
-        return self._fault.hits
+        return self._seen.hits
 
     @property
     def matches(self) -> int:
         """How many requests it was about while it could hit them."""
-        return self._fault.matches
+        return self._seen.matches
 
     @property
-    def last(self) -> list[faults.Hit | faults.DiskHit]:
+    def last(self) -> list[Hit | DiskHit]:
         """The last 100 requests that it hit; of a slow disk the last 100 operations of logs."""
-        return list(self._fault.last)
+        return self._seen.last
 
     @property
     def text(self) -> str:
         """What it is about, what it does, and its counts, in one line."""
-        what = "operations" if self._fault.effect.slow_disk_ms else "requests"
-        return f"fault {self.number}: {fault_text(views.fault(self._fault))}: {self.hits} hits of {self.matches} matching {what}"
+        shown = self._seen.as_json()
+        what = "operations" if "slow_disk_ms" in shown["effect"] else "requests"
+        return f"fault {self.number}: {fault_text(shown)}: {shown['hits']} hits of {shown['matches']} matching {what}"
 
     async def wait(self, hits: int = 1, *, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until it has hit this number of requests. Raises WaitTimedOut."""
-        await until(self._cluster, lambda: self.hits >= hits, f"{hits} hits of {self.text}", timeout_s)
+        await until(self._watched, lambda: self.hits >= hits, f"{hits} hits of {self.text}", timeout_s)
 
     def remove(self) -> None:
         """End it. Does nothing if it is removed."""
-        if not self._fault.removed.is_set():
-            self._control.delete_faults(self.number)
+        if not self._seen.is_removed:
+            self._cluster.now.delete_faults(self.number)
 
     def __enter__(self) -> Self:
         return self

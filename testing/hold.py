@@ -7,11 +7,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from klamm.control import bodies
-from klamm.control.holds import Held
-from klamm.control.model import Control
 from klamm.control.refused import Refused
 from klamm.protocol.steering import HoldState, field_types
 from klamm.server.phases import phase_named
+from klamm.testing.steered import Steered
 from klamm.testing.waits import TIMEOUT_S, Watched, until
 
 WHEN = "when"
@@ -20,41 +19,41 @@ WHEN = "when"
 class Hold:
     """A hold. `with` releases it at the end; its counts stay."""
 
-    def __init__(self, cluster: Watched, held: Held, control: Control, *, may_miss: bool = False) -> None:
+    def __init__(self, watched: Watched, cluster: Steered, number: int, *, may_miss: bool = False) -> None:
         self.may_miss = may_miss
+        self._watched = watched
         self._cluster = cluster
-        self._held = held
-        self._control = control
+        self._seen = cluster.hold(number)
 
     @property
     def number(self) -> int:
         """1, 2, … in the order in which the holds of a cluster were made."""
-        return self._held.number
+        return self._seen.number
 
     @property
     def state(self) -> HoldState:
         """Whether it waits for a phase (`armed`), holds one (`reached`) or has ended (`released`)."""
-        return self._held.hold.state
+        return self._seen.state
 
     @property
     def hits(self) -> int:
         """How many phases were held, or were the end of a broker; those that passed before the `nth` do not count."""
-        return self._held.hold.hits - self._held.hold.passed
+        return self._seen.hits
 
     @property
     def held(self) -> list[Any]:
         """The phases that are held now, in the order of their arrival."""
-        return self._held.hold.held
+        return [phase for _, phase in self._seen.held]
 
     @property
     def broker_ids(self) -> list[int]:
         """The brokers on which they are held, in the same order."""
-        return [each.broker_id for each in self._held.hold.held_phases]
+        return [broker for broker, _ in self._seen.held]
 
     @property
     def text(self) -> str:
         """What it holds, its state and its counts, in one line."""
-        body, passed = self._held.body, self._held.hold.passed
+        body, passed = self._seen.body, self._seen.passed
         where = "".join(f" {key}={value!r}" for key, value in body.where.items())
         verb = "crash at" if body.crash else "failure of" if body.fail is not None else "delay of" if body.delay_ms else "hold of"
         passes = f", {passed} of {body.nth - 1} passed" if body.nth > 1 else ""
@@ -64,18 +63,19 @@ class Hold:
         """Wait until it holds something; returns the phase that is held first. A crash is waited for until the broker is dead, a failure or
         a delay until it has happened or begun; then this returns None. Raises WaitTimedOut.
         """
-        if self._held.body.crash:
-            await until(self._cluster, lambda: self.hits and not self._control.is_crashing, f"the crash of {self.text}", timeout_s)
+        body = self._seen.body
+        if body.crash:
+            await until(self._watched, lambda: self.hits and not self._cluster.is_crashing, f"the crash of {self.text}", timeout_s)
             return None
-        if self._held.body.fail is not None or self._held.body.delay_ms is not None:
-            await until(self._cluster, lambda: self.hits, f"the phase of {self.text}", timeout_s)
+        if body.fail is not None or body.delay_ms is not None:
+            await until(self._watched, lambda: self.hits, f"the phase of {self.text}", timeout_s)
             return None
-        return (await until(self._cluster, lambda: self.held, f"the phase of {self.text}", timeout_s))[0]
+        return (await until(self._watched, lambda: self.held, f"the phase of {self.text}", timeout_s))[0]
 
     def step(self) -> Any:
         """Let the first that is held go on; the hold stays. Returns its phase. Raises Refused if it holds nothing."""
         phase = self._first()
-        self._control.step(self.number)
+        self._cluster.now.step(self.number)
         return phase
 
     def fail(self, error: str = "UNKNOWN_SERVER_ERROR", message: str | None = None) -> Any:
@@ -83,22 +83,23 @@ class Hold:
         RuntimeError. Returns its phase. Raises Refused if nothing can fail there.
         """
         phase = self._first()
-        self._control.fail(self.number, bodies.FailBody(error=error, message=message))
+        self._cluster.now.fail(self.number, bodies.FailBody(error=error, message=message))
         return phase
 
     async def crash(self) -> int:
         """Kill the broker that is held first, and let its ZooKeeper session end. Returns its id. Raises Refused if it holds nothing."""
         self._first()
-        return int((await self._control.crash(self.number))["broker"])
+        return int((await self._cluster.control.crash(self.number))["broker"])
 
     def release(self) -> None:
         """End it; what it holds goes on."""
-        self._held.release()
+        self._seen.release()
 
     def _first(self) -> Any:
-        if not self.held:
+        held = self.held
+        if not held:
             raise Refused(f"{self.text}: it holds nothing now")
-        return self.held[0]
+        return held[0]
 
     def __enter__(self) -> Self:
         return self

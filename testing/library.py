@@ -15,10 +15,14 @@ from klamm.server.local.cluster_contexts import ClusterContexts
 from klamm.server.local.loop_thread import LoopThread
 from klamm.testing.async_cluster import AsyncCluster
 from klamm.testing.blocking_cluster import BlockingCluster
+from klamm.testing.local_brokers import LocalBrokers
+from klamm.testing.steered import Steered
+
+_OF_ONE_PROCESS = frozenset(("seams", "topic_policy", "alter_config_policy"))
 
 
-class Cluster(ClusterContexts[SteeredCluster, BlockingCluster, AsyncCluster]):
-    """Brokers 1 to `brokers` in this process with a real ZooKeeper, ready when the body of `with` begins.
+class Cluster(ClusterContexts[Steered, BlockingCluster, AsyncCluster]):
+    """Brokers 1 to `brokers`, in this process or each in its own, with a real ZooKeeper, ready when the body of `with` begins.
 
     >>> import klamm.testing
     >>> with klamm.testing.Cluster(brokers=1, topics="orders:2:1") as cluster:
@@ -44,10 +48,13 @@ class Cluster(ClusterContexts[SteeredCluster, BlockingCluster, AsyncCluster]):
         as_version: str | None = None,
         api_versions: Mapping[str, str] | None = None,
         control_port: int | None = None,
+        processes: bool = False,
     ) -> None:
         """Check the arguments, which are those of `klamm.Cluster`; nothing is started here. Raises ValueError.
 
         With `control_port` the cluster also serves its control API at this port of 127.0.0.1, 0 for a free one (needs klamm[control]).
+        With `processes` each broker is a process of its own (needs klamm[control]), with its logs on disk, in a temporary folder unless
+        there is a `data_dir`. The verbs are the same; those that return a value at once ask the processes and block for some milliseconds.
         """
         super().__init__()
         checked = library.Cluster(
@@ -56,12 +63,18 @@ class Cluster(ClusterContexts[SteeredCluster, BlockingCluster, AsyncCluster]):
         )  # fmt: skip
         self._shape = checked.shape()
         self._control_port = control_port
+        self._processes = processes
 
-    def _new(self) -> SteeredCluster:
-        return SteeredCluster(control_port=self._control_port, **self._shape)
+    def _new(self) -> Steered:
+        if not self._processes:
+            return LocalBrokers(SteeredCluster(control_port=self._control_port, **self._shape))
+        from klamm.testing.broker_processes import BrokerProcesses
 
-    def _blocking(self, cluster: SteeredCluster, thread: LoopThread) -> BlockingCluster:
+        own = {name: value for name, value in self._shape.items() if name not in _OF_ONE_PROCESS}
+        return BrokerProcesses(control_port=self._control_port, **own)
+
+    def _blocking(self, cluster: Steered, thread: LoopThread) -> BlockingCluster:
         return BlockingCluster(cluster, thread)
 
-    def _on_loop(self, cluster: SteeredCluster) -> AsyncCluster:
+    def _on_loop(self, cluster: Steered) -> AsyncCluster:
         return AsyncCluster(cluster)

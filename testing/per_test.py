@@ -25,7 +25,8 @@ DEFAULT_CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.pa
 
 
 _ARGUMENTS: dict[str, tuple[type[Any], ...]] = {
-    "brokers": (int,), "config": (Mapping,), "broker_config": (Mapping,), "topics": (str, list, tuple), "version": (str,), "own": (bool,),
+    "brokers": (int,), "config": (Mapping,), "broker_config": (Mapping,), "topics": (str, list, tuple), "version": (str,),
+    "processes": (bool,), "own": (bool,),
 }  # fmt: skip
 """The arguments of the marker `klamm` with their types."""
 
@@ -41,7 +42,7 @@ def marked(node: Any) -> dict[str, Any]:
     for name, value in found.items():
         if name not in types:
             raise ValueError(f"@pytest.mark.klamm has no argument {name!r}; it has {', '.join(types)}")
-        if not isinstance(value, types[name]) or (isinstance(value, bool) and name != "own"):
+        if not isinstance(value, types[name]) or (isinstance(value, bool) and bool not in types[name]):
             raise ValueError(f"@pytest.mark.klamm: {name}={value!r} has a wrong type")
     if not all(isinstance(own, Mapping) for own in found.get("broker_config", {}).values()):
         raise ValueError(f"@pytest.mark.klamm: broker_config={found['broker_config']!r} is not broker id → properties")
@@ -106,6 +107,7 @@ class Clusters:
         shape: dict[str, Any] = {
             "brokers": arguments.get("brokers", self._brokers), "topics": arguments.get("topics", ()), "config": config,
             "broker_config": arguments.get("broker_config"), "as_version": arguments.get("version"),
+            "processes": arguments.get("processes", False),
         }  # fmt: skip
         self._journals[name] = config.get(JOURNAL) or None
         Cluster(**shape)  # an error is one line, before anything is started

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from klamm.testing.per_test import Clusters, PerTest
 
 MARKER = """\
-klamm(brokers=3, config={...}, broker_config={2: {...}}, topics=[...], version="2.8", own=True): \
+klamm(brokers=3, config={...}, broker_config={2: {...}}, topics=[...], version="2.8", processes=True, own=True): \
 the fixture `klamm` of this test is a cluster of its own, \
 which starts and ends with the test"""
 

@@ -125,6 +125,17 @@ class BrokerProcesses:
         if not 1 <= broker <= self.cluster.count:
             raise Refused(f"there is no broker {broker}; the cluster has 1 to {self.cluster.count}", 404)
 
+    async def controllers(self) -> tuple[int, dict[int, int]]:
+        """The active controller, -1 without one, and which controller each broker shows that responds."""
+        answers, _ = await self.ask("GET", "/own/view")
+        shown = {broker: answer for broker, answer in answers.items() if isinstance(answer, dict)}
+        active = next((broker for broker, each in shown.items() if each["is_controller"]), -1)
+        return active, {broker: each["controller_id"] for broker, each in shown.items()}
+
+    async def controller_id(self) -> int:
+        """The active controller among the brokers that respond, -1 without one."""
+        return (await self.controllers())[0]
+
     async def brokers(self) -> dict[str, Any]:
         """All brokers, those that do not run or do not respond included."""
         shown = await asyncio.gather(*(self.broker(number) for number in range(1, self.cluster.count + 1)))

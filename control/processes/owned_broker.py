@@ -11,10 +11,12 @@ import asyncio
 import os
 import signal
 import time
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from klamm.control import views
 from klamm.control.bodies import Body, FaultBody, HoldBody, convert
 from klamm.control.conditions import condition_of
 from klamm.control.history import History
@@ -178,6 +180,30 @@ class OwnedControl(Control):
             ),
         }
 
+    def replica(self, topic: str, partition: int) -> dict[str, Any]:
+        """A partition as this broker sees it: leader and ISR in its metadata, and its replica, if it has one."""
+        running = next(iter(self.serving()), None)
+        if running is None:
+            raise Refused("the broker does not run", 409)
+        return views.as_seen(running, topic, partition)
+
+    def exchanges(self, since_ms: int = 0) -> dict[str, Any]:
+        """Requests of clients that were received at this time (ms since 1970) or later, as bytes, and the ids of topics."""
+        found = self.history.newest(clients_only=True, since_ms=since_ms)
+        running = next(iter(self.cluster.brokers), None)
+        names = [] if running is None else sorted(running.metadata.topics)
+        return {
+            "exchanges": [
+                {
+                    "number": each.number, "at_ms": each.at_ms, "broker": each.broker, "peer": each.peer,
+                    "request": b64encode(each.request).decode(),
+                    "response": None if each.response is None else b64encode(each.response).decode(),
+                }
+                for each in found
+            ],
+            "topic_ids": {} if running is None else {name: running.metadata.topic_id(name).hex() for name in names},
+        }  # fmt: skip
+
     def _keep_from_elections(self, is_kept: bool) -> None:
         """Hold this broker before it takes part in an election, or let it go on."""
         if is_kept and self._elections is None:
@@ -200,6 +226,11 @@ OWN_ROUTES = (
     *(route for route in ROUTES if not _is_step(route)),
     Route("PUT", "/own/state", "Have these holds and faults", lambda c, body: c.take_state(body), StateBody),
     Route("GET", "/own/view", "What the broker shows", lambda c, **query: c.view(**query), query={"broker": int, "topic": str}),
+    Route(
+        "GET", "/own/replica", "A partition as the broker sees it", lambda c, **query: c.replica(**query),
+        query={"topic": str, "partition": int},
+    ),
+    Route("GET", "/own/exchanges", "Requests of clients as bytes", lambda c, **query: c.exchanges(**query), query={"since_ms": int}),
     Route(
         "GET", "/own/requests", "The last requests since a time", lambda c, **query: c.requests(**query),
         query={

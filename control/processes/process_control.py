@@ -23,9 +23,7 @@ from klamm.control.bodies import (
     FaultBody,
     HoldBody,
     LinkBody,
-    MemberBody,
     MoveBody,
-    TopicBody,
     ZooKeeperDelayBody,
     fault_of,
 )
@@ -33,10 +31,11 @@ from klamm.control.conditions import condition_of
 from klamm.control.event_log import REQUESTS
 from klamm.control.holds import MAX_HOLDS, failure_of, hold_of
 from klamm.control.links import faults_of_link
-from klamm.control.model import MAX_ADVANCE_MS, MAX_LISTED, MAX_WAIT_MS
+from klamm.control.model import MAX_ADVANCE_MS, MAX_WAIT_MS
 from klamm.control.processes.broker_processes import ACT_S, READ_S, BrokerProcesses, SteeredProcess
+from klamm.control.processes.process_history import ProcessHistory
 from klamm.control.processes.process_steps import ProcessSteps
-from klamm.control.processes.request_numbers import RequestNumbers
+from klamm.control.processes.process_topics import ProcessTopics
 from klamm.control.processes.shares import FaultShares, HoldShares
 from klamm.control.refused import Refused
 from klamm.control.seen_changes import SeenRows
@@ -67,17 +66,23 @@ class ProcessControl:
         self._fault_numbers = itertools.count(1)
         self._version = 0
         self._tokens: dict[int, str] = {}
-        self._numbers = RequestNumbers(cluster.count)
-        self._past_total = 0
         self._rows = SeenRows()
         self._acting: set[int] = set()
         """Faults whose conditions held when all brokers got the last state."""
         self._checking = asyncio.Lock()
-        steps = self._steps
+        self._crashes = 0
+        self.history = ProcessHistory(self._processes)
+        self.requests, self.exchanges = self.history.requests, self.history.exchanges
+        steps, shown = self._steps, ProcessTopics(self._processes, self._steps)
         self.add_broker = steps.add_broker
         self.stop_broker, self.kill_broker, self.start_broker = steps.stop_broker, steps.kill_broker, steps.start_broker
         self.restart_broker, self.pause_broker, self.resume_broker = steps.restart_broker, steps.pause_broker, steps.resume_broker
         self.brokers, self.broker = self._processes.brokers, self._processes.broker
+        self.controller_id, self.controllers = self._processes.controller_id, self._processes.controllers
+        self.topics, self.topic, self.replicas = shown.topics, shown.topic, shown.replicas
+        self.create_topic, self.delete_topic = shown.create_topic, shown.delete_topic
+        self.groups, self.group, self.transactions = shown.groups, shown.group, shown.transactions
+        self.expire_members, self.rebalance = shown.expire_members, shown.rebalance
         self.ended = self._processes.ended
         """Called when a process has ended."""
 
@@ -110,11 +115,20 @@ class ProcessControl:
 
     async def _after_crash(self, process: BrokerProcess) -> None:
         """Let the others know what the hold took before one of them is controller: it could reach the same phase."""
-        await self.sync()
-        await self._steps.bury(process)
+        self._crashes += 1
+        try:
+            await self.sync()
+            await self._steps.bury(process)
+        finally:
+            self._crashes -= 1
+
+    @property
+    def is_crashing(self) -> bool:
+        """Whether a broker that reached a phase of a hold with `crash` is being killed."""
+        return bool(self._crashes)
 
     def _forget(self, broker: int, part: SteeredProcess) -> None:
-        self._past_total += part.total
+        self.history.ended(part)
         for hold in self._holds.values():
             hold.ended(broker)
         for fault in self._faults.values():
@@ -146,7 +160,7 @@ class ProcessControl:
                     self._processes.spawn(self.sync())
                 case kind if kind == REQUESTS:
                     part.total = data["total"]
-                    self.events.add(REQUESTS, {"total": self._total})
+                    self.events.add(REQUESTS, {"total": self.history.total})
                 case "change":
                     news = self._rows.new(data)
                     if news is not None:
@@ -307,9 +321,19 @@ class ProcessControl:
         """End one hold or all, and forget them."""
         numbers = list(self._holds) if number is None else [self._hold(number).number]
         for each in numbers:
-            del self._holds[each]
+            self._holds.pop(each).end()
         await self.sync()
         return {"deleted": len(numbers)}
+
+    async def hold_share(self, number: int) -> HoldShares:
+        """A hold, as brokers show it now. It is kept up to date whenever somebody looks, until it is deleted."""
+        await self._look_at_holds()
+        return self._hold(number)
+
+    async def fault_share(self, number: int) -> FaultShares:
+        """A fault, likewise."""
+        await self._look_at_faults()
+        return self._fault(number)
 
     def _hold(self, number: int) -> HoldShares:
         if number not in self._holds:
@@ -413,30 +437,6 @@ class ProcessControl:
     async def _look_at_faults(self) -> dict[str, Any]:
         return await self._look_at("faults", self._faults, lambda fault: None if fault.body.first is None else fault.hits)
 
-    # --- requests
-
-    async def requests(
-        self, *, broker: int | None = None, after: int = 0, limit: int = 100, **query: Any
-    ) -> dict[str, Any]:
-        """The last requests that match, oldest first, by the time at which they were received."""
-        if not 1 <= limit <= MAX_LISTED:
-            raise Refused(f"limit: from 1 to {MAX_LISTED}")
-        asked = query | {"limit": limit, "since_ms": self._numbers.ms_of(after)}
-        answers, missing = await self._processes.ask("GET", "/own/requests", query=asked, only=None if broker is None else (broker,))
-        rows: list[dict[str, Any]] = []
-        for number, answer in answers.items():
-            if isinstance(answer, Refused):
-                raise answer
-            rows += [row | {"number": self._numbers.number_of(row)} for row in answer["requests"]]
-            if number in self._processes.parts:
-                self._processes.parts[number].total = answer["total"]
-        rows = sorted((row for row in rows if row["number"] > after), key=lambda row: row["number"])
-        return {"requests": rows[-limit:], "total": self._total} | missing
-
-    @property
-    def _total(self) -> int:
-        return self._past_total + sum(part.total for part in self._processes.parts.values())
-
     # --- brokers and the controller
 
     async def move_controller(self, body: MoveBody) -> dict[str, Any]:
@@ -479,80 +479,6 @@ class ProcessControl:
         answer: dict[str, Any] = await self._processes.ask_one(broker, "POST", path, body)
         return answer
 
-    # --- topics, groups, transactions
-
-    async def topics(self, states: bool = False) -> dict[str, Any]:
-        """Names and numbers of partitions of all topics, as the controller's broker has them in its metadata.
-
-        With `states` each topic has the leader, the ISR and the replicas of each partition too.
-        """
-        answers, missing = await self._processes.ask("GET", "/topics", query={"states": states})
-        shown = {broker: answer for broker, answer in answers.items() if not isinstance(answer, Refused)}
-        if not shown:
-            raise Refused("no broker runs and responds", 409)
-        controller = (await self.controller())["id"]
-        topics: dict[str, Any] = shown[controller] if controller in shown else next(iter(shown.values()))
-        return topics | missing
-
-    async def topic(self, name: str) -> dict[str, Any]:
-        """A topic as ZooKeeper and each broker see it."""
-        answers, missing = await self._processes.ask("GET", f"/topics/{name}")
-        shown = [answer for answer in _done(answers, "no broker runs and responds").values() if isinstance(answer, dict)]
-        whole: dict[str, Any] = shown[0]
-        for row in whole["partitions"]:
-            for other in shown[1:]:
-                for each in other["partitions"]:
-                    if each["partition"] == row["partition"]:
-                        row["brokers"] |= each["brokers"]
-        return whole | missing
-
-    async def create_topic(self, body: TopicBody) -> dict[str, Any]:
-        """Create a topic by a request to the controller. Returns when every broker that responds shows it, with leaders."""
-        import msgspec
-
-        await self._steps.at_controller("POST", "/topics", msgspec.to_builtins(body))
-        await self._steps.until_shown(
-            lambda shown: all(each["topic_has_leaders"] for each in shown.values()), f"all brokers show topic {body.name!r}",
-            topic=body.name,
-        )
-        self.events.add("topic", {"created": body.name})
-        return await self.topic(body.name)
-
-    async def delete_topic(self, name: str) -> dict[str, Any]:
-        """Delete a topic by a request to the controller. Returns when no broker that responds shows it."""
-        await self._steps.at_controller("DELETE", f"/topics/{name}", None)
-        await self._steps.until_shown(
-            lambda shown: not any(each["shows_topic"] for each in shown.values()), f"no broker shows topic {name!r}", topic=name
-        )
-        self.events.add("topic", {"deleted": name})
-        return {"name": name}
-
-    async def groups(self) -> dict[str, Any]:
-        """All groups that the coordinators among the brokers have that respond."""
-        return await self._listed("groups")
-
-    async def transactions(self) -> dict[str, Any]:
-        """All transactional ids that the coordinators among the brokers have that respond."""
-        return await self._listed("transactions")
-
-    async def group(self, name: str) -> dict[str, Any]:
-        """A group."""
-        answers, _ = await self._processes.ask("GET", f"/groups/{name}")
-        shown: dict[str, Any] = next(iter(_done(answers, "no broker runs and responds").values()))
-        return shown
-
-    async def expire_members(self, name: str, body: MemberBody) -> dict[str, Any]:
-        """Let the session of a member, or of all members, time out now: their group removes them and rebalances."""
-        return await self._of_broker((await self.group(name))["coordinator"], f"/groups/{name}/expire", {"member": body.member})
-
-    async def rebalance(self, name: str) -> dict[str, Any]:
-        """Let a group rebalance now."""
-        return await self._of_broker((await self.group(name))["coordinator"], f"/groups/{name}/rebalance", {})
-
-    async def _listed(self, kind: str) -> dict[str, Any]:
-        answers, missing = await self._processes.ask("GET", f"/{kind}")
-        return {kind: [row for each in answers.values() if not isinstance(each, Refused) for row in each[kind]]} | missing
-
     # --- the clock
 
     def clock_state(self) -> dict[str, Any]:
@@ -589,7 +515,8 @@ class ProcessControl:
         """Remove all faults and holds, end pauses, let the clock run."""
         counts = {"faults": len(self._faults), "holds": len(self._holds)}
         self._faults.clear()
-        self._holds.clear()
+        while self._holds:
+            self._holds.popitem()[1].end()
         self._clock.resume()
         for number, part in list(self._processes.parts.items()):
             if part.is_paused:
@@ -598,12 +525,3 @@ class ProcessControl:
         await self.sync()
         return counts | missing
 
-
-def _done(answers: dict[int, Any], nobody: str) -> dict[int, Any]:
-    """The answers that are not refused. Raises the first Refused if all are, and Refused with `nobody` if there are none."""
-    done = {broker: answer for broker, answer in answers.items() if not isinstance(answer, Refused)}
-    for answer in answers.values() if not done else ():
-        raise answer
-    if not done:
-        raise Refused(nobody, 409)
-    return done

@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from klamm.control.bodies import KillBody, NewBrokerBody, StopBody
+from klamm.control.processes.broker_client import Silent
 from klamm.control.processes.broker_processes import BrokerProcesses, SteeredProcess
 from klamm.control.refused import Refused
+from klamm.protocol.errors import ErrorCode
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.own_zookeeper import end_registration, remove_controller
 from klamm.server.local.process_cluster import BrokerProcess
@@ -203,10 +205,32 @@ class ProcessSteps:
             self.kept_from_elections -= others  # one that was paused meanwhile learns that when it goes on
             await self._sync(others)
 
-    async def at_controller(self, method: str, path: str, body: Any) -> None:
-        """Let the controller's process do this."""
+    async def at_controller(self, method: str, path: str, body: Any, done: ErrorCode) -> None:
+        """Let the controller's process do this, or that of the next controller if it ends meanwhile. `done` is then the error that says
+        that the former one did it.
+        """
+        is_repeated = False
+        try:
+            async with asyncio.timeout(TOPIC_S):
+                while not await self._is_done(method, path, body, done if is_repeated else None):
+                    is_repeated = True
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            raise Refused(f"the controller did not respond within {TOPIC_S:g} s", 408) from None
+
+    async def _is_done(self, method: str, path: str, body: Any, done: ErrorCode | None) -> bool:
         shown = await self.until_shown(lambda shown: _controller_of(shown) >= 0, "there is a controller")
-        await self._processes.ask_one(_controller_of(shown), method, path, body, limit_s=TOPIC_S)
+        part = self._processes.parts.get(_controller_of(shown))
+        if part is None:
+            return False
+        try:
+            await part.client.call(method, path, body, limit_s=TOPIC_S)
+        except Silent:
+            return False
+        except Refused as refused:
+            if done is None or done.name not in str(refused):
+                raise
+        return True
 
     # --- what brokers show
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
-from typing import Any
 
 _PER_MS = 1000
 
@@ -17,11 +15,10 @@ class RequestNumbers:
         self._brokers = brokers
         self._since_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
 
-    def number_of(self, row: dict[str, Any]) -> int:
-        """The number of a request as `history.as_json` shows it."""
-        at_ms = round(datetime.fromisoformat(row["at"]).timestamp() * 1000)
-        within = max(0, at_ms - self._since_ms) * _PER_MS + row["number"] % _PER_MS
-        return int(within * self._brokers + row["broker"])
+    def number_of(self, at_ms: int, number: int, broker: int) -> int:
+        """The number of the request that this broker received at this time (ms since 1970), where it has this number."""
+        within = max(0, at_ms - self._since_ms) * _PER_MS + number % _PER_MS
+        return within * self._brokers + broker
 
     def ms_of(self, number: int) -> int:
         """When the request with this number was received, in ms since 1970; 0 for 0."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from klamm.control.bodies import FaultBody, HoldBody
+from klamm.protocol.steering import HoldState
 
 
 class HoldShares:
@@ -35,15 +36,31 @@ class HoldShares:
         self._past_hits += hits
         self._past_taken += self._taken(hits)
 
+    def end(self) -> None:
+        """It is deleted: it holds nothing, and its counts stay."""
+        self.released = True
+        for broker, shown in self.seen.items():
+            self.seen[broker] = shown | {"held": []}
+
     def _taken(self, hits: int) -> int:
         return max(0, hits - (self.body.nth - 1))
+
+    @property
+    def taken(self) -> int:
+        """How many phases it held, those of processes that have ended included."""
+        return self._past_taken + sum(self._taken(each["hits"]) for each in self.seen.values())
+
+    @property
+    def hits(self) -> int:
+        """How many phases matched: those that passed and those that it held."""
+        return self._past_hits + sum(each["hits"] for each in self.seen.values())
 
     @property
     def left(self) -> int | None:
         """How many more phases it holds; None if there is no limit."""
         if self.count is None:
             return None
-        return max(0, self.count - self._past_taken - sum(self._taken(each["hits"]) for each in self.seen.values()))
+        return max(0, self.count - self.taken)
 
     def share(self, broker: int) -> dict[str, Any]:
         """What a broker is told of it."""
@@ -54,7 +71,7 @@ class HoldShares:
         return shown | ({"released": True} if count == 0 else {} if count is None else {"count": count})
 
     @property
-    def state(self) -> str:
+    def state(self) -> HoldState:
         """`reached` if a broker is held, `released` if it ended or took all, `armed` otherwise."""
         if any(each["held"] for each in self.seen.values()):
             return "reached"
@@ -66,8 +83,7 @@ class HoldShares:
         held = [at for broker in sorted(self.seen) for at in self.seen[broker]["held"]]
         shown = {"id": self.number, "phase": body.phase, "where": body.where, "count": body.count, "nth": body.nth}
         shown |= {"crash": body.crash, "fail": body.fail, "delay_ms": body.delay_ms}
-        hits = self._past_hits + sum(each["hits"] for each in self.seen.values())
-        return shown | {"state": self.state, "hits": hits, "at": held[0] if held else None, "held": held}
+        return shown | {"state": self.state, "hits": self.hits, "at": held[0] if held else None, "held": held}
 
 
 class FaultShares:

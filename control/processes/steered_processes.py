@@ -17,32 +17,36 @@ class SteeredProcessCluster(ProcessCluster):
     """
 
     def __init__(
-        self, command: Sequence[str], brokers: int = 3, *, control_host: str = "127.0.0.1", control_port: int = 0,
+        self, command: Sequence[str], brokers: int = 3, *, control_host: str = "127.0.0.1", control_port: int | None = 0,
         control_token: str | None = None, **shape: Any,
     ) -> None:
-        """`control_port`: 0 for a free one. `shape` are the other arguments of `ProcessCluster`.
+        """`control_port`: 0 for a free one, None for no HTTP. `shape` are the other arguments of `ProcessCluster`.
 
         Raises CannotServe: an address beyond loopback without a token.
         """  # fmt: skip
         super().__init__(command, brokers, **shape)
         self.control = ProcessControl(self)
-        self._server = ControlServer(self.control, host=control_host, port=control_port, token=control_token)
+        self._server: ControlServer | None = None
+        if control_port is not None:
+            self._server = ControlServer(self.control, host=control_host, port=control_port, token=control_token)
 
     @property
     def control_url(self) -> str | None:
-        """`http://127.0.0.1:PORT`; None before the start."""
-        return self._server.url or None
+        """`http://127.0.0.1:PORT`; None without HTTP, and before the start."""
+        return None if self._server is None else self._server.url or None
 
     async def start(self) -> None:
         """Start the control API and the cluster; return when both are ready. Raises CannotServe, and what the cluster raises."""
-        await self._server.start()
+        if self._server is not None:
+            await self._server.start()
         await super().start()
 
     async def stop(self) -> None:
         """End the control API, let everything go on that is held, and stop the cluster."""
         self._stopping = True
         self.control.end()
-        await self._server.stop()
+        if self._server is not None:
+            await self._server.stop()
         await super().stop()
         await self.control.close()
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
-from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.loop_thread import LoopThread
 
-C = TypeVar("C", bound=LocalCluster)
+
+class Runs(Protocol):
+    """A cluster that has not started yet."""
+
+    async def start(self) -> None:
+        """Start it; return when it is ready."""
+
+    async def stop(self) -> None:
+        """Stop it."""
+
+
+C = TypeVar("C", bound=Runs)
 Blocking = TypeVar("Blocking")
 OnLoop = TypeVar("OnLoop")
 

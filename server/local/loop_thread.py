@@ -37,6 +37,10 @@ class LoopThread:
             done.cancel()
             raise
 
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine meanwhile. A cancelled future cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
     def close(self) -> None:
         """End the loop, cancel its tasks, and wait for the thread."""
         self._loop.call_soon_threadsafe(self._end.set)

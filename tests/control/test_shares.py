@@ -8,7 +8,6 @@ import pytest
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.control.bodies import EffectBody, FaultBody, FilterBody, HoldBody, convert
-from klamm.control.history import time_text
 from klamm.control.processes.owned_broker import OwnedBroker, StateBody
 from klamm.control.processes.request_numbers import RequestNumbers
 from klamm.control.processes.shares import FaultShares, HoldShares
@@ -79,16 +78,11 @@ def test_a_fault_about_one_broker_is_not_told_to_others() -> None:
     assert shares.share(2) is not None and "first" not in (shares.share(2) or {})
 
 
-def row(number: int, broker: int, at_ms: int) -> dict[str, Any]:
-    return {"number": number, "broker": broker, "at": time_text(at_ms)}
-
-
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_numbers_of_requests_are_in_the_order_of_time_and_say_it(brokers: int) -> None:
     numbers = RequestNumbers(brokers, 1_800_000_000_000)
     times = ((999, 1, 1), (1, brokers, 2), (2, brokers, 2), (5, 1, 9))
-    rows = [row(number, broker, 1_800_000_000_000 + ms) for number, broker, ms in times]
-    shown = [numbers.number_of(each) for each in rows]
+    shown = [numbers.number_of(1_800_000_000_000 + ms, number, broker) for number, broker, ms in times]
     assert sorted(set(shown)) == shown
     assert [numbers.ms_of(each) - 1_800_000_000_000 for each in shown] == [1, 2, 2, 9]
     assert numbers.ms_of(0) == 0

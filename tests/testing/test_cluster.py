@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psutil
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
@@ -16,11 +17,15 @@ from klamm.controller.phases import ReassignmentCaughtUp
 from klamm.server.faults.fault import DiskHit
 from klamm.testing import AsyncCluster, BlockingCluster, Refused, WaitTimedOut
 
+BOTH = [pytest.param(False, id="one-process"), pytest.param(True, id="processes", marks=pytest.mark.slow)]
+"""Brokers in this process, and each in its own."""
 
-@pytest.fixture(scope="module")
-def shared(zookeeper: str) -> Iterator[BlockingCluster]:
+
+@pytest.fixture(scope="module", params=BOTH)
+def shared(zookeeper: str, request: pytest.FixtureRequest) -> Iterator[BlockingCluster]:
     config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
-    with klamm.testing.Cluster(config=config, zookeeper=f"{zookeeper}/testing-cluster", control_port=0) as cluster:
+    path = f"{zookeeper}/testing-cluster-{request.param}"
+    with klamm.testing.Cluster(config=config, zookeeper=path, control_port=0, processes=request.param) as cluster:
         yield cluster
 
 
@@ -176,7 +181,7 @@ def test_a_write_fails_and_is_repeated(cluster: BlockingCluster) -> None:
 def test_a_controller_that_dies_at_a_write_leaves_a_whole_topic_to_the_next_one(cluster: BlockingCluster, crash: str) -> None:
     name, before = cluster.topic_name("crashed"), cluster.controller_id
     hold = getattr(cluster, crash)(paths=f"/brokers/topics/{name}")
-    cluster.create_topic(name, 2)
+    cluster.create_topic(name, 2, 2)
     assert hold.wait() is None
     assert (hold.hits, hold.state) == (1, "released")
     assert before not in [broker for broker, _, _ in cluster.addresses]
@@ -367,8 +372,9 @@ def test_the_http_interface_has_the_same_faults(cluster: BlockingCluster) -> Non
 # --- asyncio
 
 
-async def test_on_an_event_loop_the_same_verbs_are_coroutines_where_they_wait(zookeeper: str, chroot: str) -> None:
-    async with klamm.testing.Cluster(brokers=2, topics="orders:1:2", zookeeper=zookeeper + chroot) as cluster:
+@pytest.mark.parametrize("processes", BOTH)
+async def test_on_an_event_loop_the_same_verbs_are_coroutines_where_they_wait(zookeeper: str, chroot: str, processes: bool) -> None:
+    async with klamm.testing.Cluster(brokers=2, topics="orders:1:2", zookeeper=zookeeper + chroot, processes=processes) as cluster:
         assert isinstance(cluster, AsyncCluster)
         with cluster.fault(api="Produce", error="NOT_LEADER_OR_FOLLOWER", first=1) as fault:
             sending = asyncio.ensure_future(asyncio.to_thread(send, cluster, "orders"))  # type: ignore[arg-type]
@@ -378,7 +384,7 @@ async def test_on_an_event_loop_the_same_verbs_are_coroutines_where_they_wait(zo
         await cluster.wait_for_replicas("orders", 0, 1)
         assert [request.error for request in cluster.requests(api="Produce")] == ["NOT_LEADER_OR_FOLLOWER", None]
         crash = cluster.crash_after("ZooKeeperWrite", paths="/brokers/topics/late")
-        await cluster.create_topic("late", 2)
+        await cluster.create_topic("late", 2, 1)
         await crash.wait()
         assert len(cluster.addresses) == 1
 
@@ -390,6 +396,21 @@ async def test_on_an_event_loop_the_same_verbs_are_coroutines_where_they_wait(zo
             await cluster.wait_until(lambda: False, "what never is", timeout_s=0.05)
         await cluster.restore()
         assert [await cluster.wait_for_leader("orders", 0) in (1, 2), len(cluster.addresses)] == [True, 2]
+
+
+@pytest.mark.slow
+def test_brokers_in_processes_of_their_own_are_processes_and_leave_none_behind(zookeeper: str, chroot: str) -> None:
+    with klamm.testing.Cluster(brokers=2, zookeeper=zookeeper + chroot, processes=True) as cluster:
+        orders = cluster.create_topic("orders", replicas=[[1, 2]])
+        assert cluster.control_url is None
+        assert send(cluster, orders) == 0
+        pids = [child.pid for child in psutil.Process().children() if "klamm.cli.owned_broker" in child.cmdline()]
+        assert len(pids) == 2
+        cluster.kill_broker(1)
+        assert [request.error for request in cluster.requests(api="Produce")] == [None], "what a process received is kept when it is killed"
+        cluster.start_broker(1)
+        cluster.wait_for_replicas(orders, 0, 1, [1, 2])
+    assert not [pid for pid in pids if psutil.pid_exists(pid)]
 
 
 def test_a_cluster_runs_again_but_not_twice_at_the_same_time(zookeeper: str, chroot: str) -> None:

@@ -76,6 +76,14 @@ def test_has_brokers_with_configs_of_their_own(klamm):
     with AdminClient(klamm.bootstrap_servers) as admin:
         assert [each.rack for each in admin.describe_cluster().brokers] == [None, "b"]
 
+@pytest.mark.klamm(brokers=1, processes=True)
+def test_has_brokers_in_processes_of_their_own(klamm):
+    import subprocess
+    assert "klamm.cli.owned_broker" in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    topic = klamm.create_topic("orders")
+    send(klamm, topic)
+    assert [request.api for request in klamm.requests(api="Produce")] == ["Produce"]
+
 @pytest.mark.asyncio
 async def test_waits_in_a_thread_while_its_loop_goes_on(klamm, orders):
     import asyncio
@@ -180,7 +188,7 @@ def run(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.RunResu
 
 def test_tests_share_a_cluster_that_is_whole_again_and_failures_are_explained(pytester: pytest.Pytester) -> None:
     result = run(pytester, CLIENTS, "--strict-markers", "-rA")
-    result.assert_outcomes(passed=12, failed=5, errors=2, xfailed=1)
+    result.assert_outcomes(passed=13, failed=5, errors=2, xfailed=1)
     text = result.stdout.str()
     failed = text[text.index("_ test_fails_and_is_explained _") : text.index("_ test_has_a_fault_that_never_hits _")]
     lines = [line.strip() for line in failed[failed.index("- klamm -") :].splitlines()]
@@ -205,8 +213,8 @@ def test_wrong_arguments_of_the_marker_are_one_line_at_the_test(pytester: pytest
     result.assert_outcomes(errors=12)
     text = result.stdout.str()
     for line in (
-        "@pytest.mark.klamm has no argument 'broker'; it has brokers, config, broker_config, topics, version, own",
-        "@pytest.mark.klamm takes named arguments: brokers, config, broker_config, topics, version, own",
+        "@pytest.mark.klamm has no argument 'broker'; it has brokers, config, broker_config, topics, version, processes, own",
+        "@pytest.mark.klamm takes named arguments: brokers, config, broker_config, topics, version, processes, own",
         "brokers: 0 is not in the range 1 to 100",
         "@pytest.mark.klamm: brokers=True has a wrong type",
         "broker_config: there is no broker 9; the cluster has 1 to 3",

@@ -1,0 +1,113 @@
+"""Topics, groups and transactions of a cluster whose brokers are in processes of their own: the verbs of `Control` about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from klamm.control.bodies import MemberBody, TopicBody
+from klamm.control.processes.broker_processes import BrokerProcesses
+from klamm.control.processes.process_steps import ProcessSteps
+from klamm.control.refused import Refused
+from klamm.protocol.errors import ErrorCode
+
+_NOBODY = "no broker runs and responds"
+
+
+class ProcessTopics:
+    """Asks the processes, and lets the controller's process or that of a coordinator change something."""
+
+    def __init__(self, processes: BrokerProcesses, steps: ProcessSteps) -> None:
+        self._processes = processes
+        self._steps = steps
+
+    async def topics(self, states: bool = False) -> dict[str, Any]:
+        """Names and numbers of partitions of all topics, as the controller's broker has them in its metadata.
+
+        With `states` each topic has the leader, the ISR and the replicas of each partition too.
+        """
+        answers, missing = await self._processes.ask("GET", "/topics", query={"states": states})
+        shown = {broker: answer for broker, answer in answers.items() if not isinstance(answer, Refused)}
+        if not shown:
+            raise Refused(_NOBODY, 409)
+        controller = await self._processes.controller_id()
+        topics: dict[str, Any] = shown[controller] if controller in shown else next(iter(shown.values()))
+        return topics | missing
+
+    async def topic(self, name: str) -> dict[str, Any]:
+        """A topic as ZooKeeper and each broker see it."""
+        answers, missing = await self._processes.ask("GET", f"/topics/{name}")
+        shown = [answer for answer in _done(answers).values() if isinstance(answer, dict)]
+        whole: dict[str, Any] = shown[0]
+        for row in whole["partitions"]:
+            for other in shown[1:]:
+                for each in other["partitions"]:
+                    if each["partition"] == row["partition"]:
+                        row["brokers"] |= each["brokers"]
+        return whole | missing
+
+    async def replicas(self, topic: str, partition: int) -> dict[int, dict[str, Any]]:
+        """A partition as each broker that responds sees it: leader and ISR in its metadata, and its replica, if it has one."""
+        answers, _ = await self._processes.ask("GET", "/own/replica", query={"topic": topic, "partition": partition})
+        return {broker: answer for broker, answer in answers.items() if not isinstance(answer, Refused)}
+
+    async def create_topic(self, body: TopicBody) -> dict[str, Any]:
+        """Create a topic by a request to the controller. Returns when every broker that responds shows it, with leaders."""
+        await self._steps.at_controller("POST", "/topics", msgspec.to_builtins(body), ErrorCode.TOPIC_ALREADY_EXISTS)
+        await self._steps.until_shown(
+            lambda shown: all(each["topic_has_leaders"] for each in shown.values()), f"all brokers show topic {body.name!r}",
+            topic=body.name,
+        )  # fmt: skip
+        self._processes.events.add("topic", {"created": body.name})
+        return await self.topic(body.name)
+
+    async def delete_topic(self, name: str) -> dict[str, Any]:
+        """Delete a topic by a request to the controller. Returns when no broker that responds shows it."""
+        await self._steps.at_controller("DELETE", f"/topics/{name}", None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        await self._steps.until_shown(
+            lambda shown: not any(each["shows_topic"] for each in shown.values()), f"no broker shows topic {name!r}", topic=name
+        )
+        self._processes.events.add("topic", {"deleted": name})
+        return {"name": name}
+
+    async def groups(self) -> dict[str, Any]:
+        """All groups that the coordinators among the brokers have that respond."""
+        return await self._listed("groups")
+
+    async def transactions(self) -> dict[str, Any]:
+        """All transactional ids that the coordinators among the brokers have that respond."""
+        return await self._listed("transactions")
+
+    async def group(self, name: str) -> dict[str, Any]:
+        """A group."""
+        answers, _ = await self._processes.ask("GET", f"/groups/{name}")
+        shown: dict[str, Any] = next(iter(_done(answers).values()))
+        return shown
+
+    async def expire_members(self, name: str, body: MemberBody) -> dict[str, Any]:
+        """Let the session of a member, or of all members, time out now: their group removes them and rebalances."""
+        return await self._at_coordinator(name, "expire", {"member": body.member})
+
+    async def rebalance(self, name: str) -> dict[str, Any]:
+        """Let a group rebalance now."""
+        return await self._at_coordinator(name, "rebalance", {})
+
+    async def _at_coordinator(self, group: str, verb: str, body: dict[str, Any]) -> dict[str, Any]:
+        coordinator = (await self.group(group))["coordinator"]
+        answer: dict[str, Any] = await self._processes.ask_one(coordinator, "POST", f"/groups/{group}/{verb}", body)
+        return answer
+
+    async def _listed(self, kind: str) -> dict[str, Any]:
+        answers, missing = await self._processes.ask("GET", f"/{kind}")
+        return {kind: [row for each in answers.values() if not isinstance(each, Refused) for row in each[kind]]} | missing
+
+
+def _done(answers: dict[int, Any]) -> dict[int, Any]:
+    """The answers that are not refused. Raises the first Refused if all are, or if there are none."""
+    done = {broker: answer for broker, answer in answers.items() if not isinstance(answer, Refused)}
+    for answer in answers.values() if not done else ():
+        raise answer
+    if not done:
+        raise Refused(_NOBODY, 409)
+    return done
