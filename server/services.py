@@ -51,6 +51,7 @@ from klamm.server.transactions.transaction_coordinator import TransactionCoordin
 if TYPE_CHECKING:
     from klamm.server.faults.fault import BrokerFaults
     from klamm.server.security.acl_authorizer import AclAuthorizer
+    from klamm.server.security.delegation_tokens import DelegationTokens
 
 
 class ControllerService(Protocol):
@@ -214,6 +215,8 @@ class Services:
     authorizer: Authorizer
     acls: AclAuthorizer | None
     """The ACLs of the cluster; None if this broker does not decide by ACLs."""
+    tokens: DelegationTokens | None
+    """The delegation tokens of the cluster; None if this broker has no secret key."""
     topic_policy: TopicPolicy
     alter_config_policy: AlterConfigPolicy
     reassignment_policy: ReassignmentPolicy

@@ -1,7 +1,7 @@
 """Handles changes of a broker's ZooKeeper session: it is suspended, it expires, or a new one begins.
 
 When the session expires, the controller ends first (`Controller.expire`). In the new session it registers the broker again before it
-takes part in an election; config changes, ACLs and features are read again.
+takes part in an election; config changes, ACLs, delegation tokens and features are read again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from klamm.zk.session.session import SessionChange
 
 if TYPE_CHECKING:
     from klamm.server.security.acl_authorizer import AclAuthorizer
+    from klamm.server.security.delegation_tokens import DelegationTokens
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class SessionHandler:
         feature_watch: FeatureWatch | None,
         background: BackgroundTasks,
         acls: AclAuthorizer | None = None,
+        tokens: DelegationTokens | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._controller = controller
@@ -42,7 +44,7 @@ class SessionHandler:
         self._dynamic_configs = dynamic_configs
         self._feature_watch = feature_watch
         self._background = background
-        self._acls = acls
+        self._changing = [each for each in (acls, tokens) if each is not None]
         self._expiring: asyncio.Task[None] | None = None
 
     def on_change(self, change: SessionChange) -> None:
@@ -65,7 +67,7 @@ class SessionHandler:
             await expiring
         self._controller.new_session()
         await self._dynamic_configs.look()
-        if self._acls is not None:
-            await self._acls.look()
+        for each in self._changing:
+            await each.look()
         if self._feature_watch is not None:
             await self._feature_watch.look()

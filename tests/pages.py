@@ -119,12 +119,7 @@ def _counted(requirements: Collection[str], without_test: Collection[str], nothi
     return f"{said}: {', '.join([tested, *named, *left])}."
 
 
-_TOKENS = "not on PLAINTEXT: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
 REFUSED: Mapping[str, str] = {
-    "CreateDelegationToken": _TOKENS,
-    "RenewDelegationToken": _TOKENS,
-    "ExpireDelegationToken": _TOKENS,
-    "DescribeDelegationToken": _TOKENS,
     "ConsumerGroupHeartbeat": "KRaft only: UNSUPPORTED_VERSION",
     "ConsumerGroupDescribe": "KRaft only: UNSUPPORTED_VERSION",
     "Envelope": "KRaft only: the connection is closed",

@@ -276,6 +276,7 @@ def make_services(
         not_offered=NotOfferedLog(),
         authorizer=AllowAll() if authorizer is None else authorizer,
         acls=None,
+        tokens=None,
         topic_policy=topic_policy,
         alter_config_policy=alter_config_policy,
         reassignment_policy=reassignment_policy,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from klamm.protocol.security.acls import RESOURCE_TYPES, UNKNOWN, Entry, Pattern, number_of
-from klamm.zk.config_nodes import EXPIRATION_MS
+from klamm.zk.change_notifications import ChangeNotifications
 from klamm.zk.layout import acls as layout
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.session.connection import WatchCallback
@@ -90,37 +90,22 @@ class AclZk:
 
     async def announce(self, pattern: Pattern) -> None:
         """Notify all brokers that they must read a pattern again."""
-        path = f"{layout.CHANGES[pattern.pattern_type]}/{layout.CHANGE_NAME}"
-        await self._session.create(path, layout.encode_acl_change(pattern), sequence=True, makepath=True)
+        await self._notifications(pattern.pattern_type).announce(layout.encode_acl_change(pattern))
 
     async def changes(self, pattern_type: int, after: int, watch: WatchCallback) -> list[AclChange]:
         """Notifications of literal or prefixed patterns with numbers above `after`, in order. Sets a watch for the next one."""
-        parent = layout.CHANGES[pattern_type]
-        numbers = sorted(number for number in _numbers(await self._session.children(parent, watch)) if number > after)
-        nodes = await self._session.read_versions([_change_path(parent, number) for number in numbers])
         changes = []
-        for number, node in zip(numbers, nodes, strict=True):
-            if node is not None:
-                try:
-                    changes.append(AclChange(number, layout.decode_acl_change(pattern_type, node[0])))
-                except Unreadable as problem:
-                    log.error("change of ACLs %d: %s", number, problem)
-                    changes.append(AclChange(number, None))
+        for number, data in await self._notifications(pattern_type).after(after, watch):
+            try:
+                changes.append(AclChange(number, layout.decode_acl_change(pattern_type, data)))
+            except Unreadable as problem:
+                log.error("change of ACLs %d: %s", number, problem)
+                changes.append(AclChange(number, None))
         return changes
 
     async def purge_changes(self, pattern_type: int, now_ms: int) -> None:
         """Delete notifications that are older than 15 minutes."""
-        parent = layout.CHANGES[pattern_type]
-        paths = [_change_path(parent, number) for number in _numbers(await self._session.children(parent))]
-        for path, node in zip(paths, await self._session.read_many(paths), strict=True):
-            if node is not None and node.data is not None and now_ms - node.ctime_ms > EXPIRATION_MS:
-                await self._session.delete(path)
+        await self._notifications(pattern_type).purge(now_ms)
 
-
-def _numbers(names: Sequence[str]) -> list[int]:
-    prefix = layout.CHANGE_NAME
-    return [int(name[len(prefix) :]) for name in names if name.startswith(prefix) and name[len(prefix) :].isdecimal()]
-
-
-def _change_path(parent: str, number: int) -> str:
-    return f"{parent}/{layout.CHANGE_NAME}{number:010d}"
+    def _notifications(self, pattern_type: int) -> ChangeNotifications:
+        return ChangeNotifications(self._session, layout.CHANGES[pattern_type], layout.CHANGE_NAME)

@@ -7,10 +7,11 @@ every broker must read again. Brokers keep the highest number that they have pro
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from klamm.controller.values import ControllerMoved
+from klamm.zk.change_notifications import ChangeNotifications
 from klamm.zk.layout import paths
 from klamm.zk.layout import znodes as layout
 from klamm.zk.layout.json_values import Unreadable
@@ -20,8 +21,6 @@ from klamm.zk.session.session import ZkSession
 
 log = logging.getLogger(__name__)
 
-EXPIRATION_MS = 15 * 60 * 1000
-_PREFIX = paths.last_part(paths.CONFIG_CHANGE_PREFIX)
 # Entities whose znode is deleted together with their last property.
 _TRANSIENT = ("users", "clients", "ips")
 
@@ -82,35 +81,25 @@ async def _remove_empty(session: ZkSession, kind: str, name: str) -> None:
 
 async def announce(session: ZkSession, entity_path: str) -> None:
     """Notify all brokers that they must read an entity again."""
-    await session.create(paths.CONFIG_CHANGE_PREFIX, layout.encode_config_change(entity_path), sequence=True, makepath=True)
+    await _notifications(session).announce(layout.encode_config_change(entity_path))
 
 
 async def config_changes(session: ZkSession, after: int, watch: WatchCallback | None) -> list[ConfigChange]:
     """Notifications with numbers above `after`, in order. Sets a watch for the next one."""
-    numbers = sorted(number for number in _numbers(await session.children(paths.CONFIG_CHANGES, watch)) if number > after)
-    nodes = await session.read_versions(list(map(_change_path, numbers)))
     changes = []
-    for number, node in zip(numbers, nodes, strict=True):
-        if node is not None:
-            try:
-                changes.append(ConfigChange(number, layout.decode_config_change(node[0])))
-            except Unreadable as problem:
-                log.error("Config change %d: %s", number, problem)
-                changes.append(ConfigChange(number, None))
+    for number, data in await _notifications(session).after(after, watch):
+        try:
+            changes.append(ConfigChange(number, layout.decode_config_change(data)))
+        except Unreadable as problem:
+            log.error("Config change %d: %s", number, problem)
+            changes.append(ConfigChange(number, None))
     return changes
 
 
 async def purge_config_changes(session: ZkSession, now_ms: int) -> None:
-    """Delete notifications that are older than 15 minutes. As in Kafka, those without data are not deleted."""
-    nodes = list(map(_change_path, _numbers(await session.children(paths.CONFIG_CHANGES))))
-    for path, node in zip(nodes, await session.read_many(nodes), strict=True):
-        if node is not None and node.data is not None and now_ms - node.ctime_ms > EXPIRATION_MS:
-            await session.delete(path)
+    """Delete notifications that are older than 15 minutes."""
+    await _notifications(session).purge(now_ms)
 
 
-def _numbers(names: Iterable[str]) -> list[int]:
-    return [int(name[len(_PREFIX) :]) for name in names if name.startswith(_PREFIX) and name[len(_PREFIX) :].isdecimal()]
-
-
-def _change_path(number: int) -> str:
-    return f"{paths.CONFIG_CHANGE_PREFIX}{number:010d}"
+def _notifications(session: ZkSession) -> ChangeNotifications:
+    return ChangeNotifications(session, paths.CONFIG_CHANGES, paths.last_part(paths.CONFIG_CHANGE_PREFIX))

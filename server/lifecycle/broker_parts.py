@@ -145,6 +145,7 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
         not_offered=NotOfferedLog(),
         authorizer=base.authorizer,
         acls=base.acls,
+        tokens=base.tokens,
         topic_policy=base.topic_policy,
         alter_config_policy=base.alter_config_policy,
         reassignment_policy=base.reassignment_policy,
@@ -202,7 +203,9 @@ def _connect(base: Foundation, parts: BrokerParts, journal: OpenJournal | None) 
         configs.listen(partial(_renew_keys, config, base.security))
     configs.announce_to(application.announced)
 
-    session = SessionHandler(base.broker_id, controller, base.registration, configs, parts.feature_watch, background, base.acls)
+    session = SessionHandler(
+        base.broker_id, controller, base.registration, configs, parts.feature_watch, background, base.acls, base.tokens
+    )
     base.zk.on_session = session.on_change
     base.zk.writer = lambda: (base.broker_id, -1 if controller.term is None else controller.epoch)
 

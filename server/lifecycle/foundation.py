@@ -27,6 +27,7 @@ from klamm.zk.session.session import ZkSession
 
 if TYPE_CHECKING:
     from klamm.server.security.acl_authorizer import AclAuthorizer
+    from klamm.server.security.delegation_tokens import DelegationTokens
     from klamm.server.security.outgoing_security import OutgoingSecurity
 
 
@@ -40,6 +41,8 @@ class Foundation:
     authorizer: Authorizer
     acls: AclAuthorizer | None
     """The authorizer, if it decides by the ACLs in ZooKeeper."""
+    tokens: DelegationTokens | None
+    """The delegation tokens of the cluster; None without `delegation.token.secret.key`."""
     topic_policy: TopicPolicy
     alter_config_policy: AlterConfigPolicy
     reassignment_policy: ReassignmentPolicy
@@ -90,6 +93,9 @@ def make_foundation(
         authorizer = AllowAll() if acls is None else acls
     admin_zk = AdminZk(zk, reads_registrations=config.get("registerbroker.enable"))
     listeners = Listeners(config, tap, seams.clock)
+    tokens = _tokens(config, zk, seams.clock)
+    if tokens is not None:
+        listeners.users.find_token = tokens.credential
     security = outgoing_security(config)
     return Foundation(
         config=config,
@@ -97,6 +103,7 @@ def make_foundation(
         identity=identity,
         authorizer=authorizer,
         acls=acls,
+        tokens=tokens,
         topic_policy=policies.topic_policy(config) if topic_policy is None else topic_policy,
         alter_config_policy=policies.alter_config_policy(config) if alter_config_policy is None else alter_config_policy,
         reassignment_policy=policies.reassignment_policy(config),
@@ -117,6 +124,15 @@ def _acls(config: BrokerConfig, zk: ZkSession, clock: Clock) -> AclAuthorizer | 
     from klamm.server.security.acl_authorizer import AclAuthorizer  # most brokers have no authorizer
 
     return AclAuthorizer(config, zk, clock)
+
+
+def _tokens(config: BrokerConfig, zk: ZkSession, clock: Clock) -> DelegationTokens | None:
+    key = config.get("delegation.token.secret.key") or config.get("delegation.token.master.key")
+    if not key:
+        return None
+    from klamm.server.security.delegation_tokens import DelegationTokens  # most brokers have no key
+
+    return DelegationTokens(config, key, zk, clock)
 
 
 def _registration(

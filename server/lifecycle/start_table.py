@@ -133,6 +133,14 @@ async def _load_acls(broker: RunningBroker) -> None:
             raise StartFailed(f"cannot read the ACLs: {error}") from error
 
 
+async def _load_tokens(broker: RunningBroker) -> None:
+    """Read the delegation tokens; while this broker is the controller, it deletes those that have expired."""
+    tokens, parts = broker.base.tokens, broker.parts
+    if tokens is not None:
+        await tokens.start(parts.background.start)
+        parts.background.start(tokens.delete_expired(lambda: parts.controller.is_active))
+
+
 async def _count_internal_partitions(broker: RunningBroker) -> None:
     """Learn how many partitions the topics of the coordinators have; those that do not exist get the configured numbers."""
     services = broker.parts.services
@@ -236,6 +244,7 @@ START: tuple[Step[RunningBroker], ...] = (
     Step("background tasks", _check_followers, lambda b: b.parts.background.close()),
     Step("apply stored configs", lambda b: b.parts.dynamic_configs.start()),
     Step("load ACLs", _load_acls),
+    Step("load delegation tokens", _load_tokens),
     Step("count partitions of internal topics", _count_internal_partitions),
     Step("bind listeners", _bind, lambda b: b.base.listeners.close()),
     Step("bind the metrics endpoint", _bind_metrics, _close_metrics),

@@ -230,9 +230,10 @@ class ClientConnection(asyncio.Protocol):
         self._responses = ResponseCache()
         self._flow.limit(self._authenticator.max_receive_bytes)
 
-    def authenticated(self, principal: Principal, mechanism: str, *, has_lifetime: bool) -> None:
+    def authenticated(self, principal: Principal, mechanism: str, *, has_lifetime: bool, by_token: bool = False) -> None:
         """The client has authenticated as this principal; see `AuthenticatedConnection`."""
         self.identify(principal)
+        self.peer.is_by_token = by_token
         self._flow.limit(self._listener.max_request_bytes)
         if has_lifetime:
             self._responses = ResponseCache()  # each request must come to the authenticator

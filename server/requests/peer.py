@@ -40,11 +40,12 @@ class Peer:
     `repeated` decodes requests that are like earlier ones of this connection.
     `mute` stops the service of the connection for some seconds after the response of the present request; None if it is lost.
     `arrival` has size and time (of the clock) of the present request, while requests are measured; `throttle` are the quotas of a Fetch.
+    `is_by_token`: the client has authenticated with a delegation token.
     A client that authenticates gets another `principal`, and the response cache of that principal (`ClientConnection.identify`).
     """
 
     __slots__ = (
-        "arrival", "connection", "exclusive", "host", "is_open", "listener", "mute", "on_lost",
+        "arrival", "connection", "exclusive", "host", "is_by_token", "is_open", "listener", "mute", "on_lost",
         "principal", "repeated", "responses", "throttle",
     )
 
@@ -68,6 +69,7 @@ class Peer:
         self.host = host
         self.responses = responses
         self.principal = principal
+        self.is_by_token = False
         self.on_lost: Callable[[], None] | None = None
         self.mute: Callable[[float], None] | None = None
         self.arrival = 0, 0.0

@@ -117,7 +117,7 @@ def _exchanges(name: str, module: LoginModule, users: ScramCredentials, clock: C
     from klamm.server.security.sasl.scram import ScramExchange
 
     mechanism = next(each for each in MECHANISMS.values() if each.name == name)
-    return partial(ScramExchange, mechanism, partial(users.find, name))
+    return partial(ScramExchange, mechanism, partial(users.find, name), lambda token_id: users.find_token(mechanism, token_id))
 
 
 def _as_kafka_lists(mechanisms: list[SaslMechanism]) -> list[SaslMechanism]:

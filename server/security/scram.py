@@ -12,7 +12,7 @@ import hmac
 import logging
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from klamm.configs.client_quotas import SCRAM_MECHANISMS
@@ -41,10 +41,14 @@ def credential_text(mechanism: Mechanism, salt: bytes, salted_password: bytes, i
     """The text to store for a salted password. Raises ValueError if the salted password is empty."""
     if not salted_password:
         raise ValueError("the salted password is empty")
-    stored_key = hashlib.new(mechanism.digest, hmac.digest(salted_password, b"Client Key", mechanism.digest)).digest()
-    server_key = hmac.digest(salted_password, b"Server Key", mechanism.digest)
-    encoded = (b64encode(part).decode() for part in (salt, stored_key, server_key))
+    encoded = (b64encode(part).decode() for part in (salt, *_keys(mechanism, salted_password)))
     return "salt={},stored_key={},server_key={},iterations={}".format(*encoded, iterations)
+
+
+def _keys(mechanism: Mechanism, salted_password: bytes) -> tuple[bytes, bytes]:
+    """Stored key and server key."""
+    stored_key = hashlib.new(mechanism.digest, hmac.digest(salted_password, b"Client Key", mechanism.digest)).digest()
+    return stored_key, hmac.digest(salted_password, b"Server Key", mechanism.digest)
 
 
 class ScramCredential(NamedTuple):
@@ -54,6 +58,20 @@ class ScramCredential(NamedTuple):
     stored_key: bytes
     server_key: bytes
     iterations: int
+
+
+class TokenCredential(NamedTuple):
+    """The credential of a delegation token, the name of its owner, and when it expires, in milliseconds since 1970."""
+
+    credential: ScramCredential
+    owner: str
+    expires_ms: int
+
+
+def credential_of_password(mechanism: Mechanism, password: bytes, salt: bytes, iterations: int) -> ScramCredential:
+    """The credential of a password. It takes some milliseconds."""
+    salted_password = hashlib.pbkdf2_hmac(mechanism.digest, password, salt, iterations)
+    return ScramCredential(salt, *_keys(mechanism, salted_password), iterations)
 
 
 def credential_of(text: str) -> ScramCredential:
@@ -84,6 +102,8 @@ class ScramCredentials:
     """The stored credentials of all users, as this broker knows them: read at its start, and again when a notification names a user."""
 
     def __init__(self) -> None:
+        self.find_token: Callable[[Mechanism, str], TokenCredential | None] = lambda mechanism, token_id: None
+        """Finds the credential of a delegation token by its id."""
         self._by_mechanism: dict[str, dict[str, ScramCredential]] = {mechanism.name: {} for mechanism in MECHANISMS.values()}
 
     def set(self, user: str, properties: Mapping[str, str]) -> None:

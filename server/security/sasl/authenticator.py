@@ -57,8 +57,9 @@ class SaslSettings(NamedTuple):
 class AuthenticatedConnection(Protocol):
     """What the authentication needs of its connection."""
 
-    def authenticated(self, principal: Principal, mechanism: str, *, has_lifetime: bool) -> None:
-        """The client is this principal. With a lifetime the authenticator has to see each request."""
+    def authenticated(self, principal: Principal, mechanism: str, *, has_lifetime: bool, by_token: bool) -> None:
+        """The client is this principal. With a lifetime the authenticator has to see each request. `by_token`: with a delegation token.
+        """
 
 
 class _State(Enum):
@@ -260,8 +261,8 @@ class SaslAuthenticator:
         self._ends_s = self._clock.monotonic() + lifetime_ms / 1000 if limits else None
         self._state = _State.COMPLETE
         self._principal = Principal("User", self._exchange.user)
-        self._exchange = None
-        self._connection.authenticated(self._principal, self._mechanism.name, has_lifetime=bool(limits))
+        by_token, self._exchange = self._exchange.is_by_token, None
+        self._connection.authenticated(self._principal, self._mechanism.name, has_lifetime=bool(limits), by_token=by_token)
         return lifetime_ms
 
 

@@ -20,6 +20,8 @@ class Exchange(Protocol):
     """Whether the client is authenticated."""
     user: str
     """The name of the authenticated user."""
+    is_by_token: bool
+    """Whether the client authenticates with a delegation token."""
     expires_ms: int | None
     """When the credential expires, in milliseconds since 1970; None if it does not expire."""
 

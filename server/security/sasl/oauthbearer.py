@@ -28,7 +28,7 @@ class OAuthExchange:
     """The exchange with one client. `options` are those of the JAAS text; `now_ms` is the wall time."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
-        self.is_complete = False
+        self.is_complete = self.is_by_token = False
         self.user = ""
         self.expires_ms: int | None = None
         self._options = options

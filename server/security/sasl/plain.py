@@ -18,7 +18,7 @@ class PlainExchange:
     """The exchange with one client. `passwords` has the password of each user."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
-        self.is_complete = False
+        self.is_complete = self.is_by_token = False
         self.user = ""
         self.expires_ms: int | None = None
         self._passwords = passwords

@@ -60,6 +60,6 @@ async def test_a_token_request_names_the_client_that_sent_it() -> None:
     services = make_services()
     context = make_context(services, 38, 3)
     context.peer.principal = Principal("User", "alice")
-    response = HANDLERS[38].handle(context, messages.CreateDelegationTokenRequest(owner_principal_name=None))
+    response = await HANDLERS[38].handle(context, messages.CreateDelegationTokenRequest(owner_principal_name=None))
     assert (response.error_code, response.principal_name) == (ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "alice")
     assert response.token_requester_principal_name == "alice"
