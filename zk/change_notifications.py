@@ -1,6 +1,6 @@
-"""Notifications of changes: sequential znodes below one parent, each of which tells all brokers what they must read again.
+"""Notifications of changes: sequential znodes below one parent. Each tells all brokers what they must read again.
 
-A broker remembers the highest number that it has processed. All of them delete notifications that are older than 15 minutes.
+A broker remembers the highest number that it has processed. Notifications older than 15 minutes are deleted by any broker.
 """
 
 from __future__ import annotations

@@ -27,10 +27,11 @@ def unique(name: str) -> str:
 class QuotaClient:
     """One connection. Responses come in the order of the requests; `sent` and `received` are sizes in bytes, without the length."""
 
-    def __init__(self, broker: OwnedBroker, client_id: str, address: str = "127.0.0.1") -> None:
+    def __init__(self, broker: OwnedBroker, client_id: str, address: str = "127.0.0.1", port: int | None = None) -> None:
+        """`port` is that of the first listener unless given."""
         self.client_id = client_id
         self.sent = self.received = 0
-        self._socket = socket.create_connection(("127.0.0.1", broker.port), timeout=60, source_address=(address, 0))
+        self._socket = socket.create_connection(("127.0.0.1", port or broker.port), timeout=60, source_address=(address, 0))
         self._stream = self._socket.makefile("rb")
 
     def __enter__(self) -> QuotaClient:

@@ -5,16 +5,33 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker, all_know
+from klamm.tests.harness.ports import free_ports
 from klamm.tests.harness.tree import Tree
 from klamm.tests.reference.jars import NoJars, jars
 from klamm.zk.admin import AdminZk
 from klamm.zk.session.session import ZkSession
 
 KLAMM, KAFKA = "klamm", "kafka"
+
+
+USERS = tuple(f"user {number} of*" for number in range(12))
+
+
+def _properties() -> dict[str, Any]:
+    """A listener without authentication, and one for users of PLAIN."""
+    plain, sasl = free_ports(2)
+    users = " ".join(f'"user_{user}"="{user}-secret"' for user in USERS)
+    return {
+        "listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL://127.0.0.1:{sasl}",
+        "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "sasl_enabled_mechanisms": "PLAIN",
+        "listener_name_sasl_plain_sasl_jaas_config": f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};",
+    }
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -27,8 +44,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def broker(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnedBroker]:
     """Broker 0 of a cluster of its own, running."""
     tree, folder = Tree(zookeeper, f"/quotas-{uuid.uuid4().hex[:8]}"), tmp_path_factory.mktemp("quotas")
+    properties = _properties()
     try:
-        made = OwnedBroker(tree, folder, 0) if request.param == KLAMM else KafkaBroker(jars(), tree, folder, 0)
+        made = OwnedBroker(tree, folder, 0, **properties) if request.param == KLAMM else KafkaBroker(jars(), tree, folder, 0, **properties)
     except NoJars as problem:
         pytest.fail(str(problem), pytrace=False)
     try:
