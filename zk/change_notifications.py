@@ -1,4 +1,4 @@
-"""Notifications of changes: sequential znodes below one parent. Each tells all brokers what they must read again.
+"""Notifications of changes: sequential znodes below one parent. Each names what all brokers must read again.
 
 A broker remembers the highest number that it has processed. Notifications older than 15 minutes are deleted by any broker.
 """
