@@ -27,7 +27,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/bytecode
 
 .PHONY: help
 help: ## What can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: .venv/.setup ## Make .venv with everything (first time about 650 MB to download; then it takes no time)
@@ -62,7 +62,7 @@ setup: .venv/.setup ## Make .venv with everything (first time about 650 MB to do
 
 .venv/.setup: .venv/.serve
 	@echo "Setting up .venv for tests; the first time this downloads about 600 MB, most of it PySpark." >&2
-	@$(PIP) --no-build-isolation -e '.[journal,metrics,control,pipeline,quick,connect,dev]'
+	@$(PIP) --no-build-isolation -e '.[journal,metrics,control,pipeline,quick,connect,dev,release,site]'
 	@mkdir -p .typing; ln -sfn .. .typing/klamm
 	@touch $@
 
@@ -138,6 +138,10 @@ pages: setup ## Write the generated pages of docs/ anew
 .PHONY: wheels
 wheels: .venv/.serve ## Write wheel and sdist of klamm and of klamm-zookeeper to dist/; the same commit gives the same bytes
 	@$(BIN)/python distributions/wheels.py dist
+
+.PHONY: check-release
+check-release: setup ## Build twice, compare, check; install in clean environments of Python 3.11 to 3.14; write the bill of materials (VERSIONS="3.11 3.13" for some)
+	@$(BIN)/python -m klamm.distributions.check_release dist $(if $(VERSIONS),--versions $(VERSIONS))
 
 .PHONY: clean
 clean: ## Forget everything that was built or downloaded

@@ -458,7 +458,15 @@ def versions_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def support_page() -> str:
+    """Which versions of what else the tests run Klamm with."""
+    from klamm.tests.support import page
+
+    return page()
+
+
 PAGES = {
+    "support.md": support_page,
     "versions.md": versions_page,
     "coverage.md": coverage_page,
     "apis.md": apis_page,

