@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from operator import itemgetter
 from typing import Any
 
 KEPT_EVENTS = 1000
 REQUESTS = "requests"
 """The kind of the event that something was received or sent; it has the number of all requests."""
+
+COORDINATOR = "coordinator"
+"""The kind of the event that a coordinator reached a phase of a group or a transactional id."""
 
 
 class EventLog:
@@ -17,6 +21,7 @@ class EventLog:
 
     def __init__(self) -> None:
         self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
+        self._coordinators: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
         self._number = 0
         self._readers: set[asyncio.Event] = set()
 
@@ -26,11 +31,14 @@ class EventLog:
         return bool(self._readers)
 
     def add(self, kind: str, what: dict[str, Any]) -> None:
-        """Something happened. Of consecutive events about requests only the last is kept: they would push out all others."""
+        """Something happened. Of consecutive events about requests only the last is kept, and those of coordinators are kept apart: they
+        would push out all others.
+        """
         self._number += 1
-        if kind == REQUESTS and self._kept and self._kept[-1]["kind"] == REQUESTS:
-            self._kept.pop()
-        self._kept.append({"number": self._number, "at_ms": time.time_ns() // 1_000_000, "kind": kind, "data": what})
+        kept = self._coordinators if kind == COORDINATOR else self._kept
+        if kind == REQUESTS and kept and kept[-1]["kind"] == REQUESTS:
+            kept.pop()
+        kept.append({"number": self._number, "at_ms": time.time_ns() // 1_000_000, "kind": kind, "data": what})
         for reader in self._readers:
             reader.set()
 
@@ -41,7 +49,8 @@ class EventLog:
 
     def since(self, number: int) -> list[dict[str, Any]]:
         """Events with higher numbers."""
-        return [event for event in self._kept if event["number"] > number]
+        kept = (event for kept in (self._kept, self._coordinators) for event in kept if event["number"] > number)
+        return sorted(kept, key=itemgetter("number"))
 
     def reading(self) -> asyncio.Event:
         """An event that is set when something happens, until `left`."""

@@ -31,7 +31,7 @@ from klamm.control.bodies import (
 )
 from klamm.control.brokers import Brokers
 from klamm.control.conditions import condition_of
-from klamm.control.event_log import REQUESTS, EventLog
+from klamm.control.event_log import COORDINATOR, REQUESTS, EventLog
 from klamm.control.history import History
 from klamm.control.holds import MAX_HOLDS, Held, failure_of, hold_of
 from klamm.control.links import faults_of_link
@@ -606,6 +606,12 @@ class Control:
         shown = None if news is None else views.change(broker_id, news)
         if shown is not None:
             self.events.add("change", shown)
+
+    def coordinated(self, phase: Any) -> None:
+        """A coordinator reached a phase. Commits of offsets are too many to be events."""
+        name = type(phase).__name__
+        if name != "OffsetsAppended":
+            self.events.add(COORDINATOR, {"phase": name, **views.fields_of(phase)})
 
     def _heard(self) -> None:
         """Something was received or sent: tell those who read events, a few times a second."""

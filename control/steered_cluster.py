@@ -30,7 +30,10 @@ class SteeredCluster(LocalCluster):
         """  # fmt: skip
         history, clock = History(), SteeredClock()
         given = Seams() if seams is None else seams
-        super().__init__(brokers, can_stand=True, seams=replace(given, clock=clock, history=history, subscriber=self._subscriber), **shape)
+        own = replace(
+            given, clock=clock, history=history, subscriber=self._subscriber, watch_coordinators=lambda _: self.control.coordinated
+        )
+        super().__init__(brokers, can_stand=True, seams=own, **shape)
         self._given_subscriber = given.subscriber
         self.control = Control(self, history, clock)
         self._server: ControlServer | None = None

@@ -267,6 +267,13 @@ _ALL = (
         _OF_EVENT,
     ),
     Kind(
+        "coordinator_phase",
+        "A coordinator of this broker reached a phase of a group or of a transactional id (`docs/phases.md`): a step of a rebalance or of "
+        "a transaction. OffsetsAppended has no row.",
+        ("broker",),
+        '{"name", the fields of the phase}',
+    ),
+    Kind(
         "fault_injected",
         "A test or program injected a fault.",
         ("conn_id?", "broker?", "topic?", "partition?"),

@@ -23,6 +23,7 @@ from klamm.server.metrics.metrics import Metrics
 from klamm.server.net.tap import BrokerTap, ByteTap, Tap
 
 if TYPE_CHECKING:
+    from klamm.server.coordinators.watching import Watch
     from klamm.server.faults.fault import Faults
 
 
@@ -33,6 +34,10 @@ def plain_store(broker_id: int, store: Store) -> Store:
 
 def no_subscriber(broker_id: int) -> None:
     """No subscriber: nobody gets the changes."""
+
+
+def no_watch(broker_id: int) -> None:
+    """Nobody is told the phases of coordinators."""
 
 
 def no_metrics_of_its_own(broker_id: int) -> None:
@@ -67,6 +72,8 @@ class Seams:
     """Broker id → subscriber that gets every change that the controller of this broker commits, in order, while it is active."""
     steering: Steering | None = None
     """Holds, steps or fails controllers at their phases."""
+    watch_coordinators: Callable[[int], Watch | None] = no_watch
+    """Broker id → what is told each phase that the coordinators of this broker reach."""
     faults: Faults | None = None
     """Faults that requests of these brokers meet."""
     log_memory: MemoryBudget = field(default_factory=MemoryBudget)

@@ -102,6 +102,8 @@ def event_text(event: dict[str, Any]) -> str | None:
             return "the clock is frozen" if data["frozen"] else "the clock runs"
         case "zookeeper":
             return _zookeeper_text(data)
+        case "coordinator":
+            return _coordinator_text(data)
         case "controller":
             return f"the controller is moved to broker {data['id']}"
     return None
@@ -111,6 +113,28 @@ def _zookeeper_text(data: dict[str, Any]) -> str:
     if "cut" not in data:
         return f"requests of broker {data['broker']} to ZooKeeper wait for {data['delay_ms']} ms"
     return f"broker {data['broker']} is cut off from ZooKeeper" if data["cut"] else f"broker {data['broker']} reaches ZooKeeper again"
+
+
+_GROUP_STEPS = {
+    "GroupRebalanceBegun": "rebalance begins", "GroupJoinCompleted": "all members have joined",
+    "GroupAssignmentReceived": "assignment comes", "GroupAssignmentStored": "assignment is stored", "GroupEmptied": "no members are left",
+}  # fmt: skip
+_TRANSACTION_STEPS = {
+    "ProducerEpochStored": "producer is initialised", "ProducerFenced": "producer is fenced", "TransactionBegun": "begins",
+    "TransactionPartitionsAdded": "has more partitions", "TransactionEndPrepared": "is to end",
+    "TransactionMarkersWritten": "markers are written", "TransactionCompleted": "is complete", "TransactionTimedOut": "times out",
+}  # fmt: skip
+
+
+def _coordinator_text(data: dict[str, Any]) -> str:
+    """`group billing: rebalance begins (generation 3)`, `transaction copy-1: is complete (commit, producer 4 epoch 0)`."""
+    phase = data["phase"]
+    if "group" in data:
+        step = f"member {data['member_id']} {data['reason']}" if phase == "GroupMemberRemoved" else _GROUP_STEPS.get(phase, phase)
+        return f"group {data['group']}: {step} (generation {data['generation']})"
+    outcome = f"{data['outcome']}, " if "outcome" in data else ""
+    step = _TRANSACTION_STEPS.get(phase, phase)
+    return f"transaction {data['transactional_id']}: {step} ({outcome}producer {data['producer_id']} epoch {data['producer_epoch']})"
 
 
 def _change_text(data: dict[str, Any]) -> str | None:

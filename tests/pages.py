@@ -209,6 +209,8 @@ def phases_page() -> str:
         "# Phases\n",
         "From `server/phases.py`. A test, or a program that runs a cluster, can hold brokers at each of them, let them go on step by step,",
         "let what waits there fail, or crash the broker (`protocol/steering.py`).\n",
+        "Phases of coordinators are also seen when nobody holds them: each is a row `coordinator_phase` of the [journal](journal.md) and",
+        "an event `coordinator` of the [control API](control.md), `OffsetsAppended` apart.\n",
     ]
     for kind in KINDS:
         title = kind.name[0].upper() + kind.name[1:]

@@ -11,7 +11,7 @@ const MOST_LANES = 500
 const SHOWN_VALUES = 5
 const TOKEN = 'klamm-token'
 const SVG = 'http://www.w3.org/2000/svg'
-const EVENT_KINDS = ['hold', 'released', 'crashed', 'fault', 'broker', 'controller', 'expired', 'topic', 'zookeeper', 'change', 'requests']
+const EVENT_KINDS = ['hold', 'released', 'crashed', 'fault', 'broker', 'controller', 'expired', 'topic', 'zookeeper', 'change', 'coordinator', 'requests']
 const EFFECTS = {
   error: ['respond with an error', 'Error', 'text'],
   delay_ms: ['delay', 'Milliseconds', 'number'],

@@ -259,7 +259,7 @@ class OwnedBroker:
         self.control = OwnedControl(self, history, clock, say, self._set_count)
         seams = Seams(
             clock=clock, history=history, steering=self.steering, faults=self.faults,
-            subscriber=lambda broker_id: partial(self.control.changed, broker_id),
+            subscriber=lambda broker_id: partial(self.control.changed, broker_id), watch_coordinators=lambda _: self.control.coordinated,
         )  # fmt: skip
         self.broker = make(seams)
         self._server = ControlServer(self.control, token=control["token"], routes=OWN_ROUTES)

@@ -165,7 +165,7 @@ class ProcessControl:
                     news = self._rows.new(data)
                     if news is not None:
                         self.events.add(kind, news)
-                case "expired" | "zookeeper":
+                case "expired" | "zookeeper" | "coordinator":
                     self.events.add(kind, data)
 
     async def sync(self, only: Iterable[int] | None = None) -> None:

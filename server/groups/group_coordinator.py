@@ -41,6 +41,7 @@ from klamm.server.produce.record_appends import Verified
 
 if TYPE_CHECKING:
     from klamm.server.coordinators.steered_effects import SteeredEffects
+    from klamm.server.coordinators.watching import Watch
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,8 @@ class GroupCoordinator:
         """Effects that wait; made when somebody steers for the first time."""
         self._clock = clock
         self._appends = InternalAppends(replicas, clock, options.commit_timeout_ms)
+        self.watch: Watch | None = None
+        """Is told the phases of groups."""
         self._timers = PartitionTimers(clock, self._tick)
         self.partitions: OwnedPartitions[Groups] = OwnedPartitions(
             OFFSETS_TOPIC, replicas, self, background, clock, options.partitions
@@ -224,6 +227,8 @@ class GroupCoordinator:
         `group_id` is the only group that may have responses to give, `appended` what is in the log now.
         """
         effects, steering = groups.take_effects(), self._steering
+        if self.watch is not None and (effects or appended is not None):
+            self._tell(self.watch, index, effects, group_id, appended)
         if steering is not None and (steering.holds or (self._steered is not None and self._steered.is_busy)):
             self._steer(steering, index, groups, effects, group_id, appended)
         else:
@@ -237,6 +242,12 @@ class GroupCoordinator:
                 complete(ticket, result)
             case AppendRecords():
                 self._append(index, groups, effect)
+
+    def _tell(self, watch: Watch, index: int, effects: list[Effect], group_id: str | None, appended: AppendRecords | None) -> None:
+        from klamm.server.groups.phases import phases_of
+
+        for phase in phases_of(self._broker_id, index, effects, group_id, appended):
+            watch(phase)
 
     def _steer(
         self, steering: Steering, index: int, groups: Groups, effects: list[Effect], group_id: str | None, appended: AppendRecords | None

@@ -155,6 +155,14 @@ class GroupSteps:
         return [partial(self._fail_append, rest[0], code), *rest[1:]]
 
 
+def phases_of(
+    broker_id: int, index: int, effects: list[Effect], group_id: str | None, appended: AppendRecords | None
+) -> list[GroupPhase]:
+    """The phases among the effects of the groups of a partition, as `GroupSteps.of` finds them."""
+    steps = GroupSteps(broker_id, index, lambda append, code: None).of(effects, group_id, appended)
+    return [each.phase for batch in steps.values() for each in batch if isinstance(each, Reached)]
+
+
 def responses_fail(code: ErrorCode, rest: list[Any]) -> list[Any]:
     """All responses have this error."""
     return [Respond(each.ticket, _failed(each.result, code)) if isinstance(each, Respond) else each for each in rest]

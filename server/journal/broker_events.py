@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.apis import Api
@@ -38,6 +40,12 @@ class BrokerEvents:
         self._event(
             "config_change", input=to_text({"entity_type": kind, "entity": name}), output=to_text({"keys": sorted(changed)})
         )
+
+    def coordinator_phase(self, phase: Any) -> None:
+        """A coordinator of this broker reached a phase. Commits of offsets have their frames, and no rows."""
+        name = type(phase).__name__
+        if name != "OffsetsAppended":
+            self._event("coordinator_phase", broker=self._broker_id, input=to_text({"name": name, **dataclasses.asdict(phase)}))
 
     def stopped(self) -> None:
         """The broker has stopped normally."""

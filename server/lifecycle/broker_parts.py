@@ -56,6 +56,7 @@ from klamm.server.requests.purgatory import Purgatory
 from klamm.server.requests.quotas import ClientQuotas
 from klamm.server.services import Services
 from klamm.server.session_handler import SessionHandler
+from klamm.server.transactions.transaction_coordinator import TransactionCoordinator
 from klamm.server.transactions.transaction_parts import TransactionParts, make_transaction_parts
 from klamm.zk.store.store import ZkStore, ZkStoreOptions
 
@@ -124,6 +125,7 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
     transactions = make_transaction_parts(
         config, replicas, groups, producer_ids, background, clock, base.tap, seams.steering, base.security
     )
+    _watch_coordinators(base, groups, transactions.coordinator, journal)
     services = Services(
         identity=base.identity,
         config=config,
@@ -220,6 +222,17 @@ def _renew_keys(config: BrokerConfig, security: OutgoingSecurity, kind: str, *_:
         security.renew(inter_broker_properties(config))
     except ConfigError as error:
         log.error("the key stores of connections to other brokers stay as they were: %s", error)
+
+
+def _watch_coordinators(
+    base: Foundation, groups: GroupCoordinator, transactions: TransactionCoordinator, journal: OpenJournal | None
+) -> None:
+    """Let the journal and the seams know the phases that coordinators reach, if there is somebody who wants them."""
+    wanted, written = base.seams.watch_coordinators(base.broker_id), None if journal is None else journal.events.coordinator_phase
+    if wanted is not None or written is not None:
+        from klamm.server.coordinators.watching import all_of
+
+        groups.watch = transactions.watch = all_of((written, wanted))
 
 
 def _feature_watch(base: Foundation, features: FeatureCache, fitness: Fitness, background: BackgroundTasks) -> FeatureWatch | None:

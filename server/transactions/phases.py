@@ -175,6 +175,12 @@ class TransactionSteps:
         return [partial(self._fail_append, rest[0], code), *rest[1:]]
 
 
+def phases_of(broker_id: int, effects: list[Effect], appended: AppendStates | None, has_begun: bool) -> list[TransactionPhase]:
+    """The phases among the effects of the transactional ids of a partition, as `TransactionSteps.of` finds them."""
+    steps = TransactionSteps(broker_id, lambda append, code: None).of(effects, None, appended, has_begun)
+    return [each.phase for batch in steps.values() for each in batch if isinstance(each, Reached)]
+
+
 def responses_fail(code: ErrorCode, rest: list[Any]) -> list[Any]:
     """All responses have this error."""
     return [

@@ -54,6 +54,7 @@ from klamm.server.transactions.marker_sender import MarkerSender
 
 if TYPE_CHECKING:
     from klamm.server.coordinators.steered_effects import SteeredEffects
+    from klamm.server.coordinators.watching import Watch
 
 TRANSACTION_TOPIC = "__transaction_state"
 
@@ -97,6 +98,8 @@ class TransactionCoordinator:
         self._background = background
         self._clock = clock
         self._appends = InternalAppends(replicas, clock, options.request_timeout_ms)
+        self.watch: Watch | None = None
+        """Is told the phases of transactional ids."""
         self._timers = PartitionTimers(clock, self._tick)
         self.partitions: OwnedPartitions[Transactions] = OwnedPartitions(
             TRANSACTION_TOPIC, replicas, self, background, clock, options.partitions
@@ -246,6 +249,7 @@ class TransactionCoordinator:
         if steering is not None and (steering.holds or (self._steered is not None and self._steered.is_busy)):
             self._steer(steering, index, transactions, transactional_id)
         while effects := transactions.take_effects():
+            self._tell(effects)
             for effect in effects:
                 self._do(index, transactions, effect)
         self._timers.set(index, transactions.next_deadline_ms if self.partitions.owns(index, transactions) else None)
@@ -272,13 +276,21 @@ class TransactionCoordinator:
         if self._steered is None:
             self._steered = SteeredEffects(steering, self._broker_id)
         steps = TransactionSteps(self._broker_id, partial(self._settle_append, index, transactions))
-        do = partial(self._do, index, transactions)
-        for key, batch in steps.of(transactions.take_effects(), transactional_id, appended, has_begun).items():
+        do, effects = partial(self._do, index, transactions), transactions.take_effects()
+        self._tell(effects, appended, has_begun)
+        for key, batch in steps.of(effects, transactional_id, appended, has_begun).items():
             if key is not None:
                 self._steered.run(index, key, batch, do)
                 continue
             for effect in batch:
                 do(effect)
+
+    def _tell(self, effects: list[Effect], appended: AppendStates | None = None, has_begun: bool = False) -> None:
+        if self.watch is not None:
+            from klamm.server.transactions.phases import phases_of
+
+            for phase in phases_of(self._broker_id, effects, appended, has_begun):
+                self.watch(phase)
 
     async def _draw_id(self, index: int, transactions: Transactions, request: InitProducerId) -> None:
         try:
@@ -301,7 +313,8 @@ class TransactionCoordinator:
 
     def _settle_append(self, index: int, transactions: Transactions, append: AppendStates, error: ErrorCode) -> None:
         steering = self._steering
-        if steering is None or not (steering.holds or (self._steered is not None and self._steered.is_busy)):
+        is_steered = steering is not None and (steering.holds or (self._steered is not None and self._steered.is_busy))
+        if self.watch is None and not is_steered:
             transactions.appended(append, error, self.now())
             self._settle(index, transactions)
             return
@@ -311,7 +324,11 @@ class TransactionCoordinator:
         before = None if transactional_id is None else transactions.get(transactional_id)
         has_begun = isinstance(append.token, AddAppended) and before is not None and before.state is not ONGOING
         transactions.appended(append, error, self.now())
-        self._steer(steering, index, transactions, transactional_id, append if error is ErrorCode.NONE else None, has_begun)
+        appended = append if error is ErrorCode.NONE else None
+        if steering is not None and is_steered:
+            self._steer(steering, index, transactions, transactional_id, appended, has_begun)
+        else:
+            self._tell([], appended, has_begun)
         self._settle(index, transactions, transactional_id)
 
     def _sent(self, index: int, transactions: Transactions, sent: SendMarkers, results: Mapping[TopicPartition, ErrorCode]) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer
 
+import klamm
 from klamm.journal import reading
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic
@@ -50,3 +53,32 @@ async def test_a_second_cluster_in_the_same_run_is_refused_in_one_line(zookeeper
             await second.start()
     finally:
         await cluster.stop()
+
+
+def test_the_coordinator_writes_each_step_of_a_rebalance_and_of_a_transaction(zookeeper: str, chroot: str, tmp_path: Path) -> None:
+    small: dict[str, str | int] = {
+        "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1,
+    }  # fmt: skip
+    with klamm.Cluster(3, config=small | {"klamm.journal.dir": str(tmp_path)}, topics="t:1:1", zookeeper=zookeeper + chroot) as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "copy"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("t", b"x")
+        producer.commit_transaction(30)
+        settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "readers", "auto.offset.reset": "earliest"}
+        consumer = Consumer(settings)
+        consumer.subscribe(["t"])
+        assert consumer.consume(1, 30)
+        consumer.commit(asynchronous=False)
+        consumer.close()
+    written = [json.loads(row["input"]) for row in rows(tmp_path, "events") if row["kind"] == "coordinator_phase"]
+    steps = [step["name"] for step in written if step.get("group") == "readers"]
+    assert [*dict.fromkeys(steps)] == [
+        "GroupRebalanceBegun", "GroupJoinCompleted", "GroupAssignmentReceived", "GroupAssignmentStored", "GroupMemberRemoved",
+        "GroupEmptied",
+    ], "commits of offsets have no rows"
+    ended = [(step["name"], step.get("outcome")) for step in written if step.get("transactional_id") == "copy"]
+    assert ended == [
+        ("ProducerEpochStored", None), ("TransactionBegun", None), ("TransactionEndPrepared", "commit"),
+        ("TransactionMarkersWritten", "commit"), ("TransactionCompleted", "commit"),
+    ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 import klamm.testing
@@ -242,11 +243,30 @@ def test_a_group_rebalances_and_loses_its_members(cluster: BlockingCluster, topi
         shown = cluster.wait_for_group(group, members=1)
         cluster.rebalance(group)
         cluster.wait_until(lambda: consumer.poll(50) == {} and cluster.group(group)["generation"] > shown["generation"], "a new generation")
+        text = "\n".join(cluster.transcript())
+        for step in ("rebalance begins", "all members have joined", "assignment comes", "assignment is stored"):
+            assert f"* group {group}: {step} (generation " in text
         members = [each["member_id"] for each in cluster.group(group)["members"]]
         assert cluster.expire_members(group) == members
     cluster.wait_for_group(group, "Empty")
+    assert f"* group {group}: member {members[0]} expired" in "\n".join(cluster.transcript())
     with pytest.raises(WaitTimedOut, match=r"no running broker has group none-such"):
         cluster.wait_for_group("none-such", timeout_s=0.05)
+
+
+def test_steps_of_a_transaction_are_events(cluster: BlockingCluster, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"x")
+    producer.commit_transaction(30)
+    steps = ["producer is initialised", "begins", "is to end (commit", "markers are written (commit", "is complete (commit"]
+
+    def told() -> list[str]:
+        lines = [line for line in cluster.transcript() if f"* transaction {topic}: " in line]
+        return [step for line in lines for step in steps if f": {step}" in line]
+
+    cluster.wait_until(lambda: told() == steps, "all steps of the transaction")
 
 
 def test_time_passes_at_once(cluster: BlockingCluster) -> None:
