@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from klamm.server.security.sasl.exchange import Exchange
     from klamm.server.security.tls.certificate_names import Rule
 
+HANDLER = "sasl.server.callback.handler.class"
+SIGNED = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+)
+"""The classes of Apache Kafka that check signed tokens. Klamm does what they do."""
+
 
 class ListenerSecurity:
     """The security of one listener that is not PLAINTEXT. Raises ConfigError."""
@@ -83,37 +90,47 @@ def _mechanism(properties: ListenerProperties, name: str, users: ScramCredential
     from klamm.server.security.sasl.authenticator import SaslMechanism
 
     module = login_module(properties, name)
-    handler = properties.of_mechanism(name, "sasl.server.callback.handler.class")
-    if handler is not None:
-        key = properties.key(f"{name.lower()}.sasl.server.callback.handler.class")
-        raise ConfigError(key, handler, "classes of Java are not supported")
+    handler = properties.of_mechanism(name, HANDLER)
+    if handler is not None and (name != "OAUTHBEARER" or handler not in SIGNED):
+        raise ConfigError(properties.key(f"{name.lower()}.{HANDLER}"), handler, "classes of Java are not supported")
     if name == "OAUTHBEARER":
-        _check_oauth(properties, module)
-    return SaslMechanism(name, _exchanges(name, module, users, clock), properties.of_mechanism(name, "connections.max.reauth.ms"))
+        exchanges: Callable[[], Exchange] = _oauth_exchanges(properties, module, handler is not None, clock)
+    else:
+        exchanges = _exchanges(name, module, users)
+    return SaslMechanism(name, exchanges, properties.of_mechanism(name, "connections.max.reauth.ms"))
 
 
-def _check_oauth(properties: ListenerProperties, module: LoginModule) -> None:
+def _oauth_exchanges(properties: ListenerProperties, module: LoginModule, is_signed: bool, clock: Clock) -> Callable[[], Exchange]:
+    """A function that begins an exchange of OAUTHBEARER, with signed or with unsecured tokens."""
+    from klamm.server.security.sasl.oauthbearer import OAuthExchange, UnsecuredTokens
+
+    if is_signed:
+        from klamm.server.security.sasl.signed_token_configs import signed_tokens
+
+        return partial(OAuthExchange, signed_tokens(properties, clock))
+    _check_unsecured(properties, module)
+    return partial(OAuthExchange, UnsecuredTokens(module.options, clock.now_ms))
+
+
+def _check_unsecured(properties: ListenerProperties, module: LoginModule) -> None:
     from klamm.server.security.sasl.oauthbearer import check_options
 
     url = properties.of_mechanism("OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url")
     if url is not None:
-        raise ConfigError("sasl.oauthbearer.jwks.endpoint.url", url, "signed tokens are not supported: only unsecured ones are")
+        why = f"has no effect without {properties.key(f'oauthbearer.{HANDLER}')}={SIGNED[0]}: every unsecured token would be accepted"
+        raise ConfigError("sasl.oauthbearer.jwks.endpoint.url", url, why)
     try:
         check_options(module.options)
     except ValueError as problem:
         raise ConfigError(properties.key(f"oauthbearer.{JAAS}"), "[hidden]", str(problem)) from None
 
 
-def _exchanges(name: str, module: LoginModule, users: ScramCredentials, clock: Clock) -> Callable[[], Exchange]:
+def _exchanges(name: str, module: LoginModule, users: ScramCredentials) -> Callable[[], Exchange]:
     """A function that begins an exchange of a mechanism."""
     if name == "PLAIN":
         from klamm.server.security.sasl.plain import PlainExchange, users_of
 
         return partial(PlainExchange, users_of(module.options))
-    if name == "OAUTHBEARER":
-        from klamm.server.security.sasl.oauthbearer import OAuthExchange
-
-        return partial(OAuthExchange, module.options, clock.now_ms)
     from klamm.server.security.sasl.scram import ScramExchange
 
     mechanism = next(each for each in MECHANISMS.values() if each.name == name)

@@ -24,7 +24,7 @@ from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server.requests.context import CloseConnection
 from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following
 from klamm.server.security.authorizer import Principal
-from klamm.server.security.sasl.exchange import AuthenticationFailed, Exchange, InvalidCredentials
+from klamm.server.security.sasl.exchange import AuthenticationFailed, Exchange, InvalidCredentials, MustWait
 
 if TYPE_CHECKING:
     from klamm.broker.metadata_cache import MetadataCache
@@ -122,9 +122,17 @@ class SaslAuthenticator:
             return self.target.begin(peer, payload, following, logged)
         try:
             return self._step(peer, payload)
+        except MustWait as wait:
+            return self._begin_later(wait, peer, payload)
         except _Failed as failure:
             self._state = _State.FAILED
             return self.close_later(f"authentication failed: {failure}", failure.response)
+
+    async def _begin_later(self, wait: MustWait, peer: Peer, payload: bytes) -> bytes | None:
+        """Handle a frame when what it must wait for is done."""
+        await wait.work
+        response = self.begin(peer, payload)
+        return response if response is None or isinstance(response, bytes) else await response
 
     async def close_later(self, reason: str, response: bytes = b"") -> bytes | None:
         """Close the connection after the delay of failed authentication, with this response if there is one."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 
 class AuthenticationFailed(Exception):
@@ -11,6 +12,14 @@ class AuthenticationFailed(Exception):
 
 class InvalidCredentials(Exception):
     """The exchange has failed. The text is for the log; the client does not learn the reason, for example whether a user exists."""
+
+
+class MustWait(Exception):
+    """A token cannot be evaluated before `work` is done; then it must be evaluated again."""
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        super().__init__("a token must wait")
+        self.work = work
 
 
 class Exchange(Protocol):
@@ -26,4 +35,4 @@ class Exchange(Protocol):
     """When the credential expires, in milliseconds since 1970; None if it does not expire."""
 
     def evaluate(self, token: bytes) -> bytes:
-        """The response to a token of the client. Raises AuthenticationFailed or InvalidCredentials."""
+        """The response to a token of the client. Raises AuthenticationFailed, InvalidCredentials or MustWait."""

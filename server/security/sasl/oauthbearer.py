@@ -1,5 +1,5 @@
-"""OAUTHBEARER (RFC 7628) with unsecured tokens: JSON Web Tokens with `alg` none, whose claims are believed. As in Apache Kafka this is the
-default, and for tests only: a client may claim to be any user.
+"""OAUTHBEARER (RFC 7628): the exchange, and unsecured tokens, JSON Web Tokens with `alg` none whose claims are believed. As in Apache Kafka
+these are the default, and for tests only: a client may claim to be any user. `signed_tokens.py` has the others.
 
 A token that does not hold gets a status in JSON, and the client has to send one byte 1 before it gets the error. The checks are those of
 `OAuthBearerSaslServer` and `OAuthBearerUnsecuredValidatorCallbackHandler` of Apache Kafka 3.9.1.
@@ -25,14 +25,15 @@ _OPTION = "unsecuredValidator"
 
 
 class OAuthExchange:
-    """The exchange with one client. `options` are those of the JAAS text; `now_ms` is the wall time."""
+    """The exchange with one client. `claims_of` returns the user of a token and its end in milliseconds since 1970, None if the token does
+    not hold; it may raise MustWait.
+    """
 
-    def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
+    def __init__(self, claims_of: Callable[[str], tuple[str, int] | None]) -> None:
         self.is_complete = self.is_by_token = False
         self.user = ""
         self.expires_ms: int | None = None
-        self._options = options
-        self._now_ms = now_ms
+        self._claims_of = claims_of
         self._refusal = ""
 
     def evaluate(self, token: bytes) -> bytes:
@@ -47,7 +48,7 @@ class OAuthExchange:
         bearer = _BEARER.fullmatch(pairs.get("auth", ""))
         if bearer is None:
             raise InvalidCredentials("the message of the client has no bearer token")
-        claims = self._claims(bearer[1])
+        claims = self._claims_of(bearer[1])
         if claims is None:
             self._refusal = _INVALID
             return _INVALID.encode()
@@ -58,7 +59,14 @@ class OAuthExchange:
         self.user, self.expires_ms, self.is_complete = user, expires_ms, True
         return b""
 
-    def _claims(self, text: str) -> tuple[str, int] | None:
+
+class UnsecuredTokens:
+    """Believes the claims of tokens. `options` are those of the JAAS text; `now_ms` is the wall time."""
+
+    def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
+        self._options, self._now_ms = options, now_ms
+
+    def __call__(self, text: str) -> tuple[str, int] | None:
         """User and end of a token, in milliseconds since 1970; None if it does not hold."""
         parts = text.split(".")
         if len(parts) != 3:
@@ -73,7 +81,7 @@ class OAuthExchange:
         ends, begins = claims.get("exp"), claims.get("iat")
         if header["alg"] != "none" or parts[2] or not isinstance(user, str) or not user.strip():
             return None
-        if not _is_number(ends) or not (begins is None or _is_number(begins)):
+        if not is_number(ends) or not (begins is None or is_number(begins)):
             return None
         skew_ms, now_ms = int(self._option("AllowableClockSkewMs", "0")), self._now_ms()
         if ends * 1000 <= now_ms - skew_ms or (begins is not None and (begins * 1000 > now_ms + skew_ms or ends < begins)):
@@ -94,7 +102,8 @@ def check_options(options: Mapping[str, str]) -> None:
         raise ValueError(f"{scope} is not supported")
 
 
-def _is_number(value: Any) -> TypeGuard[int | float]:
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether a claim is a number that Apache Kafka reads as such."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**53
 
 
