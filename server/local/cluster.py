@@ -20,6 +20,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -45,6 +46,7 @@ from klamm.server.local.standing_clock import StandingClock
 from klamm.server.seams import Seams
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 from klamm.zk.layout.paths import CONTROLLER
+from klamm.zk.session.requests import NoNode
 
 log = logging.getLogger(__name__)
 
@@ -279,10 +281,9 @@ class LocalCluster:
                 raise ValueError("there is no other broker that could be controller")
             others = self.steering.hold(ControllerElectionDue, where={"broker_id": {broker.id for broker in self.brokers} - candidates})
             try:
-                await self._connected().zk.delete(CONTROLLER)
-                await self._until(
-                    lambda: self.controller_id in candidates and self._agree(), "another controller is elected", when_held=True
-                )
+                # A broker whose election was under way when the others were held may win, so it is repeated until a candidate has won.
+                while self.controller_id not in candidates:
+                    await self._depose()
             finally:
                 others.release()
             return self.controller_id
@@ -402,6 +403,18 @@ class LocalCluster:
     def _awake(self) -> list[BrokerServer]:
         """The running brokers that do not stand still."""
         return [broker for broker in self.brokers if broker.id not in self._standing]
+
+    async def _depose(self) -> None:
+        """Delete `/controller`, and wait for the next term."""
+        deposed = self._term()
+        with suppress(NoNode):
+            await self._connected().zk.delete(CONTROLLER)
+        await self._until(lambda: self._agree() and self._term() != deposed, "another controller is elected", when_held=True)
+
+    def _term(self) -> tuple[int, int | None]:
+        """Id and epoch of the active controller; -1 and None if there is none."""
+        active = self.controller_id
+        return active, next((broker.controller.epoch for broker in self.brokers if broker.id == active), None)
 
     def _agree(self) -> bool:
         """Whether every running broker shows the active controller as the controller."""

@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from klamm.controller.phases import ControllerElectionDue
 from klamm.protocol import messages
 from klamm.server.broker_server import BrokerServer
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
-from klamm.tests.harness.waits import eventually
+from klamm.tests.harness.waits import WITHIN_S, eventually, eventually_asked
 from klamm.tests.server.brokers import request
 from klamm.tests.server.registered_brokers import registered, split
 from klamm.zk.session.session import ZkSession
+from klamm.zk.session.steered_requests import ZooKeeperRead
 
 Start = Callable[..., Awaitable[LocalCluster]]
 
@@ -125,6 +127,29 @@ async def test_the_controller_moves_where_it_is_asked_to_in_one_election(start: 
     assert await cluster.move_controller() == cluster.controller_id != before
     assert await cluster.move_controller(cluster.controller_id) == cluster.controller_id
     assert await epoch(cluster) == elections + 1
+
+
+async def test_the_controller_moves_where_it_is_asked_to_although_an_election_was_under_way(start: Start) -> None:
+    """A broker that passed the hold of elections before the move began wins the election of the move."""
+    cluster = await start(3)
+    before, late = split(cluster)
+    target = next(broker for broker in cluster.brokers if broker not in (before, late))
+    first = before.controller.epoch
+    is_late = cluster.steering.hold(ZooKeeperRead, where={"broker_id": late.id, "paths": "/controller_epoch", "when": "before"}, count=1)
+    target_waits = cluster.steering.hold(ControllerElectionDue, where={"broker_id": target.id})
+    await late.zk.delete("/controller")
+    await is_late.reached(timeout_s=WITHIN_S)
+    await eventually(lambda: before.controller.epoch == first + 1 and target_waits.held, "the former controller is elected again")
+    moving = asyncio.create_task(cluster.move_controller(target.id))
+    await eventually(lambda: cluster.controller_id == -1, "it is deposed")
+    is_late.release()
+
+    async def elected_once_more() -> bool:
+        return await epoch(cluster) == first + 2
+
+    await eventually_asked(elected_once_more, "the broker that is late is elected")
+    target_waits.release()
+    assert await moving == target.id == cluster.controller_id
 
 
 async def test_the_controller_moves_away_from_a_broker_that_was_killed(start: Start) -> None:
