@@ -175,6 +175,13 @@ class TopicBody(Body, frozen=True):
     configs: dict[str, str] = {}
 
 
+class PartitionsBody(Body, frozen=True):
+    """How many partitions a topic is to have. `replicas` has the brokers of each new one."""
+
+    partitions: int
+    replicas: list[list[int]] | None = None
+
+
 class MemberBody(Body, frozen=True):
     """Which member of a group; all without it."""
 

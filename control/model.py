@@ -24,6 +24,7 @@ from klamm.control.bodies import (
     MemberBody,
     MoveBody,
     NewBrokerBody,
+    PartitionsBody,
     StopBody,
     TopicBody,
     ZooKeeperDelayBody,
@@ -480,6 +481,14 @@ class Control:
         await create_topic(self.cluster, body)
         self.events.add("topic", {"created": body.name})
         return await self.topic(body.name)
+
+    async def add_partitions(self, name: str, body: PartitionsBody) -> dict[str, Any]:
+        """Let a topic have more partitions, by a request to the controller. Returns when every running broker shows them with leaders."""
+        from klamm.control.topic_requests import add_partitions
+
+        await add_partitions(self.cluster, name, body)
+        self.events.add("topic", {"grown": name, "partitions": body.partitions})
+        return await self.topic(name)
 
     async def delete_topic(self, name: str) -> dict[str, Any]:
         """Delete a topic by a request to the controller. Returns when no running broker shows it."""

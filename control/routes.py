@@ -90,6 +90,10 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("POST", "/topics", "Create a topic", lambda c, body: c.create_topic(body), bodies.TopicBody),
     Route("DELETE", "/topics/{name}", "Delete a topic", lambda c, name: c.delete_topic(name)),
+    Route(
+        "POST", "/topics/{name}/partitions", "Let a topic have more partitions", lambda c, name, body: c.add_partitions(name, body),
+        bodies.PartitionsBody,
+    ),
     Route("GET", "/topics/{name}", "A topic as ZooKeeper and each broker see it", lambda c, name: c.topic(name)),
     Route("GET", "/groups", "All groups", lambda c: c.groups()),
     Route("GET", "/groups/{name}", "A group", lambda c, name: c.group(name)),

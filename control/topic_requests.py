@@ -1,4 +1,4 @@
-"""Topics are created and deleted by requests to the controller, as clients do it."""
+"""Topics are created, get partitions and are deleted by requests to the controller, as clients do it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from klamm.control.bodies import TopicBody
+from klamm.control.bodies import PartitionsBody, TopicBody
 from klamm.control.brokers import Brokers
 from klamm.control.history import CLIENT_ID
 from klamm.control.refused import Refused
@@ -21,6 +21,7 @@ from klamm.server.net.outgoing import request_once
 
 CREATE_VERSION = 7
 DELETE_VERSION = 5
+GROW_VERSION = 3
 TIMEOUT_S = 30.0
 LOOK_S = 0.005
 
@@ -46,6 +47,25 @@ async def create_topic(cluster: Brokers, body: TopicBody) -> None:
         return all(_has_leaders(broker, body.name) for broker in cluster.brokers)
 
     await _until(is_there, f"all brokers show topic {body.name!r}")
+
+
+async def add_partitions(cluster: Brokers, name: str, body: PartitionsBody) -> None:
+    """Let a topic have this number of partitions; return when every running broker shows them with leaders. Raises Refused if the
+    controller refuses or is absent.
+    """
+    kind = messages.CreatePartitionsRequest
+    placed = None if body.replicas is None else [kind.CreatePartitionsAssignment(tuple(ids)) for ids in body.replicas]
+    wanted = kind.CreatePartitionsTopic(name=name, count=body.partitions, assignments=placed)
+    request = kind(topics=[wanted], timeout_ms=int(TIMEOUT_S * 1000))
+    row = await _ask(cluster, ApiKey.CREATE_PARTITIONS, GROW_VERSION, request, lambda response: response.results[0])
+    _check(row, ErrorCode.INVALID_PARTITIONS, f"topic {name!r} cannot have {body.partitions} partitions")
+
+    async def are_there() -> bool:
+        return all(
+            _has_leaders(broker, name) and len(broker.metadata.topics[name].partitions) >= body.partitions for broker in cluster.brokers
+        )
+
+    await _until(are_there, f"all brokers show {body.partitions} partitions of topic {name!r}")
 
 
 async def delete_topic(cluster: Brokers, name: str) -> None:

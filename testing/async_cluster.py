@@ -263,6 +263,13 @@ class AsyncCluster:
         await self._control.create_topic(bodies.convert(bodies.TopicBody, body))
         return name
 
+    async def add_partitions(self, name: str, partitions: int, *, replicas: Sequence[Sequence[int]] | None = None) -> None:
+        """Let a topic have this number of partitions. `replicas` has the brokers of each new one. Returns when every broker shows them with
+        leaders. Raises Refused.
+        """
+        body = {"partitions": partitions, "replicas": None if replicas is None else [list(each) for each in replicas]}
+        await self._control.add_partitions(name, bodies.convert(bodies.PartitionsBody, body))
+
     async def delete_topic(self, name: str) -> None:
         """Delete a topic. Returns when no broker shows it. Raises Refused."""
         await self._control.delete_topic(name)

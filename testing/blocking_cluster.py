@@ -346,6 +346,12 @@ class BlockingCluster:
         """
         return self._thread.call(self._inner.create_topic(name, partitions, replication_factor, replicas=replicas, config=config))
 
+    def add_partitions(self, name: str, partitions: int, *, replicas: Sequence[Sequence[int]] | None = None) -> None:
+        """Let a topic have this number of partitions. `replicas` has the brokers of each new one. Returns when every broker shows them with
+        leaders. Raises Refused.
+        """
+        self._thread.call(self._inner.add_partitions(name, partitions, replicas=replicas))
+
     def delete_topic(self, name: str) -> None:
         """Delete a topic. Returns when no broker shows it. Raises Refused."""
         self._thread.call(self._inner.delete_topic(name))

@@ -52,6 +52,17 @@ def create_topic(
     _done(api, api.post("topics", body=body), f"topic {name} is created")
 
 
+@click.command("add-partitions", short_help="Let a topic have more partitions.")
+@click.argument("name")
+@click.argument("partitions", type=int)
+@click.option("--replicas", metavar="ID:ID,…", help="Brokers of each new partition: 1:2,2:3 for two of them.")
+@control_command()
+def add_partitions(api: ControlApi, name: str, partitions: int, replicas: str | None) -> None:
+    """Let the topic NAME have this number of PARTITIONS. The command ends when every broker that runs shows them with leaders."""
+    body = {"partitions": partitions, "replicas": _replicas(replicas)}
+    _done(api, api.post("topics", name, "partitions", body=body), f"topic {name} has {partitions} partitions")
+
+
 def _replicas(text: str | None) -> list[list[int]] | None:
     try:
         return None if text is None else [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]

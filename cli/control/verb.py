@@ -14,6 +14,7 @@ COMMANDS = {
     "clock": f"{_HERE}.clock",
     "controller": f"{_HERE}.controller",
     "crash": f"{_HERE}.holds:crash",
+    "add-partitions": f"{_HERE}.topics:add_partitions",
     "create-topic": f"{_HERE}.topics:create_topic",
     "delete-topic": f"{_HERE}.topics:delete_topic",
     "events": f"{_HERE}.events",

@@ -415,6 +415,11 @@ async function createTopic () {
   if (await act('POST', 'topics', body) !== null) $('topic-name').value = ''
 }
 
+async function addPartitions () {
+  const path = `topics/${encodeURIComponent(openTopic)}/partitions`
+  if (await act('POST', path, { partitions: numberOf('partitions-count') }) !== null) $('partitions-count').value = ''
+}
+
 function deleteTopic () {
   const name = openTopic
   openTopic = null
@@ -814,6 +819,7 @@ function start () {
   onSubmit('link-form', addLink)
   onSubmit('zookeeper-form', steerZooKeeper)
   onSubmit('topic-form', createTopic)
+  onSubmit('partitions-form', addPartitions)
   onSubmit('hold-form', hold)
   onSubmit('fault-form', addFault)
   onSubmit('requests-form', chooseFilters)

@@ -175,6 +175,7 @@ class OwnedControl(Control):
             "shows_as_leader": any(each.leader == broker for each in partitions),
             "shows_without_leader": any(each.leader < 0 and broker in each.isr for each in partitions),
             "shows_topic": shown,
+            "topic_partitions": len(metadata.topics[topic].partitions) if shown and topic is not None else 0,
             "topic_has_leaders": bool(
                 shown and topic is not None and all(each.leader >= 0 for each in metadata.topics[topic].partitions.values())
             ),

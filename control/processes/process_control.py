@@ -80,7 +80,7 @@ class ProcessControl:
         self.brokers, self.broker = self._processes.brokers, self._processes.broker
         self.controller_id, self.controllers = self._processes.controller_id, self._processes.controllers
         self.topics, self.topic, self.replicas = shown.topics, shown.topic, shown.replicas
-        self.create_topic, self.delete_topic = shown.create_topic, shown.delete_topic
+        self.create_topic, self.add_partitions, self.delete_topic = shown.create_topic, shown.add_partitions, shown.delete_topic
         self.groups, self.group, self.transactions = shown.groups, shown.group, shown.transactions
         self.expire_members, self.rebalance = shown.expire_members, shown.rebalance
         self.ended = self._processes.ended

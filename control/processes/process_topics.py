@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from klamm.control.bodies import MemberBody, TopicBody
+from klamm.control.bodies import MemberBody, PartitionsBody, TopicBody
 from klamm.control.processes.broker_processes import BrokerProcesses
 from klamm.control.processes.process_steps import ProcessSteps
 from klamm.control.refused import Refused
@@ -61,6 +61,17 @@ class ProcessTopics:
         )  # fmt: skip
         self._processes.events.add("topic", {"created": body.name})
         return await self.topic(body.name)
+
+    async def add_partitions(self, name: str, body: PartitionsBody) -> dict[str, Any]:
+        """Let a topic have more partitions. Returns when every broker that responds shows them, with leaders."""
+        path, count = f"/topics/{name}/partitions", body.partitions
+        await self._steps.at_controller("POST", path, msgspec.to_builtins(body), ErrorCode.INVALID_PARTITIONS)
+        await self._steps.until_shown(
+            lambda shown: all(each["topic_has_leaders"] and each["topic_partitions"] >= count for each in shown.values()),
+            f"all brokers show {count} partitions of topic {name!r}", topic=name,
+        )  # fmt: skip
+        self._processes.events.add("topic", {"grown": name, "partitions": count})
+        return await self.topic(name)
 
     async def delete_topic(self, name: str) -> dict[str, Any]:
         """Delete a topic by a request to the controller. Returns when no broker that responds shows it."""

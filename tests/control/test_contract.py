@@ -421,6 +421,13 @@ async def test_topics_are_created_and_deleted_and_shown_by_each_broker(api: Call
     assert [sorted(row["brokers"]) for row in made["partitions"]] == [["1", "2", "3"]] * 2
     assert all(sum("role" in seen for seen in row["brokers"].values()) == 2 for row in made["partitions"])
     assert "TOPIC_ALREADY_EXISTS" in await api.error("POST", "/topics", {"name": "made"}, 409)
+    grown = await api.post("/topics/made/partitions", {"partitions": 4, "replicas": [[3, 1], [1, 2]]})
+    assert [row["replicas"] for row in grown["partitions"][2:]] == [[3, 1], [1, 2]]
+    assert [sorted(row["brokers"]) for row in grown["partitions"]] == [["1", "2", "3"]] * 4
+    assert all(row["leader"] > 0 for row in grown["partitions"])
+    assert "INVALID_PARTITIONS" in await api.error("POST", "/topics/made/partitions", {"partitions": 4}, 409)
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in await api.error("POST", "/topics/none/partitions", {"partitions": 4}, 409)
+    assert "partitions" in await api.error("POST", "/topics/made/partitions", {}, 400)
     await api.delete("/topics/made")
     assert await is_gone(api, "made")
 

@@ -294,6 +294,13 @@ def test_what_a_test_stopped_runs_again_when_it_is_restored(cluster: BlockingClu
     assert send(cluster, topic) == 0
 
 
+def test_a_topic_gets_partitions(cluster: BlockingCluster, topic: str) -> None:
+    cluster.add_partitions(topic, 4, replicas=[[3, 1, 2], [1, 2, 3]])
+    assert [row["replicas"] for row in cluster.topic(topic)["partitions"][2:]] == [[3, 1, 2], [1, 2, 3]]
+    assert send(cluster, topic, 3) == 0
+    assert cluster.requests(api="CreatePartitions") == []
+
+
 def test_the_controller_moves(cluster: BlockingCluster) -> None:
     assert cluster.move_controller(2) == cluster.controller_id == 2
     assert cluster.move_controller() != 2
@@ -360,6 +367,8 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     (lambda c: c.advance(-1), "ms: from 0"),
     (lambda c: c.create_topic("a b"), "INVALID_TOPIC_EXCEPTION"),
     (lambda c: c.create_topic("t", 2, replicas=[[1]]), "leave the two numbers out"),
+    (lambda c: c.add_partitions("none-such", 2), "UNKNOWN_TOPIC_OR_PARTITION"),
+    (lambda c: c.add_partitions("none-such", "2"), "Expected `int`, got `str`"),
     (lambda c: c.delete_topic("none-such"), "UNKNOWN_TOPIC_OR_PARTITION"),
     (lambda c: c.topic("none-such"), "there is no topic 'none-such'"),
     (lambda c: c.group("none-such"), "no running broker has group 'none-such'"),

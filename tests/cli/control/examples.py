@@ -12,6 +12,7 @@ from klamm.control.routes import ROUTES, Route
 EXAMPLES: tuple[tuple[str, str], ...] = (
     ("GET /phases", "phases BrokersFailed"),
     ("POST /topics", "create-topic payments --partitions 2"),
+    ("POST /topics/{name}/partitions", "add-partitions payments 3"),
     ("DELETE /topics/{name}", "delete-topic payments"),
     ("GET /topics", "topics"),
     ("GET /topics/{name}", "topic orders"),
