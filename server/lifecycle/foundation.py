@@ -5,6 +5,7 @@ Nothing here has begun to work. The other parts are made when the id is known (`
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from klamm.configs.broker_config import BrokerConfig
@@ -23,6 +24,8 @@ from klamm.server.seams import Seams
 from klamm.server.security import absent_security
 from klamm.server.security.authorizer import AllowAll, Authorizer
 from klamm.zk.admin import AdminZk
+from klamm.zk.session.connection import Connect
+from klamm.zk.session.kazoo_connection import KazooConnection
 from klamm.zk.session.session import ZkSession
 
 if TYPE_CHECKING:
@@ -86,7 +89,7 @@ def make_foundation(
     tap = seams.broker_tap(config.broker_id, keeps_journal(config) or metrics.counts is not None)
     if tap is not None and metrics.counts is not None:
         tap.counts = metrics.counts.requests
-    zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"))
+    zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"), connect=_zookeeper_connection(config))
     zk.steering, zk.writer = seams.steering, lambda: (identity.broker_id, -1)
     acls = _acls(config, zk, seams.clock) if authorizer is None else None
     if authorizer is None:
@@ -116,6 +119,15 @@ def make_foundation(
         registration=_registration(config, identity, zk, admin_zk, listeners, tap, seams.clock, security),
         security=security,
     )
+
+
+def _zookeeper_connection(config: BrokerConfig) -> Connect:
+    """Makes connections to ZooKeeper. Raises ConfigError."""
+    if not config.get("zookeeper.ssl.client.enable"):
+        return KazooConnection
+    from klamm.server.security.zookeeper_tls import zookeeper_context  # seldom configured
+
+    return partial(KazooConnection, tls=zookeeper_context(config))
 
 
 def _acls(config: BrokerConfig, zk: ZkSession, clock: Clock) -> AclAuthorizer | None:

@@ -26,5 +26,3 @@ def refuse(config: BrokerConfig, has_authorizer: bool) -> None:
         raise ConfigError(PRINCIPAL_BUILDER, builder, "classes of Java are not supported: clients would have other principals")
     if config.get("zookeeper.set.acl"):
         raise ConfigError("zookeeper.set.acl", "true", "ACLs of znodes are not supported: every client of ZooKeeper could write them")
-    if config.get("zookeeper.ssl.client.enable"):
-        raise ConfigError("zookeeper.ssl.client.enable", "true", "TLS is not supported: the connection to ZooKeeper would not be encrypted")

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import select
 import socket
+import ssl
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -47,11 +48,12 @@ _RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_
 
 class _Handler(SequentialThreadingHandler):
     """kazoo's thread handler without the two callback threads, because our callbacks only fill the inbox. It also waits with one system
-    call instead of five.
+    call instead of five. With a TLS context its connections have TLS.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         super().__init__()
+        self.tls = tls
         self.goes = threading.Event()
         """Not set while the connection is paused: its thread neither sends nor receives."""
         self.goes.set()
@@ -73,12 +75,27 @@ class _Handler(SequentialThreadingHandler):
         except Exception as problem:  # noqa: BLE001 a bad response can cause any exception; the session opens a new connection
             log.error("The connection to ZooKeeper failed with an unexpected exception: %r", problem)
 
+    def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **_: object) -> socket.socket:
+        """Connect to a server. kazoo would make a TLS context of its own, from files."""
+        plain = socket.create_connection(address, timeout)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.tls is None:
+            return plain
+        try:
+            return self.tls.wrap_socket(plain, server_hostname=hostname)
+        except (OSError, ValueError):
+            plain.close()
+            raise
+
     def dispatch_callback(self, callback: Callback) -> None:
         callback.func(*callback.args)
 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
+        decrypted = [reader for reader in readers if isinstance(reader, ssl.SSLSocket) and reader.pending()]
+        if decrypted and self.goes.is_set():
+            return decrypted, [], []
         poll = select.poll()
         for reader in readers:
             poll.register(reader, select.POLLIN)
@@ -140,9 +157,12 @@ class KazooConnection:
         session_timeout_ms: int,
         on_link: OnLink,
         on_watch: OnWatch,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`on_link` gets the state, and the session id if the state is CONNECTED. `on_watch` gets every watch that fired."""
-        self._handler = _Handler()
+        """`on_link` gets the state, and the session id if the state is CONNECTED. `on_watch` gets every watch that fired. `tls` is the
+        context of connections, None for plain ones.
+        """
+        self._handler = _Handler(tls)
         self._is_paused = False
         self._client = _Client(
             hosts, timeout=session_timeout_ms / 1000, handler=self._handler, connection_retry=_RETRY, logger=_kazoo_log
@@ -250,7 +270,7 @@ class KazooConnection:
 
     def _end_severed(self, limit_s: float) -> None:
         servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._hosts)
-        again = KazooClient(servers, limit_s, self._severed, _Handler(), logger=_kazoo_log)
+        again = KazooClient(servers, limit_s, self._severed, _Handler(self._handler.tls), logger=_kazoo_log)
         try:
             again.start(limit_s)
         except again.handler.timeout_exception:
