@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from klamm.chaos.members import CLOSE_S, POLL_INTERVAL_MS, SESSION_MS
+from klamm.chaos.client_thread import ClientThread
+from klamm.chaos.members import CLOSE_S, member_settings
 from klamm.chaos.producers import SILENT
 from klamm.chaos.reading import place_of
 from klamm.chaos.transaction_history import Attempt, Outcome, copied
@@ -24,8 +23,8 @@ TRANSACTION_MS = 20_000
 BATCH = 500
 
 
-class Copier:
-    """One copier in a thread. `attempts` are its transactions, in order."""
+class Copier(ClientThread):
+    """One copier. `attempts` are its transactions, in order."""
 
     def __init__(
         self, bootstrap: str, source: str, target: str, partitions: int, group: str, name: str, seed: int, reset: Callable[[str], None]
@@ -33,44 +32,31 @@ class Copier:
         """`partitions` is the number of the target's partitions, `seed` chooses which transactions are aborted. The group has committed
         offsets of all partitions of the source; `reset` gets the reason if a copier loses its offset.
         """
+        super().__init__(name)
         self._reset = reset
-        self.name = name
         self.attempts: list[Attempt] = []
         self.assignments = 0
         self.errors: list[str] = []
         self._source, self._target, self._partitions = source, target, partitions
         self._chance = random.Random(seed)
-        self._reading: dict[str, object] = {
-            **SILENT, "bootstrap.servers": bootstrap, "client.id": f"{name}-in", "group.id": group, "enable.auto.commit": False,
-            "auto.offset.reset": "error", "isolation.level": "read_committed", "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100, "socket.timeout.ms": 10_000, "max.poll.interval.ms": POLL_INTERVAL_MS,
-        }  # fmt: skip
+        self._reading = member_settings(bootstrap, f"{name}-in", group) | {"isolation.level": "read_committed"}
         self._writing: dict[str, object] = {
             **SILENT, "bootstrap.servers": bootstrap, "client.id": f"{name}-out", "transactional.id": name, "linger.ms": 5,
             "transaction.timeout.ms": TRANSACTION_MS, "message.timeout.ms": TRANSACTION_MS, "socket.timeout.ms": 10_000,
             "retry.backoff.ms": 50,
         }  # fmt: skip
-        self._stopped = threading.Event()
         self._begun_s = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> Self:
-        """Join the group and begin."""
-        self._thread.start()
-        return self
 
     @property
     def hangs(self) -> bool:
         """Whether a call of librdkafka does not return: `send_offsets_to_transaction` may never do if its coordinator dies meanwhile."""
-        return self._thread.is_alive() and time.monotonic() - self._begun_s > HUNG_S
+        return self.works and time.monotonic() - self._begun_s > HUNG_S
 
     def leave(self) -> bool:
         """End after the present transaction. Returns whether it has ended: librdkafka may hang."""
-        self._stopped.set()
-        self._thread.join(CLOSE_S + 3 * CALL_S)
-        return not self._thread.is_alive()
+        return self.ends(CLOSE_S + 3 * CALL_S)
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         while not self._stopped.is_set():
             consumer = Consumer(self._reading)
             consumer.subscribe([self._source], on_assign=self._assigned)

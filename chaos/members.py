@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable
-from typing import Self
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from klamm.chaos.client_thread import ClientThread
 from klamm.chaos.group_history import Commit, Delivery, Start
 from klamm.chaos.producers import SILENT
 from klamm.chaos.reading import place_of
@@ -23,12 +22,21 @@ COMMIT_S = 60.0
 CLOSE_S = 60.0
 
 
-class Member:
-    """One member in a thread. `deliveries` and `commits` are in the order in which they came."""
+def member_settings(bootstrap: str, client_id: str, group: str) -> dict[str, object]:
+    """The configs of librdkafka that each member of a group has. Offsets are committed by the member; none may be lost."""
+    return {
+        **SILENT, "bootstrap.servers": bootstrap, "client.id": client_id, "group.id": group, "enable.auto.commit": False,
+        "auto.offset.reset": "error", "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100,
+        "socket.timeout.ms": 10_000, "max.poll.interval.ms": POLL_INTERVAL_MS,
+    }  # fmt: skip
+
+
+class Member(ClientThread):
+    """One member. `deliveries` and `commits` are in the order in which they came."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, name: str, strategy: str, reset: Callable[[str], None]) -> None:
         """The group has committed offsets of all partitions. `reset` gets the reason if a member loses its offset."""
-        self.name = name
+        super().__init__(name)
         self._reset = reset
         self.deliveries: list[Delivery] = []
         self.commits: list[Commit] = []
@@ -37,31 +45,18 @@ class Member:
         """How often it was given partitions."""
         self.errors: list[str] = []
         self._topic = topic
-        self._settings: dict[str, object] = {
-            **SILENT, "bootstrap.servers": bootstrap, "client.id": name, "group.id": group, "enable.auto.commit": False,
-            "auto.offset.reset": "error", "partition.assignment.strategy": strategy, "session.timeout.ms": SESSION_MS,
-            "on_commit": self._committed, "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100, "socket.timeout.ms": 10_000,
-            "max.poll.interval.ms": POLL_INTERVAL_MS,
-        }  # fmt: skip
+        self._settings = member_settings(bootstrap, name, group)
+        self._settings |= {"partition.assignment.strategy": strategy, "on_commit": self._committed}
         self._next: dict[int, int] = {}
         self._commits_from_s = 0.0
         """There is no other commit before this time."""
         self._assigned_s: dict[int, float] = {}
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> Self:
-        """Join the group."""
-        self._thread.start()
-        return self
 
     def leave(self) -> bool:
         """Commit, leave the group and wait until that is done. Returns whether it is: librdkafka may hang."""
-        self._stopped.set()
-        self._thread.join(CLOSE_S)
-        return not self._thread.is_alive()
+        return self.ends(CLOSE_S)
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         consumer = Consumer(self._settings)
         consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
         committed_at = time.monotonic()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from klamm.chaos.client_thread import ClientThread
 from klamm.chaos.history import Sent
 
 FLUSH_S = 60.0
@@ -43,8 +43,8 @@ class Gaps:
         self._last[partition] = now
 
 
-class Producing:
-    """A producer in a thread; `sent` is what came of it, one entry for each producer id it was given.
+class Producing(ClientThread):
+    """A producer; `sent` is what came of it, one entry for each producer id it was given.
 
     Producers that are not idempotent keep one request in flight to a broker.
     """
@@ -56,8 +56,9 @@ class Producing:
         """`record_bytes` is how long a record's value is at least, `quiet_s` the time between two batches. `gaps` hears of each
         acknowledgement.
         """
+        super().__init__(name)
         self.record_bytes, self.quiet_s, self.gaps = record_bytes, quiet_s, gaps
-        self.topic, self.partitions, self.name, self.idempotent, self.batch = topic, partitions, name, idempotent, batch
+        self.topic, self.partitions, self.idempotent, self.batch = topic, partitions, idempotent, batch
         self._settings: dict[str, object] = {
             **SILENT,
             "bootstrap.servers": bootstrap,
@@ -77,19 +78,10 @@ class Producing:
         """Errors after which librdkafka refuses to go on with a producer id."""
         self.unknown_topic = 0
         """How often there was no such topic: a broker that has just started serves clients before the controller tells it what there is."""
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> Self:
-        """Begin to write."""
-        self._thread.start()
-        return self
 
     def finish(self) -> None:
         """Send no more, and wait until all has come to an end. Raises LoadHangs."""
-        self._stopped.set()
-        self._thread.join(FLUSH_S + 30)
-        if self._thread.is_alive():
+        if not self.ends(FLUSH_S + 30):
             raise LoadHangs(f"producer {self.name} does not end")
 
     @property
@@ -97,7 +89,7 @@ class Producing:
         """Number of records."""
         return sum(len(sent.offsets) for sent in self.sent)
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         while not self._stopped.is_set():
             sent = self._new_sent(f"{self.name}.{len(self.sent)}")
             self.sent.append(sent)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from klamm.chaos.client_thread import ClientThread
 from klamm.chaos.producers import SILENT, LoadHangs
 
 POLL_S = 0.1
@@ -29,30 +29,22 @@ def reader(bootstrap: str, topic: str, partitions: int, **more: object) -> Consu
     return consumer
 
 
-class Reading:
-    """A reader in a thread; `logs` is what it got, by partition."""
+class Reading(ClientThread):
+    """A reader; `logs` is what it got, by partition."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, **more: object) -> None:
         """`more` as for `reader`."""
+        super().__init__("reader")
         self.logs: Logs = {partition: [] for partition in range(partitions)}
         self.errors: list[str] = []
         self._reader = partial(reader, bootstrap, topic, partitions, **more)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="reader", daemon=True)
-
-    def start(self) -> Reading:
-        """Begin to read."""
-        self._thread.start()
-        return self
 
     def finish(self) -> None:
         """Read no more. Raises LoadHangs."""
-        self._stopped.set()
-        self._thread.join(30)
-        if self._thread.is_alive():
+        if not self.ends(30):
             raise LoadHangs("the reader does not end")
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         consumer = self._reader()
         while not self._stopped.is_set():
             self._keep(consumer.consume(500, POLL_S))

@@ -89,8 +89,8 @@ def check_brokers(brokers: int) -> None:
     """Raises BadSchedule if the promises cannot hold with this number of brokers."""
     if brokers < MIN_BROKERS:
         raise BadSchedule(
-            f"{brokers} brokers are too few: each partition has 3 replicas, of which 2 must be in sync while one broker is away; "
-            f"at least {MIN_BROKERS} are needed"
+            f"{brokers} brokers are too few, at least {MIN_BROKERS} are needed: each partition has 3 replicas, and 2 of them must "
+            "be in sync while one broker is away"
         )
 
 
