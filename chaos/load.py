@@ -31,11 +31,13 @@ MOST_S = 600.0
 class Load:
     """Everything that clients do. `begin`, then `finish`, then `judged`."""
 
-    def __init__(self, bootstrap: str, seed: int, admin: AdminClient, reset: Callable[[str], None]) -> None:
+    def __init__(
+        self, bootstrap: str, seed: int, admin: AdminClient, reset: Callable[[str], None], ended: Callable[[], str | None]
+    ) -> None:  # fmt: skip
         """`seed` chooses how partitions are assigned to members, and which transactions are aborted. `reset` gets the reason if a member of
-        a group loses its offset.
+        a group loses its offset. `ended` says how the process of the cluster ended, None while it runs.
         """
-        self.bootstrap, self.seed, self._reset = bootstrap, seed, reset
+        self.bootstrap, self.seed, self._reset, self._ended = bootstrap, seed, reset, ended
         self.gaps = Gaps(PARTITIONS)
         self.producers = [
             Producing(bootstrap, RECORDS, PARTITIONS, f"producer{n}", idempotent=True, quiet_s=QUIET_S, gaps=self.gaps) for n in range(2)
@@ -102,16 +104,24 @@ class Load:
         Raises LoadHangs.
         """
         for producer in self.producers:
+            self._check()
             producer.finish()
         behind = self._caught_up()
         self._watching.set()
         self._watch.join()
         for member in self._all():
+            self._check()
             if member.name not in self._gone:
                 self.leave(member)
         self._ask_at_the_end()
         self.along.finish()
         return behind
+
+    def _check(self) -> None:
+        """Raises LoadHangs if there is no cluster any more: then each client would wait as long as it may."""
+        said = self._ended()
+        if said is not None:
+            raise LoadHangs(said)
 
     def _caught_up(self) -> list[str]:
         """Wait until both groups have committed the ends of all partitions, as long as they make progress."""
@@ -122,6 +132,7 @@ class Load:
         begun = until = time.monotonic()
         while behind and time.monotonic() - begun < MOST_S and time.monotonic() < until + CATCH_UP_S:
             time.sleep(LOOK_S)
+            self._check()
             committed = {group: self.ask(group) for group in (READERS, COPIERS)}
             if [*committed.values()] != progress:
                 progress, until = [*committed.values()], time.monotonic()

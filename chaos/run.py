@@ -91,7 +91,7 @@ class Run:
             for topic, partitions in ((RECORDS, PARTITIONS), (COPIED, COPIES)):
                 body = {"name": topic, "partitions": partitions, "replication_factor": 3}
                 cluster.api.post("topics", body=body | ({"configs": UNCLEAN} if self._schedule.options.unclean else {}))
-            load = Load(cluster.bootstrap_servers, self._schedule.seed, admin, self._lost_offset)
+            load = Load(cluster.bootstrap_servers, self._schedule.seed, admin, self._lost_offset, cluster.end_of_process)
             history = ClusterHistory(self._violated)
             watch = Watch(cluster.api, (RECORDS, COPIED), history)
             actions = Actions(cluster, admin, load)
@@ -183,7 +183,8 @@ class Run:
                 self._violated("end state", *wrong)
             verdict, faults = load.judged(self._schedule.options.unclean)
         except LoadHangs as failure:
-            self._violated("load hangs", str(failure))
+            ended = self._cluster.end_of_process()
+            self._violated("load hangs" if ended is None else "end state", ended or str(failure))
             return
         self._outcome.counts |= {"sent": verdict.sent, "acknowledged": verdict.acknowledged, "failed": verdict.failed}
         for rule, found in faults.items():

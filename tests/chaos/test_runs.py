@@ -12,6 +12,7 @@ import pytest
 from klamm.chaos.run import Run
 from klamm.chaos.schedule import Options, Schedule, Step
 from klamm.chaos.summary import as_lines
+from klamm.tests.chaos.ends_early import EXIT_CODE
 from klamm.tests.cli.running import Running
 
 ENDS_S = 240.0
@@ -38,6 +39,14 @@ def test_a_run_with_processes_ends_in_order_when_it_is_interrupted(tmp_path: Pat
     summary = json.loads(run.rest())
     assert (run.process.wait(ENDS_S), summary["violations"]) == (130, []), run.stderr
     assert summary["stopped_early"] and summary["steps"]["kill"] >= 1 and summary["acknowledged"] > 100
+
+
+@pytest.mark.slow
+def test_a_cluster_that_ends_while_the_clients_finish_is_the_only_violation_and_ends_the_run() -> None:
+    schedule = Schedule(1, 2000, Options(), ())
+    outcome = Run([sys.executable, "-m", "klamm.tests.chaos.ends_early"], schedule, lambda _: None).outcome()
+    found = [(violation.rule, violation.found) for violation in outcome.violations]
+    assert found == [("end state", [f"the process of the cluster ended with exit code {EXIT_CODE}"])]
 
 
 @pytest.mark.slow
