@@ -21,14 +21,16 @@ class TopicConfigs:
         self._admin_zk = admin_zk
 
     async def __call__(self, topics: Sequence[str]) -> list[Mapping[str, str] | None]:
-        """The configs of each topic, None if it has none. Raises ApiError(KAFKA_STORAGE_ERROR) if ZooKeeper cannot be reached."""
+        """The configs of each topic, None if it has none. Raises ApiError(REQUEST_TIMED_OUT) if ZooKeeper cannot be reached:
+        no log directory has failed, and the log can be created later.
+        """
         try:
             try:
                 return [*await self._admin_zk.read_configs("topics", topics)]
             except Unreadable:
                 return [await self._read(topic) for topic in topics]
         except (StoreLost, ZkError) as error:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read configs of topics at the moment: {error}") from error
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"cannot read configs of topics at the moment: {error}") from error
 
     async def _read(self, topic: str) -> Mapping[str, str] | None:
         try:

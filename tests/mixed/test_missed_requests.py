@@ -54,7 +54,9 @@ class Cluster:
 
 
 @pytest.fixture(scope="module", params=["klamm", "kafka"])
-def cluster(request: pytest.FixtureRequest, zookeeper: str, kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(
+    request: pytest.FixtureRequest, zookeeper: str, kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
     one = Cluster(kafka_jars, zookeeper, tmp_path_factory.mktemp("missed"), request.param)
     yield one
     one.close()
