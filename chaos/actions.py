@@ -6,6 +6,7 @@ other steps that are under way, did not happen; the words say why.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -42,6 +43,8 @@ class Actions:
 
     def __init__(self, cluster: ServedCluster, admin: AdminClient, load: Load) -> None:
         self.cluster, self.api, self.admin, self.load = cluster, cluster.api, admin, load
+        self.extra_topics: list[str] = []
+        """Topics that were created by steps, and are deleted when these are undone."""
         self._do: Mapping[str, Callable[[Mapping[str, Any]], Done]] = {
             "kill": self._kill, "stop": self._stop, "pause": self._pause, "cut-link": self._cut_link,
             "cut-zookeeper": self._cut_zookeeper, "expire": self._expire, "disk-full": self._fill_disk, "crash": self._crash,
@@ -68,9 +71,14 @@ class Actions:
             return f"not undone: {failure}"
 
     def restore(self) -> None:
-        """End everything that is left of the steps; all brokers run afterwards."""
+        """End everything that is left of the steps; all brokers run afterwards, and all extra topics are deleted or being deleted."""
         self.api.post("reset")
         self.revive()
+        shown = {row["name"] for row in self.api.get("topics")["topics"]}
+        for name in self.extra_topics:
+            if name in shown:
+                with contextlib.suppress(ControlFailed):
+                    self.api.delete("topics", name)
 
     def revive(self) -> None:
         """Start the brokers that do not run. A broker that ended is found here too."""
@@ -308,6 +316,7 @@ class Actions:
     def _topic(self, given: Mapping[str, Any]) -> Done:
         name = f"extra-{given['number']:x}"
         replicas = min(3, len(self._running()))
+        self.extra_topics.append(name)
         self.api.post("topics", body={"name": name, "partitions": given["partitions"], "replication_factor": replicas})
 
         def undo() -> str:

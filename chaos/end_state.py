@@ -17,17 +17,17 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 def wait_until_whole(
-    api: ControlClient, admin: AdminClient, ended: Callable[[], str | None], unclean: bool = False
+    api: ControlClient, admin: AdminClient, ended: Callable[[], str | None], unclean: bool = False, deleted: Sequence[str] = ()
 ) -> list[str]:
     """What is still wrong after two minutes; empty as soon as nothing is. `ended` says how the process of the cluster ended. After
-    `unclean` elections a log may lack the end of a transaction.
+    `unclean` elections a log may lack the end of a transaction. `deleted` are topics that were deleted.
     """
     until = time.monotonic() + WHOLE_S
     while True:
         if ended() is not None:
             return [f"{ended()}"]
         try:
-            wrong = list(problems(api, admin, unclean))
+            wrong = list(problems(api, admin, unclean, deleted))
         except (ControlFailed, AdminError, KeyError) as failure:
             wrong = [f"the state cannot be read: {failure}"]
         if not wrong or time.monotonic() > until:
@@ -35,13 +35,14 @@ def wait_until_whole(
         time.sleep(LOOK_S)
 
 
-def problems(api: ControlClient, admin: AdminClient, unclean: bool = False) -> Iterator[str]:
+def problems(api: ControlClient, admin: AdminClient, unclean: bool = False, deleted: Sequence[str] = ()) -> Iterator[str]:
     """What is wrong now, in sentences. Raises ControlFailed, AdminError, KeyError."""
     states = {row["id"]: row["state"] for row in api.get("brokers")["brokers"]}
     yield from (f"broker {broker} is {state}" for broker, state in states.items() if state != "running")
     topics = [row["name"] for row in api.get("topics")["topics"]]
     for name in topics:
         yield from _topic_problems(api.get("topics", name))
+    yield from _not_deleted(api, deleted)
     for (topic, partition), move in admin.list_partition_reassignments().items():
         yield f"{topic}-{partition} is still being reassigned to {list(move.replicas)}"
     for each in api.get("transactions")["transactions"]:
@@ -70,6 +71,16 @@ def _topic_problems(shown: dict[str, Any]) -> Iterator[str]:
         leaders = [broker for broker, seen in hosts.items() if seen["role"] == "leader"]
         if leaders != [str(row["leader"])]:
             yield f"brokers {leaders} lead {name}, its leader is {row['leader']}"
+
+
+def _not_deleted(api: ControlClient, deleted: Sequence[str]) -> Iterator[str]:
+    """Topics that ZooKeeper still has: brokers show a topic no more as soon as its deletion begins."""
+    for name in deleted:
+        try:
+            api.get("topics", name)
+        except ControlFailed:
+            continue
+        yield f"topic {name} was deleted and is still in ZooKeeper"
 
 
 def _open_in_logs(admin: AdminClient, api: ControlClient, topics: Sequence[str]) -> Iterator[str]:

@@ -32,13 +32,15 @@ class Load:
     """Everything that clients do. `begin`, then `finish`, then `judged`."""
 
     def __init__(
-        self, bootstrap: str, seed: int, admin: AdminClient, reset: Callable[[str], None], ended: Callable[[], str | None]
+        self, bootstrap: str, seed: int, admin: AdminClient, reset: Callable[[str], None], ended: Callable[[], str | None],
+        waited_s: Callable[[], float],
     ) -> None:  # fmt: skip
         """`seed` chooses how partitions are assigned to members, and which transactions are aborted. `reset` gets the reason if a member of
-        a group loses its offset. `ended` says how the process of the cluster ended, None while it runs.
+        a group loses its offset. `ended` says how the process of the cluster ended, None while it runs; `waited_s`, how long it has waited
+        for a CPU.
         """
         self.bootstrap, self.seed, self._reset, self._ended = bootstrap, seed, reset, ended
-        self.gaps = Gaps(PARTITIONS)
+        self.gaps = Gaps(PARTITIONS, waited_s)
         self.producers = [
             Producing(bootstrap, RECORDS, PARTITIONS, f"producer{n}", idempotent=True, quiet_s=QUIET_S, gaps=self.gaps) for n in range(2)
         ]
@@ -217,6 +219,7 @@ class Load:
             "delivered": sum(len(member.deliveries) for member in self.members), "commits": _acknowledged(self.members),
             "assignments": sum(each.assignments for each in self._all()),
             "hung_clients": len(self.hung), "longest_unavailability_s": round(max(self.gaps.longest_s), 1),
+            "longest_working_unavailability_s": round(max(self.gaps.longest_working_s), 1),
         }  # fmt: skip
 
 

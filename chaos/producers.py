@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -32,15 +33,22 @@ class LoadHangs(Exception):
 class Gaps:
     """The longest time in which no record of a partition was acknowledged, while producers wrote to all of them."""
 
-    def __init__(self, partitions: int) -> None:
-        self._last = [time.monotonic()] * partitions
+    def __init__(self, partitions: int, waited_s: Callable[[], float]) -> None:
+        """`waited_s` says how long the cluster has waited for a CPU so far."""
+        self._waited_s = waited_s
+        self._last = [(time.monotonic(), waited_s())] * partitions
         self.longest_s = [0.0] * partitions
+        self.longest_working_s = [0.0] * partitions
+        """The same, without the time in which the cluster waited for a CPU."""
 
     def acknowledged(self, partition: int) -> None:
         """A record was acknowledged now."""
-        now = time.monotonic()
-        self.longest_s[partition] = max(self.longest_s[partition], now - self._last[partition])
-        self._last[partition] = now
+        now, waited_s = time.monotonic(), self._waited_s()
+        last, waited_before_s = self._last[partition]
+        gap_s = now - last
+        self.longest_s[partition] = max(self.longest_s[partition], gap_s)
+        self.longest_working_s[partition] = max(self.longest_working_s[partition], gap_s - (waited_s - waited_before_s))
+        self._last[partition] = now, waited_s
 
 
 class Producing(ClientThread):

@@ -14,6 +14,7 @@ from klamm.admin import AdminClient
 from klamm.chaos import broker_log, end_state
 from klamm.chaos.actions import Actions, Undo
 from klamm.chaos.cluster import UNCLEAN, ServedCluster
+from klamm.chaos.cpu_waits import CpuWaits
 from klamm.chaos.kinds import COPIES, KINDS, PARTITIONS
 from klamm.chaos.load import COPIED, RECORDS, Load
 from klamm.chaos.producers import LoadHangs
@@ -25,7 +26,9 @@ WAIT_S = 0.1
 LATE_MS = 500
 """A step that is later than the end by more than this is left out."""
 UNAVAILABLE_S = 45.0
-"""At most one broker is away, so that a partition without an acknowledged record for so long shows that something hangs."""
+"""At most one broker is away, so that a partition without an acknowledged record for so long shows that something hangs. Time in which the
+cluster waited for a CPU does not count.
+"""
 KEPT_STEPS = 8
 KEPT_REQUESTS = 20
 SHOWN = 10
@@ -91,7 +94,8 @@ class Run:
             for topic, partitions in ((RECORDS, PARTITIONS), (COPIED, COPIES)):
                 body = {"name": topic, "partitions": partitions, "replication_factor": 3}
                 cluster.api.post("topics", body=body | ({"configs": UNCLEAN} if self._schedule.options.unclean else {}))
-            load = Load(cluster.bootstrap_servers, self._schedule.seed, admin, self._lost_offset, cluster.end_of_process)
+            waits = CpuWaits(cluster.pid)
+            load = Load(cluster.bootstrap_servers, self._schedule.seed, admin, self._lost_offset, cluster.end_of_process, waits.seconds)
             history = ClusterHistory(self._violated)
             watch = Watch(cluster.api, (RECORDS, COPIED), history)
             actions = Actions(cluster, admin, load)
@@ -102,6 +106,7 @@ class Run:
             self._outcome.seconds = time.monotonic() - self._begun
             self._settle(actions, load, admin)
             watch.finish()
+            self._outcome.counts["waited_for_cpu_s"] = round(waits.seconds(), 1)
             self._count(load, history)
         return self._outcome
 
@@ -178,7 +183,7 @@ class Run:
                 self._violated("behind", *behind)
             self._say(f"{self._now():7.1f} s  the clients have finished; the cluster is compared with what they know")
             unclean = self._schedule.options.unclean
-            wrong = end_state.wait_until_whole(self._cluster.api, admin, self._cluster.end_of_process, unclean)
+            wrong = end_state.wait_until_whole(self._cluster.api, admin, self._cluster.end_of_process, unclean, actions.extra_topics)
             if wrong:
                 self._violated("end state", *wrong)
             verdict, faults = load.judged(self._schedule.options.unclean)
@@ -194,9 +199,10 @@ class Run:
 
     def _count(self, load: Load, history: ClusterHistory) -> None:
         self._outcome.counts |= load.counts() | {"elections": history.elections, "controllers": history.controllers}
-        longest_s = self._outcome.counts["longest_unavailability_s"]
+        longest_s = self._outcome.counts["longest_working_unavailability_s"]
         if longest_s > UNAVAILABLE_S and not self._schedule.options.unclean:
-            self._violated("unavailable", f"no record of a partition was acknowledged for {longest_s} s")
+            said = f"no record of a partition was acknowledged for {longest_s} s, without the time in which the cluster waited for a CPU"
+            self._violated("unavailable", said)
 
     def _lost_offset(self, text: str) -> None:
         if not self._schedule.options.unclean:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import Any
+from unittest.mock import patch
 
 from klamm.cli.main import main
 from klamm.control.model import Control
@@ -18,10 +19,10 @@ async def _end(*_: object) -> Any:
 
 
 def _reset_and_plant(control: Control) -> dict[str, Any]:
-    offset_fetch._read = _end
+    patch.object(offset_fetch, "_read", _end).start()
     return _reset(control)
 
 
 if __name__ == "__main__":
-    Control.reset = _reset_and_plant  # type: ignore[method-assign]
-    main()
+    with patch.object(Control, "reset", _reset_and_plant):
+        main()

@@ -25,8 +25,8 @@ class Whole:
         self.admin = AdminClient(cluster.bootstrap_servers)
         wait_for(lambda: self.wrong() == [], "the cluster is whole")
 
-    def wrong(self) -> list[str]:
-        return list(problems(self.api, self.admin))
+    def wrong(self, *deleted: str) -> list[str]:
+        return list(problems(self.api, self.admin, deleted=deleted))
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,15 @@ def test_a_broker_that_does_not_run_and_a_replica_that_is_not_in_sync_are_found(
     whole.cluster.start_broker(2)
     assert "broker 2 is stopped" in wrong and any("t-0 has ISR" in text for text in wrong), wrong
     wait_for(lambda: whole.wrong() == [], "the cluster is whole again")
+
+
+def test_a_topic_whose_deletion_does_not_end_is_found(whole: Whole) -> None:
+    whole.cluster.create_topic("doomed", replicas=[[1, 2]])
+    whole.cluster.stop_broker(2)
+    whole.admin.delete_topics(["doomed"]).all()
+    assert "topic doomed was deleted and is still in ZooKeeper" in whole.wrong("doomed")
+    whole.cluster.start_broker(2)
+    wait_for(lambda: whole.wrong("doomed") == [], "the cluster is whole again")
 
 
 def test_a_throttle_that_is_left_is_found(whole: Whole) -> None:

@@ -12,7 +12,7 @@ from klamm.testing.blocking_cluster import BlockingCluster
 from klamm.tests.harness.waits import wait_for
 
 LOSES = 2
-CONFIGS = {"replica.lag.time.max.ms": 3000, "zookeeper.session.timeout.ms": 6000, "auto.leader.rebalance.enable": "false"}
+CONFIGS: dict[str, str | int | bool] = {"replica.lag.time.max.ms": 3000, "auto.leader.rebalance.enable": False}
 
 
 @pytest.mark.parametrize("replicas", [[1, LOSES], [LOSES, 1]], ids=["follower", "leader"])
