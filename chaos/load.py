@@ -50,6 +50,8 @@ class Load:
         self._gone: set[str] = set()
         self.hung: list[str] = []
         """Clients whose library hangs; another copier was started in place of each copier."""
+        self.unexplained: list[str] = []
+        """Of these the ones that had brokers."""
         self.final: dict[str, dict[int, int | None]] = {READERS: {}, COPIERS: {}}
         """Group → partition → committed offset, as the coordinator showed it last."""
         self._admin = admin
@@ -99,6 +101,8 @@ class Load:
         self._gone.add(member.name)
         if not member.leave():
             self.hung.append(member.name)
+            if isinstance(member, Member) and not member.has_lost_brokers:
+                self.unexplained.append(member.name)
 
     def finish(self) -> list[str]:
         """End the producers, wait until the groups have read everything, and end them. What is wrong with that, in sentences.
@@ -184,6 +188,8 @@ class Load:
         fatal = [f"{each.name}: {error}" for each in self.producers for error in each.fatal]
         if fatal:
             faults["fatal"] = fatal
+        if self.unexplained:
+            faults["client hangs"] = [f"{name} does not leave its group, although it had brokers" for name in self.unexplained]
         if self._has_new_epochs():
             faults.pop("duplicates", None)
         faults |= self._group_faults(logs)
@@ -218,7 +224,7 @@ class Load:
             "transactions": len(outcomes), "committed": outcomes.count(Outcome.COMMITTED), "aborted": outcomes.count(Outcome.ABORTED),
             "delivered": sum(len(member.deliveries) for member in self.members), "commits": _acknowledged(self.members),
             "assignments": sum(each.assignments for each in self._all()),
-            "hung_clients": len(self.hung), "longest_unavailability_s": round(max(self.gaps.longest_s), 1),
+            "hung_clients": sorted(self.hung), "longest_unavailability_s": round(max(self.gaps.longest_s), 1),
             "longest_working_unavailability_s": round(max(self.gaps.longest_working_s), 1),
         }  # fmt: skip
 

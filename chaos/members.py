@@ -43,17 +43,21 @@ class Member(ClientThread):
         self.starts: list[Start] = []
         self.assignments = 0
         """How often it was given partitions."""
+        self.has_lost_brokers = False
+        """Whether librdkafka had no connection to any broker since the last record or commit."""
         self.errors: list[str] = []
         self._topic = topic
         self._settings = member_settings(bootstrap, name, group)
-        self._settings |= {"partition.assignment.strategy": strategy, "on_commit": self._committed}
+        self._settings |= {"partition.assignment.strategy": strategy, "on_commit": self._committed, "error_cb": self._told}
         self._next: dict[int, int] = {}
         self._commits_from_s = 0.0
         """There is no other commit before this time."""
         self._assigned_s: dict[int, float] = {}
 
     def leave(self) -> bool:
-        """Commit, leave the group and wait until that is done. Returns whether it is: librdkafka may hang."""
+        """Commit, leave the group and wait until that is done. Returns whether it is: librdkafka may hang, but only if it has lost its
+        brokers (`has_lost_brokers`).
+        """
         return self.ends(CLOSE_S)
 
     def _work(self) -> None:
@@ -66,6 +70,7 @@ class Member(ClientThread):
                 if error is not None:
                     self._failed(consumer, message, error)
                     continue
+                self.has_lost_brokers = False
                 partition, offset, value = place_of(message)
                 self.deliveries.append(Delivery(partition, offset, value))
                 self._next[partition] = offset + 1
@@ -87,6 +92,10 @@ class Member(ClientThread):
         with contextlib.suppress(KafkaException):
             place = TopicPartition(self._topic, partition, self._next.get(partition, OFFSET_INVALID))
             consumer.seek(place if place.offset >= 0 else consumer.committed([place], 5)[0])
+
+    def _told(self, error: KafkaError) -> None:
+        """An error that is about no partition."""
+        self.has_lost_brokers = self.has_lost_brokers or error.code() == KafkaError._ALL_BROKERS_DOWN
 
     def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.assignments += bool(partitions)
@@ -118,6 +127,7 @@ class Member(ClientThread):
         self._commits_from_s = 0.0
         for row in partitions:
             failed = error if error is not None else row.error
+            self.has_lost_brokers = self.has_lost_brokers and failed is not None
             if failed is not None:
                 self.errors.append(str(failed))
             self.commits.append(Commit(row.partition, row.offset, None if failed is not None else now))
