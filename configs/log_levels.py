@@ -49,6 +49,7 @@ COUNTERPARTS = {
     "klamm.server.replication.stored_isr_updates": "kafka.cluster.Partition",
     "klamm.server.net.channels": "kafka.controller.RequestSendThread",
     "klamm.server.configs.config_changes": "kafka.server.ConfigAdminManager",
+    "klamm.server.security.denial_log": "kafka.authorizer.logger",
     "klamm.server.net.connection_limits": "kafka.network.ConnectionQuotas",
     "klamm.server.disks": "kafka.log.LogManager",
     "klamm.server.requests.dispatch": "kafka.server.KafkaApis",

@@ -51,7 +51,7 @@ def refuse(
 
 
 async def _create(ctx: Context, request: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse:
-    may_create_all = ctx.authorize(Operation.CREATE, ResourceType.CLUSTER)
+    may_create_all = ctx.authorize(Operation.CREATE, ResourceType.CLUSTER, logs=False)
     refusals = refuse_creations(
         [topic.name for topic in request.topics],
         lambda name: may_create_all or ctx.authorize(Operation.CREATE, ResourceType.TOPIC, name),
@@ -86,7 +86,7 @@ class _Configs:
 
     def refusal(self, name: str) -> ErrorCode:
         """TOPIC_AUTHORIZATION_FAILED if the client may not see the configs of this topic, else NONE."""
-        if name == CLUSTER_METADATA_TOPIC or self._ctx.authorize(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+        if name == CLUSTER_METADATA_TOPIC or self._ctx.authorize(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, logs=False):
             return ErrorCode.NONE
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 

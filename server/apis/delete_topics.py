@@ -67,7 +67,7 @@ async def _delete(ctx: Context, deletions: Sequence[Deletion], timeout_ms: int) 
         deletions,
         services.controller.topic_name,
         lambda name: ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name),
-        lambda name: ctx.authorize(Operation.DELETE, ResourceType.TOPIC, name),
+        lambda name: _may_delete(ctx, name),
         topics,
     )
     codes: dict[str, ErrorCode] = {}
@@ -83,6 +83,14 @@ async def _delete(ctx: Context, deletions: Sequence[Deletion], timeout_ms: int) 
         await _wait(ctx, codes, timeout_ms)
     settle_deletions(deletions, codes)
     return await _response(ctx, deletions, mutations.throttle_ms)
+
+
+def _may_delete(ctx: Context, name: str) -> bool:
+    """Whether the client may delete a topic. If not, Kafka also logs whether it may describe the topic."""
+    if ctx.authorize(Operation.DELETE, ResourceType.TOPIC, name):
+        return True
+    ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    return False
 
 
 async def _wait(ctx: Context, codes: dict[str, ErrorCode], timeout_ms: int) -> None:

@@ -46,7 +46,8 @@ def _refusal(ctx: Context, request: messages.InitProducerIdRequest) -> ErrorCode
         if not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif not (
-        ctx.authorize(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) or ctx.authorize_some(Operation.WRITE, ResourceType.TOPIC)
+        ctx.authorize(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, logs=False)
+        or ctx.authorize_some(Operation.WRITE, ResourceType.TOPIC)
     ):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):

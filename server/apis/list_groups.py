@@ -21,13 +21,13 @@ async def handle(ctx: Context, request: messages.ListGroupsRequest) -> messages.
     groups, pace = ctx.services.groups, Pace()
     states = {state.lower() for state in request.states_filter or ()}
     types = {kind.lower() for kind in request.types_filter or ()}
-    sees_all = ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER)
+    sees_all = ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER, logs=False)
     rows = []
     for group in list(groups.groups()) if not types or TYPE in types else ():
         await pace()
         if states and group.state.value.lower() not in states:
             continue
-        if sees_all or ctx.authorize(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        if sees_all or ctx.authorize(Operation.DESCRIBE, ResourceType.GROUP, group.group_id, logs=False):
             rows.append(
                 messages.ListGroupsResponse.ListedGroup(group.group_id, group.protocol_type or "", group.state.value, TYPE)
             )

@@ -29,7 +29,7 @@ async def handle(ctx: Context, request: messages.ListTransactionsRequest) -> mes
         transaction_states=[
             row(transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state)
             for each in transactions.listed(states, set(request.producer_id_filters), duration_ms)
-            if ctx.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
+            if ctx.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id, logs=False)
         ],
     )
 

@@ -110,7 +110,7 @@ def _all_topics(ctx: Context, request: messages.MetadataRequest) -> bytes:
             return metadata_responses.all_topics_body(metadata, version, listener, services.identity.cluster_id)
         described: Iterable[str] = metadata.topics
     else:
-        described = [name for name in metadata.topics if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)]
+        described = [name for name in metadata.topics if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name, logs=False)]
     return _body(ctx, request, _known(ctx, request, described))
 
 
@@ -143,7 +143,7 @@ def _rows(ctx: Context, request: messages.MetadataRequest, names: list[str], by_
     refused: list[bytes] = []
     missing = [name for name in described if name not in metadata.topics]
     create = bool(missing) and request.allow_auto_topic_creation and services.config.get("auto.create.topics.enable")
-    if create and not ctx.authorize(Operation.CREATE, ResourceType.CLUSTER):
+    if create and not ctx.authorize(Operation.CREATE, ResourceType.CLUSTER, logs=False):
         creatable = [name for name in missing if ctx.authorize(Operation.CREATE, ResourceType.TOPIC, name)]
         denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         refused += [missing_topic_bytes(version, denied, name) for name in missing if name not in creatable]

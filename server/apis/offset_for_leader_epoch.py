@@ -24,7 +24,7 @@ Topic = messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 def handle(ctx: Context, request: messages.OffsetForLeaderEpochRequest) -> Response | Awaitable[Response]:
     if len(request.topics) + sum(len(topic.partitions) for topic in request.topics) > SLICE:
         return _handle_many(ctx, request)
-    allowed = ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    allowed = ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, logs=False)
     return Response(topics=_denied_last([_result(ctx, topic, allowed) for topic in request.topics]))
 
 
@@ -38,7 +38,7 @@ def refuse(
 async def _handle_many(ctx: Context, request: messages.OffsetForLeaderEpochRequest) -> messages.OffsetForLeaderEpochResponse:
     """Do what `handle` does for few partitions, in slices."""
     pace = Pace()
-    allowed = ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    allowed = ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, logs=False)
     results = []
     for topic in request.topics:
         rows: list[messages.OffsetForLeaderEpochResponse.EpochEndOffset] = []

@@ -20,7 +20,8 @@ from klamm.server.transactions.marker_writer import TransactionEnd
 
 
 async def handle(ctx: Context, request: messages.WriteTxnMarkersRequest) -> messages.WriteTxnMarkersResponse:
-    if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER) and not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+    may_alter = ctx.authorize(Operation.ALTER, ResourceType.CLUSTER, logs=False)
+    if not may_alter and not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if any(marker.producer_id < 0 or marker.producer_epoch < 0 for marker in request.markers):
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -58,13 +58,21 @@ class Context:
         """The text of a response to a request that the principal may not send. Apache Kafka shows its object of the request in it."""
         return f"Request {APIS[self.api_key].name} is not authorized."
 
-    def authorize(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether the principal may do this operation. `name` is needed for every resource type except the cluster."""
+    def authorize(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME, *, logs: bool = True) -> bool:
+        """Whether the principal may do this operation. `name` is needed for every resource type except the cluster. `logs`: what ACLs deny
+        is logged.
+        """
         authorizer = self.services.authorizer
         if type(authorizer) is AllowAll:
             return True
         self.cacheable = False  # the rules may change between two requests
-        return authorizer.authorize(self.peer.principal, operation, Resource(resource_type, name), self.peer.java_host)
+        principal, resource, host = self.peer.principal, Resource(resource_type, name), self.peer.java_host
+        allowed = authorizer.authorize(principal, operation, resource, host)
+        if not allowed and logs and self.services.acls is not None:
+            from klamm.server.security.denial_log import log_denial
+
+            log_denial(principal, operation, resource, host, APIS[self.api_key].name)
+        return allowed
 
     def authorize_some(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the principal may do this operation on at least one resource of the type."""
@@ -76,4 +84,5 @@ class Context:
 
     def authorized_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """The operations that the principal may do on a resource, as the bit field of Metadata and DescribeCluster."""
-        return sum(1 << operation for operation in SUPPORTED_OPERATIONS[resource_type] if self.authorize(operation, resource_type, name))
+        operations = SUPPORTED_OPERATIONS[resource_type]
+        return sum(1 << operation for operation in operations if self.authorize(operation, resource_type, name, logs=False))

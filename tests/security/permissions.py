@@ -118,20 +118,20 @@ class Table:
     def fill(self) -> str:
         """The table as text."""
         for name in ("t", "u"):
-            self._create(name)
+            self.create(name)
         for key, kind in (("g", 0), ("x", 1)):
             wait_for(lambda key=key, kind=kind: self._finds(key, kind), f"the coordinator of {key}")  # type: ignore[misc]
         for permissions in PERMISSIONS:
             if self._tree.topic_id("td") is None:
-                self._create("td")
+                self.create("td")
             self._grant(permissions)
             for asked in REQUESTS:
                 for version in _versions(asked):
                     of = self._outcomes.setdefault((f"{asked.api} {asked.about}".rstrip(), version), {})
-                    of.setdefault(self._outcome(asked, version), []).append(permissions)
+                    of.setdefault(self.outcome(asked, version), []).append(permissions)
         return "".join(_shown(name, version, outcomes) for (name, version), outcomes in self._outcomes.items())
 
-    def _create(self, name: str) -> None:
+    def create(self, name: str) -> None:
         def exists() -> bool:
             answer = self._admin.ask(requests.metadata([name]), 5)
             return bool(answer.topics[0].error_code == 0)
@@ -164,7 +164,7 @@ class Table:
         results = self._admin.ask(messages.CreateAclsRequest(creations=creations), 1).results
         assert [each.error_code for each in results] == [0] * len(creations), results
 
-    def _outcome(self, asked: Asked, version: int) -> str:
+    def outcome(self, asked: Asked, version: int) -> str:
         text = _ID.sub(lambda match: self._id_of(match[1]), json.dumps(asked.body))
         answer = self._client.ask(message_of(asked.api, version, json.loads(text)), version)
         return "connection closed" if answer is None else _line(_masked(json_form.to_json(answer, version)))
