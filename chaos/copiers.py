@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from klamm.chaos.client_thread import ClientThread
-from klamm.chaos.members import CLOSE_S, member_settings
+from klamm.chaos.members import CLOSE_S, LostOffset, member_settings
 from klamm.chaos.producers import SILENT
 from klamm.chaos.reading import place_of
 from klamm.chaos.transaction_history import Attempt, Outcome, copied
@@ -27,10 +27,10 @@ class Copier(ClientThread):
     """One copier. `attempts` are its transactions, in order."""
 
     def __init__(
-        self, bootstrap: str, source: str, target: str, partitions: int, group: str, name: str, seed: int, reset: Callable[[str], None]
+        self, bootstrap: str, source: str, target: str, partitions: int, group: str, name: str, seed: int, reset: LostOffset
     ) -> None:
         """`partitions` is the number of the target's partitions, `seed` chooses which transactions are aborted. The group has committed
-        offsets of all partitions of the source; `reset` gets the reason if a copier loses its offset.
+        offsets of all partitions of the source; `reset` is called if a copier loses its offset.
         """
         super().__init__(name)
         self._reset = reset
@@ -95,7 +95,8 @@ class Copier(ClientThread):
             if error is None:
                 messages.append(message)
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                self._reset(f"{self.name}, partition {message.partition()}: {error.str()}")
+                partition = message.partition()
+                self._reset(f"{self.name}-in", -1 if partition is None else partition, error.str())
                 return False
         if not messages:
             return True

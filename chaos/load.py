@@ -12,7 +12,7 @@ from klamm.chaos.copiers import Copier
 from klamm.chaos.group_history import judge_group
 from klamm.chaos.history import Verdict, judge
 from klamm.chaos.kinds import COPIES, PARTITIONS
-from klamm.chaos.members import Member
+from klamm.chaos.members import LostOffset, Member
 from klamm.chaos.producers import Gaps, LoadHangs, Producing
 from klamm.chaos.reading import Logs, Reading, log_starts, read_all
 from klamm.chaos.transaction_history import Outcome, judge_copies
@@ -32,12 +32,11 @@ class Load:
     """Everything that clients do. `begin`, then `finish`, then `judged`."""
 
     def __init__(
-        self, bootstrap: str, seed: int, admin: AdminClient, reset: Callable[[str], None], ended: Callable[[], str | None],
+        self, bootstrap: str, seed: int, admin: AdminClient, reset: LostOffset, ended: Callable[[], str | None],
         waited_s: Callable[[], float],
     ) -> None:  # fmt: skip
-        """`seed` chooses how partitions are assigned to members, and which transactions are aborted. `reset` gets the reason if a member of
-        a group loses its offset. `ended` says how the process of the cluster ended, None while it runs; `waited_s`, how long it has waited
-        for a CPU.
+        """`seed` chooses how partitions are assigned to members, and which transactions are aborted. `reset` is called if a member loses
+        its offset. `ended` says how the process of the cluster ended, None while it runs; `waited_s`, how long it has waited for a CPU.
         """
         self.bootstrap, self.seed, self._reset, self._ended = bootstrap, seed, reset, ended
         self.gaps = Gaps(PARTITIONS, waited_s)

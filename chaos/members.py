@@ -31,11 +31,15 @@ def member_settings(bootstrap: str, client_id: str, group: str) -> dict[str, obj
     }  # fmt: skip
 
 
+LostOffset = Callable[[str, int, str], None]
+"""Called with the client id of a member that has lost its offset, the partition, and the reason."""
+
+
 class Member(ClientThread):
     """One member. `deliveries` and `commits` are in the order in which they came."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str, name: str, strategy: str, reset: Callable[[str], None]) -> None:
-        """The group has committed offsets of all partitions. `reset` gets the reason if a member loses its offset."""
+    def __init__(self, bootstrap: str, topic: str, group: str, name: str, strategy: str, reset: LostOffset) -> None:
+        """The group has committed offsets of all partitions. `reset` is called if a member loses its offset."""
         super().__init__(name)
         self._reset = reset
         self.deliveries: list[Delivery] = []
@@ -88,7 +92,7 @@ class Member(ClientThread):
         partition = message.partition()
         if error.code() != KafkaError._AUTO_OFFSET_RESET or partition is None:
             return
-        self._reset(f"{self.name}, partition {partition}: {error.str()}")
+        self._reset(self.name, partition, error.str())
         with contextlib.suppress(KafkaException):
             place = TopicPartition(self._topic, partition, self._next.get(partition, OFFSET_INVALID))
             consumer.seek(place if place.offset >= 0 else consumer.committed([place], 5)[0])

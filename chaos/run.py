@@ -17,6 +17,7 @@ from klamm.chaos.cluster import UNCLEAN, ServedCluster
 from klamm.chaos.cpu_waits import CpuWaits
 from klamm.chaos.kinds import COPIES, KINDS, PARTITIONS
 from klamm.chaos.load import COPIED, RECORDS, Load
+from klamm.chaos.lost_offsets import is_lost_by_client
 from klamm.chaos.producers import LoadHangs
 from klamm.chaos.schedule import Schedule, Step
 from klamm.chaos.watch import ClusterHistory, Watch
@@ -72,6 +73,8 @@ class RunOutcome:
     """By kind: those that happened."""
     refused: Counter[str] = field(default_factory=Counter)
     happened: list[Happened] = field(default_factory=list)
+    lost_by_clients: int = 0
+    """Offsets that librdkafka lost (`lost_offsets.py`)."""
     violations: list[Violation] = field(default_factory=list)
     was_stopped: bool = False
 
@@ -106,6 +109,7 @@ class Run:
             self._outcome.seconds = time.monotonic() - self._begun
             self._settle(actions, load, admin)
             watch.finish()
+            self._outcome.counts["offsets_lost_by_clients"] = self._outcome.lost_by_clients
             self._outcome.counts["waited_for_cpu_s"] = round(waits.seconds(), 1)
             self._count(load, history)
         return self._outcome
@@ -204,9 +208,13 @@ class Run:
             said = f"no record of a partition was acknowledged for {longest_s} s, without the time in which the cluster waited for a CPU"
             self._violated("unavailable", said)
 
-    def _lost_offset(self, text: str) -> None:
-        if not self._schedule.options.unclean:
-            self._violated("offset lost", text)
+    def _lost_offset(self, client_id: str, partition: int, reason: str) -> None:
+        if self._schedule.options.unclean:
+            return
+        if is_lost_by_client(self._cluster.api, client_id, partition):
+            self._outcome.lost_by_clients += 1
+        else:
+            self._violated("offset lost", f"{client_id}, partition {partition}: {reason}")
 
     def _violated(self, rule: str, *found: str) -> None:
         """A rule does not hold. Only the first violation of a rule gets the requests."""
