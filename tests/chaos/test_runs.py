@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from klamm.chaos.run import Run
-from klamm.chaos.schedule import Options, Schedule, Step
+from klamm.chaos.schedule import Options, Schedule
 from klamm.chaos.summary import as_lines
+from klamm.tests.chaos.early_acknowledgements import FOUND_BY
 from klamm.tests.chaos.ends_early import EXIT_CODE
 from klamm.tests.cli.running import Running
 
@@ -51,12 +52,8 @@ def test_a_cluster_that_ends_while_the_clients_finish_is_the_only_violation_and_
 
 @pytest.mark.slow
 def test_records_that_are_acknowledged_too_early_are_found_when_their_leader_dies() -> None:
-    """Its followers are slow, so they do not have what it acknowledged last."""
-    slow = [Step(1500 + rank, "slow-link", {"broker": "leader 0", "rank": rank, "ms": 1500}, 8000) for rank in range(3)]
-    kill = Step(5000, "kill", {"broker": "leader 0", "expire": True}, 1000)
-    schedule = Schedule(1, 9000, Options(), (*slow, kill))
     said: list[str] = []
-    outcome = Run([sys.executable, "-m", "klamm.tests.chaos.early_acknowledgements"], schedule, said.append).outcome()
+    outcome = Run([sys.executable, "-m", "klamm.tests.chaos.early_acknowledgements"], FOUND_BY, said.append).outcome()
     rules = {violation.rule for violation in outcome.violations}
     assert rules & {"lost", "moved"}, "\n".join(as_lines(outcome))
     lost = next(violation for violation in outcome.violations if violation.rule in ("lost", "moved"))
