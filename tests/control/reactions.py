@@ -1,6 +1,9 @@
 """How client libraries react to each effect of a fault on the first request of an API: writes docs/reactions.md.
 
-    python -m klamm.tests.control.reactions [API ...]
+    python -m klamm.tests.control.reactions [--client NAME] [API ...]
+
+Rows of other clients and APIs stay as they are. Java runs the clients of Apache Kafka in one process (`Reactions.java`), the others get a
+process for each cell.
 
 Each line is a new client with time-outs of one or two seconds that does one thing: a producer sends a record and waits for its delivery; a
 consumer of a group reads that record and commits. Requests of the API that the client made meanwhile are counted.
@@ -8,9 +11,12 @@ consumer of a group reads that record and commits. Requests of the API that the 
 
 from __future__ import annotations
 
+import argparse
 import os
+import queue
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -24,6 +30,8 @@ from klamm.control.refused import Refused
 from klamm.control.steered_cluster import SteeredCluster
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.loop_thread import LoopThread
+from klamm.tests.harness.kafka import java_command
+from klamm.tests.reference.jars import jars
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reactions.md"
 LIMIT_S = 12.0
@@ -121,34 +129,109 @@ def python_consumer(servers: str, name: str) -> str:
             consumer.close(autocommit=False)
 
 
+class JavaClients:
+    """The clients of Apache Kafka, in a process that starts again after one that hangs."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: queue.Queue[str] = queue.Queue()
+
+    def work(self, act: str, servers: str, name: str) -> str:
+        """What a client's work returns; "hangs" if it does not end."""
+        process = self._process if self._process is not None else self._start()
+        assert process.stdin is not None
+        process.stdin.write(f"{act} {servers} {name}\n")
+        process.stdin.flush()
+        try:
+            return self._lines.get(timeout=2 * LIMIT_S) or "fails"
+        except queue.Empty:
+            self.end()
+            return "hangs"
+
+    def end(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _start(self) -> subprocess.Popen[str]:
+        command = java_command(jars("3.9.1"), str(Path(__file__).with_name("Reactions.java")))
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self._process, self._lines = process, queue.Queue()
+        threading.Thread(target=self._read, args=(process, self._lines), daemon=True).start()
+        return process
+
+    @staticmethod
+    def _read(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.put(line.strip())
+        lines.put("")
+
+
+JAVA = "Java 3.9.1"
 CLIENTS: dict[str, dict[str, Callable[[str, str], str]]] = {
     "confluent-kafka": {"producer": confluent_producer, "consumer": confluent_consumer},
     "kafka-python": {"producer": python_producer, "consumer": python_consumer},
 }
 
 
-def main() -> None:
-    thread = LoopThread("cluster")
+def new_cluster() -> SteeredCluster:
+    """The cluster of all cells, which has not started."""
     config = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1", "group.initial.rebalance.delay.ms": "0"}
-    cluster = SteeredCluster(1, control_port=None, config=config, topics=[SeedTopic("t", 1, 1)])
+    return SteeredCluster(1, control_port=None, config=config, topics=[SeedTopic("t", 1, 1)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--client", choices=[*CLIENTS, JAVA], action="append")
+    parser.add_argument("apis", nargs="*")
+    chosen = parser.parse_args()
+    thread = LoopThread("cluster")
+    cluster = new_cluster()
     thread.call(cluster.start())
     try:
         confluent_producer(cluster.bootstrap_servers, "first")
         confluent_consumer(cluster.bootstrap_servers, "first")
-        rows = [
-            [api, client, *(reaction(thread, cluster, api, client, effect) for effect in EFFECTS)]
-            for api in sys.argv[1:] or APIS
-            for client in CLIENTS
-        ]
+        rows = table()
+        for client in chosen.client or [*CLIENTS, JAVA]:
+            if client == JAVA:
+                limited(client, "consumer", cluster.bootstrap_servers, "first-of-java")
+            for api in chosen.apis or APIS:
+                rows[api, client] = [reaction(thread, cluster, api, client, effect) for effect in EFFECTS]
+                write(rows)
     finally:
+        JAVA_CLIENTS.end()
         thread.call(cluster.stop())
         thread.close()
+
+
+def write(rows: dict[tuple[str, str], list[str]]) -> None:
+    """Write the page."""
     lines = ["| API | client | " + " | ".join(EFFECTS) + " |", "|---" * (len(EFFECTS) + 2) + "|"]
-    PAGE.write_text(f"{HEAD}\n" + "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n")
+    keys = [(api, client) for api in APIS for client in (*CLIENTS, JAVA) if (api, client) in rows]
+    lines += [f"| {api} | {client} | {' | '.join(rows[api, client])} |" for api, client in keys]
+    PAGE.write_text(f"{HEAD}\n" + "\n".join(lines) + "\n")
+
+
+def table() -> dict[tuple[str, str], list[str]]:
+    """The rows of the page: (API, client) → a cell for each effect."""
+    found = {}
+    for line in PAGE.read_text().splitlines():
+        api, client, *cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else ["", ""]
+        if api in APIS:
+            found[api, client] = cells
+    return found
+
+
+JAVA_CLIENTS = JavaClients()
 
 
 def limited(client: str, act: str, servers: str, name: str) -> str:
     """What a client's work returns, in a process of its own; "hangs" if the client does not end."""
+    if client == JAVA:
+        return JAVA_CLIENTS.work(act, servers, name)
     command = [sys.executable, "-m", "klamm.tests.control.reactions", "--work", client, act, servers, name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=2 * LIMIT_S)
@@ -160,7 +243,7 @@ def limited(client: str, act: str, servers: str, name: str) -> str:
 def reaction(thread: LoopThread, cluster: SteeredCluster, api: str, client: str, effect: str) -> str:
     """What became of the client, and how many requests of the API it sent."""
     act, error = APIS[api]
-    name = f"{client}-{uuid.uuid4().hex[:6]}"
+    name = f"{client.partition(' ')[0]}-{uuid.uuid4().hex[:6]}"
     given = EFFECTS[effect] % error if effect == "error" else EFFECTS[effect]
     text = f'{{"filter": {{"api": "{api}", "client_id": "{name}"}}, "effect": {given}, "first": 1}}'
 
@@ -193,7 +276,8 @@ HEAD = """<!-- Written by tests/control/reactions.py. -->
 
 Each cell is a new client whose first request of the API met the fault: what became of its work, after which time, and how many requests of
 the API it sent. Time-outs of the clients are one to two seconds; the work is given up after twelve. "-": the API has no such field.
-"fails": the client's process ended without an exception of Python. "waits": the client still tried.
+"fails": the client's process ended without an exception of Python. "waits": the client still tried. Java's clients are those of Apache
+Kafka 3.9.1, in one process; a response that their network thread cannot read ends what this thread does, and a producer then times out.
 """
 
 if __name__ == "__main__":
