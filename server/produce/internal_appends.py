@@ -73,6 +73,7 @@ class InternalAppends:
             appends, records, asyncio.get_running_loop().create_future(), self._timeout_ms if timeout_ms is None else timeout_ms, verified
         )
         done = queued.done
+        done.add_done_callback(_look_at_error)
         queue = self._queues.get(partition)
         if queue is not None:
             queue.append(queued)
@@ -140,6 +141,12 @@ def outcome_of(appended: asyncio.Future[AppendResult], partition: TopicPartition
         return problem.code, 0
     log.error("%s-%d: an append failed", *partition, exc_info=problem)
     return ErrorCode.UNKNOWN_SERVER_ERROR, 0
+
+
+def _look_at_error(appended: asyncio.Future[AppendResult]) -> None:
+    """Perhaps nobody waits for the append any more: its error is no fault then, and asyncio is not to log it."""
+    if not appended.cancelled():
+        appended.exception()
 
 
 def _as_api_error(error: ApiError | Refused) -> ApiError:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -91,6 +93,15 @@ async def test_what_produce_refuses_fails_with_the_same_code(partition: TopicPar
     with pytest.raises(ApiError) as raised:
         await appends_of(logged).append(partition, records)
     assert raised.value.code is code
+
+
+async def test_the_error_of_an_append_that_nobody_waits_for_is_no_fault() -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    appends_of(Logged()).append(TopicPartition("nowhere", 0), GOOD)
+    await asyncio.sleep(0)
+    gc.collect()
+    assert told == []
 
 
 async def test_too_few_replicas_in_sync_refuse_it() -> None:
