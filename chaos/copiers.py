@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from klamm.chaos.client_thread import ClientThread
-from klamm.chaos.members import CLOSE_S, LostOffset, member_settings
+from klamm.chaos.members import CLOSE_S, Contact, LostOffset, member_settings
 from klamm.chaos.producers import SILENT
 from klamm.chaos.reading import place_of
 from klamm.chaos.transaction_history import Attempt, Outcome, copied
@@ -39,7 +39,9 @@ class Copier(ClientThread):
         self.errors: list[str] = []
         self._source, self._target, self._partitions = source, target, partitions
         self._chance = random.Random(seed)
-        self._reading = member_settings(bootstrap, f"{name}-in", group) | {"isolation.level": "read_committed"}
+        self._contact = Contact()
+        self._reading = member_settings(bootstrap, f"{name}-in", group)
+        self._reading |= {"isolation.level": "read_committed", "error_cb": self._contact.told}
         self._writing: dict[str, object] = {
             **SILENT, "bootstrap.servers": bootstrap, "client.id": f"{name}-out", "transactional.id": name, "linger.ms": 5,
             "transaction.timeout.ms": TRANSACTION_MS, "message.timeout.ms": TRANSACTION_MS, "socket.timeout.ms": 10_000,
@@ -58,21 +60,23 @@ class Copier(ClientThread):
 
     def _work(self) -> None:
         while not self._stopped.is_set():
+            self._contact.made()
             consumer = Consumer(self._reading)
             consumer.subscribe([self._source], on_assign=self._assigned)
             try:
                 producer = Producer(self._writing)
-                self._begin(producer)
-                while not self._stopped.is_set() and self._copy(consumer, producer):
-                    pass
+                goes_on = self._begin(producer)
+                while goes_on and not self._stopped.is_set():
+                    goes_on = self._copy(consumer, producer) and not self._contact.is_lost_for_good
             except KafkaException as failure:
                 self.errors.append(failure.args[0].name())
             finally:
                 consumer.close()
 
-    def _begin(self, producer: Producer) -> None:
-        """InitProducerId, again as long as it may succeed. Raises KafkaException."""
-        while not self._stopped.is_set():
+    def _begin(self, producer: Producer) -> bool:
+        """InitProducerId, again as long as it may succeed. Returns whether it did. Raises KafkaException."""
+        until = time.monotonic() + HUNG_S
+        while not self._stopped.is_set() and time.monotonic() < until:
             self._begun_s = time.monotonic()
             try:
                 producer.init_transactions(CALL_S)
@@ -81,7 +85,8 @@ class Copier(ClientThread):
                 if not failure.args[0].retriable():
                     raise
             else:
-                return
+                return True
+        return False
 
     def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.assignments += bool(partitions)
@@ -93,6 +98,7 @@ class Copier(ClientThread):
         for message in consumer.consume(BATCH, 0.2):
             error = message.error()
             if error is None:
+                self._contact.made()
                 messages.append(message)
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                 partition = message.partition()

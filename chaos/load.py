@@ -48,14 +48,14 @@ class Load:
         self.copiers: list[Copier] = []
         self._gone: set[str] = set()
         self.hung: list[str] = []
-        """Clients whose library hangs; another copier was started in place of each copier."""
+        """Clients whose library hangs or has lost its brokers; another one was started in place of each, unless the load had ended."""
         self.unexplained: list[str] = []
         """Of these the ones that had brokers."""
         self.final: dict[str, dict[int, int | None]] = {READERS: {}, COPIERS: {}}
         """Group → partition → committed offset, as the coordinator showed it last."""
         self._admin = admin
         self._watching = threading.Event()
-        self._watch = threading.Thread(target=self._look, name="copiers", daemon=True)
+        self._watch = threading.Thread(target=self._look, name="replaces", daemon=True)
 
     def begin(self) -> None:
         """Start all clients. Raises LoadHangs."""
@@ -100,7 +100,7 @@ class Load:
         self._gone.add(member.name)
         if not member.leave():
             self.hung.append(member.name)
-            if isinstance(member, Member) and not member.has_lost_brokers:
+            if isinstance(member, Member) and not member.contact.is_lost:
                 self.unexplained.append(member.name)
 
     def finish(self) -> list[str]:
@@ -165,12 +165,13 @@ class Load:
         return self.final[group]
 
     def _look(self) -> None:
-        """Replace the copiers that hang."""
+        """Replace the members that hang."""
         while not self._watching.wait(LOOK_S):
-            for copier in [each for each in self.copiers if each.name not in self._gone and each.hangs]:
-                self._gone.add(copier.name)
-                self.hung.append(copier.name)
-                self.join(COPIERS)
+            for member in [each for each in self._all() if each.name not in self._gone and each.hangs]:
+                self._gone.add(member.name)
+                self.hung.append(member.name)
+                member.ends(0)
+                self.join(READERS if isinstance(member, Member) else COPIERS)
 
     # --- the judgement
 

@@ -20,6 +20,7 @@ COMMIT_EVERY_S = 0.3
 COMMIT_S = 60.0
 """A commit has ended by then."""
 CLOSE_S = 60.0
+LOST_S = 30.0
 
 
 def member_settings(bootstrap: str, client_id: str, group: str) -> dict[str, object]:
@@ -29,6 +30,36 @@ def member_settings(bootstrap: str, client_id: str, group: str) -> dict[str, obj
         "auto.offset.reset": "error", "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100,
         "socket.timeout.ms": 10_000, "max.poll.interval.ms": POLL_INTERVAL_MS,
     }  # fmt: skip
+
+
+class Contact:
+    """Whether a client of librdkafka has contact with a broker.
+
+    A response to Metadata without brokers, as one that has just started sends it, lets librdkafka 2.16 drop all its brokers for good
+    (confluentinc/librdkafka issue 5301). It then tells that all brokers are down; a connection to a coordinator can go on.
+    """
+
+    def __init__(self) -> None:
+        self._lost_at_s: float | None = None
+
+    def told(self, error: KafkaError) -> None:
+        """An error that is about no partition: the client's `error_cb`."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._lost_at_s is None:
+            self._lost_at_s = time.monotonic()
+
+    def made(self) -> None:
+        """A record came."""
+        self._lost_at_s = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has told that all brokers are down, and no record came since."""
+        return self._lost_at_s is not None
+
+    @property
+    def is_lost_for_good(self) -> bool:
+        """Whether that is so for longer than a cluster needs to be there again."""
+        return self._lost_at_s is not None and time.monotonic() - self._lost_at_s > LOST_S
 
 
 LostOffset = Callable[[str, int, str], None]
@@ -47,20 +78,24 @@ class Member(ClientThread):
         self.starts: list[Start] = []
         self.assignments = 0
         """How often it was given partitions."""
-        self.has_lost_brokers = False
-        """Whether librdkafka had no connection to any broker since the last record or commit."""
+        self.contact = Contact()
         self.errors: list[str] = []
         self._topic = topic
         self._settings = member_settings(bootstrap, name, group)
-        self._settings |= {"partition.assignment.strategy": strategy, "on_commit": self._committed, "error_cb": self._told}
+        self._settings |= {"partition.assignment.strategy": strategy, "on_commit": self._committed, "error_cb": self.contact.told}
         self._next: dict[int, int] = {}
         self._commits_from_s = 0.0
         """There is no other commit before this time."""
         self._assigned_s: dict[int, float] = {}
 
+    @property
+    def hangs(self) -> bool:
+        """Whether it goes on no more, because librdkafka has lost its brokers."""
+        return self.works and self.contact.is_lost_for_good
+
     def leave(self) -> bool:
         """Commit, leave the group and wait until that is done. Returns whether it is: librdkafka may hang, but only if it has lost its
-        brokers (`has_lost_brokers`).
+        brokers (`contact`).
         """
         return self.ends(CLOSE_S)
 
@@ -74,7 +109,7 @@ class Member(ClientThread):
                 if error is not None:
                     self._failed(consumer, message, error)
                     continue
-                self.has_lost_brokers = False
+                self.contact.made()
                 partition, offset, value = place_of(message)
                 self.deliveries.append(Delivery(partition, offset, value))
                 self._next[partition] = offset + 1
@@ -96,10 +131,6 @@ class Member(ClientThread):
         with contextlib.suppress(KafkaException):
             place = TopicPartition(self._topic, partition, self._next.get(partition, OFFSET_INVALID))
             consumer.seek(place if place.offset >= 0 else consumer.committed([place], 5)[0])
-
-    def _told(self, error: KafkaError) -> None:
-        """An error that is about no partition."""
-        self.has_lost_brokers = self.has_lost_brokers or error.code() == KafkaError._ALL_BROKERS_DOWN
 
     def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.assignments += bool(partitions)
@@ -131,7 +162,6 @@ class Member(ClientThread):
         self._commits_from_s = 0.0
         for row in partitions:
             failed = error if error is not None else row.error
-            self.has_lost_brokers = self.has_lost_brokers and failed is not None
             if failed is not None:
                 self.errors.append(str(failed))
             self.commits.append(Commit(row.partition, row.offset, None if failed is not None else now))

@@ -43,7 +43,7 @@ def as_lines(outcome: RunOutcome) -> list[str]:
             f"groups: {counts['delivered']:,} records delivered, {counts['commits']:,} offsets committed, "
             f"{counts['assignments']:,} assignments",
             f"elections: {counts['elections']:,} of leaders, {counts['controllers']:,} of controllers",
-            *([f"clients whose library hung: {', '.join(counts['hung_clients'])}"] if counts["hung_clients"] else []),
+            *([f"clients whose library hung or lost its brokers: {', '.join(counts['hung_clients'])}"] if counts["hung_clients"] else []),
             *([f"offsets that librdkafka lost: {counts['offsets_lost_by_clients']}"] if counts["offsets_lost_by_clients"] else []),
             f"longest time without an acknowledged record in a partition: {counts['longest_unavailability_s']} s, "
             f"and {counts['longest_working_unavailability_s']} s without the time in which the cluster waited for a CPU",

@@ -1,0 +1,32 @@
+"""A reader whose library has lost its brokers is known, and one that has not is not."""
+
+from __future__ import annotations
+
+import pytest
+
+import klamm.testing
+from klamm.admin import AdminClient
+from klamm.chaos import members
+from klamm.chaos.members import Member
+from klamm.tests.harness.waits import wait_for
+
+CONFIGS: dict[str, str | int | bool] = {
+    "offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 1, "group.initial.rebalance.delay.ms": 0,
+}  # fmt: skip
+
+
+def test_a_reader_whose_metadata_had_no_brokers_has_lost_them_for_good(
+    zookeeper: str, chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "LOST_S", 0.5)
+    with (
+        klamm.testing.Cluster(1, topics="t:1:1", zookeeper=f"{zookeeper}{chroot}", config=CONFIGS) as cluster,
+        AdminClient(cluster.bootstrap_servers) as admin,
+    ):
+        admin.alter_group_offsets("g", {("t", 0): 0}).all()
+        reader = Member(cluster.bootstrap_servers, "t", "g", "reader", "range", lambda *_: None).start()
+        wait_for(lambda: reader.assignments, "it is a member")
+        assert not reader.contact.is_lost and not reader.hangs
+        cluster.fault(api="Metadata", client_id="reader", error="UNKNOWN_TOPIC_OR_PARTITION", first=1)  # such a response has no brokers
+        wait_for(lambda: reader.hangs, "it is lost for good")
+        reader.ends(5)
