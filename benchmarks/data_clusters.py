@@ -130,11 +130,12 @@ def start_kafka(stack: contextlib.ExitStack, folder: pathlib.Path, brokers: int,
         stack.callback(process.stop)
         processes.append(process)
         addresses.append(f"127.0.0.1:{port}")
-    _wait_until_all_know_all(processes, addresses)
+    wait_until_all_know_all(processes, addresses)
     return DataCluster("kafka", processes, addresses)
 
 
-def _wait_until_all_know_all(processes: list[Process], addresses: list[str]) -> None:
+def wait_until_all_know_all(processes: list[Process], addresses: list[str]) -> None:
+    """Wait until each broker names all of them and a controller. Raises Failed."""
     end = time.monotonic() + 120
     while True:
         with contextlib.suppress(OSError, Failed):

@@ -54,6 +54,11 @@ class AsyncCluster:
         return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for _, host, port in self.addresses)
 
     @property
+    def client(self) -> dict[str, str]:
+        """What the client `admin` needs besides, with the names of librdkafka; empty without `tls` and `sasl`."""
+        return self._cluster.client
+
+    @property
     def addresses(self) -> list[tuple[int, str, int]]:
         """(id, host, port) of every running broker, sorted by id."""
         return self._cluster.addresses

@@ -171,6 +171,11 @@ class BlockingCluster:
         return self._inner.bootstrap_servers
 
     @property
+    def client(self) -> dict[str, str]:
+        """What the client `admin` needs besides, with the names of librdkafka; empty without `tls` and `sasl`."""
+        return self._inner.client
+
+    @property
     def addresses(self) -> list[tuple[int, str, int]]:
         """(id, host, port) of every running broker, sorted by id."""
         return self._inner.addresses

@@ -194,6 +194,10 @@ class BrokerProcesses:
         return [(each.broker_id, each.host, each.port) for each in self._cluster.processes if each.runs and each.is_ready]
 
     @property
+    def client(self) -> dict[str, str]:
+        return self._cluster.client
+
+    @property
     def controller_id(self) -> int:
         return self._thread.call(self._cluster.control.controller_id())
 

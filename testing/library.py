@@ -49,6 +49,10 @@ class Cluster(ClusterContexts[Steered, BlockingCluster, AsyncCluster]):
         api_versions: Mapping[str, str] | None = None,
         control_port: int | None = None,
         processes: bool = False,
+        tls: bool = False,
+        sasl: str | None = None,
+        acls: bool = False,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         """Check the arguments, which are those of `klamm.Cluster`; nothing is started here. Raises ValueError.
 
@@ -60,17 +64,19 @@ class Cluster(ClusterContexts[Steered, BlockingCluster, AsyncCluster]):
         checked = library.Cluster(
             brokers, topics=topics, config=config, broker_config=broker_config, host=host, port=port, metrics_port=metrics_port,
             zookeeper=zookeeper, data_dir=data_dir, as_version=as_version, api_versions=api_versions,
+            tls=tls, sasl=sasl, acls=acls, users=users,
         )  # fmt: skip
-        self._shape = checked.shape()
+        self._checked = checked
         self._control_port = control_port
         self._processes = processes
 
     def _new(self) -> Steered:
+        shape = self._checked.shape()
         if not self._processes:
-            return LocalBrokers(SteeredCluster(control_port=self._control_port, **self._shape))
+            return LocalBrokers(SteeredCluster(control_port=self._control_port, **shape))
         from klamm.testing.broker_processes import BrokerProcesses
 
-        own = {name: value for name, value in self._shape.items() if name not in _OF_ONE_PROCESS}
+        own = {name: value for name, value in shape.items() if name not in _OF_ONE_PROCESS}
         return BrokerProcesses(control_port=self._control_port, **own)
 
     def _blocking(self, cluster: Steered, thread: LoopThread) -> BlockingCluster:

@@ -86,6 +86,10 @@ class LocalBrokers:
         return self._cluster.addresses
 
     @property
+    def client(self) -> dict[str, str]:
+        return self._cluster.client
+
+    @property
     def controller_id(self) -> int:
         return self._cluster.controller_id
 

@@ -68,6 +68,10 @@ class Steered(Protocol):
         """(id, host, port) of every running broker, sorted by id."""
 
     @property
+    def client(self) -> dict[str, str]:
+        """What clients need besides `bootstrap_servers`, with the names of librdkafka."""
+
+    @property
     def controller_id(self) -> int: ...
     @property
     def cluster_id(self) -> str: ...

@@ -74,6 +74,7 @@ class LocalCluster:
         alter_config_policy: AlterConfigPolicy | None = None,
         seams: Seams | None = None,
         users: Users | None = None,
+        client: Mapping[str, str] | None = None,
         can_stand: bool = False,
     ) -> None:
         """`zookeeper` is host:port[,…][/chroot], or an embedded ZooKeeper that this cluster starts and stops. With None it makes one, with
@@ -83,8 +84,8 @@ class LocalCluster:
         the port of the first broker's metrics, 0 for free ones, None for no metrics. `broker_configs` has properties of single brokers, by
         their ids, which come before those of all in `config`.
 
-        `users` are stored with these configs before the brokers start. With `can_stand` brokers can stand still (`stand`); that costs
-        little for each timer.
+        `users` are stored with these configs before the brokers start; `client` is what clients need. With `can_stand` brokers can stand
+        still (`stand`); that costs little for each timer.
 
         `seams` are given to all brokers. The cluster itself waits for its brokers in real time.
         """
@@ -95,6 +96,8 @@ class LocalCluster:
         self.faults = Faults() if seams is None or seams.faults is None else seams.faults
         """What requests of clients, brokers and controllers meet."""
         self.cluster_id = ""
+        self.client = dict(client or {})
+        """What clients need besides `bootstrap_servers`, with the names of librdkafka."""
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
         self._memory = {broker_id: MemoryDirectory() for broker_id in range(1, brokers + 1)}

@@ -21,6 +21,7 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.cluster_contexts import ClusterContexts
 from klamm.server.local.config_arguments import check_configs
 from klamm.server.local.loop_thread import LoopThread
+from klamm.server.local.security_wish import SecurityWish
 from klamm.server.seams import Seams
 from klamm.zk.session.reachability import check_address
 
@@ -121,6 +122,11 @@ class BlockingCluster:
     def bootstrap_servers(self) -> str:
         """host:port of every running broker, separated by commas."""
         return self._cluster.bootstrap_servers
+
+    @property
+    def client(self) -> dict[str, str]:
+        """What the client `admin` needs besides, with the names of librdkafka; empty without `tls` and `sasl`."""
+        return self._cluster.client
 
     @property
     def addresses(self) -> list[tuple[int, str, int]]:
@@ -244,6 +250,10 @@ class Cluster(ClusterContexts[LocalCluster, BlockingCluster, LocalCluster]):
         as_version: str | None = None,
         api_versions: Mapping[str, str] | None = None,
         seams: Seams | None = None,
+        tls: bool = False,
+        sasl: str | None = None,
+        acls: bool = False,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         """Check the arguments; nothing is started here. Broker ids are 1, 2, 3, …
 
@@ -260,6 +270,10 @@ class Cluster(ClusterContexts[LocalCluster, BlockingCluster, LocalCluster]):
         With `as_version`, such as "2.8", the brokers offer the APIs and versions of that Apache Kafka, from 1.0 to 3.9, and have its
         defaults. `api_versions` narrows single APIs: {"Produce": "0-7"}, or hides them: {"OffsetDelete": "none"}.
 
+        With `tls`, `sasl` (PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512) or both, clients and brokers use TLS, and authenticate; `client` of the
+        running cluster is what the client `admin` needs. `users` are the passwords of further users, by name. With `acls`, which needs
+        `sasl`, brokers decide by ACLs: `admin` may do everything, others what is allowed to them.
+
         The policies may refuse topics and changes of configs (see `klamm.server.configs.policies`); they are called on the event loop of
         the cluster and must not wait. `seams` are given to all brokers: clock, random source, tap and the others of `klamm.server.seams`.
         The cluster itself waits in real time; it uses its own memory directories and ignores the `memory_directory` of the seams.
@@ -275,6 +289,8 @@ class Cluster(ClusterContexts[LocalCluster, BlockingCluster, LocalCluster]):
         if zookeeper is not None:
             check_address(zookeeper)
         self._topics = [_topic(topic) for topic in ([topics] if isinstance(topics, str) else topics)]
+        self._wish = SecurityWish(tls, sasl, acls, dict(users or {}), host)
+        self._wish.check(self._properties)
         check_configs(self._properties, self._topics, brokers if zookeeper is None else None)
         self._broker_configs = {
             number: {name: _property(value) for name, value in own.items()} for number, own in (broker_config or {}).items()
@@ -291,9 +307,11 @@ class Cluster(ClusterContexts[LocalCluster, BlockingCluster, LocalCluster]):
 
     def shape(self) -> dict[str, Any]:
         """The checked arguments, as `LocalCluster` takes them."""
+        made = self._wish.make(self._data_dir)
         return {
-            "brokers": self._brokers, "host": self._host, "port": self._port, "metrics_port": self._metrics_port,
-            "zookeeper": self._zookeeper, "data_dir": self._data_dir, "config": self._properties, "topics": self._topics,
+            "brokers": self._brokers, "users": made.users, "client": made.client,
+            "host": self._host, "port": self._port, "metrics_port": self._metrics_port,
+            "zookeeper": self._zookeeper, "data_dir": self._data_dir, "config": self._properties | made.config, "topics": self._topics,
             "broker_configs": self._broker_configs,
             "topic_policy": self._topic_policy, "alter_config_policy": self._alter_config_policy, "seams": self._seams,
         }  # fmt: skip

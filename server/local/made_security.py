@@ -63,6 +63,15 @@ def make_security(folder: Path, host: str, *, tls: bool, mechanism: str | None, 
     return MadeSecurity(config, client, users)
 
 
+def add_users(made: MadeSecurity, mechanism: str, passwords: Mapping[str, str]) -> MadeSecurity:
+    """The same security with further users, whose passwords may have neither quotes nor backslashes with PLAIN."""
+    if mechanism != "PLAIN":
+        return made._replace(users=made.users | {user: scram_configs(password) for user, password in passwords.items()})
+    key = next(name for name in made.config if name.endswith(".plain.sasl.jaas.config"))
+    more = "".join(f' "user_{user}"="{password}"' for user, password in passwords.items())
+    return made._replace(config=made.config | {key: f"{made.config[key].removesuffix(';')}{more};"})
+
+
 def _java_properties(client: Mapping[str, str]) -> str:
     """The settings of a client as clients of Java and the tools of Klamm read them (`--command-config`)."""
     lines = [f"security.protocol={client['security.protocol']}"]

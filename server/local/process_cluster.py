@@ -142,12 +142,13 @@ class ProcessCluster:
         broker_configs: Mapping[int, Mapping[str, str]] | None = None,
         topics: Sequence[SeedTopic] = (),
         users: Users | None = None,
+        client: Mapping[str, str] | None = None,
     ) -> None:
         """`command` runs a broker as described above. `zookeeper` is host:port[,…][/chroot], or an embedded ZooKeeper that this cluster
         starts and stops; with None it makes one.
 
         `metrics_port` is the port of the first broker's metrics, 0 for free ports; with None there are no metrics. `users` are stored with
-        these configs before the brokers start.
+        these configs before the brokers start; `client` is what clients need.
 
         With a `data_dir` each broker has its log directory there. Otherwise logs are in memory and end with their process; brokers are not
         started again ([ADR 12](../../docs/adr/0012-logs-in-memory-outlive-their-broker.md)).
@@ -162,6 +163,8 @@ class ProcessCluster:
         self._metadata_version = METADATA_VERSION
         self._topics = topics
         self._users = users
+        self.client = dict(client or {})
+        """What clients need besides `bootstrap_servers`, with the names of librdkafka."""
         self._security: OutgoingSecurity | None = None
         self._data_dir = data_dir
         self._embedded: EmbeddedZooKeeper | None = None

@@ -1,0 +1,54 @@
+"""The arguments `tls`, `sasl`, `acls` and `users` of clusters, and what is made of them when a cluster starts."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from klamm.configs.client_quotas import SCRAM_MECHANISMS
+from klamm.server.local.arguments import BadArgument
+
+if TYPE_CHECKING:
+    from klamm.server.local.made_security import MadeSecurity
+
+MECHANISMS = ("PLAIN", *SCRAM_MECHANISMS)
+_ACLS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:admin"}
+
+
+class SecurityWish:
+    """How a cluster at a host is to be secured."""
+
+    def __init__(self, tls: bool, sasl: str | None, acls: bool, users: Mapping[str, str], host: str) -> None:
+        self._tls, self._sasl, self._acls, self._users, self._host = tls, sasl, acls, users, host
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        """Files of a cluster without a data directory; removed with this value."""
+
+    def check(self, config: Mapping[str, str]) -> None:
+        """Raises BadArgument, also for a config that would be set twice."""
+        if self._sasl is not None and self._sasl not in MECHANISMS:
+            raise BadArgument("sasl", f"{self._sasl!r} is not one of {', '.join(MECHANISMS)}")
+        if self._acls and self._sasl is None:
+            raise BadArgument("acls", "without sasl all clients are ANONYMOUS, and brokers too")
+        if self._users and self._sasl is None:
+            raise BadArgument("users", "without sasl nobody authenticates")
+        own = ("listener.security.protocol.map", "security.inter.broker.protocol", "sasl.enabled.mechanisms")
+        twice = [name for name in own if name in config and (self._tls or self._sasl)]
+        if twice:
+            raise BadArgument("config", f"{twice[0]} is set by tls and sasl")
+
+    def make(self, data_dir: Path | None) -> MadeSecurity:
+        """Certificates, users and configs; nothing where nothing is to be secured."""
+        from klamm.server.local.made_security import MadeSecurity, add_users, make_security
+
+        if not self._tls and self._sasl is None:
+            return MadeSecurity({}, {}, {})
+        if data_dir is None and self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="klamm-security-")
+        folder = Path(self._folder.name) if self._folder is not None else Path(data_dir or "") / "security"
+        made = make_security(folder, self._host, tls=self._tls, mechanism=self._sasl, now_ms=time.time_ns() // 1_000_000)
+        if self._sasl is not None:
+            made = add_users(made, self._sasl, self._users)
+        return made._replace(config=made.config | (_ACLS if self._acls else {}))

@@ -1,0 +1,60 @@
+"""`klamm.Cluster` and `klamm.testing.Cluster` with `tls`, `sasl`, `acls` and `users`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kafka
+import pytest
+
+import klamm
+import klamm.testing
+from klamm.server.local.made_security import kafka_python_settings
+
+
+def producer(cluster: Any, **more: str) -> kafka.KafkaProducer:
+    settings: dict[str, Any] = kafka_python_settings(cluster.client | more)
+    return kafka.KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, **settings)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mechanism"), [(klamm.Cluster, "SCRAM-SHA-256"), (klamm.Cluster, "PLAIN"), (klamm.testing.Cluster, "SCRAM-SHA-512")]
+)
+def test_a_cluster_with_users_lets_each_do_what_acls_allow(zookeeper: str, chroot: str, kind: Any, mechanism: str) -> None:
+    with kind(1, topics="t:1:1", zookeeper=zookeeper + chroot, tls=True, sasl=mechanism, acls=True, users={"eve": "eve-secret"}) as cluster:
+        assert cluster.client["security.protocol"] == "SASL_SSL"
+        admin = producer(cluster)
+        assert admin.send("t", b"x", partition=0).get(30).offset == 0
+        admin.close()
+        eve = producer(cluster, username="eve", password="eve-secret")
+        with pytest.raises(kafka.errors.TopicAuthorizationFailedError):
+            eve.send("t", b"x", partition=0).get(30)
+        eve.close()
+
+
+def test_a_cluster_with_tls_alone_runs_again_with_the_same_certificates(zookeeper: str, chroot: str) -> None:
+    cluster, clients = klamm.Cluster(1, topics="t:1:1", zookeeper=zookeeper + chroot, tls=True), []
+    for _ in range(2):
+        with cluster as running:
+            made = producer(running)
+            made.send("t", b"x", partition=0).get(30)
+            made.close()
+            clients.append(running.client)
+    assert clients[0] == clients[1] and clients[0].keys() == {"security.protocol", "ssl.ca.location"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"sasl": "MD5"}, "is not one of PLAIN"), ({"acls": True}, "without sasl"), ({"users": {"a": "b"}}, "without sasl"),
+        ({"tls": True, "config": {"security.inter.broker.protocol": "SSL"}}, "is set by tls and sasl"),
+    ],
+)
+def test_arguments_that_contradict_each_other_are_refused(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        klamm.Cluster(1, **arguments)
+
+
+def test_a_cluster_without_security_needs_nothing_of_its_clients(zookeeper: str, chroot: str) -> None:
+    with klamm.Cluster(1, zookeeper=zookeeper + chroot) as cluster:
+        assert cluster.client == {}
