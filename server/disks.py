@@ -16,6 +16,7 @@ from klamm.broker.log.files.directories import LogDirectories
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.values import StoreLost
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.background import BackgroundTasks
@@ -95,7 +96,7 @@ class Disks:
         while True:
             try:
                 await admin_zk.announce_log_dir_failure(broker_id)
-            except (ZkError, ZkUnavailable) as error:
+            except (StoreLost, ZkError, ZkUnavailable) as error:
                 log.warning("broker %d: cannot announce the failure of a log directory; retrying: %s", broker_id, error)
                 await self._clock.sleep(ANNOUNCE_AGAIN_S)
             else:
