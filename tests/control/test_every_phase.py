@@ -1,0 +1,193 @@
+"""Every phase of a cluster is held and stepped over HTTP alone.
+
+The clients and the changes of one scenario pass all phases; it is repeated until all holds were reached. In the end everything works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+
+from klamm.admin import AdminError, AsyncAdminClient
+from klamm.control.steered_cluster import SteeredCluster
+from klamm.server.local.arguments import SeedTopic
+from klamm.server.phases import PHASES
+from klamm.tests.control.api import Api
+from klamm.tests.harness.tree import Tree
+from klamm.tests.harness.waits import eventually_asked
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+CONFIG = {
+    "kip179.enable": "true", "registerbroker.enable": "true", "auto.leader.rebalance.enable": "false", "min.insync.replicas": "1",
+    "offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100", "zookeeper.session.timeout.ms": "6000",
+}  # fmt: skip
+CLIENT = {"socket.timeout.ms": 3000, "log_level": 0, "api.version.request.timeout.ms": 2000}
+TURN_S = 30.0
+TURNS = 4
+
+
+class Scenario:
+    """What passes the phases. Each part may fail while its phases are steered."""
+
+    def __init__(self, api: Api, tree: Tree) -> None:
+        self.api, self.tree = api, tree
+        self._turn = 0
+
+    async def turn(self) -> None:
+        """Do everything once."""
+        self._turn += 1
+        for part in (self.topics, self.office, self.brokers, self.moves, self.groups, self.transactions, self.registration):
+            try:
+                async with asyncio.timeout(TURN_S):
+                    await part()
+            except (TimeoutError, AssertionError, AdminError, KafkaException, OSError):
+                continue
+
+    async def topics(self) -> None:
+        """A topic is created, grows, has its preferred leaders elected, and is deleted."""
+        name = f"made-{self._turn}"
+        await self.api.call("POST", "/topics", {"name": name, "partitions": 1, "replication_factor": 2})
+        await self.api.call("POST", f"/topics/{name}/partitions", {"partitions": 2})
+        await asyncio.to_thread(self.tree.put, "/admin/preferred_replica_election", {
+            "version": 1, "partitions": [{"topic": "t", "partition": 0}],
+        })  # fmt: skip
+        await self.api.call("DELETE", f"/topics/{name}")
+
+    async def office(self) -> None:
+        """The session of the controller ends."""
+        await self.api.call("POST", "/zookeeper/expire", {"broker": (await self.api.get("/controller"))["id"]})
+
+    async def brokers(self) -> None:
+        """A broker is killed, another one shut down, and both come back."""
+        for verb in ("kill", "stop"):
+            office = (await self.api.get("/controller"))["id"]
+            other = office % 3 + 1
+            await self.api.call("POST", f"/brokers/{other}/{verb}", {})
+            await self.api.call("POST", f"/brokers/{other}/start")
+
+    async def moves(self) -> None:
+        """Partitions move under a throttle. Before that, requests set throttles that later ones replace."""
+        rows = (await self.api.get("/topics/t"))["partitions"]
+        async with AsyncAdminClient(",".join(f"{host}:{port}" for _, host, port in self.api.served.addresses)) as admin:
+            for broker, topic in ((2, "u"), (1, "t")):
+                (await admin.alter_interbroker_throttled_rates({broker: (50_000_000, 50_000_000)})).all()
+                (await admin.alter_interbroker_throttled_replicas({(topic, 0): ((1,), (2,))})).all()
+            for index, row in enumerate(rows):
+                spare = ({1, 2, 3} - set(row["replicas"])).pop()
+                (await admin.reassign_partitions({("t", index): (row["replicas"][1], spare)}, throttle=50_000_000 + index)).all()
+
+            async def is_over() -> bool:
+                return not await admin.list_partition_reassignments()
+
+            await eventually_asked(is_over, "the moves are over", TURN_S)
+
+    async def groups(self) -> None:
+        """A member joins a group, commits and leaves."""
+        await asyncio.to_thread(self._consume)
+
+    def _consume(self) -> None:
+        consumer = Consumer(self._client() | {"group.id": f"g{self._turn}", "auto.offset.reset": "earliest", "session.timeout.ms": 6000})
+        try:
+            consumer.subscribe(["t"])
+            if consumer.consume(1, 15):
+                consumer.commit(asynchronous=False)
+        finally:
+            consumer.close()
+
+    async def transactions(self) -> None:
+        """A transaction has two partitions and is committed, one is fenced by another producer, and one times out."""
+        await asyncio.to_thread(self._transact)
+
+    def _transact(self) -> None:
+        name = f"x{self._turn}"
+        producer = Producer(self._client() | {"transactional.id": name, "transaction.timeout.ms": 5000})
+        producer.init_transactions(15)
+        for is_left in (False, True):
+            producer.begin_transaction()
+            for partition in (0, 1):
+                producer.produce("t", b"x", partition=partition)
+                producer.flush(10)
+            if not is_left:
+                producer.commit_transaction(15)
+        other = Producer(self._client() | {"transactional.id": name, "transaction.timeout.ms": 5000})
+        other.init_transactions(15)
+        other.begin_transaction()
+        other.produce("t", b"y", partition=0)
+        other.flush(10)
+
+    async def registration(self) -> None:
+        """A broker comes that registers with the controller; the transaction that was left times out meanwhile."""
+        await self.api.call("POST", "/brokers", {"config": {"klamm.broker.registration": "controller"}})
+        await self.api.call("POST", "/clock/advance", {"ms": 12_000})
+
+    def _client(self) -> dict[str, Any]:
+        return CLIENT | {"bootstrap.servers": ",".join(f"{host}:{port}" for _, host, port in self.api.served.addresses)}
+
+
+@pytest.fixture
+async def api(zookeeper: str, chroot: str) -> AsyncIterator[Api]:
+    cluster = SteeredCluster(3, zookeeper=zookeeper + chroot, config=CONFIG, topics=[SeedTopic("t", 2, 2), SeedTopic("u", 1, 2)])
+    await cluster.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Api(session, cluster)
+    finally:
+        await cluster.stop()
+
+
+@pytest.fixture
+def scenario(api: Api, zookeeper: str, chroot: str) -> Iterator[Scenario]:
+    tree = Tree(zookeeper, chroot)
+    yield Scenario(api, tree)
+    tree.close()
+
+
+async def until_all(scenario: Scenario, holds: dict[str, int], meanwhile: Any) -> set[str]:
+    """Repeat the scenario until all holds were reached; returns the phases of those that were not."""
+    api = scenario.api
+    helping = asyncio.ensure_future(meanwhile)
+    try:
+        for _ in range(TURNS):
+            await scenario.turn()
+            hits = {hold["id"]: hold["hits"] for hold in (await api.get("/holds"))["holds"]}
+            missed = {phase for phase, number in holds.items() if not hits[number]}
+            if not missed:
+                break
+    finally:
+        helping.cancel()
+        await asyncio.wait([helping])
+    await api.delete("/holds")
+    return missed
+
+
+async def works(api: Api) -> None:
+    """The cluster is whole, and a topic can be created."""
+    for broker in (await api.get("/brokers"))["brokers"]:
+        if broker["state"] in ("killed", "stopped"):
+            await api.post(f"/brokers/{broker['id']}/start")
+    assert (await api.post("/topics", {"name": "last", "partitions": 1, "replication_factor": 3}))["partitions"][0]["leader"] > 0
+
+
+async def test_every_phase_is_held_and_stepped(api: Api, scenario: Scenario) -> None:
+    holds = {phase: (await api.post("/holds", {"phase": phase, "count": 1}))["id"] for phase in PHASES}
+    stepped: set[str] = set()
+
+    async def step() -> None:
+        while True:
+            for hold in (await api.get("/holds"))["holds"]:
+                if hold["state"] == "reached":
+                    status, _ = await api.call("POST", f"/holds/{hold['id']}/step")
+                    stepped.update({hold["phase"]} if status == 200 else ())
+            await asyncio.sleep(0.005)
+
+    assert await until_all(scenario, holds, step()) == set()
+    assert stepped == set(PHASES)
+    await works(api)
