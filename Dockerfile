@@ -1,23 +1,50 @@
-# Two images. `broker`, the default: one broker. The ZooKeeper is another container's, so neither Java nor Spark is installed.
+# Three images. `broker`, the default: one broker; the ZooKeeper is another container's, so neither Java nor Spark is installed.
+# `serve`: a cluster with its ZooKeeper in one container, for tests; KLAMM_ADVERTISED=HOST:PORT says where clients find it.
 # `pipeline`: Spark, with a Java runtime, for the tables of a journal.
-FROM python:3.11-slim AS base
+# Each image is the Python of its base and one folder, /opt/klamm. Nothing runs as root, and only /tmp, /lake and /var/lib/klamm are written.
+FROM python:3.11-slim AS build
+WORKDIR /src
+RUN python -m venv /opt/klamm
+ENV PATH=/opt/klamm/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_CONSTRAINT=/src/constraints.txt
+COPY pyproject.toml constraints.txt distributions/requirements.py ./
 
-WORKDIR /opt/klamm
+FROM build AS build-broker
+RUN python requirements.py journal,metrics > wanted.txt && pip install -r wanted.txt
 COPY . .
-RUN useradd --system --home-dir /var/lib/klamm --create-home klamm && mkdir /lake && chown klamm /lake
+RUN pip install --no-deps . && python distributions/strip_image.py /opt/klamm
 
-FROM base AS pipeline
-RUN pip install --no-cache-dir -c constraints.txt '.[pipeline,connect]' && rm -rf /opt/klamm
-USER klamm
+# The jars of ZooKeeper are in the folder of the source if `make wheels` fetched them; otherwise Maven does.
+FROM build AS build-serve
+RUN python requirements.py embedded,metrics,control > wanted.txt && pip install -r wanted.txt
+COPY . .
+RUN ls distributions/zookeeper/klamm_zookeeper/jars/zookeeper-3*.jar || (apt-get update && apt-get install -y --no-install-recommends maven)
+RUN pip install --no-deps . ./distributions/zookeeper && python distributions/strip_image.py /opt/klamm
+
+FROM build AS build-pipeline
+RUN python requirements.py pipeline,connect > wanted.txt && pip install -r wanted.txt
+COPY . .
+RUN pip install --no-deps . && python distributions/strip_image.py /opt/klamm
+
+FROM python:3.11-slim AS base
+RUN useradd --system --uid 1000 --home-dir /var/lib/klamm --create-home klamm && mkdir /lake && chown klamm /lake
+ENV PATH=/opt/klamm/bin:$PATH HOME=/var/lib/klamm PYTHONDONTWRITEBYTECODE=1
 WORKDIR /var/lib/klamm
-ENTRYPOINT ["klamm"]
-
-FROM base AS broker
-RUN pip install --no-cache-dir -c constraints.txt '.[journal,metrics]' && rm -rf /opt/klamm
-
 USER klamm
-WORKDIR /var/lib/klamm
-EXPOSE 9092 19092
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["klamm"]
+
+FROM base AS pipeline
+COPY --from=build-pipeline /opt/klamm /opt/klamm
+
+FROM base AS serve
+COPY --from=build-serve /opt/klamm /opt/klamm
+ENV KLAMM_ADVERTISED=localhost:9092 XDG_CACHE_HOME=/tmp
+EXPOSE 9092
+HEALTHCHECK --interval=5s --timeout=4s --start-period=30s CMD ["python", "-m", "klamm.cli.health", "9092"]
+CMD ["serve", "--brokers", "1"]
+
+FROM base AS broker
+COPY --from=build-broker /opt/klamm /opt/klamm
+EXPOSE 9092 19092
+HEALTHCHECK --interval=5s --timeout=4s --start-period=30s CMD ["python", "-m", "klamm.cli.health", "19092"]
 CMD ["broker", "/etc/klamm/server.properties"]

@@ -96,7 +96,7 @@ test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests but half of t
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
 	@failed=0; share=; rm -f $(FAILURES); \
 	for part in "not slow" slow; do \
-	  code=0; $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "$$part" $$share --failures $(FAILURES) $(PYTEST) || code=$$?; \
+	  code=0; $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "$$part and not images" $$share --failures $(FAILURES) $(PYTEST) || code=$$?; \
 	  share="--long-share $(LONG_SHARE) $(if $(LONG_SEED),--long-seed $(LONG_SEED))"; \
 	  if [ $$code -gt $$failed ]; then failed=$$code; fi; \
 	done; \
@@ -106,6 +106,15 @@ test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests but half of t
 .PHONY: test-everything
 test-everything: ## As test-all, with all of the long tests
 	@$(MAKE) test-all LONG_SHARE=100
+
+# Debian's programs for containers, as root; elsewhere they must be there.
+.PHONY: test-images
+test-images: setup ## Build the images of the Dockerfile and run them and the compose file, with podman; needs root, installs what is missing from Debian
+	@if ! for program in buildah podman runc debootstrap; do command -v $$program >/dev/null || exit 1; done; then \
+	  apt-get update -qq >&2 && apt-get install -y -qq --no-install-recommends buildah podman runc debootstrap netavark aardvark-dns iptables >/dev/null; \
+	fi
+	@$(BIN)/python $(ZOOKEEPER)/build_backend.py >/dev/null
+	@$(BIN)/python -m pytest -q -p no:xdist -m images tests/images $(PYTEST)
 
 .PHONY: test-journals
 test-journals: setup ## The long tests of clusters once more, with journals, which the conformance rules judge

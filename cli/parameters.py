@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from klamm.cli.value_completion import complete_apis
-from klamm.server.local.arguments import SeedTopic
+from klamm.server.local.arguments import Advertised, SeedTopic
 
 
 class KeyValue(click.ParamType[tuple[str, str]]):
@@ -52,6 +52,21 @@ class Topic(click.ParamType[SeedTopic]):
             return value
         try:
             return SeedTopic.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class AdvertisedAddress(click.ParamType[Advertised]):
+    """`HOST:PORT` of the first broker, for clients."""
+
+    name = "HOST:PORT"
+
+    def convert(self, value: str | Advertised, param: click.Parameter | None, ctx: click.Context | None) -> Advertised:
+        """The address."""
+        if isinstance(value, Advertised):
+            return value
+        try:
+            return Advertised.parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -118,6 +133,7 @@ class ApiVersion(click.ParamType[tuple[str, str]]):
 
 
 KEY_VALUE = KeyValue()
+ADVERTISED = AdvertisedAddress()
 BROKER_KEY_VALUE = BrokerKeyValue()
 INT64 = Int64()
 TOPIC = Topic()

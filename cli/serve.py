@@ -20,13 +20,14 @@ import click
 from klamm.cli.failures import extra_needed
 from klamm.cli.logs import log_level_option, log_to_stderr
 from klamm.cli.output import say
-from klamm.cli.parameters import BROKER_KEY_VALUE, KEY_VALUE, TOPIC, Whole, api_version_option, as_version_option
+from klamm.cli.parameters import ADVERTISED, BROKER_KEY_VALUE, KEY_VALUE, TOPIC, Whole, api_version_option, as_version_option
 from klamm.cli.stop_signals import StopSignals
 from klamm.cli.value_completion import complete_configs
 from klamm.machine.interpreter import require_interpreter_lock
 from klamm.server.local.arguments import (
     MAX_BROKERS,
     SASL_MECHANISMS,
+    Advertised,
     BadArgument,
     SeedTopic,
     check_arguments,
@@ -61,6 +62,11 @@ _OPTIONS = {"topics": "topic", "api_versions": "api-version"}
     default=9092,
     show_default=True,
     help="Port of the first broker; the other brokers get the next ports. With 0, each broker gets a free port.",
+)
+@click.option(
+    "--advertised", type=ADVERTISED, envvar="KLAMM_ADVERTISED",
+    help="Listen on every address; clients connect to the first broker at this one, to the others at the next ports. For containers. "
+    "Default: the environment variable KLAMM_ADVERTISED, or --host and --port.",
 )
 @click.option(
     "--zookeeper", metavar="HOST:PORT[,…][/CHROOT]",
@@ -123,6 +129,7 @@ def command(
     brokers: int,
     host: str,
     port: int,
+    advertised: Advertised | None,
     metrics_port: int | None,
     control_port: int | None,
     control_host: str,
@@ -146,6 +153,9 @@ def command(
     The cluster is ready when every broker is registered, the controller is elected, and every broker has all brokers and topics in its
     metadata. Then the addresses of the brokers are printed on stdout, one per line. With --json it is one line of JSON with
     bootstrap_servers, brokers, controller_id, cluster_id and zookeeper.
+
+    With --advertised the cluster is for clients of another machine or container, which map the ports of --port to the advertised ones.
+    Everybody who reaches these ports can use the cluster.
 
     With --metrics-port each broker serves its metrics at http://127.0.0.1:PORT/metrics. --json prints the ports, the log has the addresses.
 
@@ -181,6 +191,7 @@ def command(
     klamm serve --broker-config 1:broker.rack=a --broker-config 2:broker.rack=b --broker-config 3:broker.rack=c
     klamm serve --port 0 --json --control-port 0
     klamm serve --tls --sasl SCRAM-SHA-256 --json
+    klamm serve --brokers 1 --advertised localhost:9092
     klamm serve --as-version 2.8
     klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
     """
@@ -188,6 +199,7 @@ def command(
     config = dict(configs) if journal is None else _journaled(journal) | dict(configs)
     config |= narrowed_apis(as_version, api_versions)
     _check(brokers, host, (port, metrics_port), config, topics, zookeeper is None)
+    _check_advertised(advertised, port, brokers, secured=tls or mechanism is not None)
     own = _own_configs(broker_configs, brokers, config)
     security = _security(tls, mechanism, host, data_dir, config)
     control = None if control_port is None else _control_options(control_host, control_port, control_token)
@@ -200,7 +212,7 @@ def command(
 
     shape = {
         "host": host, "port": port, "metrics_port": metrics_port, "config": config, "broker_configs": own, "topics": topics,
-        "data_dir": data_dir,
+        "data_dir": data_dir, "advertised": advertised,
     }
     if control is not None:
         shape |= control
@@ -211,7 +223,7 @@ def command(
 
     def ready() -> None:
         client = {} if security is None else security.client
-        say(_as_json(cluster, client) if as_json else _as_lines(cluster, client))
+        say(_as_json(cluster, advertised, client) if as_json else _as_lines(cluster, advertised, client))
 
     run(lambda: live(served, signals, ready, served.failure))
 
@@ -343,23 +355,47 @@ def _security(
     return made
 
 
-def _as_lines(cluster: LocalCluster | ProcessCluster, client: Mapping[str, str]) -> str:
-    lines = cluster.bootstrap_servers.replace(",", "\n")
-    return "\n".join((lines, *(f"{name}={value}" for name, value in client.items())))
+def _check_advertised(advertised: Advertised | None, port: int, brokers: int, *, secured: bool) -> None:
+    """Raises click.UsageError."""
+    if advertised is None:
+        return
+    if secured:
+        raise click.UsageError("--advertised cannot be used with --tls and --sasl; run `klamm broker` with the listeners that you want")
+    if port == 0:
+        raise click.UsageError("--advertised needs a --port that is not 0")
+    if advertised.port + brokers - 1 > 65535:
+        raise click.UsageError(f"--advertised {advertised.host}:{advertised.port} leaves no ports for {brokers} brokers")
 
 
-def _as_json(cluster: LocalCluster | ProcessCluster, client: Mapping[str, str]) -> str:
+def _client_addresses(cluster: LocalCluster | ProcessCluster, advertised: Advertised | None) -> list[tuple[int, str, int]]:
+    """(id, host, port) of every broker, as clients know it."""
+    if advertised is None:
+        return list(cluster.addresses)
+    return [(number, advertised.host, advertised.port + number - 1) for number, _, _ in cluster.addresses]
+
+
+def _bootstrap_servers(addresses: Sequence[tuple[int, str, int]]) -> list[str]:
+    return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for _, host, port in addresses]
+
+
+def _as_lines(cluster: LocalCluster | ProcessCluster, advertised: Advertised | None, client: Mapping[str, str]) -> str:
+    servers = _bootstrap_servers(_client_addresses(cluster, advertised))
+    return "\n".join((*servers, *(f"{name}={value}" for name, value in client.items())))
+
+
+def _as_json(cluster: LocalCluster | ProcessCluster, advertised: Advertised | None, client: Mapping[str, str]) -> str:
     control: str | None = getattr(cluster, "control_url", None)
     pids: Mapping[int, int] = cluster.pids
     metrics_ports: Mapping[int, int] = cluster.metrics_ports
+    addresses = _client_addresses(cluster, advertised)
     return json.dumps(
         {
-            "bootstrap_servers": cluster.bootstrap_servers,
+            "bootstrap_servers": ",".join(_bootstrap_servers(addresses)),
             "brokers": [
                 {"id": number, "host": host, "port": port}
                 | ({"pid": pids[number]} if number in pids else {})
                 | ({"metrics_port": metrics_ports[number]} if number in metrics_ports else {})
-                for number, host, port in cluster.addresses
+                for number, host, port in addresses
             ],
             "controller_id": cluster.controller_id,
             "cluster_id": cluster.cluster_id,

@@ -1,7 +1,8 @@
-"""The compose file and the Dockerfile name commands, options, files and properties that exist. Nothing is run."""
+"""The compose file and the Dockerfile name commands, options, files and properties that exist. tests/images runs them."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,8 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
 def broker_config(service: dict[str, Any]) -> BrokerConfig:
     """The configuration that a broker's container starts with."""
     options = parsed(service["command"])
-    (mounted,) = service["configs"]
-    assert str(options["file"]) == mounted["target"]
-    properties = parse_properties(COMPOSE["configs"][mounted["source"]]["content"])
+    (source,) = [volume.split(":")[0] for volume in service["volumes"] if volume.split(":")[1] == str(options["file"])]
+    properties = parse_properties((ROOT / source).read_text())
     return BrokerConfig(properties | dict(options["override"]))
 
 
@@ -41,7 +41,7 @@ def test_a_zookeeper_and_three_brokers() -> None:
 
 def test_spark_runs_the_pipeline_on_the_lake_that_the_brokers_write() -> None:
     services = COMPOSE["services"]
-    lake = {name for name, service in services.items() if service.get("volumes") == ["lake:/lake"]}
+    lake = {name for name, service in services.items() if "lake:/lake" in service.get("volumes", ())}
     assert lake == {*BROKERS, "spark-master", "spark-worker", "pipeline"}
     assert parsed(services["pipeline"]["command"][:2]) is not None
     assert services["pipeline"]["command"][1:3] == ["run", "/lake"]
@@ -51,6 +51,15 @@ def test_spark_runs_the_pipeline_on_the_lake_that_the_brokers_write() -> None:
     assert services["pipeline"]["command"][-1] == f"spark://{host}:{port}"
     targets = set(re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
     assert {service["build"]["target"] for service in services.values() if isinstance(service.get("build"), dict)} <= targets
+
+
+def test_what_is_written_is_in_volumes_and_the_rest_of_the_file_system_is_read_only() -> None:
+    for service in BROKERS.values():
+        assert service["read_only"] is True
+        folders = {volume.split(":")[1] for volume in service["volumes"]}
+        assert any(broker_config(service).get("log.dirs").startswith(f"{folder}/") for folder in folders)
+    volumes = [volume for name in (*BROKERS, "zookeeper") for volume in COMPOSE["services"][name]["volumes"] if not volume.startswith(".")]
+    assert {volume.split(":")[0] for volume in volumes} == set(COMPOSE["volumes"])
 
 
 def test_every_property_is_known_and_the_values_will_do() -> None:
@@ -85,13 +94,18 @@ def test_brokers_wait_for_the_zookeeper_they_name() -> None:
         assert "healthcheck" in COMPOSE["services"][host]
 
 
-def test_the_dockerfile_runs_a_command_that_exists_on_a_port_that_is_used() -> None:
+def test_the_images_run_commands_that_exist_on_ports_that_are_used() -> None:
     text = (ROOT / "Dockerfile").read_text()
     (entry,) = set(re.findall(r'^ENTRYPOINT \["(.*)"\]$', text, re.MULTILINE))
-    (command,) = re.findall(r"^CMD \[(.*)\]$", text, re.MULTILINE)
+    commands = [yaml.safe_load(f"[{command}]") for command in re.findall(r"^CMD \[(.*)\]$", text, re.MULTILINE)]
     assert entry == "klamm"
-    assert parsed(yaml.safe_load(f"[{command}]"))
-    exposed = set(re.search(r"^EXPOSE (.*)$", text, re.MULTILINE)[1].split())  # type: ignore[index]
-    assert exposed == {str(listener.port) for service in BROKERS.values() for listener in broker_config(service).listeners}
+    assert [command[0] for command in commands] == ["serve", "broker"]
+    assert all(parsed(command) for command in commands)
+    of_serve, of_broker = (set(ports.split()) for ports in re.findall(r"^EXPOSE (.*)$", text, re.MULTILINE))
+    assert of_serve == {str(parsed(commands[0])["port"])}
+    assert of_broker == {str(listener.port) for service in BROKERS.values() for listener in broker_config(service).listeners}
+    checks = re.findall(r'"-m", "(klamm[\w.]+)", "(\d+)"', text)
+    assert [importlib.util.find_spec(module) is not None for module, _ in checks] == [True, True]
+    assert [port for _, port in checks] == ["9092", "19092"]
     ignored = (ROOT / ".dockerignore").read_text().split()
-    assert not {"constraints.txt", "pyproject.toml", "README.md", "LICENSE", "NOTICE"} & set(ignored)
+    assert not {"constraints.txt", "pyproject.toml", "README.md", "LICENSE", "NOTICE", "distributions"} & set(ignored)

@@ -31,7 +31,7 @@ def scripts(page: Path) -> list[str]:
 
 def test_the_first_screen_of_the_readme_has_the_command_a_test_and_what_is_missing() -> None:
     screen = "\n".join(README.read_text().splitlines()[:40])
-    for text in ("make serve", "make test", "```python", "transactions", "TLS", "KRaft", "docker-compose.yml"):
+    for text in ("make serve", "make test", "```python", "transactions", "TLS", "KRaft"):
         assert text in screen
     assert ["pytest" in program for program in programs()] == [True]
 
@@ -108,7 +108,7 @@ def test_the_broker_that_registers_with_the_controller_comes_online_and_leaves(t
 
 _LINKING = (
     "README", "architecture", "control", "glossary", "admin", "documents", "register_broker", "serve", "testing_with_klamm", "what_works",
-    "releases", "support",
+    "containers", "releases", "support",
 )  # fmt: skip
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 PAGES += [ROOT / "docs" / f"{name}.md" for name in _LINKING]

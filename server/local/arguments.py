@@ -61,6 +61,42 @@ def with_own_log_directories(config: Mapping[str, str], broker_id: int, brokers:
     return properties
 
 
+class Advertised(NamedTuple):
+    """Where clients outside of this machine or container find the cluster: broker 1 at `port`, the others at the next ports."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Advertised:
+        """Parse `HOST:PORT`. Raises ValueError."""
+        host, _, port = text.rpartition(":")
+        if not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= 65535):
+            raise ValueError(f"{text!r} is not HOST:PORT, such as localhost:9092")
+        return cls(host, int(port))
+
+
+_INTERNAL_DISTANCE = 10_000
+"""If clients have an advertised listener of their own, other brokers have one whose port is so much higher, or lower."""
+
+
+def listener_properties(protocol: str, host: str, port: int, broker_id: int, advertised: Advertised | None = None) -> dict[str, str]:
+    """The properties of a broker's listeners. `host` and `port` are those of this broker; an IPv6 address is in brackets.
+
+    With `advertised` clients connect to a listener on every address, which says that it is there; brokers use another one on loopback.
+    """
+    if advertised is None:
+        return {"listeners": f"{protocol}://{host}:{port}"}
+    higher = port + _INTERNAL_DISTANCE
+    internal = f"INTERNAL://127.0.0.1:{higher if higher <= 65535 else port - _INTERNAL_DISTANCE}"
+    return {
+        "listeners": f"{internal},PLAINTEXT://0.0.0.0:{port}",
+        "advertised.listeners": f"{internal},PLAINTEXT://{advertised.host}:{advertised.port + broker_id - 1}",
+        "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "inter.broker.listener.name": "INTERNAL",
+    }
+
+
 def metrics_endpoint(port: int | None, broker_id: int) -> dict[str, str]:
     """The properties that give a broker its endpoint for metrics, where `port` is that of broker 1, or 0 for free ones; none without it."""
     return {} if port is None else {"klamm.metrics.port": str(0 if port == 0 else port + broker_id - 1)}

@@ -39,7 +39,15 @@ from klamm.server.configs.properties_log import log_properties
 from klamm.server.disks import are_on_disk
 from klamm.server.faults.fault import Faults
 from klamm.server.lifecycle.start_failure import StartFailed
-from klamm.server.local.arguments import SeedTopic, check_broker_configs, log_directory, metrics_endpoint, with_own_log_directories
+from klamm.server.local.arguments import (
+    Advertised,
+    SeedTopic,
+    check_broker_configs,
+    listener_properties,
+    log_directory,
+    metrics_endpoint,
+    with_own_log_directories,
+)
 from klamm.server.local.own_zookeeper import Users, reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics
 from klamm.server.local.standing_clock import StandingClock
@@ -64,6 +72,7 @@ class LocalCluster:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        advertised: Advertised | None = None,
         metrics_port: int | None = None,
         zookeeper: str | EmbeddedZooKeeper | None = None,
         data_dir: Path | None = None,
@@ -83,6 +92,8 @@ class LocalCluster:
         With a `data_dir` each broker has its log directory there. Otherwise logs are in memory and end with the cluster. `metrics_port` is
         the port of the first broker's metrics, 0 for free ones, None for no metrics. `broker_configs` has properties of single brokers, by
         their ids, which come before those of all in `config`.
+
+        With `advertised` clients find the brokers there, and brokers have listeners of their own; `port` is then not 0.
 
         `users` are stored with these configs before the brokers start; `client` is what clients need. With `can_stand` brokers can stand
         still (`stand`); that costs little for each timer.
@@ -106,6 +117,7 @@ class LocalCluster:
         self._can_stand = can_stand
         self._host = host
         self._port = port
+        self._advertised = advertised
         self._data_dir = data_dir
         self._config = dict(config or {})
         self._broker_configs = {number: dict(own) for number, own in (broker_configs or {}).items()}
@@ -466,10 +478,12 @@ class LocalCluster:
         return broker.started and broker.controller.is_active
 
     def _broker_config(self, number: int) -> BrokerConfig:
-        port = self._ports.get(number, 0 if self._port == 0 else self._port + number - 1)
+        first = 0 if self._port == 0 else self._port + number - 1
+        port = first if self._advertised is not None else self._ports.get(number, first)
         host = f"[{self._host}]" if ":" in self._host else self._host
         protocol = self._config.get("security.inter.broker.protocol", "PLAINTEXT")
-        properties = {"broker.id": str(number), "listeners": f"{protocol}://{host}:{port}", "zookeeper.connect": self.zookeeper}
+        properties = {"broker.id": str(number), "zookeeper.connect": self.zookeeper}
+        properties |= listener_properties(protocol, host, port, number, self._advertised)
         properties |= log_directory(self._data_dir, number) | metrics_endpoint(self._metrics_port, number)
         if number in self._kept_metrics_ports:
             properties["klamm.metrics.port"] = str(self._kept_metrics_ports[number])

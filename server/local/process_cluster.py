@@ -29,7 +29,15 @@ from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.configs.properties_log import log_properties
 from klamm.server.disks import are_on_disk
 from klamm.server.lifecycle.start_failure import StartFailed
-from klamm.server.local.arguments import SeedTopic, check_broker_configs, log_directory, metrics_endpoint, with_own_log_directories
+from klamm.server.local.arguments import (
+    Advertised,
+    SeedTopic,
+    check_broker_configs,
+    listener_properties,
+    log_directory,
+    metrics_endpoint,
+    with_own_log_directories,
+)
 from klamm.server.local.own_zookeeper import Users, reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics, version_for
 from klamm.server.net.listeners import outgoing_security
@@ -135,6 +143,7 @@ class ProcessCluster:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        advertised: Advertised | None = None,
         metrics_port: int | None = None,
         zookeeper: str | EmbeddedZooKeeper | None = None,
         data_dir: Path | None = None,
@@ -147,8 +156,9 @@ class ProcessCluster:
         """`command` runs a broker as described above. `zookeeper` is host:port[,…][/chroot], or an embedded ZooKeeper that this cluster
         starts and stops; with None it makes one.
 
-        `metrics_port` is the port of the first broker's metrics, 0 for free ports; with None there are no metrics. `users` are stored with
-        these configs before the brokers start; `client` is what clients need.
+        With `advertised` clients find the brokers there; `port` is then not 0. `metrics_port` is the port of the first broker's metrics, 0
+        for free ports; with None there are no metrics. `users` are stored with these configs before the brokers start; `client` is what
+        clients need.
 
         With a `data_dir` each broker has its log directory there. Otherwise logs are in memory and end with their process; brokers are not
         started again ([ADR 12](../../docs/adr/0012-logs-in-memory-outlive-their-broker.md)).
@@ -157,6 +167,7 @@ class ProcessCluster:
         self._count = brokers
         self._host = f"[{host}]" if ":" in host else host
         self._port = port
+        self._advertised = advertised
         self._metrics_port = metrics_port
         self._config = dict(config or {})
         self._broker_configs = {number: dict(own) for number, own in (broker_configs or {}).items()}
@@ -362,12 +373,10 @@ class ProcessCluster:
     def _properties(self, broker_id: int) -> dict[str, str]:
         first = 0 if self._port == 0 else self._port + broker_id - 1
         port, metrics_port = self._kept_ports.get(broker_id, (first, None))
+        port = port if self._advertised is None else first
         protocol = self._config.get("security.inter.broker.protocol", "PLAINTEXT")
-        properties = {
-            "broker.id": str(broker_id),
-            "listeners": f"{protocol}://{self._host}:{port}",
-            "zookeeper.connect": self.zookeeper,
-        }
+        properties = {"broker.id": str(broker_id), "zookeeper.connect": self.zookeeper}
+        properties |= listener_properties(protocol, self._host, port, broker_id, self._advertised)
         properties |= log_directory(self._data_dir, broker_id) | metrics_endpoint(self._metrics_port, broker_id)
         if metrics_port is not None:
             properties["klamm.metrics.port"] = str(metrics_port)

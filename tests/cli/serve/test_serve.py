@@ -53,6 +53,20 @@ def test_ports_follow_the_first_one(serve: Start) -> None:
     assert [broker["port"] for broker in said["brokers"]] == [port, port + 1]
 
 
+@pytest.mark.parametrize("processes", [(), ("--processes",)], ids=["one process", "processes"])
+def test_clients_find_the_brokers_at_the_advertised_address_of_the_environment(start: Start, processes: tuple[str, ...]) -> None:
+    port, _ = free_ports(2)
+    arguments = ("serve", "--port", port, "--brokers", 2, "--json", "--topic", "orders:2:2", *processes)
+    said = start(*arguments, environ={"KLAMM_ADVERTISED": f"localhost:{port}"}).ready()
+    assert said["bootstrap_servers"] == f"localhost:{port},localhost:{port + 1}"
+    assert [(broker["host"], broker["port"]) for broker in said["brokers"]] == [("localhost", port), ("localhost", port + 1)]
+    admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}")
+    described = admin.describe_cluster()["brokers"]
+    admin.close()
+    assert [(broker["host"], broker["port"]) for broker in described] == [("localhost", port), ("localhost", port + 1)]
+    assert topics_at(said["bootstrap_servers"]) == {"orders": 2}
+
+
 def test_a_config_reaches_every_broker(serve: Start) -> None:
     said = serve("--port", 0, "--brokers", 2, "--json", "--config", "num.partitions=7").ready()
     for broker in said["brokers"]:

@@ -1,0 +1,90 @@
+"""Builds the images of the Dockerfile without Docker and without a registry of images, and runs them with podman.
+
+`python:3.11-slim` is a Debian with Python, made by debootstrap and imported under that name; `zookeeper:3.9` is built beside this file.
+buildah builds with `--isolation chroot`, podman runs with runc and with the limits in `containers.conf`. All of it needs root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from klamm.machine.cache_folder import cache_folder
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+ENVIRON = {**os.environ, "CONTAINERS_CONF": str(HERE / "containers.conf"), "BUILDAH_ISOLATION": "chroot"}
+PROGRAMS = ("buildah", "podman", "runc", "debootstrap")
+BASE, ZOOKEEPER = "docker.io/library/python:3.11-slim", "docker.io/library/zookeeper:3.9"
+_PACKAGES = "--include=python3,python3-venv,python3-pip,ca-certificates,netcat-openbsd"
+_MIRROR = "http://deb.debian.org/debian"
+_OF_THE_MACHINE = ("etc/ssl/certs/ca-certificates.crt", "etc/pip.conf")
+"""What pip inside needs to reach the registry of packages that this machine uses."""
+
+
+def run(*command: str | Path, within_s: float = 600) -> str:
+    """What a command prints on stdout. Fails with all that it printed."""
+    done = subprocess.run(
+        command, env=ENVIRON, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within_s, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{' '.join(map(str, command))}: exit code {done.returncode}\n{(done.stdout + done.stderr)[-4000:]}"
+    return done.stdout
+
+
+def podman(*arguments: str, within_s: float = 600) -> str:
+    """What `podman ARGUMENTS` prints."""
+    return run("podman", *arguments, within_s=within_s)
+
+
+def compose(*arguments: str, within_s: float = 600) -> str:
+    """What podman-compose prints for the file of the checkout."""
+    return run(Path(sys.executable).parent / "podman-compose", "-f", ROOT / "docker-compose.yml", *arguments, within_s=within_s)
+
+
+def inspect(image: str) -> dict[str, Any]:
+    """What podman says of an image."""
+    described: list[dict[str, Any]] = json.loads(podman("image", "inspect", image))
+    return described[0]
+
+
+def build_images() -> None:
+    """Build `klamm`, `klamm-serve`, `klamm-pipeline` and what stands in for the images of others."""
+    missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    assert not missing, f"not on this machine: {', '.join(missing)}; `make test-images` installs them"
+    import_base()
+    for name, target in {"klamm": "broker", "klamm-serve": "serve", "klamm-pipeline": "pipeline"}.items():
+        build(name, "--target", target, str(ROOT))
+    build(ZOOKEEPER, "-f", str(HERE / "Containerfile.zookeeper"), str(HERE))
+
+
+def build(name: str, *arguments: str) -> None:
+    """Let buildah build an image; layers of an earlier build are used again."""
+    options = ("--isolation", "chroot", "--layers", "--format", "docker", "--pull=never")
+    run("buildah", "build", *options, "-t", name, *arguments, within_s=1200)
+
+
+def import_base() -> None:
+    """Make what stands in for `python:3.11-slim`, unless it is there."""
+    if subprocess.run(["podman", "image", "exists", BASE], env=ENVIRON, check=False).returncode == 0:
+        return
+    folder = cache_folder() / "debian" / "bookworm-python3.11"
+    if not folder.is_dir():
+        unfinished = folder.with_name(f"{folder.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        run("debootstrap", "--variant=minbase", _PACKAGES, "bookworm", unfinished, _MIRROR)
+        (unfinished / "usr/local/bin/python").symlink_to("/usr/bin/python3")
+        for name in _OF_THE_MACHINE:
+            if Path("/", name).exists():
+                shutil.copy(Path("/", name), unfinished / name)
+        for cached in (unfinished / "var/cache/apt/archives").glob("*.deb"):
+            cached.unlink()
+        unfinished.rename(folder)
+    with subprocess.Popen(["tar", "-C", folder, "-c", "."], stdout=subprocess.PIPE) as packed:
+        subprocess.run(["podman", "import", "-", BASE], env=ENVIRON, stdin=packed.stdout, check=True, capture_output=True)
+    assert packed.returncode == 0
