@@ -148,6 +148,10 @@ pages: setup ## Write the generated pages of docs/ anew
 wheels: .venv/.serve ## Write wheel and sdist of klamm and of klamm-zookeeper to dist/; the same commit gives the same bytes
 	@$(BIN)/python distributions/wheels.py dist
 
+.PHONY: site
+site: setup ## Build the site of docs/ in build/site; it can be read without a network (npm fetches two scripts, once)
+	@$(BIN)/python -m klamm.distributions.site
+
 .PHONY: check-release
 check-release: setup ## Build twice, compare, check; install in clean environments of Python 3.11 to 3.14; write the bill of materials (VERSIONS="3.11 3.13" for some)
 	@$(BIN)/python -m klamm.distributions.check_release dist $(if $(VERSIONS),--versions $(VERSIONS))

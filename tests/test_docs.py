@@ -108,11 +108,11 @@ def test_the_broker_that_registers_with_the_controller_comes_online_and_leaves(t
 
 _LINKING = (
     "README", "architecture", "control", "glossary", "admin", "documents", "register_broker", "serve", "testing_with_klamm", "what_works",
-    "containers", "releases", "support",
+    "comparison", "containers", "index", "releases", "support", "troubleshooting",
 )  # fmt: skip
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 PAGES += [ROOT / "docs" / f"{name}.md" for name in _LINKING]
-PAGES += sorted((ROOT / "docs" / "adr").glob("*.md"))
+PAGES += [*sorted((ROOT / "docs" / "adr").glob("*.md")), *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
