@@ -11,13 +11,14 @@ changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from klamm.protocol.security.acls import ALL, ALLOW, DENY, EVERYBODY, LITERAL, PREFIXED, WILDCARD, Entry, Filter, Pattern
 from klamm.server.security.authorizer import Operation, Resource, ResourceType
 
 MOST_DECISIONS = 20_000
-"""Decisions are forgotten when there are this many."""
+"""So many decisions of each kind are remembered, those that were used last."""
 
 _ALLOWING: dict[int, tuple[int, ...]] = {
     Operation.DESCRIBE: (
@@ -66,8 +67,8 @@ class AclIndex:
         self._allows_without_acls = allows_without_acls
         self._literal: dict[int, dict[str, _PatternAcls]] = {}
         self._prefixed: dict[int, _Prefixes] = {}
-        self._decisions: dict[tuple[str, int, Resource, str], bool] = {}
-        self._general: dict[tuple[str, int, int, str], bool] = {}
+        self._decisions = lru_cache(MOST_DECISIONS)(self._decide)
+        self._general = lru_cache(MOST_DECISIONS)(self._decide_some)
         self.on_change: Callable[[], None] | None = None
         """Called after each change."""
 
@@ -105,31 +106,19 @@ class AclIndex:
             lengths[length] = count
             if count == 0:
                 del lengths[length]
-        self._decisions.clear()
-        self._general.clear()
+        self._decisions.cache_clear()
+        self._general.cache_clear()
         if self.on_change is not None:
             self.on_change()
         return True
 
     def allows(self, principal: str, operation: Operation, resource: Resource, host: str) -> bool:
         """Whether a principal may do this from this host."""
-        key = principal, int(operation), resource, host
-        decision = self._decisions.get(key)
-        if decision is None:
-            if len(self._decisions) >= MOST_DECISIONS:
-                self._decisions.clear()
-            decision = self._decisions[key] = self._decide(*key)
-        return decision
+        return self._decisions(principal, int(operation), resource, host)
 
     def allows_some(self, principal: str, operation: Operation, resource_type: ResourceType, host: str) -> bool:
         """Whether a principal may do this on at least one resource of the type, also if there is no such resource yet."""
-        key = principal, int(operation), int(resource_type), host
-        decision = self._general.get(key)
-        if decision is None:
-            if len(self._general) >= MOST_DECISIONS:
-                self._general.clear()
-            decision = self._general[key] = self._decide_some(*key)
-        return decision
+        return self._general(principal, int(operation), int(resource_type), host)
 
     def _of(self, pattern_type: int, resource_type: int) -> dict[str, _PatternAcls]:
         if pattern_type == LITERAL:
