@@ -18,6 +18,7 @@ OWN_LOOPS = {
     "harness/process.py": "a process that ends while it is waited for fails at once",
     "harness/waits.py": "the wait",
     "mutants/__main__.py": "waits for a child, whose end has no other sign",
+    "security/test_bad_input.py": "the pace of a client",
     "server/local/test_driven_cluster.py": "turns of a driven clock",
     "server/net/test_connection.py": "until nothing moves any more",
     "server/request_registration/test_request_registration.py": "turns of a driven clock",

@@ -15,8 +15,15 @@ from klamm.tests.harness.client import KEYS
 from klamm.tests.harness.kafka import OwnedBroker, request, wait_for
 from klamm.tests.stories.both import answers
 
+WINDOW_S = 10
+"""Ten of the eleven samples: what a rate is measured over at its beginning."""
 _numbers = itertools.count(1)
 API_VERSIONS = messages.ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+def throttle_of(size: int, bound: int) -> int:
+    """The throttle time in ms of a client that has recorded this size alone."""
+    return round(size * 1000 / bound) - WINDOW_S * 1000
 
 
 def unique(name: str) -> str:

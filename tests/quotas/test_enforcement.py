@@ -7,15 +7,7 @@ import pytest
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import OwnedBroker, wait_for
-from klamm.tests.quotas.clients import API_VERSIONS, QuotaClient, create, fetch, produce, set_quotas, unique
-
-WINDOW_S = 10
-"""Ten of the eleven samples: what a rate is measured over at its beginning."""
-
-
-def throttle_of(size: int, bound: int) -> int:
-    """The throttle time in ms of a client that has recorded this size alone."""
-    return round(size * 1000 / bound) - WINDOW_S * 1000
+from klamm.tests.quotas.clients import API_VERSIONS, WINDOW_S, QuotaClient, create, fetch, produce, set_quotas, throttle_of, unique
 
 
 def test_a_producer_above_its_rate_is_throttled_and_muted(broker: OwnedBroker) -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.tests.harness.kafka import OwnedBroker
-from klamm.tests.quotas.clients import QuotaClient, create, produce, set_quotas, unique
+from klamm.tests.quotas.clients import QuotaClient, create, produce, set_quotas, throttle_of, unique
 from klamm.tests.quotas.conftest import USERS
-from klamm.tests.quotas.test_enforcement import throttle_of
 
 USER, CLIENT = "user", "client-id"
 DEFAULT = None

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ import pytest
 
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
+from klamm.server.local.made_security import make_security
 from klamm.tests.harness.kafka import java_command
 from klamm.tests.security import signed_tokens
 from klamm.tests.security.exchanges import unsecured
-from klamm.tests.security.test_secured_cluster import security
 
 COUNT = 20
 VALUES = [str(number) for number in range(COUNT)]
@@ -49,7 +50,7 @@ def java(jars: Path, servers: str, topic: str, properties: Path) -> list[str]:
 
 
 async def _secured(zookeeper: str, folder: Path, tls: bool, mechanism: str | None) -> tuple[LocalCluster, dict[str, str]]:
-    made = security(folder, tls=tls, mechanism=mechanism)
+    made = make_security(folder / "security", "127.0.0.1", tls=tls, mechanism=mechanism, now_ms=time.time_ns() // 1_000_000)
     cluster = LocalCluster(1, zookeeper=zookeeper, config=made.config | SMALL, topics=[SeedTopic("t", 1, 1)], users=made.users)
     await cluster.start()
     return cluster, made.client

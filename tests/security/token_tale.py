@@ -109,7 +109,7 @@ class Token:
         return base64.b64encode(self.hmac).decode()
 
 
-class Tale:
+class TokenTale:
     """Asks brokers, and writes down what they respond."""
 
     def __init__(self, tree: Tree, ports: Sequence[Sequence[int]]) -> None:
@@ -260,7 +260,7 @@ def renewer(name: str, kind: str = "User") -> Any:
     return Create.CreatableRenewers(kind, name)
 
 
-async def told(tale: Tale) -> None:
+async def told(tale: TokenTale) -> None:
     """The whole tale but for its end, in which the controller deletes what has expired."""
     await _creation(tale)
     await _renewal(tale)
@@ -270,7 +270,7 @@ async def told(tale: Tale) -> None:
     await _other_brokers(tale)
 
 
-async def _creation(tale: Tale) -> None:
+async def _creation(tale: TokenTale) -> None:
     tale.chapter("creation")
     for version in range(4):
         await tale.create(f"v{version}", "alice", version)
@@ -296,7 +296,7 @@ async def _creation(tale: Tale) -> None:
     await tale.create("both", "dave", owner_principal_type="User", owner_principal_name="bob", renewers=[renewer("x", "Group")])
 
 
-async def _renewal(tale: Tale) -> None:
+async def _renewal(tale: TokenTale) -> None:
     tale.chapter("renewal")
     await tale.create("r", "alice", renewers=[renewer("bob")])
     before = len(tale.changes())
@@ -323,7 +323,7 @@ async def _renewal(tale: Tale) -> None:
     await tale.renew("alice", "zero", HOUR_MS)
 
 
-async def _end(tale: Tale) -> None:
+async def _end(tale: TokenTale) -> None:
     tale.chapter("end")
     await tale.create("e", "alice", renewers=[renewer("bob")])
     before = len(tale.changes())
@@ -352,7 +352,7 @@ async def _end(tale: Tale) -> None:
     tale.say("changes", len(tale.changes()) - before)
 
 
-async def _description(tale: Tale) -> None:
+async def _description(tale: TokenTale) -> None:
     tale.chapter("description")
     for name in [name for name, token in tale._tokens.items() if name not in ("other", "v0")]:
         await _quietly(tale, Expire(hmac=tale.token(name).hmac, expiry_time_period_ms=-1))
@@ -373,12 +373,12 @@ async def _description(tale: Tale) -> None:
     await tale.describe("bob", None)
 
 
-async def _quietly(tale: Tale, message: Any) -> None:
+async def _quietly(tale: TokenTale, message: Any) -> None:
     for user in USERS[:2]:
         await (await tale.session(user)).ask(message, 2)
 
 
-async def _authentication(tale: Tale) -> None:
+async def _authentication(tale: TokenTale) -> None:
     tale.chapter("authentication")
     await tale.create("s", "alice", renewers=[renewer("bob")])
     token = tale.token("s")
@@ -434,7 +434,7 @@ async def _authentication(tale: Tale) -> None:
     await tale.log_in("of a token that has ended", TokenScram("sha256", tale.token("ended").id, tale.token("ended").password))
 
 
-async def _other_brokers(tale: Tale) -> None:
+async def _other_brokers(tale: TokenTale) -> None:
     tale.chapter("other brokers")
     for user, message, version in (
         ("alice", Create(renewers=[], max_lifetime_ms=-1), 3), ("alice", Renew(hmac=b"", renew_period_ms=1), 2),
@@ -455,7 +455,7 @@ async def _other_brokers(tale: Tale) -> None:
     tale.say("znode of far", tale.znode("far"))
 
 
-async def _until_known(tale: Tale, name: str) -> None:
+async def _until_known(tale: TokenTale, name: str) -> None:
     wanted = Describe(owners=None)
     for _ in range(2000):
         answer = await (await tale.session("alice")).ask(wanted, 3)
@@ -472,13 +472,13 @@ def tell(brokers: Sequence[OwnedBroker], ports: Sequence[Sequence[int]], tree: T
             broker.start()
         all_know(brokers)
         assert tree.controller() == brokers[0].id
-        return asyncio.run(_tell(Tale(tree, ports), brokers, tree))
+        return asyncio.run(_tell(TokenTale(tree, ports), brokers, tree))
     finally:
         for broker in brokers:
             broker.kill()
 
 
-async def _tell(tale: Tale, brokers: Sequence[OwnedBroker], tree: Tree) -> str:
+async def _tell(tale: TokenTale, brokers: Sequence[OwnedBroker], tree: Tree) -> str:
     try:
         await told(tale)
         tale.chapter("the controller")
