@@ -160,6 +160,7 @@ async def until_all(scenario: Scenario, holds: dict[str, int], meanwhile: Any) -
             hits = {hold["id"]: hold["hits"] for hold in (await api.get("/holds"))["holds"]}
             missed = {phase for phase, number in holds.items() if not hits[number]}
             if not missed:
+                await helping
                 break
     finally:
         helping.cancel()
@@ -180,14 +181,13 @@ async def test_every_phase_is_held_and_stepped(api: Api, scenario: Scenario) -> 
     holds = {phase: (await api.post("/holds", {"phase": phase, "count": 1}))["id"] for phase in PHASES}
     stepped: set[str] = set()
 
-    async def step() -> None:
-        while True:
-            for hold in (await api.get("/holds"))["holds"]:
-                if hold["state"] == "reached":
-                    status, _ = await api.call("POST", f"/holds/{hold['id']}/step")
-                    stepped.update({hold["phase"]} if status == 200 else ())
-            await asyncio.sleep(0.005)
+    async def step() -> bool:
+        for hold in (await api.get("/holds"))["holds"]:
+            if hold["state"] == "reached":
+                status, _ = await api.call("POST", f"/holds/{hold['id']}/step")
+                stepped.update({hold["phase"]} if status == 200 else ())
+        return stepped == set(PHASES)
 
-    assert await until_all(scenario, holds, step()) == set()
+    assert await until_all(scenario, holds, eventually_asked(step, "each phase is stepped", TURNS * 7 * TURN_S)) == set()
     assert stepped == set(PHASES)
     await works(api)
