@@ -29,7 +29,7 @@ REAL_WHEN_LONG = frozenset(
     f"tests/{folder}"
     for folder in (
         "admin", "control", "duel", "groups", "logs_on_disk", "reference", "server/net", "server/replication", "stories/both", "testing",
-        "distributions", "transactions", "versions",
+        "distributions", "docs", "images", "transactions", "versions",
     )
 )
 """Folders whose long tests run processes or measure real time; the others of their tests are deterministic."""
