@@ -62,7 +62,7 @@ setup: .venv/.setup ## Make .venv with everything (first time about 650 MB to do
 
 .venv/.setup: .venv/.serve
 	@echo "Setting up .venv for tests; the first time this downloads about 600 MB, most of it PySpark." >&2
-	@$(PIP) --no-build-isolation -e '.[journal,metrics,control,pipeline,quick,connect,dev,release,site]'
+	@$(PIP) --no-build-isolation -e '.[journal,metrics,control,pipeline,quick,delta,connect,dev,release,site]'
 	@mkdir -p .typing; ln -sfn .. .typing/klamm
 	@touch $@
 

@@ -9,10 +9,12 @@ from klamm.cli.lazy_group import LazyGroup
 COMMANDS = {
     "check": "klamm.cli.pipeline.check",
     "compact": "klamm.cli.pipeline.compact",
+    "publish": "klamm.cli.pipeline.publish",
     "run": "klamm.cli.pipeline.run",
     "serve": "klamm.cli.pipeline.serve",
     "simulate": "klamm.cli.pipeline.simulate",
     "submit": "klamm.cli.pipeline.submit",
+    "tables": "klamm.cli.pipeline.tables",
     "warm": "klamm.cli.pipeline.warm",
     "watch": "klamm.cli.pipeline.watch",
 }

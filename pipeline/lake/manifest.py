@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 from klamm.machine.replaced_file import replacing
 
 NAME = "_manifest.jsonl"
+DELTA_LOG = "_delta_log"
+"""Delta's log of a published table (`pipeline/lake/delta.py`)."""
 
 
 class Entry(NamedTuple):
@@ -104,6 +106,7 @@ def sweep(lake: Path, table: str) -> list[Path]:
         path
         for path in folder.rglob("*")
         if path.is_file() and path != folder / NAME and path not in valid and not within.intersection(path.parents)
+        and path.relative_to(folder).parts[0] != DELTA_LOG
     ]
     for path in removed:
         path.unlink()

@@ -1,0 +1,29 @@
+"""`klamm pipeline tables`: views of the tables for DuckDB or Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from klamm.cli.output import say
+from klamm.cli.pipeline.options import LAKE
+
+if TYPE_CHECKING:
+    from klamm.pipeline.lake.sql_views import Engine
+
+
+@click.command("tables", short_help="Print views of the tables for DuckDB or Spark.")
+@click.argument("lake", type=LAKE)
+@click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="Whose SQL.")
+def command(lake: Path, engine: Engine) -> None:
+    """Print CREATE VIEW statements for all tables of LAKE: with timestamps, words for APIs and directions, requests with their responses.
+
+    \b
+    klamm pipeline tables LAKE | duckdb -init /dev/stdin
+    """
+    from klamm.pipeline.lake.folder import existing
+    from klamm.pipeline.lake.sql_views import statements
+
+    say("\n".join(f"{statement};" for statement in statements(existing(lake), engine)))

@@ -1,0 +1,136 @@
+"""Publishes a lake's tables as Delta Lake tables, which Spark, Trino, DuckDB, Polars and others read without Klamm.
+
+Without a target only Delta's log is written, a folder `_delta_log` in each table's folder: the files of the table stay where they are, and
+none is copied. With a target, a folder or a URL such as `s3://bucket/lake`, files are copied that are not there yet. Each publication of a
+table with changes is one commit, so readers see all parts of it or none, and earlier versions can be read as long as their files exist.
+VARIANT columns are Delta's type `variant`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from klamm.journal.columns import Column
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.sql_views import TABLES
+from klamm.pipeline.lake.tables import MESSAGES, Table
+
+_TYPES: Mapping[str, Any] = {
+    "int8": "byte", "int16": "short", "int32": "integer", "int64": "long", "double": "double", "bool": "boolean", "string": "string",
+    "binary": "binary", "variant": "variant",
+    "list<int32>": {"type": "array", "elementType": "integer", "containsNull": True},
+    "list<int64>": {"type": "array", "elementType": "long", "containsNull": True},
+}  # fmt: skip
+
+
+class _Stamp(NamedTuple):
+    """By which a file that was written again under the same name is known."""
+
+    size: int
+    modified_ms: int
+
+    @classmethod
+    def of(cls, file: Path) -> _Stamp:
+        status = file.stat()
+        return cls(status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+class Published(NamedTuple):
+    """A table that was published: its version in Delta, and the files that this version adds and removes."""
+
+    table: str
+    version: int
+    added: int
+    removed: int
+
+
+def publish(lake: Path, target: str | None = None) -> Iterator[Published]:
+    """Publish the tables that changed since they were last published, one after the other; tables that never had a row are left out.
+
+    Credentials and endpoints of an object store are read from its usual environment variables. Raises PipelineFailed.
+    """
+    for table in TABLES:
+        try:
+            done = _publish(lake, table, target)
+        except _errors() as problem:
+            raise PipelineFailed(f"{table.path} cannot be published: {str(problem).splitlines()[0]}") from problem
+        if done is not None:
+            yield done
+
+
+def _publish(lake: Path, table: Table, target: str | None) -> Published | None:
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, CommitProperties, RemoveAction, create_table_with_add_actions
+
+    folder = lake / table.path
+    where = str(folder) if target is None else f"{target.rstrip('/')}/{table.path}"
+    files = {str(file.relative_to(folder)): _Stamp.of(file) for file in manifest.files(lake, table.path)}
+    known = _known(where) if DeltaTable.is_deltatable(where) else None
+    if known is None and not files:
+        return None
+    added = sorted(path for path, stamp in files.items() if known is None or known.get(path) != stamp)
+    gone = sorted((known or {}).keys() - files.keys())
+    if known is not None and not added and not gone:
+        return None
+    if target is not None:
+        _copy(added, folder, where)
+    actions = [AddAction(path, files[path].size, {}, files[path].modified_ms, True, _statistics(folder / path)) for path in added]
+    properties = CommitProperties(custom_metadata={"klamm.table": table.path})
+    if known is None:
+        create_table_with_add_actions(
+            where, _schema(table), actions, mode="append", name=table.name, description=table.meaning, commit_properties=properties
+        )
+    else:
+        removals = [RemoveAction(path, data_change=True, deletion_timestamp=int(time.time() * 1000), partition_values={}) for path in gone]
+        DeltaTable(where).create_write_transaction(
+            [*actions, *removals], mode="append", schema=_schema(table), commit_properties=properties
+        )
+    return Published(table.path, DeltaTable(where).version(), len(added), len(gone))
+
+
+def _known(where: str) -> dict[str, _Stamp]:
+    """The files of a table's newest version, relative to it."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    actions = pa.table(DeltaTable(where).get_add_actions(flatten=True)).to_pylist()
+    return {unquote(one["path"]): _Stamp(one["size_bytes"], one["modification_time"]) for one in actions}
+
+
+def _schema(table: Table) -> Any:
+    from deltalake import Schema
+
+    columns: Iterable[Column] = (*table.columns, *((Column("body_json", "string", True, ""),) if table is MESSAGES else ()))
+    fields = [
+        {"name": column.name, "type": _TYPES[column.type], "nullable": True, "metadata": {"comment": column.meaning}} for column in columns
+    ]
+    return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+
+
+def _statistics(file: Path) -> str:
+    import pyarrow.parquet as pq
+
+    return json.dumps({"numRecords": pq.read_metadata(file).num_rows})
+
+
+def _copy(paths: Iterable[str], folder: Path, where: str) -> None:
+    from obstore import put
+    from obstore.store import LocalStore, from_url
+
+    there = from_url(where) if "://" in where else LocalStore(where, mkdir=True)
+    for path in paths:
+        put(there, path, folder / path)
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """What Delta Lake and object stores raise."""
+    from deltalake.exceptions import DeltaError
+    from obstore.exceptions import BaseError
+
+    return OSError, DeltaError, BaseError
