@@ -27,8 +27,9 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from klamm.journal.columns import FRAMES
-from klamm.pipeline.decode.batches import ARROW_TYPES, DECODED, INPUT, decode_batch, decode_batches
+from klamm.pipeline.decode.batches import DECODED, INPUT, decode_batch, decode_batches
 from klamm.pipeline.decode.frame_decoder import decode_frame
+from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.tables import BRONZE, ddl
 from klamm.pipeline.silver import build_silver, decode
 from klamm.pipeline.spark.session import open_session
@@ -55,7 +56,7 @@ def rows(frames: list[FrameSample], first_seq: int) -> Any:
         "frame": [frame.frame for frame in frames],
     }
     nothing = [None] * count
-    arrays = [pa.array(values.get(column.name, nothing), ARROW_TYPES[column.type]) for column in FRAMES]
+    arrays = [pa.array(values.get(column.name, nothing), arrow_type(column.type)) for column in FRAMES]
     table = pa.Table.from_arrays(arrays, names=[column.name for column in FRAMES])
     return table.append_column("segment", pa.array(["bench"] * count))
 

@@ -22,10 +22,6 @@ from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.tables import EVENT_TABLE, HEADER, MESSAGES, QUARANTINE, SIZES, Table
 from klamm.pipeline.silver_files import DECODABLE, FROM_EVENTS, FROM_FRAMES, WRITTEN, decode_and_write, write_events
-from klamm.pipeline.spark.settings import FEW
-
-SORTED_BY = ("api_key", "dir")
-"""If there are many messages, they are sorted by these columns: most frames belong to few APIs, and most rules read the others."""
 
 Counts = Mapping[str, int]
 """Run → rows."""
@@ -75,7 +71,7 @@ def _build_from_frames(lake: Path, frames: Any, batch: str, variant: bool, expec
     names = [column.name for column in (*HEADER, *SIZES)]
     body = "parse_json(body_json) AS body" if variant else "body_json"
     messages = decodable.selectExpr(*names, body, "left", "err", "error_code", "errors", "throttle_ms")
-    parts.write(lake, MESSAGES, messages, batch, list(expected), SORTED_BY if sum(expected.values()) > FEW else ())
+    parts.write(lake, MESSAGES, messages, batch, list(expected))
     return _adopted(lake, tables, (MESSAGES, QUARANTINE), batch, expected)
 
 

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from klamm.journal.columns import EVENTS
-from klamm.pipeline.decode.batches import ARROW_TYPES, LISTS, OWN, decode_batches
+from klamm.pipeline.decode.batches import LISTS, OWN, decode_batches
+from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.table_parts import folder_of_run, stage
 from klamm.pipeline.lake.tables import (
@@ -26,6 +27,7 @@ from klamm.pipeline.lake.tables import (
     BROKER_STATE,
     DECISIONS,
     EVENT_TABLE,
+    FIELD_TABLE,
     HEADER,
     PARTITION_STATE,
     QUARANTINE,
@@ -35,7 +37,7 @@ from klamm.pipeline.lake.tables import (
     ddl,
 )
 
-FLAT = {"states": PARTITION_STATE, "brokers": BROKER_STATE, "codes": API_ERRORS}
+FLAT = {"states": PARTITION_STATE, "brokers": BROKER_STATE, "codes": API_ERRORS, "fields": FIELD_TABLE}
 """Column of a decoded row with a list → the table that gets a row for each element."""
 
 FROM_FRAMES = (QUARANTINE, *FLAT.values())
@@ -136,7 +138,7 @@ def write_events(lake: str, batch: str, batches: Iterator[Any]) -> Iterator[Any]
 
 def events_into(add: Add, rows: Any) -> None:
     """Pass events, at least one, and the rows of the tables made from them to `add`."""
-    arrays = [_cast(rows.column(column.name), ARROW_TYPES[column.type]) for column in EVENTS]
+    arrays = [_cast(rows.column(column.name), arrow_type(column.type)) for column in EVENTS]
     events = pa.RecordBatch.from_arrays(arrays, names=list(EVENT_TABLE.names))
     add(EVENT_TABLE, events)
     kinds = events.column("kind")
@@ -150,7 +152,7 @@ def _derived(events: Any, table: Table, derive: Any) -> Any:
     """Rows of a table with the columns of events, and with columns that `derive` makes from input and output."""
     made = [derive(*texts) for texts in zip(events.column("input").to_pylist(), events.column("output").to_pylist(), strict=True)]
     arrays = [
-        pa.array([row[column.name] for row in made], ARROW_TYPES[column.type])
+        pa.array([row[column.name] for row in made], arrow_type(column.type))
         if column.name in made[0]
         else events.column(column.name)
         for column in table.columns

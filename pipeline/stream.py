@@ -3,7 +3,7 @@
 The stream reads the commits of bronze; a micro-batch has the segments of a few commits. Spark stores which commits a batch has before it
 begins. So a batch that was killed is repeated with the same number and the same rows, and its files and its lines in the manifests replace
 what was left: each row counts once. The state of the stream is valid for one path of the lake. If the lake was moved or the state is
-missing, silver and gold are built again from bronze.
+missing, or silver has other tables now, silver and gold are built again from bronze.
 
 After each run the rows are counted: frames of bronze = messages + quarantine, events of bronze = events of silver.
 """
@@ -38,17 +38,29 @@ DERIVED = ("silver", "gold")
 def prepare(lake: Path) -> bool:
     """Check the state of the stream. Returns True if silver and gold have to be built again; then they have been removed."""
     place = lake / PLACE
+    now = {"path": str(lake), "silver": [table.name for table in SILVER]}
     try:
-        same = json.loads(place.read_text())["path"] == str(lake)
-    except (OSError, ValueError, KeyError, TypeError):
+        same = json.loads(place.read_text()) == now
+    except (OSError, ValueError):
         same = False
     is_rebuilt = not same or not (lake / STREAM / "metadata").exists()
     if is_rebuilt:
+        _refuse_to_lose(lake)
         for folder in (STREAM, *DERIVED):
             shutil.rmtree(lake / folder, ignore_errors=True)
         with replacing(place) as temporary:
-            temporary.write_text(json.dumps({"path": str(lake)}))
+            temporary.write_text(json.dumps(now))
     return is_rebuilt
+
+
+def _refuse_to_lose(lake: Path) -> None:
+    """Raise PipelineFailed if silver has rows that bronze lost by `compact --purge`."""
+    for table, of_silver in (("frames", ("messages", "quarantine")), ("events", ("events",))):
+        if manifest.rows(lake, f"bronze/{table}") < sum(manifest.rows(lake, f"silver/{name}") for name in of_silver):
+            raise PipelineFailed(
+                f"{lake} was moved, or another version of Klamm made its tables, and bronze was purged: they cannot be made again from "
+                "bronze. Remove bronze, silver, gold and _checkpoints to make all of them from the journal"
+            )
 
 
 def remove_remains(lake: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate
 from struct import Struct, unpack
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from klamm.journal.columns import Column, Direction
+from klamm.pipeline.decode.fields import ALWAYS, READERS, Reader, Values
 from klamm.pipeline.decode.flatten import (
     BROKER_FIELDS,
     ERROR_FIELDS,
@@ -31,7 +32,9 @@ from klamm.pipeline.decode.flatten import (
 from klamm.pipeline.decode.frame_decoder import Plan, Reason, decode_frame, plan
 from klamm.pipeline.decode.json_codec import Body, Decode
 from klamm.pipeline.decode.reencoding import difference, is_sampled, is_second_sampled
-from klamm.pipeline.lake.tables import API_ERRORS, BROKER_STATE, HEADER, PARTITION_STATE, SIZES, SPARK_TYPES, Table, ddl
+from klamm.pipeline.lake.column_types import arrow_type, spark_type
+from klamm.pipeline.lake.field_columns import FIELDS
+from klamm.pipeline.lake.tables import API_ERRORS, BROKER_STATE, HEADER, PARTITION_STATE, SIZES, Table, ddl
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.primitives import skip_tags
 
@@ -39,11 +42,6 @@ MAX_BODY = 12_000_000
 """Limit of a body's JSON in bytes, below the 16 MiB of Spark's variants. A longer body is left out, and `err` says so."""
 BATCH_BYTES = 32_000_000
 """Approximate bytes of frames that are decoded at a time, so that their results fit into an Arrow batch and the worker's memory."""
-
-ARROW_TYPES = {
-    "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), "bool": pa.bool_(), "string": pa.string(),
-    "binary": pa.binary(), "double": pa.float64(), "list<int32>": pa.list_(pa.int32()), "list<int64>": pa.list_(pa.int64()),
-}
 
 
 def _of(table: Table, names: tuple[str, ...]) -> tuple[Column, ...]:
@@ -55,6 +53,7 @@ LISTS = {
     "states": _of(PARTITION_STATE, STATE_FIELDS),
     "brokers": _of(BROKER_STATE, BROKER_FIELDS),
     "codes": _of(API_ERRORS, ERROR_FIELDS),
+    "fields": FIELDS,
 }
 """Columns of decoded rows that are lists."""
 
@@ -72,13 +71,15 @@ OWN = (
 )
 
 _STRUCTS = ", ".join(
-    f"{name} array<struct<{', '.join(f'{field.name}: {SPARK_TYPES[field.type]}' for field in fields)}>>" for name, fields in LISTS.items()
+    f"{name} array<struct<{', '.join(f'{field.name}: {spark_type(field.type)}' for field in fields)}>>" for name, fields in LISTS.items()
 )
 DECODED = f"{ddl(HEADER)}, {ddl(OWN)}, {_STRUCTS}"
 """Spark's schema of the rows that come out."""
 
 INPUT = (*(column.name for column in HEADER), "frame")
 """Columns of the rows that go in, in this order."""
+
+_LISTENER = ("run_id", "node_id", "process", "listener")
 
 STATE_REQUESTS = frozenset((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA))
 """Requests that have rows for other tables."""
@@ -116,14 +117,15 @@ def decode_batch(batch: Any) -> Any:
     frames = columns["frame"]
     prefixes = _prefixes(frames)
     made = {column.name: [None] * batch.num_rows for column in OWN if column not in SIZES}
-    lists: tuple[list[Any], ...] = ([], [], [])
-    counts = [0] * batch.num_rows, [0] * batch.num_rows, [0] * batch.num_rows
+    lists: tuple[list[Any], ...] = ([], [], [], [])
+    counts = tuple([0] * batch.num_rows for _ in lists)
     kinds = zip(*(columns[name].to_pylist() for name in ("dir", "api_key", "api_version")), strict=True)
     flags, seqs = columns["flags"].to_pylist(), columns["seq"].to_pylist()
-    _decode_rows(zip(kinds, flags, prefixes, frames.to_pylist(), seqs, strict=True), made, lists, counts)
-    header = [_cast(columns[column.name], ARROW_TYPES[column.type]) for column in HEADER]
+    connections = cache(lambda: list(zip(*(columns[name].to_pylist() for name in _LISTENER), strict=True)))
+    _decode_rows(zip(kinds, flags, prefixes, frames.to_pylist(), seqs, strict=True), made, lists, counts, connections)
+    header = [_cast(columns[column.name], arrow_type(column.type)) for column in HEADER]
     own = [pc.binary_length(frames).cast(pa.int32()), pa.array(prefixes, pa.int32())]
-    own += [pa.array(made[column.name], ARROW_TYPES[column.type]) for column in OWN[len(own) :]]
+    own += [pa.array(made[column.name], arrow_type(column.type)) for column in OWN[len(own) :]]
     flat = [_list_array(values, each, fields) for values, each, fields in zip(lists, counts, LISTS.values(), strict=True)]
     return pa.RecordBatch.from_arrays([*header, *own, *flat], names=[*INPUT[:-1], *(column.name for column in OWN), *LISTS])
 
@@ -150,6 +152,9 @@ class _Way(NamedTuple):
     header: int
     count_errors: ErrorCounter | None
     has_states: bool
+    read_fields: Reader | None = None
+    is_same: bool = False
+    """Most of these frames are equal but for their correlation ids."""
 
 
 Kind = tuple[int, Any, Any]
@@ -165,9 +170,11 @@ def _way(direction: int, key: int | None, version: int | None) -> _Way:
     how = plan(is_request, key, version)
     count_errors = None if is_request else _counter(key, version)
     has_states = key in STATE_REQUESTS if is_request else key == ApiKey.METADATA
+    reader = READERS.get((is_request, key))
     if not isinstance(how, Plan) or (key == ApiKey.API_VERSIONS and not is_request):  # its error says in which version it is written
-        return _Way(None, is_request, is_sent, 0, count_errors, has_states)
-    return _Way(how.decode, is_request, is_sent, how.header, count_errors, has_states)
+        is_same = key == ApiKey.API_VERSIONS and direction == Direction.RESPONSE_OUT
+        return _Way(None, is_request, is_sent, 0, count_errors, has_states, reader, is_same)
+    return _Way(how.decode, is_request, is_sent, how.header, count_errors, has_states, reader)
 
 
 def _counter(key: int, version: int) -> ErrorCounter:
@@ -186,22 +193,32 @@ def _decode_rows(
     made: dict[str, list[Any]],
     lists: tuple[list[Any], ...],
     counts: tuple[list[int], ...],
+    connections: Callable[[], list[Any]],
 ) -> None:
     """Decode frames: what is not null goes into the columns `made`, rows for other tables to `lists`, and how many come of each frame to
-    `counts`. A row is a kind, flags, the first four bytes as a number, the frame, and its number in the journal.
+    `counts`. A row is a kind, flags, the first four bytes as a number, the frame, and its number in the journal. `connections` are the
+    listeners of all rows.
 
     A complete frame without flags that is decoded to its end is handled here, with one call, that of the decoder. All others go to
     `decode_frame`, which also finds what is wrong with them.
     """
     texts, lefts, tops, errors = made["body_json"], made["left"], made["error_code"], made["errors"]
     throttles, codes, code_counts = made["throttle_ms"], lists[2], counts[2]
+    fields, field_counts = lists[3], counts[3]
+    known: dict[Any, tuple[Any, ...]] = {}
     ways: dict[Kind, _Way] = {}
     dumps = orjson.dumps
     for number, (kind, flags, prefix, frame, seq) in enumerate(rows):
         way = ways.get(kind)
         if way is None:
             way = ways[kind] = _way(*kind)
-        decode, is_request, is_sent, header, count_errors, has_states = way
+        decode, is_request, is_sent, header, count_errors, has_states, read_fields, is_same = way
+        same = None
+        if is_same and not flags and prefix == len(frame) - 4:
+            same = kind, connections()[number], frame[8:]
+            if same in known and not is_sampled(seq):
+                texts[number], lefts[number], tops[number], throttles[number], errors[number] = known[same]
+                continue
         reason = detail = None
         body: Body | None = None
         left: int | None = -1
@@ -238,6 +255,8 @@ def _decode_rows(
                     made["err"][number] = f"left out: {len(text)} bytes of JSON, at most {MAX_BODY} are kept"
                 else:
                     texts[number] = text
+                    if read_fields is not None and same not in known:
+                        field_counts[number] = _add_fields(fields, read_fields(kind[2], body, text))
                     if is_sent and left == 0 and is_sampled(seq):
                         made["err"][number] = difference(*kind, frame, second=is_second_sampled(seq))
             except Exception as error:  # noqa: BLE001 as in `decode_frame`
@@ -245,10 +264,24 @@ def _decode_rows(
                     del values[len(values) - each[number] :]
                     each[number] = 0
                 left = None
+                texts[number] = None
                 reason, detail = Reason.MALFORMED, f"{type(error).__name__}: {error}"
         lefts[number] = left
+        if same is not None and not errors[number] and texts[number] is not None:
+            known[same] = texts[number], left, tops[number], throttles[number], errors[number]
+        if texts[number] is None and reason is None and read_fields is not None and kind[1] in ALWAYS:
+            fields.append({"has_body": False})
+            field_counts[number] = 1
         if reason is not None:
             made["reason"][number], made["detail"][number], made["frame"][number] = reason.value, detail, frame
+
+
+def _add_fields(fields: list[Values], read: Values | None) -> int:
+    """Add what rules read of a body, if that is anything; returns the number of rows."""
+    if read is None:
+        return 0
+    fields.append(read | {"has_body": True})
+    return 1
 
 
 def _add_states(key: Any, body: Body, number: int, lists: tuple[list[Any], ...], counts: tuple[list[int], ...]) -> None:
@@ -262,12 +295,24 @@ def _add_states(key: Any, body: Body, number: int, lists: tuple[list[Any], ...],
         counts[1][number] = len(brokers)
 
 
-def _list_array(rows: list[tuple[Any, ...]], counts: list[int], fields: tuple[Column, ...]) -> Any:
-    structs = pa.StructArray.from_arrays(_arrays(rows, fields), names=[field.name for field in fields])
+def _list_array(rows: list[Any], counts: list[int], fields: tuple[Column, ...]) -> Any:
+    arrays = _arrays_of_some(rows) if fields is FIELDS else _arrays(rows, fields)
+    structs = pa.StructArray.from_arrays(arrays, names=[field.name for field in fields])
     return pa.ListArray.from_arrays(pa.array(array("i", accumulate(counts, initial=0)), pa.int32()), structs)
 
 
 def _arrays(rows: list[tuple[Any, ...]], columns: tuple[Column, ...]) -> list[Any]:
     """Rows as one Arrow array for each column."""
     values = zip(*rows, strict=True) if rows else ((),) * len(columns)
-    return [pa.array(each, ARROW_TYPES[column.type]) for each, column in zip(values, columns, strict=True)]
+    return [pa.array(each, arrow_type(column.type)) for each, column in zip(values, columns, strict=True)]
+
+
+def _arrays_of_some(rows: list[Values]) -> list[Any]:
+    """Rows of `FIELDS`, each with few of these columns, as one Arrow array for each column."""
+    there = set().union(*rows)
+    return [
+        pa.array([row.get(column.name) for row in rows], arrow_type(column.type))
+        if column.name in there
+        else pa.nulls(len(rows), arrow_type(column.type))
+        for column in FIELDS
+    ]

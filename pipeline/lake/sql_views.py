@@ -13,16 +13,13 @@ from typing import Literal
 
 from klamm.journal.columns import Column, Direction
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.tables import BRONZE, GOLD, MESSAGES, SILVER, SPARK_TYPES, Table
+from klamm.pipeline.lake.column_types import duckdb_type, spark_type
+from klamm.pipeline.lake.tables import BRONZE, GOLD, MESSAGES, SILVER, Table
 from klamm.protocol.apis import APIS
 
 Engine = Literal["duckdb", "spark"]
 TABLES = (*BRONZE, *SILVER, *GOLD)
 
-_DUCKDB_TYPES = {
-    "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN",
-    "string": "VARCHAR", "binary": "BLOB", "variant": "VARIANT", "list<int32>": "INTEGER[]", "list<int64>": "BIGINT[]",
-}  # fmt: skip
 _RENAMED = {"left": "bytes_left"}
 
 _SHAPED = {
@@ -65,7 +62,7 @@ def statements(lake: Path, engine: Engine) -> list[str]:
         entries = [entry for entry in manifest.entries(lake, table.path) if entry.rows]
         paths = [str(lake / entry.path) for entry in entries]
         if engine == "spark" and paths:
-            schema = ", ".join(f"`{column.name}` {SPARK_TYPES[column.type]}" for column in (*table.columns, *_also(table)))
+            schema = ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in (*table.columns, *_also(table)))
             alternatives = ",".join(entry.path.removeprefix(f"{table.path}/") for entry in entries)
             path = _text(f"{lake / table.path}/{{{alternatives}}}")
             found.append(f"{create} {table.name}_files ({schema}) USING parquet OPTIONS (path {path})")
@@ -79,7 +76,7 @@ def _also(table: Table) -> tuple[Column, ...]:
 
 
 def _selection(table: Table, paths: Sequence[str], engine: Engine) -> str:
-    quote, types = ('"', _DUCKDB_TYPES) if engine == "duckdb" else ("`", SPARK_TYPES)
+    quote, type_of = ('"', duckdb_type) if engine == "duckdb" else ("`", spark_type)
     columns = []
     for column in table.columns:
         value = f"t.{quote}{column.name}{quote}"
@@ -95,7 +92,7 @@ def _selection(table: Table, paths: Sequence[str], engine: Engine) -> str:
         elif column.name == "dir":
             words = " ".join(f"WHEN {int(one)} THEN {_text(one.name.lower().replace('_', ' '))}" for one in Direction)
             columns.append(f"CASE {value} {words} END AS direction")
-    nulls = ", ".join(f"CAST(NULL AS {types[column.type]}) AS {quote}{column.name}{quote}" for column in (*table.columns, *_also(table)))
+    nulls = ", ".join(f"CAST(NULL AS {type_of(column.type)}) AS {quote}{column.name}{quote}" for column in (*table.columns, *_also(table)))
     rows = f"SELECT {nulls} LIMIT 0"
     if engine == "duckdb" and paths:
         files = ", ".join(_text(path if path.endswith(".parquet") else f"{path}/*.parquet") for path in paths)

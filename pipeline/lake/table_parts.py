@@ -22,9 +22,6 @@ STAGED = f"{CHECKPOINTS}/staged"
 AT_ONCE = 4
 """Number of tables that are written at the same time."""
 
-SORTED_PAGE_ROWS = 1000
-"""Rows of a Parquet page in a sorted file."""
-
 _ESCAPED = frozenset('"#%\'*/:=?\\{[]^\x7f') | frozenset(map(chr, range(1, 32)))
 """What Spark escapes in the name of a partition's folder."""
 
@@ -60,25 +57,16 @@ def clear(lake: Path, tables: Iterable[Table], batch: str) -> None:
         shutil.rmtree(stage(lake, table, batch), ignore_errors=True)
 
 
-def write(lake: Path, table: Table, rows: Any, batch: str, runs: Sequence[str], sorted_by: Sequence[str] = ()) -> None:
-    """Write rows of a DataFrame, all of these runs, to the staging folder.
-
-    With `sorted_by` the rows of each file are sorted, in small pages, so that readers of a few values skip most pages.
-    """
+def write(lake: Path, table: Table, rows: Any, batch: str, runs: Sequence[str]) -> None:
+    """Write rows of a DataFrame, all of these runs, to the staging folder."""
     from pyspark.sql import functions as F
 
     folder = stage(lake, table, batch)
-    one = len(runs) == 1
-    placed = rows if one else rows.withColumn("run", F.col("run_id"))
-    if sorted_by:
-        placed = placed.sortWithinPartitions(*(() if one else ("run",)), *sorted_by)
-    writer = placed.write.mode("overwrite").option("compression", "zstd")
-    if sorted_by:
-        writer = writer.option("parquet.page.row.count.limit", SORTED_PAGE_ROWS)
-    if one:
-        writer.parquet(str(folder / folder_of_run(runs[0])))
+    if len(runs) == 1:
+        rows.write.mode("overwrite").option("compression", "zstd").parquet(str(folder / folder_of_run(runs[0])))
     else:
-        writer.partitionBy("run").parquet(str(folder))
+        placed = rows.withColumn("run", F.col("run_id"))
+        placed.write.mode("overwrite").option("compression", "zstd").partitionBy("run").parquet(str(folder))
 
 
 def write_here(lake: Path, table: Table, rows: Any, batch: str) -> None:

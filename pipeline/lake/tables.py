@@ -13,20 +13,8 @@ from typing import Any, NamedTuple
 
 from klamm.journal.columns import EVENTS, FRAMES, Column
 from klamm.pipeline.lake import manifest
-
-SPARK_TYPES = {
-    "int8": "tinyint",
-    "int16": "smallint",
-    "int32": "int",
-    "int64": "bigint",
-    "double": "double",
-    "bool": "boolean",
-    "string": "string",
-    "binary": "binary",
-    "variant": "variant",
-    "list<int32>": "array<int>",
-    "list<int64>": "array<bigint>",
-}
+from klamm.pipeline.lake.column_types import spark_type
+from klamm.pipeline.lake.field_columns import FIELDS
 
 
 class Table(NamedTuple):
@@ -50,7 +38,7 @@ class Table(NamedTuple):
 
 def ddl(columns: Sequence[Column]) -> str:
     """The columns as the text of a Spark schema."""
-    return ", ".join(f"{column.name} {SPARK_TYPES[column.type]}" for column in columns)
+    return ", ".join(f"{column.name} {spark_type(column.type)}" for column in columns)
 
 
 def _some(names: str) -> tuple[Column, ...]:
@@ -86,6 +74,14 @@ MESSAGES = Table("silver", "messages", (
     Column("errors", "int32", True, "of a response, how many error codes other than 0 it holds"),
     Column("throttle_ms", "int32", True, "of a response, its throttle time; null where it has none"),
 ), "a frame that decodes")
+
+FIELD_TABLE = Table("silver", "fields", (
+    *_some("run_id node_id process seq ts_ns conn_id dir listener peer_id client_id api_key api_version correlation_id cause_seq flags"),
+    Column("error_code", "int16", True, "of a response, the error code at its top"),
+    Column("errors", "int32", True, "of a response, how many error codes other than 0 it holds"),
+    *FIELDS,
+), "what rules read of a body: a frame of the APIs named below; of Fetch only what matters to `read_committed`, of ApiVersions only the "
+   "first of equal responses")
 
 QUARANTINE = Table("silver", "quarantine", (
     *HEADER,
@@ -296,7 +292,7 @@ BRONZE = (
     Table("bronze", "frames", (*FRAMES, Column("segment", "string", False, "name of the journal's file")), "a frame, as journaled"),
     Table("bronze", "events", (*EVENTS, Column("segment", "string", False, "name of the journal's file")), "an event, as journaled"),
 )
-SILVER = (MESSAGES, QUARANTINE, PARTITION_STATE, BROKER_STATE, API_ERRORS, EVENT_TABLE, DECISIONS, REASSIGN)
+SILVER = (MESSAGES, FIELD_TABLE, QUARANTINE, PARTITION_STATE, BROKER_STATE, API_ERRORS, EVENT_TABLE, DECISIONS, REASSIGN)
 GOLD = (
     LATENCY, API_MATRIX, LEADER_TIMELINE, REASSIGN_SPANS, CLIENT_SCORECARD, GROUP_GENERATIONS, OFFSET_COMMITS, TRANSACTIONS, VERDICTS,
     RULE_STATS,
@@ -340,7 +336,7 @@ def read(spark: Any, lake: Path, table: Table, runs: Collection[str] | None = No
     """The rows of a table, from the files that its manifest names, as a DataFrame with exactly its columns."""
     paths = [str(lake / entry.path) for entry in manifest.entries(lake, table.path, runs) if entry.rows > 0]
     if not paths:
-        nulls = ", ".join(f"CAST(NULL AS {SPARK_TYPES[column.type]}) AS {column.name}" for column in table.columns)
+        nulls = ", ".join(f"CAST(NULL AS {spark_type(column.type)}) AS {column.name}" for column in table.columns)
         return spark.sql(f"SELECT {nulls} LIMIT 0")  # which Spark knows to be empty when it plans
     if table is not MESSAGES:
         return spark.read.schema(ddl(table.columns)).parquet(*paths)

@@ -2,13 +2,13 @@
 
 Rows are missing if their numbers have gaps, if a journal ended early, or if the end of a segment is torn.
 
-Frames and events of a broker share one sequence of numbers in a run: 1, 2, 3, … So if the count of rows equals the greatest number, none is
-missing. Only otherwise the numbers are sorted.
+Frames and events of a broker share one sequence of numbers in a run: 1, 2, 3, … The numbers of one file at a time are read, and only the
+bounds of what follows without a gap are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,10 @@ from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE
 
 SHOWN = 20
 """Number of gaps of one broker that are named; one more line has the number of others."""
+
+
+Span = tuple[int, int]
+"""The first and the last of numbers that follow each other."""
 
 
 class Missing(NamedTuple):
@@ -74,20 +78,20 @@ def quarantined_rows(lake: Path, runs: Collection[str]) -> dict[str, int]:
     return {run: counts[run] for run in sorted(runs) if counts[run] > 0}
 
 
-def missing_rows(lake: Path, runs: Collection[str], numbers_of: Callable[[str], Any] | None = None) -> list[Missing]:
-    """The rows of these runs that silver lacks, by broker. `numbers_of` gives `node_id`, `process` and `seq` of the rows of a run that are
-    there, or None without rows; by default those of silver."""
+def missing_rows(lake: Path, runs: Collection[str], numbers_of: Callable[[str], Iterable[Any]] | None = None) -> list[Missing]:
+    """The rows of these runs that silver lacks, by broker. `numbers_of` gives Arrow tables with `node_id`, `process` and `seq` of the rows
+    of a run that are there; by default those of silver."""
     found: list[Missing] = []
     for run in sorted(runs):
-        numbers = _numbers(lake, run) if numbers_of is None else numbers_of(run)
-        if numbers is None:
-            continue
-        totals = numbers.group_by(["node_id", "process"]).aggregate([("seq", "count"), ("seq", "min"), ("seq", "max")]).to_pylist()
-        for node in sorted({each["node_id"] for each in totals}):
-            parts = [each for each in totals if each["node_id"] == node]
-            found += _gaps(run, node, numbers, sum(each["seq_count"] for each in parts), max(each["seq_max"] for each in parts))
+        present: dict[int, dict[int, list[Span]]] = {}
+        for numbers in _numbers(lake, run) if numbers_of is None else numbers_of(run):
+            for node, process, spans in _spans(numbers):
+                present.setdefault(node, {}).setdefault(process, []).extend(spans)
+        for node in sorted(present):
+            spans = sorted(span for each in present[node].values() for span in each)
+            found += [Missing(run, node, first, last) for first, last in _gaps(spans)]
             for process, reason in early_ends(node_folder(lake, run, node)).items():
-                last = max((each["seq_max"] for each in parts if each["process"] <= process), default=0)
+                last = max((span[1] for earlier, each in present[node].items() if earlier <= process for span in each), default=0)
                 found.append(Missing(run, node, last + 1, None, f"the journal of process {process} ended early: {reason}"))
     return found
 
@@ -104,27 +108,34 @@ def notes(missing: Iterable[Missing]) -> list[str]:
     return [*lines, *more]
 
 
-def _numbers(lake: Path, run: str) -> Any:
-    """Broker, process and `seq` of each row of a run; None if it has no rows."""
-    import pyarrow as pa
+def _numbers(lake: Path, run: str) -> Iterator[Any]:
+    """Broker, process and `seq` of the rows of a run, one file at a time."""
     import pyarrow.parquet as pq
 
-    columns = ["node_id", "process", "seq"]
-    schema = pa.schema([("node_id", pa.int32()), ("process", pa.int32()), ("seq", pa.int64())])
-    tables = [
-        pq.ParquetFile(file).read(columns=columns).cast(schema)
-        for table in (MESSAGES, QUARANTINE, EVENT_TABLE)
-        for file in manifest.files(lake, table.path, {run})
-    ]
-    return pa.concat_tables(tables) if sum(table.num_rows for table in tables) else None
+    for table in (MESSAGES, QUARANTINE, EVENT_TABLE):
+        for file in manifest.files(lake, table.path, {run}):
+            yield pq.ParquetFile(file).read(columns=["node_id", "process", "seq"])
 
 
-def _gaps(run: str, node: int, numbers: Any, count: int, greatest: int) -> list[Missing]:
-    """The gaps in one broker's numbers."""
+def _spans(numbers: Any) -> Iterator[tuple[int, int, list[Span]]]:
+    """Broker, process, and the numbers of their rows, as spans without a gap."""
     import pyarrow.compute as pc
 
-    if count == greatest:
-        return []
-    own = pc.unique(numbers.filter(pc.equal(numbers["node_id"], node))["seq"])
-    ordered = own.take(pc.sort_indices(own)).to_pylist()
-    return [Missing(run, node, a + 1, b - 1) for a, b in zip([0, *ordered], ordered, strict=False) if b > a + 1]
+    for owner in numbers.group_by(["node_id", "process"]).aggregate([]).to_pylist():
+        node, process = owner["node_id"], owner["process"]
+        own = numbers.filter(pc.and_(pc.equal(numbers["node_id"], node), pc.equal(numbers["process"], process)))["seq"].combine_chunks()
+        ordered = own.take(pc.sort_indices(own))
+        steps = pc.subtract(ordered.slice(1), ordered.slice(0, len(ordered) - 1))
+        ends = [*pc.indices_nonzero(pc.greater(steps, 1)).to_pylist(), len(ordered) - 1]
+        firsts = [0, *(end + 1 for end in ends[:-1])]
+        yield node, process, list(zip(ordered.take(firsts).to_pylist(), ordered.take(ends).to_pylist(), strict=True))
+
+
+def _gaps(spans: Iterable[Span]) -> list[Span]:
+    """What no span has, from 1 on, up to the last one. `spans` are sorted."""
+    found, reached = [], 0
+    for first, last in spans:
+        if first > reached + 1:
+            found.append((reached + 1, first - 1))
+        reached = max(reached, last)
+    return found

@@ -89,12 +89,10 @@ def _no_garbage() -> Iterator[None]:
             gc.enable()
 
 
-def _numbers(database: Any, run: str) -> Any:
-    """Broker, process and `seq` of each row of a run; None without rows."""
-    names = ("messages", "quarantine", "events")
-    union = " UNION ALL ".join(f"SELECT node_id, process, seq FROM {name} WHERE run_id = $run" for name in names)
-    rows = database.sql(union, params={"run": run}).to_arrow_table()
-    return rows if rows.num_rows else None
+def _numbers(database: Any, run: str) -> Iterator[Any]:
+    """Broker, process and `seq` of the rows of a run."""
+    for name in ("messages", "quarantine", "events"):
+        yield database.sql(f"SELECT node_id, process, seq FROM {name} WHERE run_id = $run", params={"run": run}).to_arrow_table()
 
 
 def journal_rows(found: Sequence[Segment]) -> RowsOf:

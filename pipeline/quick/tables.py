@@ -16,6 +16,7 @@ from klamm.journal.reading import open_segment
 from klamm.journal.segments import Segment
 from klamm.pipeline.bronze import KILLED, batch_name
 from klamm.pipeline.decode.batches import INPUT
+from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.tables import HEADER, HEADERS, HEADERS_VIEW, MESSAGES, SILVER, Table
 from klamm.pipeline.lake.unjudged_rows import Torn
 from klamm.pipeline.quick.duckdb_sql import MACROS, translated
@@ -24,13 +25,6 @@ from klamm.pipeline.silver_files import decode_into, events_into
 PART_ROWS = 8_192
 PART_BYTES = 32_000_000
 """A part of a journal is decoded when it has so many rows or bytes."""
-
-_TYPES = {
-    "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "bool": "BOOLEAN", "string": "VARCHAR", "binary": "BLOB",
-    "variant": "VARCHAR", "list<int32>": "INTEGER[]", "list<int64>": "BIGINT[]",
-}  # fmt: skip
-"""Bodies are JSON."""
-
 
 class Loaded(NamedTuple):
     """What was read."""
@@ -46,8 +40,11 @@ def opened(memory: str, folder: str) -> duckdb.DuckDBPyConnection:
     for macro in MACROS:
         database.execute(f"CREATE MACRO {macro}")
     for table in SILVER:
-        columns = ", ".join(f'"{column.name}" {_TYPES[column.type]}' for column in table.columns)
-        database.execute(f"CREATE TABLE {table.name} ({columns})")
+        # Bodies are JSON.
+        kinds = {column.name: arrow_type("string" if column.type == "variant" else column.type) for column in table.columns}
+        database.register("part", pa.schema(kinds.items()).empty_table())
+        database.execute(f"CREATE TABLE {table.name} AS SELECT * FROM part")
+        database.unregister("part")
     names = ", ".join(column.name for column in HEADER)
     database.execute(f"CREATE VIEW {HEADERS} AS {translated(HEADERS_VIEW.format(names=names))}")
     return database

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -137,8 +137,7 @@ def collect(lake: Path, run: str | None = None) -> Facts:
     elif run not in runs:
         raise NothingToReport(f"{lake} has no run {run!r}; it has {', '.join(runs[-5:])}")
     tables = _Reader(lake, run)
-    times = tables.read(FRAMES, ("ts_ns", "node_id"))
-    begin, end = _limits(times["ts_ns"])
+    begin, end, nodes = _extent(tables.by_file(FRAMES, ("ts_ns", "node_id")))
     timeline = tables.read(LEADER_TIMELINE, LEADER_TIMELINE.names)
     spans = tables.read(REASSIGN_SPANS, REASSIGN_SPANS.names)
     matrix, clients = _matrix(tables.read(API_MATRIX, API_MATRIX.names))
@@ -147,11 +146,11 @@ def collect(lake: Path, run: str | None = None) -> Facts:
     generations, groups = _generations(tables.read(GROUP_GENERATIONS, GROUP_GENERATIONS.names), end)
     return Facts(
         run, runs, _ms(begin), _ms(end),
-        {"frames": times.num_rows, "events": tables.rows(EVENT_TABLE), "quarantine": tables.rows(QUARANTINE)},
-        sorted(pc.unique(times["node_id"]).to_pylist()),
+        {"frames": tables.rows(FRAMES), "events": tables.rows(EVENT_TABLE), "quarantine": tables.rows(QUARANTINE)},
+        nodes,
         _controllers(tables.read(EVENT_TABLE, ("ts_ns", "kind", "node_id", "controller_epoch")), end),
         leaders, partitions, _led(timeline, begin, end), phases, reassigned, generations, groups,
-        _errors(tables.read(API_ERRORS, ("ts_ns", "api_key", "error_code", "count", "dir")), begin, end),
+        _errors(tables.by_file(API_ERRORS, ("ts_ns", "api_key", "error_code", "count", "dir")), begin, end),
         _latencies(tables.read(LATENCY, LATENCY.names)), matrix, clients,
         tables.read(CLIENT_SCORECARD, CLIENT_SCORECARD.names).to_pylist()[:CLIENTS],
         _rules(tables), _reasons(tables.read(QUARANTINE, ("reason",))), _simulation(lake),
@@ -177,6 +176,13 @@ class _Reader:
         """These columns of a table; a table that was never written is empty."""
         return plain.columns(manifest.files(self._lake, table.path, [self._run]), list(columns))
 
+    def by_file(self, table: Table, columns: Iterable[str]) -> Iterator[pa.Table]:
+        """These columns of a table that may have many rows, one file at a time."""
+        for file in manifest.files(self._lake, table.path, [self._run]):
+            rows = plain.columns([file], list(columns))
+            if rows.num_rows:
+                yield rows
+
     def rows(self, table: Table) -> int:
         return manifest.rows(self._lake, table.path, [self._run])
 
@@ -185,10 +191,14 @@ def _ms(ns: int) -> float:
     return ns / 1e6
 
 
-def _limits(times: pa.ChunkedArray) -> tuple[int, int]:
-    """First and last time; jumps of clocks are not corrected."""
-    limits = pc.min_max(times).as_py()
-    return limits["min"], max(limits["max"], limits["min"] + 1)
+def _extent(frames: Iterable[pa.Table]) -> tuple[int, int, list[int]]:
+    """First and last time, and the brokers; jumps of clocks are not corrected."""
+    limits, nodes = [], set()
+    for rows in frames:
+        limits.append(pc.min_max(rows["ts_ns"]).as_py())
+        nodes.update(pc.unique(rows["node_id"]).to_pylist())
+    begin = min(one["min"] for one in limits)
+    return begin, max(begin + 1, *(one["max"] for one in limits)), sorted(nodes)
 
 
 def _controllers(events: pa.Table, end: int) -> list[Row]:
@@ -306,13 +316,16 @@ def _generations(table: pa.Table, end: int) -> tuple[list[Row], int]:
     return sorted(phases, key=lambda row: (row["from_ms"], row["group"]))[:MARKS], len(counts)
 
 
-def _errors(errors: pa.Table, begin: int, end: int) -> list[Row]:
+def _errors(errors: Iterable[pa.Table], begin: int, end: int) -> list[Row]:
     """Error codes of the responses that brokers sent, by API and time."""
     width = (end - begin) / BUCKETS
     counts: Counter[tuple[int, int, int]] = Counter()
-    for row in errors.to_pylist():
-        if row["dir"] == 1:
-            counts[int((row["ts_ns"] - begin) / width), row["api_key"], row["error_code"]] += row["count"]
+    for rows in errors:
+        sent = rows.filter(pc.equal(rows["dir"], 1))
+        since = pc.cast(pc.subtract(sent["ts_ns"], begin), pa.float64(), safe=False)
+        sent = sent.append_column("bucket", pc.cast(pc.divide(since, width), pa.int64(), safe=False))
+        for row in sent.group_by(["bucket", "api_key", "error_code"]).aggregate([("count", "sum")]).to_pylist():
+            counts[row["bucket"], row["api_key"], row["error_code"]] += row["count_sum"]
     return [
         {
             "at_ms": _ms(int(begin + bucket * width)),

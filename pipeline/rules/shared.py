@@ -17,19 +17,9 @@ ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 OF_PARTITION = "PARTITION BY run_id, receiver, source, topic_key, partition, incarnation ORDER BY seq"
 """A partition as one receiver was told of it."""
 
-_REFUSAL = "array<struct<topicName:string,partitionIndex:int,errorCode:smallint>>"
-_ASKED = (
-    "array<struct<topicName:string,topicId:string,partitions:array<struct<partitionIndex:int,leaderEpoch:int,newIsr:array<int>,"
-    "newIsrWithEpochs:array<struct<brokerId:int>>,leaderRecoveryState:tinyint,partitionEpoch:int>>>>"
-)
-_RESULT = (
-    "array<struct<topicName:string,topicId:string,partitions:array<struct<partitionIndex:int,errorCode:smallint,leaderId:int,"
-    "leaderEpoch:int,isr:array<int>,leaderRecoveryState:tinyint,partitionEpoch:int>>>>"
-)
-
 CONTROLLER_REQUESTS = View(
     "controller_requests",
-    ("messages", "headers"),
+    ("fields", "headers"),
     """
     WITH journaled AS (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM headers),
     responses AS (
@@ -39,15 +29,8 @@ CONTROLLER_REQUESTS = View(
         SELECT run_id, node_id, process, seq, ts_ns, conn_id, dir, api_key, api_version, correlation_id, flags,
             if(dir = 2, cause_seq, NULL) AS batch_seq, peer_id,
             if(dir = 0, node_id, peer_id) AS receiver, if(dir = 0, process, 0) AS receiver_process, if(dir = 0, -1, node_id) AS source,
-            try_variant_get(body, '$.controllerId', 'int') AS controller_id,
-            try_variant_get(body, '$.controllerEpoch', 'int') AS controller_epoch,
-            try_variant_get(body, '$.brokerEpoch', 'bigint') AS broker_epoch,
-            CASE api_key
-                WHEN 6 THEN array_sort(transform(try_variant_get(body, '$.liveBrokers', 'array<struct<id:int>>'), each -> each.id))
-                WHEN 4 THEN array_sort(transform(
-                    try_variant_get(body, '$.liveLeaders', 'array<struct<brokerId:int>>'), each -> each.brokerId))
-            END AS live
-        FROM messages WHERE api_key IN (4, 5, 6) AND dir IN (0, 2) AND body IS NOT NULL)
+            controller_id, controller_epoch, broker_epoch, live
+        FROM fields WHERE api_key IN (4, 5, 6) AND dir IN (0, 2) AND has_body)
     SELECT requests.*, answer_seq, error, dir = 0 OR (peer_id IS NOT NULL AND journaled_id IS NULL) AS judged,
         if(bool_or(api_key = 6 AND flags & 2 <> 0) OVER channel, NULL, max(if(api_key = 6, seq, NULL)) OVER channel) AS last_update
     FROM requests LEFT JOIN responses USING (run_id, node_id, seq)
@@ -62,22 +45,13 @@ controller epoch to this registration of the receiver."""
 
 REFUSED = View(
     "refused_states",
-    ("messages",),
+    ("fields",),
     f"""
-    WITH responses AS (
-        SELECT run_id, node_id, cause_seq AS seq, body FROM messages
-        WHERE api_key = 4 AND dir IN (1, 3) AND errors > 0 AND error_code = 0),
-    flat AS (
-        SELECT run_id, node_id, seq, one.topicId AS id, one.partitionErrors AS each FROM (
-            SELECT run_id, node_id, seq, explode(try_variant_get(body, '$.topics',
-                'array<struct<topicId:string,partitionErrors:{_REFUSAL}>>')) AS one
-            FROM responses)
-        UNION ALL
-        SELECT run_id, node_id, seq, CAST(NULL AS STRING), try_variant_get(body, '$.partitionErrors', '{_REFUSAL}')
-        FROM responses)
-    SELECT run_id, node_id, seq, if(id = '{ZERO_ID}', NULL, id) AS refused_id, one.topicName AS refused_topic,
+    SELECT run_id, node_id, seq, nullif(one.topicId, '{ZERO_ID}') AS refused_id, one.topicName AS refused_topic,
         one.partitionIndex AS partition, one.errorCode AS refusal
-    FROM (SELECT run_id, node_id, seq, id, explode(each) AS one FROM flat) WHERE one.errorCode <> 0
+    FROM (
+        SELECT run_id, node_id, cause_seq AS seq, explode(refused) AS one FROM fields
+        WHERE api_key = 4 AND dir IN (1, 3) AND errors > 0 AND error_code = 0)
     """,
 )
 """Partitions of LeaderAndIsr requests that the receiver responded with an error to."""
@@ -154,12 +128,11 @@ one, `leader` and `leader_most` differ, and so on. `lowest_version` counts as Le
 
 ALTERS = View(
     "alters",
-    ("messages", "headers"),
+    ("fields", "headers"),
     f"""
     WITH requests AS (
-        SELECT run_id, node_id, process, seq, conn_id, dir, api_version, peer_id, try_variant_get(body, '$.brokerId', 'int') AS broker_id,
-            try_variant_get(body, '$.topics', '{_ASKED}') AS topics
-        FROM messages WHERE api_key = 56 AND dir IN (0, 2) AND body IS NOT NULL),
+        SELECT run_id, node_id, process, seq, conn_id, dir, api_version, peer_id, broker_id, altered AS topics
+        FROM fields WHERE api_key = 56 AND dir IN (0, 2) AND has_body),
     topics AS (SELECT * EXCEPT (topics, place, t), place AS topic_place, t FROM requests LATERAL VIEW posexplode(topics) each AS place, t),
     asked AS (
         SELECT * EXCEPT (t, p), coalesce(nullif(t.topicId, '{ZERO_ID}'), t.topicName) AS topic_key,
@@ -171,8 +144,8 @@ ALTERS = View(
         FROM asked),
     answers AS (
         SELECT run_id, node_id, seq AS answer_seq, cause_seq AS seq, error_code AS top_error,
-            try_variant_get(body, '$.topics', '{_RESULT}') AS topics
-        FROM messages WHERE api_key = 56 AND dir IN (1, 3)),
+            alterations AS topics
+        FROM fields WHERE api_key = 56 AND dir IN (1, 3)),
     results AS (
         SELECT run_id, node_id, seq, coalesce(nullif(t.topicId, '{ZERO_ID}'), t.topicName) AS topic_key, explode(t.partitions) AS result
         FROM (SELECT run_id, node_id, seq, explode(topics) AS t FROM answers)),

@@ -48,7 +48,7 @@ FROM processes WINDOW node AS (PARTITION BY run_id, node_id)""",
 
 RANGES = View(
     "ranges",
-    ("events", "messages"),
+    ("events", "fields"),
     """
 WITH told AS (
     SELECT run_id, node_id, process, get_json_object(input, '$.listener') AS listener, seq AS from_seq,
@@ -58,9 +58,8 @@ WITH told AS (
     FROM events WHERE kind = 'advertised'),
 answered AS (
     SELECT DISTINCT run_id, node_id, process, listener, CAST(0 AS BIGINT) AS from_seq, 9223372036854775807 AS until_seq,
-        transform(try_variant_get(body, '$.apiKeys', 'array<struct<apiKey int, minVersion int, maxVersion int>>'),
-            a -> struct(a.apiKey AS key, a.minVersion AS low, a.maxVersion AS high)) AS apis
-    FROM messages LEFT ANTI JOIN told USING (run_id, node_id, process)
+        advertised AS apis
+    FROM fields LEFT ANTI JOIN told USING (run_id, node_id, process)
     WHERE api_key = 18 AND dir = 1 AND error_code = 0)
 SELECT run_id, node_id, process, listener, from_seq, until_seq, api.key AS key, api.low AS low, api.high AS high
 FROM (SELECT * FROM told UNION ALL SELECT * FROM answered) LATERAL VIEW explode(apis) AS api""",

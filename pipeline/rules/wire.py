@@ -122,8 +122,7 @@ _TOO_NEW = """
 WITH answers AS (
     SELECT t.run_id, t.node_id, t.cause_seq, t.seq, t.reason, t.error_code, keys
     FROM traffic t LEFT JOIN (
-        SELECT run_id, node_id, seq, try_variant_get(body, '$.apiKeys', 'array<struct<apiKey int, minVersion int, maxVersion int>>') AS keys
-        FROM messages WHERE api_key = 18 AND dir = 1 AND error_code = 35) b
+        SELECT run_id, node_id, seq, advertised AS keys FROM fields WHERE api_key = 18 AND dir = 1 AND error_code = 35) b
         ON b.run_id = t.run_id AND b.node_id = t.node_id AND b.seq = t.seq
     WHERE t.dir = 1 AND t.api_key = 18)
 SELECT q.run_id, q.node_id, q.conn_id, q.seq,
@@ -132,8 +131,8 @@ SELECT q.run_id, q.node_id, q.conn_id, q.seq,
         WHEN a.seq IS NULL THEN NULL
         WHEN a.reason IS NOT NULL THEN concat('version ', q.api_version, ': the answer is no body of version 0')
         WHEN NOT a.error_code <=> 35 THEN concat('version ', q.api_version, ' is answered with error ', coalesce(a.error_code, 0))
-        WHEN a.keys IS NOT NULL AND NOT (size(a.keys) = 1 AND a.keys[0].apiKey <=> 18 AND a.keys[0].minVersion <=> q.low
-                AND a.keys[0].maxVersion <=> q.high)
+        WHEN a.keys IS NOT NULL AND NOT (size(a.keys) = 1 AND a.keys[0].key <=> 18 AND a.keys[0].low <=> q.low
+                AND a.keys[0].high <=> q.high)
             THEN concat('version ', q.api_version, ': the answer is not the one entry of API 18 from ', q.low, ' to ', q.high)
     END AS detail,
     array_compact(array(q.seq, a.seq, if(a.seq IS NULL, c.seq, NULL))) AS evidence
@@ -284,7 +283,7 @@ RULES: tuple[Rule, ...] = (
         "W-04", "error",
         "ApiVersions with a whole header and a version outside the range that the broker advertised is answered with error "
         "35 and the entry of key 18, in a body of version 0.", "wire 4",
-        ("too_new", "traffic", "closings", "ends", "messages"), _TOO_NEW, about="too_new",
+        ("too_new", "traffic", "closings", "ends", "fields"), _TOO_NEW, about="too_new",
     ),
     Rule(
         "W-05", "error", "After an unknown key or version, or a malformed request, the connection is closed without a response. Surplus "

@@ -10,6 +10,7 @@ import pytest
 
 from klamm.journal.reading import seal_leftovers, segments
 from klamm.journal.writer import JournalWriter
+from klamm.pipeline import stream
 from klamm.pipeline.bronze import COMMITS, Commits, Converted, convert, convert_here, foreign_files, own_segments, pending
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.compact import purge
@@ -141,6 +142,9 @@ def test_bronze_is_not_purged_before_all_its_rows_are_in_silver(tmp_path: Path) 
     assert purge(tmp_path) == 2
     assert list((tmp_path / "bronze").rglob("*.parquet")) == []
     assert (purge(tmp_path), to_bronze(tmp_path)) == (0, [])
+    with pytest.raises(PipelineFailed, match="bronze was purged: they cannot be made again from bronze"):
+        stream.prepare(tmp_path)
+    assert manifest.rows(tmp_path, "silver/messages") == 6
 
 
 def test_what_was_converted_but_not_committed_is_committed_by_the_next_run(tmp_path: Path) -> None:

@@ -13,22 +13,12 @@ from __future__ import annotations
 
 from klamm.pipeline.rules.record import View, messages_of
 
-PARTITIONS_OF = "array<struct<topic string, partitions array<int>>>"
-"""What a consumer's assignment is in a body (`decode/member_bytes.py`)."""
-
-_GIVEN = f"struct<size int, crc bigint, partitions {PARTITIONS_OF}>"
-_CODES = "array<struct<partitions array<struct<errorCode int>>>>"
-_COMMITTED = "array<struct<name string, partitions array<struct<partitionIndex int, committedOffset bigint>>>>"
-_OF_COMMIT = "array<struct<name string, partitions array<struct<partitionIndex int, errorCode int>>>>"
-_FETCHED = "array<struct<name string, partitions array<struct<partitionIndex int, committedOffset bigint, errorCode int>>>>"
-_FETCHED_OF_GROUPS = f"array<struct<groupId string, errorCode int, topics {_FETCHED}>>"
-
 OF_GROUP = "PARTITION BY run_id, node_id, process, group_id, turn"
 
 GROUP_KEYS = messages_of(8, 9, 11, 12, 14)
 
 _UNSURE = """unsure AS (
-    SELECT run_id, node_id FROM messages WHERE api_key IN ({keys}) AND (body IS NULL OR flags & 2 <> 0)
+    SELECT run_id, node_id FROM fields WHERE api_key IN ({keys}) AND (NOT has_body OR flags & 2 <> 0)
     UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless)"""
 """Journals that do not show all of these requests."""
 
@@ -44,23 +34,22 @@ moves AS (
 
 GROUP_CALLS = View(
     "group_calls",
-    ("messages", "partition_state", "ends"),
+    ("fields", "partition_state", "ends"),
     f"""
 WITH {_UNSURE.format(keys="8, 9, 11, 12, 14")},
 {_MOVES},
-asked AS (SELECT * FROM messages LEFT ANTI JOIN unsure USING (run_id, node_id) WHERE dir = 0 AND api_key IN (8, 9, 11, 12, 14)),
+asked AS (SELECT * FROM fields LEFT ANTI JOIN unsure USING (run_id, node_id) WHERE dir = 0 AND api_key IN (8, 9, 11, 12, 14)),
 answers AS (
-    SELECT run_id, node_id, cause_seq, seq AS answer_seq, ts_ns AS answer_ts_ns, error_code AS error, body AS answer
-    FROM messages WHERE dir = 1 AND api_key IN (8, 9, 11, 12, 14))
+    SELECT run_id, node_id, cause_seq, seq AS answer_seq, ts_ns AS answer_ts_ns, error_code AS error, member_id, generation, leader,
+        protocol_type, protocol, members, assignment, commits, fetched, fetched_groups, codes
+    FROM fields WHERE dir = 1 AND api_key IN (8, 9, 11, 12, 14))
 SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, q.ts_ns, q.api_key, q.api_version, q.client_id, a.answer_seq, a.answer_ts_ns,
-    a.error, q.body, a.answer,
+    a.error, q.protocol_type, q.assignments, q.retention_ms, q.committed,
+    if(a.answer_seq IS NULL, NULL, struct(a.member_id, a.generation, a.leader, a.protocol_type, a.protocol, a.members, a.assignment,
+        a.commits, a.fetched, a.fetched_groups)) AS answer,
     coalesce(size(filter(m.moved, each -> each < q.seq)), 0) AS turn,
     coalesce(size(filter(m.moved, each -> each < a.answer_seq)), 0) AS answer_turn,
-    try_variant_get(q.body, '$.groupId', 'string') AS group_id, try_variant_get(q.body, '$.memberId', 'string') AS member_id,
-    try_variant_get(q.body, '$.groupInstanceId', 'string') AS instance_id,
-    coalesce(try_variant_get(q.body, '$.generationId', 'int'), try_variant_get(q.body, '$.generationIdOrMemberEpoch', 'int')) AS generation,
-    if(q.api_key = 8, flatten(transform(try_variant_get(a.answer, '$.topics', '{_CODES}'),
-        t -> transform(t.partitions, p -> p.errorCode))), array(CAST(a.error AS INT))) AS codes
+    q.group_id, q.member_id, q.instance_id, q.generation, if(q.api_key = 8, a.codes, array(CAST(a.error AS INT))) AS codes
 FROM asked q LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
 LEFT JOIN moves m ON m.run_id = q.run_id AND m.node_id = q.node_id AND m.process = q.process
 """,
@@ -76,11 +65,8 @@ GROUP_JOINS = View(
     f"""
 WITH joined AS (
     SELECT run_id, node_id, process, conn_id, seq, ts_ns, answer_seq, answer_ts_ns, answer_turn AS turn, group_id, instance_id,
-        member_id AS asked_as, try_variant_get(answer, '$.memberId', 'string') AS member_id,
-        try_variant_get(answer, '$.generationId', 'int') AS generation, try_variant_get(answer, '$.leader', 'string') AS leader,
-        coalesce(try_variant_get(answer, '$.protocolType', 'string'), try_variant_get(body, '$.protocolType', 'string')) AS protocol_type,
-        try_variant_get(answer, '$.protocolName', 'string') AS protocol,
-        transform(try_variant_get(answer, '$.members', 'array<struct<memberId string>>'), m -> m.memberId) AS members
+        member_id AS asked_as, answer.member_id AS member_id, answer.generation AS generation, answer.leader AS leader,
+        coalesce(answer.protocol_type, protocol_type) AS protocol_type, answer.protocol AS protocol, answer.members AS members
     FROM group_calls WHERE api_key = 11 AND error = 0),
 begun AS (
     SELECT *, if(generation = 1 AND row_number() OVER (
@@ -107,8 +93,7 @@ WITH points AS (
     UNION ALL
     SELECT run_id, node_id, process, group_id, turn, seq, NULL,
         struct(conn_id, seq, ts_ns, api_key, member_id, instance_id, generation, answer_seq, answer_ts_ns, codes,
-            try_variant_get(body, '$.assignments', 'array<struct<memberId string, assignment {_GIVEN}>>') AS sent,
-            try_variant_get(answer, '$.assignment', '{_GIVEN}') AS given)
+            assignments AS sent, answer.assignment AS given)
     FROM group_calls WHERE api_key IN (8, 14) AND generation >= 0)
 SELECT run_id, node_id, process, group_id, turn, request.*, known FROM (
     SELECT *, last_value(joined, true) OVER ({OF_GROUP} ORDER BY place ROWS UNBOUNDED PRECEDING) AS known FROM points)
@@ -123,11 +108,10 @@ WHERE request IS NOT NULL AND known IS NOT NULL
 COMMITS = View(
     "commits",
     ("group_calls",),
-    f"""
+    """
 WITH topics AS (
-    SELECT * EXCEPT (body, answer, codes), try_variant_get(body, '$.retentionTimeMs', 'bigint') AS retention_ms,
-        try_variant_get(answer, '$.topics', '{_OF_COMMIT}') AS results
-    FROM group_calls LATERAL VIEW explode(try_variant_get(body, '$.topics', '{_COMMITTED}')) AS t
+    SELECT * EXCEPT (assignments, committed, protocol_type, answer, codes), answer.commits AS results
+    FROM group_calls LATERAL VIEW explode(committed) AS t
     WHERE api_key = 8),
 asked AS (
     SELECT * EXCEPT (t, p, results, error), t.name AS topic, p.partitionIndex AS partition, p.committedOffset AS committed_offset,
@@ -144,14 +128,13 @@ SELECT * EXCEPT (codes), try_element_at(codes, 1) AS error_code FROM asked
 FETCHED = View(
     "fetched_offsets",
     ("group_calls",),
-    f"""
+    """
 WITH answers AS (
     SELECT run_id, node_id, process, conn_id, seq, ts_ns, answer_seq, turn, answer_turn, one.groupId AS group_id, one.topics AS topics
-    FROM group_calls LATERAL VIEW explode(try_variant_get(answer, '$.groups', '{_FETCHED_OF_GROUPS}')) AS one
+    FROM group_calls LATERAL VIEW explode(answer.fetched_groups) AS one
     WHERE api_key = 9 AND api_version >= 8 AND one.errorCode = 0
     UNION ALL
-    SELECT run_id, node_id, process, conn_id, seq, ts_ns, answer_seq, turn, answer_turn, group_id,
-        try_variant_get(answer, '$.topics', '{_FETCHED}')
+    SELECT run_id, node_id, process, conn_id, seq, ts_ns, answer_seq, turn, answer_turn, group_id, answer.fetched
     FROM group_calls WHERE api_key = 9 AND api_version BETWEEN 1 AND 7 AND coalesce(error, 0) = 0),
 topics AS (SELECT * EXCEPT (topics, t), t.name AS topic, t.partitions AS partitions FROM answers LATERAL VIEW explode(topics) AS t)
 SELECT * EXCEPT (partitions, p), p.partitionIndex AS partition, p.committedOffset AS committed_offset
@@ -164,18 +147,17 @@ FROM topics LATERAL VIEW explode(partitions) AS p WHERE p.errorCode = 0
 
 TXN_COMMITS = View(
     "txn_commits",
-    ("messages", "partition_state", "ends", "txn_markers"),
+    ("fields", "partition_state", "ends", "txn_markers"),
     f"""
 WITH {_UNSURE.format(keys="28")},
 {_MOVES},
 answers AS (
-    SELECT run_id, node_id, cause_seq, seq AS answer_seq, try_variant_get(body, '$.topics', '{_OF_COMMIT}') AS results
-    FROM messages WHERE dir = 1 AND api_key = 28),
+    SELECT run_id, node_id, cause_seq, seq AS answer_seq, commits AS results
+    FROM fields WHERE dir = 1 AND api_key = 28),
 topics AS (
-    SELECT q.run_id, q.node_id, q.process, q.seq, q.ts_ns, a.answer_seq, a.results, t,
-        try_variant_get(q.body, '$.groupId', 'string') AS group_id, try_variant_get(q.body, '$.producerId', 'bigint') AS producer_id,
-        try_variant_get(q.body, '$.producerEpoch', 'int') AS producer_epoch
-    FROM (SELECT * FROM messages LATERAL VIEW explode(try_variant_get(body, '$.topics', '{_COMMITTED}')) AS t
+    SELECT q.run_id, q.node_id, q.process, q.seq, q.ts_ns, a.answer_seq, a.results, t, q.group_id, q.producer_id,
+        q.producer_epoch
+    FROM (SELECT * FROM fields LATERAL VIEW explode(committed) AS t
         WHERE dir = 0 AND api_key = 28) q
     LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq),
 rows AS (SELECT * EXCEPT (t), t.name AS topic FROM topics LATERAL VIEW explode(t.partitions) AS p),
@@ -187,8 +169,8 @@ coded AS (
 to_itself AS (
     SELECT DISTINCT run_id, node_id FROM txn_markers WHERE dir = 0 AND client_id = concat('broker-', node_id, '-txn-marker-sender')),
 own AS (
-    SELECT DISTINCT run_id, node_id, try_variant_get(body, '$.producerId', 'bigint') AS producer_id
-    FROM messages LEFT ANTI JOIN to_itself USING (run_id, node_id) WHERE api_key = 26 AND dir = 0),
+    SELECT DISTINCT run_id, node_id, producer_id
+    FROM fields LEFT ANTI JOIN to_itself USING (run_id, node_id) WHERE api_key = 26 AND dir = 0),
 -- One marker of a producer may be for the offsets of another group.
 single AS (
     SELECT run_id, node_id, producer_id FROM coded LEFT ANTI JOIN own USING (run_id, node_id, producer_id)

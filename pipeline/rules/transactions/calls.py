@@ -13,26 +13,6 @@ from __future__ import annotations
 
 from klamm.pipeline.rules.record import View, messages_of
 
-_TOPICS = "array<struct<name string, partitions array<int>>>"
-_ADDED = "array<struct<resultsByPartition array<struct<partitionErrorCode int>>>>"
-_ADDED_OF_IDS = f"array<struct<transactionalId string, topicResults {_ADDED}>>"
-_OF_BROKERS = (
-    f"array<struct<transactionalId string, producerId bigint, producerEpoch int, verifyOnly boolean, topics {_TOPICS}>>"
-)
-_MARKERS = (
-    "array<struct<producerId bigint, producerEpoch int, transactionResult boolean, coordinatorEpoch int, "
-    "topics array<struct<name string, partitionIndexes array<int>>>>>"
-)
-_WRITTEN = (
-    "array<struct<producerId bigint, topics array<struct<name string, partitions array<struct<partitionIndex int, errorCode int>>>>>>"
-)
-_PRODUCED = "array<struct<name string, partitionData array<struct<index int, records struct<head string>>>>>"
-_OFFSETS = "array<struct<name string, partitionResponses array<struct<index int, errorCode int, baseOffset bigint>>>>"
-_FETCHED = (
-    "array<struct<topic string, topicId string, partitions array<struct<partitionIndex int, errorCode int, lastStableOffset bigint, "
-    "abortedTransactions array<struct<producerId bigint, firstOffset bigint>>, records struct<size bigint, head string>>>>>"
-)
-
 REFUSED = "42, 47, 48, 49, 53, 90"
 """Codes after which a request has changed nothing. After others, or without a response, it may have."""
 
@@ -40,44 +20,38 @@ OF_ID = "PARTITION BY run_id, node_id, process, transactional_id"
 
 TXN_CALLS = View(
     "txn_calls",
-    ("messages", "partition_state", "ends"),
-    f"""
+    ("fields", "messages", "partition_state", "ends"),
+    """
 WITH unsure AS (
-    SELECT run_id, node_id FROM messages WHERE api_key IN (22, 24, 25, 26, 27) AND (body IS NULL OR flags & 2 <> 0)
+    SELECT run_id, node_id FROM fields WHERE api_key IN (22, 24, 25, 26, 27) AND (NOT has_body OR flags & 2 <> 0)
     UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless),
 sure AS (SELECT run_id, node_id FROM (SELECT DISTINCT run_id, node_id FROM messages) LEFT ANTI JOIN unsure USING (run_id, node_id)),
 leaders AS (SELECT DISTINCT run_id, leader AS node_id FROM partition_state WHERE topic = '__transaction_state' AND leader >= 0),
 unseen AS (SELECT DISTINCT run_id FROM leaders LEFT ANTI JOIN sure USING (run_id, node_id)),
 asked AS (
-    SELECT * FROM messages LEFT ANTI JOIN unsure USING (run_id, node_id) LEFT ANTI JOIN unseen USING (run_id)
+    SELECT * FROM fields LEFT ANTI JOIN unsure USING (run_id, node_id) LEFT ANTI JOIN unseen USING (run_id)
     WHERE dir = 0 AND api_key IN (22, 24, 25, 26)),
 answers AS (
-    SELECT run_id, node_id, cause_seq, seq AS answer_seq, ts_ns AS answer_ts_ns, error_code AS error, body AS answer
-    FROM messages WHERE dir = 1 AND api_key IN (22, 24, 25, 26)),
+    SELECT run_id, node_id, cause_seq, seq AS answer_seq, ts_ns AS answer_ts_ns, error_code AS error, producer_id, producer_epoch, added,
+        added_of_ids
+    FROM fields WHERE dir = 1 AND api_key IN (22, 24, 25, 26)),
 calls AS (
-    SELECT run_id, node_id, process, conn_id, seq, ts_ns, api_key, client_id,
-        coalesce(try_variant_get(body, '$.transactionalId', 'string'),
-            try_variant_get(body, '$.v3AndBelowTransactionalId', 'string')) AS transactional_id,
-        coalesce(try_variant_get(body, '$.producerId', 'bigint'), try_variant_get(body, '$.v3AndBelowProducerId', 'bigint'), -1)
-            AS producer_id,
-        coalesce(try_variant_get(body, '$.producerEpoch', 'int'), try_variant_get(body, '$.v3AndBelowProducerEpoch', 'int'), -1)
-            AS producer_epoch,
-        try_variant_get(body, '$.v3AndBelowTopics', '{_TOPICS}') AS topics, try_variant_get(body, '$.committed', 'boolean') AS is_commit
+    SELECT run_id, node_id, process, conn_id, seq, ts_ns, api_key, client_id, transactional_id,
+        coalesce(producer_id, -1) AS producer_id, coalesce(producer_epoch, -1) AS producer_epoch, txn_topics AS topics, is_commit
     FROM asked WHERE api_key <> 24 OR api_version < 4
     UNION ALL
     SELECT run_id, node_id, process, conn_id, seq, ts_ns, api_key, client_id, one.transactionalId, one.producerId, one.producerEpoch,
         one.topics, NULL
-    FROM asked LATERAL VIEW explode(try_variant_get(body, '$.transactions', '{_OF_BROKERS}')) AS one
+    FROM asked LATERAL VIEW explode(transactions) AS one
     WHERE api_key = 24 AND api_version >= 4 AND NOT one.verifyOnly),
 answered AS (
     SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, q.ts_ns, q.api_key, q.client_id, a.answer_seq, a.answer_ts_ns,
         q.transactional_id, q.producer_id, q.producer_epoch,
         flatten(transform(q.topics, t -> transform(t.partitions, p -> concat(t.name, '-', p)))) AS partitions, q.is_commit,
-        try_variant_get(a.answer, '$.producerId', 'bigint') AS given_id, try_variant_get(a.answer, '$.producerEpoch', 'int') AS given_epoch,
+        a.producer_id AS given_id, a.producer_epoch AS given_epoch,
         nullif(CAST(a.error AS INT), 0) AS error,
-        flatten(transform(coalesce(try_variant_get(a.answer, '$.resultsByTopicV3AndBelow', '{_ADDED}'),
-                flatten(transform(filter(try_variant_get(a.answer, '$.resultsByTransaction', '{_ADDED_OF_IDS}'),
-                    r -> r.transactionalId = q.transactional_id), r -> r.topicResults))),
+        flatten(transform(coalesce(a.added, flatten(transform(
+                filter(a.added_of_ids, r -> r.transactionalId = q.transactional_id), r -> r.topicResults))),
             t -> transform(t.resultsByPartition, p -> p.partitionErrorCode))) AS codes
     FROM calls q LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq)
 SELECT * EXCEPT (codes, error),
@@ -93,14 +67,14 @@ first code that is not 0 if there is one."""
 
 TXN_MARKERS = View(
     "txn_markers",
-    ("messages",),
-    f"""
+    ("fields",),
+    """
 WITH answers AS (
-    SELECT run_id, node_id, cause_seq, seq AS answer_seq, try_variant_get(body, '$.markers', '{_WRITTEN}') AS written
-    FROM messages WHERE dir IN (1, 3) AND api_key = 27),
+    SELECT run_id, node_id, cause_seq, seq AS answer_seq, marked AS written
+    FROM fields WHERE dir IN (1, 3) AND api_key = 27),
 markers AS (
     SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, q.dir, q.client_id, a.answer_seq, a.written, m
-    FROM (SELECT * FROM messages LATERAL VIEW explode(try_variant_get(body, '$.markers', '{_MARKERS}')) AS m
+    FROM (SELECT * FROM fields LATERAL VIEW explode(markers) AS m
         WHERE dir IN (0, 2) AND api_key = 27) q
     LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq),
 topics AS (SELECT * EXCEPT (t), t.name AS topic, t.partitionIndexes AS indexes FROM markers LATERAL VIEW explode(m.topics) AS t),
@@ -157,14 +131,14 @@ _HEADER = "hex(unbase64({}))"
 
 PRODUCED = View(
     "txn_batches",
-    ("messages", "txn_markers"),
+    ("fields", "txn_markers"),
     f"""
 WITH answers AS (
-    SELECT run_id, node_id, cause_seq, seq AS answer_seq, try_variant_get(body, '$.responses', '{_OFFSETS}') AS written
-    FROM messages WHERE dir = 1 AND api_key = 0),
+    SELECT run_id, node_id, cause_seq, seq AS answer_seq, offsets AS written
+    FROM fields WHERE dir = 1 AND api_key = 0),
 topics AS (
-    SELECT run_id, node_id, process, seq, t FROM messages LATERAL VIEW explode(try_variant_get(body, '$.topicData', '{_PRODUCED}')) AS t
-    WHERE dir = 0 AND api_key = 0 AND try_variant_get(body, '$.transactionalId', 'string') IS NOT NULL),
+    SELECT run_id, node_id, process, seq, t FROM fields LATERAL VIEW explode(produced) AS t
+    WHERE dir = 0 AND api_key = 0 AND transactional_id IS NOT NULL),
 rows AS (SELECT run_id, node_id, process, seq, t.name AS topic, p FROM topics LATERAL VIEW explode(t.partitionData) AS p),
 batches AS (
     SELECT run_id, node_id, process, seq, topic, p.index AS partition, {_HEADER.format('p.records.head')} AS header FROM rows),
@@ -189,17 +163,15 @@ WHERE p.base_offset >= 0 GROUP BY p.run_id, p.node_id, p.process, p.seq, p.topic
 
 COMMITTED_READS = View(
     "committed_reads",
-    ("messages", "partition_state"),
+    ("fields", "partition_state"),
     f"""
 WITH asked AS (
-    SELECT run_id, node_id, process, conn_id, seq FROM messages
-    WHERE dir = 0 AND api_key = 1 AND try_variant_get(body, '$.isolationLevel', 'int') = 1),
+    SELECT run_id, node_id, process, conn_id, seq FROM fields WHERE dir = 0 AND api_key = 1 AND isolation_level = 1),
 names AS (SELECT DISTINCT run_id, topic_id, topic AS topic_name FROM partition_state WHERE topic_id IS NOT NULL AND topic IS NOT NULL),
 topics AS (
     SELECT q.*, a.seq AS answer_seq, a.t AS t
     FROM asked q JOIN (
-        SELECT run_id, node_id, cause_seq, seq, t FROM messages
-            LATERAL VIEW explode(try_variant_get(body, '$.responses', '{_FETCHED}')) AS t
+        SELECT run_id, node_id, cause_seq, seq, t FROM fields LATERAL VIEW explode(records) AS t
         WHERE dir = 1 AND api_key = 1) a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq),
 named AS (
     SELECT s.*, coalesce(s.t.topic, n.topic_name) AS topic

@@ -39,7 +39,7 @@ WHERE m.client_id LIKE '%-txn-marker-sender'"""
 _MARKED = """
 WITH deleted AS (SELECT DISTINCT run_id, topic FROM partition_state WHERE leader = -2),
 unsure AS (
-    SELECT run_id, node_id FROM messages WHERE api_key = 27 AND (body IS NULL OR flags & 2 <> 0)
+    SELECT run_id, node_id FROM fields WHERE api_key = 27 AND (NOT has_body OR flags & 2 <> 0)
     UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless),
 journals AS (SELECT DISTINCT run_id, node_id FROM messages LEFT ANTI JOIN unsure USING (run_id, node_id)),
 led AS (
@@ -155,7 +155,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "T-02", "error", "When a transactional id is used again after EndTxn, each partition of the transaction has got its marker.",
-        "wire 13", ("transactions_told", "txn_markers", "partition_state", "messages", "ends"), _MARKED, about="transactions_told",
+        "wire 13", ("transactions_told", "txn_markers", "partition_state", "messages", "fields", "ends"), _MARKED,
+        about="transactions_told",
         needs=(messages_of(27),),
     ),
     Rule(

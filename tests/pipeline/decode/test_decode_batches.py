@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from klamm.journal.columns import FRAMES
 from klamm.pipeline.decode import batches as decode_batches
-from klamm.pipeline.decode.batches import ARROW_TYPES, INPUT, LISTS, OWN, decode_batch
+from klamm.pipeline.decode.batches import INPUT, LISTS, OWN, decode_batch
+from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.tables import HEADER
 from klamm.tests.pipeline.decode.frame_samples import FrameSample, recorded
 
@@ -24,7 +25,7 @@ DEFAULTS = {
 def batch(rows: list[FrameSample]) -> Any:
     """A record batch of frames as Spark hands it to its workers."""
     own = [{"dir": row.dir, "api_key": row.key, "api_version": row.version, "frame": row.frame, "seq": n} for n, row in enumerate(rows)]
-    types = {column.name: ARROW_TYPES[column.type] for column in FRAMES}
+    types = {column.name: arrow_type(column.type) for column in FRAMES}
     return pa.RecordBatch.from_arrays(
         [pa.array([row.get(name, DEFAULTS.get(name)) for row in own], types[name]) for name in INPUT], names=list(INPUT)
     )
@@ -35,7 +36,7 @@ def test_a_batch_has_a_row_for_each_frame_in_the_columns_that_spark_is_told() ->
     assert rows.num_rows == len(recorded())
     assert rows.schema.names == [*(column.name for column in HEADER), *(column.name for column in OWN), *LISTS]
     for column in (*HEADER, *OWN):
-        assert rows.schema.field(column.name).type == ARROW_TYPES[column.type]
+        assert rows.schema.field(column.name).type == arrow_type(column.type)
     rows.validate(full=True)
     assert rows.column("seq").to_pylist() == list(range(len(recorded())))
     assert set(rows.column("reason").to_pylist()) == {None}
@@ -73,6 +74,33 @@ def test_a_body_that_no_variant_can_hold_is_left_out_and_says_so(monkeypatch: py
     assert row["body_json"] is None and row["reason"] is None
     assert row["err"].startswith("left out: ")
     assert row["brokers"] != []
+
+
+def test_what_rules_read_of_a_body_has_a_row_and_of_equal_responses_to_apiversions_only_the_first() -> None:
+    told = next(row for row in recorded() if row.key == 18 and row.dir == 1 and row.version == 3)
+    named = next(row for row in recorded() if row.key == 3 and row.dir == 0 and row.version >= 4 and json.loads(_body(row))["topics"])
+    rows = decode_batch(batch([told._replace(frame=told.frame[:4] + bytes(3) + bytes([n]) + told.frame[8:]) for n in range(3)] + [named]))
+    assert len({row["body_json"] for row in rows.to_pylist()[:3]}) == 1
+    assert [len(row["fields"]) for row in rows.to_pylist()] == [1, 0, 0, 1]
+    first, last = (row["fields"][0] for row in rows.to_pylist() if row["fields"])
+    assert [[each["key"], each["low"], each["high"]] for each in first["advertised"]] == [
+        [each["apiKey"], each["minVersion"], each["maxVersion"]] for each in json.loads(_body(told))["apiKeys"]
+    ]
+    assert last["names"] == [topic["name"] for topic in json.loads(_body(named))["topics"]]
+    assert {name for name, value in last.items() if value is not None} == {"has_body", "names", "is_odd"}
+
+
+def test_a_frame_of_which_only_the_header_was_kept_has_a_row_without_a_body() -> None:
+    row = next(row for row in recorded() if row.key == 8 and row.dir == 0)
+    cut = batch([row._replace(frame=row.frame[:14])])
+    cut = cut.set_column(cut.schema.get_field_index("flags"), "flags", pa.array([2], pa.int32()))
+    (decoded,) = decode_batch(cut).to_pylist()
+    assert decoded["reason"] is None
+    assert {name: value for name, value in decoded["fields"][0].items() if value is not None} == {"has_body": False}
+
+
+def _body(row: FrameSample) -> str:
+    return decode_batch(batch([row])).to_pylist()[0]["body_json"]
 
 
 @settings(max_examples=100, deadline=None)

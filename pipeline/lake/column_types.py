@@ -1,0 +1,80 @@
+"""Types of columns as text, and what Arrow and Spark call them: `int32`, `list<int64>`, `list<struct<name string, isr list<int32>>>`."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+SPARK_TYPES = {
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "double": "double",
+    "bool": "boolean",
+    "string": "string",
+    "binary": "binary",
+    "variant": "variant",
+    "list": "array",
+}
+
+_WORD = re.compile(r"\w+|[<>,]")
+
+
+def spark_type(kind: str) -> str:
+    """The type as Spark's DDL has it."""
+    return re.sub(r"\w+(?=[<>,]|$)", lambda word: SPARK_TYPES.get(word[0], word[0]), kind)
+
+
+@cache
+def arrow_type(kind: str) -> Any:
+    """The type as Arrow has it."""
+    words = _WORD.findall(kind)
+    found = _read(words)
+    if words:
+        raise ValueError(f"{kind!r}: not a type of a column")
+    return found
+
+
+def _read(words: list[str]) -> Any:
+    """Take one type from the beginning of `words`."""
+    import pyarrow as pa
+
+    word = words.pop(0)
+    if word == "list":
+        words.pop(0)
+        inner = pa.list_(_read(words))
+        words.pop(0)
+        return inner
+    if word == "struct":
+        fields = []
+        while words.pop(0) in "<,":
+            name = words.pop(0)
+            fields.append((name, _read(words)))
+            if words[0] == ">":
+                words.pop(0)
+                break
+        return pa.struct(fields)
+    return getattr(pa, {"double": "float64", "bool": "bool_"}.get(word, word))()
+
+
+_DUCKDB_TYPES = {
+    "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN",
+    "string": "VARCHAR", "binary": "BLOB",
+}  # fmt: skip
+
+
+def duckdb_type(kind: str) -> str:
+    """The type as DuckDB has it."""
+    return "VARIANT" if kind == "variant" else _in_duckdb(arrow_type(kind))
+
+
+def _in_duckdb(kind: Any) -> str:
+    import pyarrow as pa
+
+    if pa.types.is_list(kind):
+        return f"{_in_duckdb(kind.value_type)}[]"
+    if pa.types.is_struct(kind):
+        return f"STRUCT({', '.join(f'{chr(34)}{field.name}{chr(34)} {_in_duckdb(field.type)}' for field in kind)})"
+    return _DUCKDB_TYPES[str(kind)]
