@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from klamm.admin import AdminClient, AdminError, ConfigResource, ResourceType
+from klamm.chaos.clients.producers import LoadHangs
 from klamm.chaos.cluster import ServedCluster
 from klamm.chaos.kinds import KINDS
 from klamm.chaos.load import Load
-from klamm.chaos.producers import LoadHangs
 from klamm.chaos.schedule import Step
 from klamm.control.client import ControlFailed
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from klamm.admin import AdminClient, AdminError, TopicPartition
-from klamm.chaos.copiers import Copier
+from klamm.chaos.clients.copiers import Copier
+from klamm.chaos.clients.members import LostOffset, Member
+from klamm.chaos.clients.producers import Gaps, LoadHangs, Producing
+from klamm.chaos.clients.reading import Logs, Reading, log_starts, read_all
 from klamm.chaos.group_history import judge_group
 from klamm.chaos.history import Verdict, judge
 from klamm.chaos.kinds import COPIES, PARTITIONS
-from klamm.chaos.members import LostOffset, Member
-from klamm.chaos.producers import Gaps, LoadHangs, Producing
-from klamm.chaos.reading import Logs, Reading, log_starts, read_all
 from klamm.chaos.transaction_history import Outcome, judge_copies
 
 RECORDS, COPIED = "records", "copies"

@@ -13,12 +13,12 @@ from typing import Any
 from klamm.admin import AdminClient
 from klamm.chaos import broker_log, end_state
 from klamm.chaos.actions import Actions, Undo
+from klamm.chaos.clients.producers import LoadHangs
 from klamm.chaos.cluster import UNCLEAN, ServedCluster
 from klamm.chaos.cpu_waits import CpuWaits
 from klamm.chaos.kinds import COPIES, KINDS, PARTITIONS
 from klamm.chaos.load import COPIED, RECORDS, Load
 from klamm.chaos.lost_offsets import is_lost_by_client
-from klamm.chaos.producers import LoadHangs
 from klamm.chaos.schedule import Schedule, Step
 from klamm.chaos.watch import ClusterHistory, Watch
 from klamm.control.client import ControlClient, ControlFailed

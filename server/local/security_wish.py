@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.configs.client_quotas import SCRAM_MECHANISMS
+from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.server.local.arguments import BadArgument
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class SecurityWish:
         if data_dir is None and self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="klamm-security-")
         folder = Path(self._folder.name) if self._folder is not None else Path(data_dir or "") / "security"
-        made = make_security(folder, self._host, tls=self._tls, mechanism=self._sasl, now_ms=time.time_ns() // 1_000_000)
+        made = make_security(folder, self._host, tls=self._tls, mechanism=self._sasl, now_ms=SYSTEM_CLOCK.now_ms())
         if self._sasl is not None:
             made = add_users(made, self._sasl, self._users)
         return made._replace(config=made.config | (_ACLS if self._acls else {}))

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from klamm.chaos.clients.producers import Gaps
 from klamm.chaos.cpu_waits import EVERY_S, PROC, CpuWaits
-from klamm.chaos.producers import Gaps
 from klamm.tests.harness.waits import wait_for
 
 BUSY = [sys.executable, "-c", "while True: pass"]

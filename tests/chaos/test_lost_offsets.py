@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 import klamm.testing
+from klamm.chaos.clients.producers import SILENT
 from klamm.chaos.lost_offsets import is_lost_by_client
-from klamm.chaos.producers import SILENT
 from klamm.control.client import ControlClient
 from klamm.testing.blocking_cluster import BlockingCluster
 

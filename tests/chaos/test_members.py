@@ -6,8 +6,8 @@ import pytest
 
 import klamm.testing
 from klamm.admin import AdminClient
-from klamm.chaos import members
-from klamm.chaos.members import Member
+from klamm.chaos.clients import members
+from klamm.chaos.clients.members import Member
 from klamm.tests.harness.waits import wait_for
 
 CONFIGS: dict[str, str | int | bool] = {

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from klamm.chaos.clients.producers import Producing
+from klamm.chaos.clients.reading import read_all
 from klamm.chaos.history import judge
-from klamm.chaos.producers import Producing
-from klamm.chaos.reading import read_all
 from klamm.tests.clients.traffic import Aio, Java, Js, Python, Traffic
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree

@@ -22,8 +22,8 @@ from aiokafka.errors import KafkaError as AioError
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
+from klamm.chaos.clients.reading import read_all
 from klamm.chaos.history import Sent
-from klamm.chaos.reading import read_all
 from klamm.tests.harness.kafka import java_command
 
 Logs = dict[int, list[tuple[int, str]]]

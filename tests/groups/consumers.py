@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from klamm.chaos.producers import SOON
+from klamm.chaos.clients.producers import SOON
 from klamm.protocol import messages
 from klamm.protocol.hash_order import partition_for
 from klamm.tests.harness.kafka import request, wait_for

@@ -8,8 +8,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 
+from klamm.chaos.clients.reading import Reading
 from klamm.chaos.kinds import TOPIC_CONFIGS
-from klamm.chaos.reading import Reading
 from klamm.protocol import messages
 from klamm.tests.harness import requests
 from klamm.tests.histories.chaos import AWAY_S, HALF, Chaos, Fault

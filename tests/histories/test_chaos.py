@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from klamm.chaos.clients.producers import Producing
+from klamm.chaos.clients.reading import Reading, log_starts, read_all
 from klamm.chaos.history import Verdict, judge, judge_last_values
-from klamm.chaos.producers import Producing
-from klamm.chaos.reading import Reading, log_starts, read_all
 from klamm.chaos.small_disks import can_mount
 from klamm.protocol import messages
 from klamm.tests.harness.members import Members

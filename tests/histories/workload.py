@@ -6,9 +6,9 @@ from functools import partial
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from klamm.chaos.clients.producers import FLUSH_S, SOON, Producing, padded
+from klamm.chaos.clients.reading import to_the_end
 from klamm.chaos.history import KeyedSent, Sent
-from klamm.chaos.producers import FLUSH_S, SOON, Producing, padded
-from klamm.chaos.reading import to_the_end
 
 
 class KeyedProducing(Producing):

@@ -6,9 +6,9 @@ import random
 from collections import Counter
 from pathlib import Path
 
+from klamm.chaos.clients.producers import Producing
+from klamm.chaos.clients.reading import Reading, read_all
 from klamm.chaos.history import Verdict, judge
-from klamm.chaos.producers import Producing
-from klamm.chaos.reading import Reading, read_all
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker, wait_for
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.ports import free_port

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from klamm.chaos.producers import Producing
+from klamm.chaos.clients.producers import Producing
 from klamm.tests.harness.kafka import wait_for
 from klamm.tests.harness.members import Members
 from klamm.tests.logs_on_disk.kafka_tools import complaints

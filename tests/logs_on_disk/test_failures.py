@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from klamm.chaos.clients.producers import Producing
+from klamm.chaos.clients.reading import read_all
 from klamm.chaos.history import judge
-from klamm.chaos.producers import Producing
-from klamm.chaos.reading import read_all
 from klamm.tests.harness.kafka import wait_for
 from klamm.tests.harness.members import Members
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from klamm.chaos.clients.producers import Producing
+from klamm.chaos.clients.reading import read_all
 from klamm.chaos.history import judge
-from klamm.chaos.producers import Producing
-from klamm.chaos.reading import read_all
 from klamm.protocol import messages
 from klamm.tests.harness.kafka import wait_for
 from klamm.tests.harness.members import Members

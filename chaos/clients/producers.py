@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from klamm.chaos.client_thread import ClientThread
+from klamm.chaos.clients.client_thread import ClientThread
 from klamm.chaos.history import Sent
 
 FLUSH_S = 60.0

@@ -8,8 +8,8 @@ from functools import partial
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from klamm.chaos.client_thread import ClientThread
-from klamm.chaos.producers import SILENT, LoadHangs
+from klamm.chaos.clients.client_thread import ClientThread
+from klamm.chaos.clients.producers import SILENT, LoadHangs
 
 POLL_S = 0.1
 READ_S = 120.0

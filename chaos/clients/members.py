@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from klamm.chaos.client_thread import ClientThread
+from klamm.chaos.clients.client_thread import ClientThread
+from klamm.chaos.clients.producers import SILENT
+from klamm.chaos.clients.reading import place_of
 from klamm.chaos.group_history import Commit, Delivery, Start
-from klamm.chaos.producers import SILENT
-from klamm.chaos.reading import place_of
 
 SESSION_MS = 6000
 POLL_INTERVAL_MS = 45_000

@@ -1,0 +1,1 @@
+"""The clients of the load: producers, readers, members of groups, copiers."""
