@@ -17,15 +17,14 @@ from urllib.parse import unquote
 
 from klamm.journal.columns import Column
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.sql_views import TABLES
 from klamm.pipeline.lake.tables import MESSAGES, Table
 
-_TYPES: Mapping[str, Any] = {
+_TYPES: Mapping[str, str] = {
     "int8": "byte", "int16": "short", "int32": "integer", "int64": "long", "double": "double", "bool": "boolean", "string": "string",
-    "binary": "binary", "variant": "variant",
-    "list<int32>": {"type": "array", "elementType": "integer", "containsNull": True},
-    "list<int64>": {"type": "array", "elementType": "long", "containsNull": True},
+    "binary": "binary",
 }  # fmt: skip
 
 
@@ -108,9 +107,24 @@ def _schema(table: Table) -> Any:
 
     columns: Iterable[Column] = (*table.columns, *((Column("body_json", "string", True, ""),) if table is MESSAGES else ()))
     fields = [
-        {"name": column.name, "type": _TYPES[column.type], "nullable": True, "metadata": {"comment": column.meaning}} for column in columns
+        _field(column.name, "variant" if column.type == "variant" else _type(arrow_type(column.type)), column.meaning) for column in columns
     ]
     return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+
+
+def _field(name: str, kind: Any, meaning: str = "") -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": {"comment": meaning} if meaning else {}}
+
+
+def _type(kind: Any) -> Any:
+    """A type of Arrow as the JSON of Delta's schema has it."""
+    import pyarrow as pa
+
+    if pa.types.is_list(kind):
+        return {"type": "array", "elementType": _type(kind.value_type), "containsNull": True}
+    if pa.types.is_struct(kind):
+        return {"type": "struct", "fields": [_field(field.name, _type(field.type)) for field in kind]}
+    return _TYPES[str(kind)]
 
 
 def _statistics(file: Path) -> str:

@@ -38,7 +38,7 @@ class _Properties(ListenerProperties):
         if value is None and name.endswith("store.type"):
             return self._type_of(name.removesuffix("type") + "location")
         if value is None and name == "ssl.enabled.protocols":
-            return [self.get("ssl.protocol")]
+            return [self.get(name.replace("enabled.protocols", "protocol"))]
         return [] if value is None and name == "ssl.cipher.suites" else value
 
     def _type_of(self, location: str) -> str:

@@ -93,7 +93,7 @@ def test_both_kinds_of_cluster_have_the_same_methods() -> None:
     assert {name for name, f in vars(LocalCluster).items() if inspect.iscoroutinefunction(f)} >= set(blocking)
     assert {name: signature for name, signature in waiting.items() if name not in BY_WITH | BY_CONTROL} == blocking
     assert {name for name, value in vars(BlockingCluster).items() if isinstance(value, property)} == {
-        "addresses", "bootstrap_servers", "cluster_id", "controller_id", "metrics_ports", "recovering", "steering", "zookeeper",
+        "addresses", "bootstrap_servers", "client", "cluster_id", "controller_id", "metrics_ports", "recovering", "steering", "zookeeper",
     }
 
 
