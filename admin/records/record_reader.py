@@ -13,6 +13,8 @@ from klamm.admin.records.record_errors import as_admin_errors
 from klamm.admin.settings import Security
 
 POLL_MS = 200
+METADATA_AGE_MS = 2000
+"""A leader of a group that joined before it knew the partitions assigns nothing; it assigns again when its metadata changes."""
 
 
 class ReadRecord(NamedTuple):
@@ -48,7 +50,7 @@ class RecordReader:
             self._consumer = KafkaConsumer(
                 bootstrap_servers=bootstrap_server, client_id=client_id, group_id=group, enable_auto_commit=group is not None,
                 auto_offset_reset="latest" if from_end else "earliest", allow_auto_create_topics=False,
-                isolation_level="read_committed" if read_committed else "read_uncommitted", **security,
+                isolation_level="read_committed" if read_committed else "read_uncommitted", metadata_max_age_ms=METADATA_AGE_MS, **security,
             )
             if group is not None:
                 self._consumer.subscribe([topic])
