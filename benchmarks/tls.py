@@ -55,7 +55,7 @@ def start(stack: contextlib.ExitStack, target: str, folder: pathlib.Path, jars: 
 
 
 def shake(port: int, authority: str, count: int) -> None:
-    """So many handshakes, each with a request and its response."""
+    """Make this number of handshakes, each with a request and its response."""
     for _ in range(count):
         context = ssl.create_default_context(cafile=authority)
         with context.wrap_socket(socket.create_connection(("127.0.0.1", port), 30), server_hostname="127.0.0.1") as connection:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import click
 
 from klamm.cli.value_completion import complete_apis
 from klamm.server.local.arguments import Advertised, SeedTopic
+
+P = TypeVar("P", SeedTopic, Advertised)
 
 
 class KeyValue(click.ParamType[tuple[str, str]]):
@@ -41,34 +45,35 @@ class BrokerKeyValue(click.ParamType[tuple[int, str, str]]):
         return int(number), key.strip(), text.strip()
 
 
-class Topic(click.ParamType[SeedTopic]):
-    """`NAME:PARTITIONS:RF:KEY=VALUE…`. Partitions and replication factor default to 1; configs are optional."""
+class _Parsed(click.ParamType[P]):
+    """A value that its class parses."""
 
-    name = "NAME:PARTITIONS:RF[:KEY=VALUE…]"
+    kind: type[P]
 
-    def convert(self, value: str | SeedTopic, param: click.Parameter | None, ctx: click.Context | None) -> SeedTopic:
-        """The requested topic. All topics are validated together later."""
-        if isinstance(value, SeedTopic):
+    def convert(self, value: str | P, param: click.Parameter | None, ctx: click.Context | None) -> P:
+        """The value."""
+        if isinstance(value, self.kind):
             return value
         try:
-            return SeedTopic.parse(value)
+            return self.kind.parse(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-class AdvertisedAddress(click.ParamType[Advertised]):
+class Topic(_Parsed[SeedTopic]):
+    """`NAME:PARTITIONS:RF:KEY=VALUE…`. Partitions and replication factor default to 1; configs are optional. All topics are validated
+    together later.
+    """
+
+    name = "NAME:PARTITIONS:RF[:KEY=VALUE…]"
+    kind = SeedTopic
+
+
+class AdvertisedAddress(_Parsed[Advertised]):
     """`HOST:PORT` of the first broker, for clients."""
 
     name = "HOST:PORT"
-
-    def convert(self, value: str | Advertised, param: click.Parameter | None, ctx: click.Context | None) -> Advertised:
-        """The address."""
-        if isinstance(value, Advertised):
-            return value
-        try:
-            return Advertised.parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+    kind = Advertised
 
 
 class Whole(click.IntRange):

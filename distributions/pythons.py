@@ -14,13 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from klamm.machine.cache_folder import cache_folder
+from klamm.distributions.debian import small_debian
 
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 DEBIAN_SUITE = "sid"
 """The suite of Debian whose Python is made when a supported one is not on the machine."""
-_SUITES_SCRIPT = "/usr/share/debootstrap/scripts/sid"
-_MIRROR = "http://deb.debian.org/debian"
 
 
 class Python(NamedTuple):
@@ -67,17 +65,9 @@ def _candidates(version: str) -> Iterator[str]:
             yield asked.stdout.strip()
 
 
-def debian_python(version: str, suite: str = DEBIAN_SUITE) -> Python:
-    """The Python `version` of a suite of Debian, made if it is not there. Raises subprocess.CalledProcessError, OSError."""
-    folder = cache_folder() / "debian" / f"{suite}-python{version}"
-    if not (folder / "usr" / "bin" / f"python{version}").exists():
-        unfinished = folder.with_name(f"{folder.name}.unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.parent.mkdir(parents=True, exist_ok=True)
-        packages = f"--include=python{version},python{version}-venv,ca-certificates"
-        command = ["debootstrap", "--variant=minbase", packages, suite, str(unfinished), _MIRROR, _SUITES_SCRIPT]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        unfinished.rename(folder)
+def debian_python(version: str) -> Python:
+    """The Python `version` of Debian, made if it is not there. Raises subprocess.CalledProcessError, OSError."""
+    folder = small_debian(f"python{version}", DEBIAN_SUITE, f"python{version},python{version}-venv,ca-certificates")
     for name in ("resolv.conf", "hosts", "ssl/certs/ca-certificates.crt", "pip.conf"):
         if Path("/etc", name).exists():
             shutil.copy(Path("/etc", name), folder / "etc" / name)

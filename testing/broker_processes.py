@@ -25,7 +25,7 @@ from klamm.protocol.steering import HoldState, phase_from_json
 from klamm.server.faults.fault import DiskHit, Hit
 from klamm.server.local.loop_thread import LoopThread
 from klamm.server.phases import phase_named
-from klamm.testing.steered import value_of
+from klamm.testing.steered import OfOneCluster, value_of
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 CHILD = [sys.executable, "-m", "klamm.cli.owned_broker", "warning"]
@@ -132,7 +132,7 @@ class _Verbs:
         return lambda *arguments, **named: self._run(name, done(*arguments, **named))
 
 
-class BrokerProcesses:
+class BrokerProcesses(OfOneCluster):
     """The processes of a `SteeredProcessCluster`. `shape` are arguments of that."""
 
     def __init__(self, *, data_dir: Path | None = None, zookeeper: str | None = None, **shape: Any) -> None:
@@ -194,28 +194,8 @@ class BrokerProcesses:
         return [(each.broker_id, each.host, each.port) for each in self._cluster.processes if each.runs and each.is_ready]
 
     @property
-    def client(self) -> dict[str, str]:
-        return self._cluster.client
-
-    @property
     def controller_id(self) -> int:
         return self._thread.call(self._cluster.control.controller_id())
-
-    @property
-    def cluster_id(self) -> str:
-        return self._cluster.cluster_id
-
-    @property
-    def zookeeper(self) -> str:
-        return self._cluster.zookeeper
-
-    @property
-    def control_url(self) -> str | None:
-        return self._cluster.control_url
-
-    @property
-    def is_crashing(self) -> bool:
-        return self._cluster.control.is_crashing
 
     def fault(self, number: int) -> ProcessFault:
         control = self._cluster.control
@@ -243,9 +223,6 @@ class BrokerProcesses:
 
     def last_request(self) -> int:
         return self._cluster.control.history.number_before(time.time_ns() // 1_000_000)
-
-    def last_event(self) -> int:
-        return self._cluster.control.events.total
 
     def events(self, since: int) -> list[dict[str, Any]]:
         return self._thread.call(self._events(since))

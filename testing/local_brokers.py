@@ -11,6 +11,7 @@ from klamm.control.holds import Held
 from klamm.control.steered_cluster import SteeredCluster
 from klamm.protocol.steering import HoldState
 from klamm.server.faults.fault import DiskHit, Fault, Hit
+from klamm.testing.steered import OfOneCluster
 
 
 class LocalFault:
@@ -68,8 +69,10 @@ class LocalHold:
         self._held.release()
 
 
-class LocalBrokers:
+class LocalBrokers(OfOneCluster):
     """The brokers of a `SteeredCluster`."""
+
+    _cluster: SteeredCluster
 
     def __init__(self, cluster: SteeredCluster) -> None:
         self._cluster = cluster
@@ -86,28 +89,8 @@ class LocalBrokers:
         return self._cluster.addresses
 
     @property
-    def client(self) -> dict[str, str]:
-        return self._cluster.client
-
-    @property
     def controller_id(self) -> int:
         return self._cluster.controller_id
-
-    @property
-    def cluster_id(self) -> str:
-        return self._cluster.cluster_id
-
-    @property
-    def zookeeper(self) -> str:
-        return self._cluster.zookeeper
-
-    @property
-    def control_url(self) -> str | None:
-        return self._cluster.control_url
-
-    @property
-    def is_crashing(self) -> bool:
-        return self.control.is_crashing
 
     def fault(self, number: int) -> LocalFault:
         return LocalFault(self._cluster.faults[number])
@@ -120,9 +103,6 @@ class LocalBrokers:
 
     def last_request(self) -> int:
         return self.control.history.total
-
-    def last_event(self) -> int:
-        return self.control.events.total
 
     def events(self, since: int) -> list[dict[str, Any]]:
         return self.control.events.since(since)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from klamm.control.bodies import HoldBody
 from klamm.control.history import Exchange
 from klamm.protocol.steering import HoldState
 from klamm.server.faults.fault import DiskHit, Hit
+
+if TYPE_CHECKING:
+    from klamm.control.processes.steered_processes import SteeredProcessCluster
+    from klamm.control.steered_cluster import SteeredCluster
 
 
 class SeenFault(Protocol):
@@ -51,6 +55,35 @@ class SeenHold(Protocol):
 
     def release(self) -> None:
         """End it."""
+
+
+class OfOneCluster:
+    """What both kinds read of their `_cluster`, a SteeredCluster or a SteeredProcessCluster."""
+
+    _cluster: SteeredCluster | SteeredProcessCluster
+
+    @property
+    def client(self) -> dict[str, str]:
+        return self._cluster.client
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster.cluster_id
+
+    @property
+    def zookeeper(self) -> str:
+        return self._cluster.zookeeper
+
+    @property
+    def control_url(self) -> str | None:
+        return self._cluster.control_url
+
+    @property
+    def is_crashing(self) -> bool:
+        return self._cluster.control.is_crashing
+
+    def last_event(self) -> int:
+        return self._cluster.control.events.total
 
 
 class Steered(Protocol):

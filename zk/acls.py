@@ -45,11 +45,7 @@ class AclZk:
 
     async def ensure_paths(self) -> None:
         """Create the parents of ACLs and of notifications."""
-        for path in layout.STARTUP_PATHS:
-            try:
-                await self._session.create(path, None, makepath=True)
-            except NodeExists:
-                continue
+        await self._session.ensure(layout.STARTUP_PATHS)
 
     async def load(self) -> dict[Pattern, VersionedAcls]:
         """All ACLs. Raises Unreadable."""

@@ -11,7 +11,7 @@ from klamm.zk.layout import delegation_tokens as layout
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.paths import may_be_in_path
 from klamm.zk.session.connection import WatchCallback
-from klamm.zk.session.requests import NodeExists, NoNode
+from klamm.zk.session.requests import NoNode
 from klamm.zk.session.session import ZkSession
 
 log = logging.getLogger(__name__)
@@ -26,11 +26,7 @@ class DelegationTokenZk:
 
     async def ensure_paths(self) -> None:
         """Create the parents of tokens and of notifications."""
-        for path in layout.STARTUP_PATHS:
-            try:
-                await self._session.create(path, None, makepath=True)
-            except NodeExists:
-                continue
+        await self._session.ensure(layout.STARTUP_PATHS)
 
     async def ids(self) -> list[str]:
         """The ids of all tokens."""

@@ -12,15 +12,17 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
-from klamm.journal.columns import Column
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.sql_views import TABLES
-from klamm.pipeline.lake.tables import MESSAGES, Table
+from klamm.pipeline.lake.tables import Table, stored_columns
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 _TYPES: Mapping[str, str] = {
     "int8": "byte", "int16": "short", "int32": "integer", "int64": "long", "double": "double", "bool": "boolean", "string": "string",
@@ -70,44 +72,40 @@ def _publish(lake: Path, table: Table, target: str | None) -> Published | None:
     folder = lake / table.path
     where = str(folder) if target is None else f"{target.rstrip('/')}/{table.path}"
     files = {str(file.relative_to(folder)): _Stamp.of(file) for file in manifest.files(lake, table.path)}
-    known = _known(where) if DeltaTable.is_deltatable(where) else None
-    if known is None and not files:
-        return None
-    added = sorted(path for path, stamp in files.items() if known is None or known.get(path) != stamp)
-    gone = sorted((known or {}).keys() - files.keys())
-    if known is not None and not added and not gone:
+    present = DeltaTable(where) if DeltaTable.is_deltatable(where) else None
+    known = {} if present is None else _known(present)
+    added = sorted(path for path, stamp in files.items() if known.get(path) != stamp)
+    gone = sorted(known.keys() - files.keys())
+    if not added and not gone:
         return None
     if target is not None:
         _copy(added, folder, where)
     actions = [AddAction(path, files[path].size, {}, files[path].modified_ms, True, _statistics(folder / path)) for path in added]
     properties = CommitProperties(custom_metadata={"klamm.table": table.path})
-    if known is None:
+    if present is None:
         create_table_with_add_actions(
             where, _schema(table), actions, mode="append", name=table.name, description=table.meaning, commit_properties=properties
         )
     else:
         removals = [RemoveAction(path, data_change=True, deletion_timestamp=int(time.time() * 1000), partition_values={}) for path in gone]
-        DeltaTable(where).create_write_transaction(
-            [*actions, *removals], mode="append", schema=_schema(table), commit_properties=properties
-        )
+        present.create_write_transaction([*actions, *removals], mode="append", schema=_schema(table), commit_properties=properties)
     return Published(table.path, DeltaTable(where).version(), len(added), len(gone))
 
 
-def _known(where: str) -> dict[str, _Stamp]:
-    """The files of a table's newest version, relative to it."""
+def _known(present: DeltaTable) -> dict[str, _Stamp]:
+    """The files of a table's version, relative to it."""
     import pyarrow as pa
-    from deltalake import DeltaTable
 
-    actions = pa.table(DeltaTable(where).get_add_actions(flatten=True)).to_pylist()
+    actions = pa.table(present.get_add_actions(flatten=True)).to_pylist()
     return {unquote(one["path"]): _Stamp(one["size_bytes"], one["modification_time"]) for one in actions}
 
 
 def _schema(table: Table) -> Any:
     from deltalake import Schema
 
-    columns: Iterable[Column] = (*table.columns, *((Column("body_json", "string", True, ""),) if table is MESSAGES else ()))
     fields = [
-        _field(column.name, "variant" if column.type == "variant" else _type(arrow_type(column.type)), column.meaning) for column in columns
+        _field(column.name, "variant" if column.type == "variant" else _type(arrow_type(column.type)), column.meaning)
+        for column in stored_columns(table)
     ]
     return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
 

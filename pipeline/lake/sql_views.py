@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from klamm.journal.columns import Column, Direction
+from klamm.journal.columns import Direction
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.column_types import duckdb_type, spark_type
-from klamm.pipeline.lake.tables import BRONZE, GOLD, MESSAGES, SILVER, Table
+from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER, Table, stored_columns
 from klamm.protocol.apis import APIS
 
 Engine = Literal["duckdb", "spark"]
@@ -62,17 +62,12 @@ def statements(lake: Path, engine: Engine) -> list[str]:
         entries = [entry for entry in manifest.entries(lake, table.path) if entry.rows]
         paths = [str(lake / entry.path) for entry in entries]
         if engine == "spark" and paths:
-            schema = ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in (*table.columns, *_also(table)))
+            schema = ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in stored_columns(table))
             alternatives = ",".join(entry.path.removeprefix(f"{table.path}/") for entry in entries)
             path = _text(f"{lake / table.path}/{{{alternatives}}}")
             found.append(f"{create} {table.name}_files ({schema}) USING parquet OPTIONS (path {path})")
         found.append(f"{create} {table.name} AS {_selection(table, paths, engine)}")
     return found + [f"{create} {name} AS{query}" for name, query in _SHAPED.items()]
-
-
-def _also(table: Table) -> tuple[Column, ...]:
-    """Columns that only some files have."""
-    return (Column("body_json", "string", True, ""),) if table is MESSAGES else ()
 
 
 def _selection(table: Table, paths: Sequence[str], engine: Engine) -> str:
@@ -92,7 +87,7 @@ def _selection(table: Table, paths: Sequence[str], engine: Engine) -> str:
         elif column.name == "dir":
             words = " ".join(f"WHEN {int(one)} THEN {_text(one.name.lower().replace('_', ' '))}" for one in Direction)
             columns.append(f"CASE {value} {words} END AS direction")
-    nulls = ", ".join(f"CAST(NULL AS {type_of(column.type)}) AS {quote}{column.name}{quote}" for column in (*table.columns, *_also(table)))
+    nulls = ", ".join(f"CAST(NULL AS {type_of(column.type)}) AS {quote}{column.name}{quote}" for column in stored_columns(table))
     rows = f"SELECT {nulls} LIMIT 0"
     if engine == "duckdb" and paths:
         files = ", ".join(_text(path if path.endswith(".parquet") else f"{path}/*.parquet") for path in paths)

@@ -332,6 +332,11 @@ def views(spark: Any, lake: Path, runs: Collection[str] | None = None, names: Co
     return frozenset(empty)
 
 
+def stored_columns(table: Table) -> tuple[Column, ...]:
+    """The columns of a table, and those that only some of its files have."""
+    return (*table.columns, Column("body_json", "string", True, "with `--no-variant`: the body")) if table is MESSAGES else table.columns
+
+
 def read(spark: Any, lake: Path, table: Table, runs: Collection[str] | None = None) -> Any:
     """The rows of a table, from the files that its manifest names, as a DataFrame with exactly its columns."""
     paths = [str(lake / entry.path) for entry in manifest.entries(lake, table.path, runs) if entry.rows > 0]
@@ -340,7 +345,7 @@ def read(spark: Any, lake: Path, table: Table, runs: Collection[str] | None = No
         return spark.sql(f"SELECT {nulls} LIMIT 0")  # which Spark knows to be empty when it plans
     if table is not MESSAGES:
         return spark.read.schema(ddl(table.columns)).parquet(*paths)
-    both = spark.read.schema(f"{ddl(table.columns)}, body_json string").parquet(*paths)
+    both = spark.read.schema(ddl(stored_columns(table))).parquet(*paths)
     return both.selectExpr(*(
         "coalesce(body, parse_json(body_json)) AS body" if name == "body" else name for name in table.names
     ))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -23,9 +23,11 @@ class Api(Calls):
 
 
 @asynccontextmanager
-async def served(zookeeper: str, chroot: str, brokers: int = 2) -> AsyncIterator[Api]:
-    topics = [SeedTopic("t", 2, brokers)]
-    cluster = SteeredCluster(brokers, zookeeper=zookeeper + chroot, config=CONFIG, topics=topics)
+async def served(
+    zookeeper: str, chroot: str, brokers: int = 2, config: Mapping[str, str] = CONFIG, topics: Sequence[SeedTopic] = ()
+) -> AsyncIterator[Api]:
+    """Without `topics` there is `t`, with two partitions on all brokers."""
+    cluster = SteeredCluster(brokers, zookeeper=zookeeper + chroot, config=config, topics=topics or [SeedTopic("t", 2, brokers)])
     await cluster.start()
     try:
         async with aiohttp.ClientSession() as session:

@@ -9,15 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import aiohttp
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from klamm.admin import AdminError, AsyncAdminClient
-from klamm.control.steered_cluster import SteeredCluster
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.phases import PHASES
-from klamm.tests.control.api import Api
+from klamm.tests.control.api import Api, served
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import eventually_asked
 
@@ -134,13 +132,8 @@ class Scenario:
 
 @pytest.fixture
 async def api(zookeeper: str, chroot: str) -> AsyncIterator[Api]:
-    cluster = SteeredCluster(3, zookeeper=zookeeper + chroot, config=CONFIG, topics=[SeedTopic("t", 2, 2), SeedTopic("u", 1, 2)])
-    await cluster.start()
-    try:
-        async with aiohttp.ClientSession() as session:
-            yield Api(session, cluster)
-    finally:
-        await cluster.stop()
+    async with served(zookeeper, chroot, 3, CONFIG, [SeedTopic("t", 2, 2), SeedTopic("u", 1, 2)]) as api:
+        yield api
 
 
 @pytest.fixture

@@ -14,15 +14,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from klamm.machine.cache_folder import cache_folder
+from klamm.distributions.debian import small_debian
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 ENVIRON = {**os.environ, "CONTAINERS_CONF": str(HERE / "containers.conf"), "BUILDAH_ISOLATION": "chroot"}
 PROGRAMS = ("buildah", "podman", "runc", "debootstrap")
 BASE, ZOOKEEPER = "docker.io/library/python:3.11-slim", "docker.io/library/zookeeper:3.9"
-_PACKAGES = "--include=python3,python3-venv,python3-pip,ca-certificates,netcat-openbsd"
-_MIRROR = "http://deb.debian.org/debian"
+_PACKAGES = "python3,python3-venv,python3-pip,ca-certificates,netcat-openbsd"
 _OF_THE_MACHINE = ("etc/ssl/certs/ca-certificates.crt", "etc/pip.conf")
 """What pip inside needs to reach the registry of packages that this machine uses."""
 
@@ -68,23 +67,20 @@ def build(name: str, *arguments: str) -> None:
     run("buildah", "build", *options, "-t", name, *arguments, within_s=1200)
 
 
+def _as_the_official_image(folder: Path) -> None:
+    (folder / "usr/local/bin/python").symlink_to("/usr/bin/python3")
+    for name in _OF_THE_MACHINE:
+        if Path("/", name).exists():
+            shutil.copy(Path("/", name), folder / name)
+    for cached in (folder / "var/cache/apt/archives").glob("*.deb"):
+        cached.unlink()
+
+
 def import_base() -> None:
     """Make what stands in for `python:3.11-slim`, unless it is there."""
     if subprocess.run(["podman", "image", "exists", BASE], env=ENVIRON, check=False).returncode == 0:
         return
-    folder = cache_folder() / "debian" / "bookworm-python3.11"
-    if not folder.is_dir():
-        unfinished = folder.with_name(f"{folder.name}.unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.parent.mkdir(parents=True, exist_ok=True)
-        run("debootstrap", "--variant=minbase", _PACKAGES, "bookworm", unfinished, _MIRROR)
-        (unfinished / "usr/local/bin/python").symlink_to("/usr/bin/python3")
-        for name in _OF_THE_MACHINE:
-            if Path("/", name).exists():
-                shutil.copy(Path("/", name), unfinished / name)
-        for cached in (unfinished / "var/cache/apt/archives").glob("*.deb"):
-            cached.unlink()
-        unfinished.rename(folder)
+    folder = small_debian("python3.11", "bookworm", _PACKAGES, _as_the_official_image)
     with subprocess.Popen(["tar", "-C", folder, "-c", "."], stdout=subprocess.PIPE) as packed:
         subprocess.run(["podman", "import", "-", BASE], env=ENVIRON, stdin=packed.stdout, check=True, capture_output=True)
     assert packed.returncode == 0

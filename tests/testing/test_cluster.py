@@ -428,12 +428,17 @@ async def test_on_an_event_loop_the_same_verbs_are_coroutines_where_they_wait(zo
 
 
 @pytest.mark.slow
+def broker_processes() -> set[int]:
+    return {child.pid for child in psutil.Process().children() if "klamm.cli.owned_broker" in child.cmdline()}
+
+
 def test_brokers_in_processes_of_their_own_are_processes_and_leave_none_behind(zookeeper: str, chroot: str) -> None:
+    of_others = broker_processes()  # the cluster that the tests of this module share may run
     with klamm.testing.Cluster(brokers=2, zookeeper=zookeeper + chroot, processes=True) as cluster:
         orders = cluster.create_topic("orders", replicas=[[1, 2]])
         assert cluster.control_url is None
         assert send(cluster, orders) == 0
-        pids = [child.pid for child in psutil.Process().children() if "klamm.cli.owned_broker" in child.cmdline()]
+        pids = broker_processes() - of_others
         assert len(pids) == 2
         cluster.kill_broker(1)
         assert [request.error for request in cluster.requests(api="Produce")] == [None], "what a process received is kept when it is killed"

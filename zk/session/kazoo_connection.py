@@ -189,8 +189,8 @@ class KazooConnection:
         """End the session, over a connection of its own if there is none at present. If no server responds, the session expires later."""
         self._closing = True
         self.resume()
-        kept = None if self._connected or self._client.hosts is not self._hosts else self._client._session_id
         self._severed = self._client._session_id, self._client._session_passwd
+        is_away = bool(self._client._session_id) and not self._connected and not self._is_cut
         done = self._loop.create_future()
         # kazoo's `stop` blocks until the server responds or a timeout is over, so it runs in a thread that nobody joins.
         threading.Thread(target=self._close, args=(done,), name="zookeeper-close", daemon=True).start()
@@ -199,7 +199,7 @@ class KazooConnection:
         except TimeoutError:
             log.warning("ZooKeeper did not confirm the end of session 0x%x in time", self._client._session_id or 0)
         self._fail_all(SessionExpired)
-        if kept and any(await asyncio.gather(*(accepts(host, port, limit_s) for host, port in self._hosts))):
+        if is_away and any(await asyncio.gather(*(accepts(host, port, limit_s) for host, port in self._hosts))):
             with suppress(TimeoutError):
                 await self.end_severed(_END_LIMIT_S)
 
@@ -250,6 +250,10 @@ class KazooConnection:
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
+    @property
+    def _is_cut(self) -> bool:
+        return self._client.hosts is not self._hosts
+
     def restore(self) -> None:
         """Reconnect to the servers again."""
         self._client.hosts = self._hosts
@@ -260,7 +264,7 @@ class KazooConnection:
         Meanwhile this connection is cut: if it connected again before the end, the session would move back to it and not end.
         """
         self._severed = self._client._session_id, self._client._session_passwd
-        was_cut = self._client.hosts is not self._hosts
+        was_cut = self._is_cut
         self.cut()
         try:
             await asyncio.to_thread(self._end_severed, limit_s)

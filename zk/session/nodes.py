@@ -6,6 +6,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, GetData, SetData, Sync
@@ -96,6 +97,12 @@ class ZkNodes(ABC):
                 await self.create(parent, None, makepath=True)
             except NodeExists:
                 continue
+
+    async def ensure(self, paths: Iterable[str]) -> None:
+        """Create these znodes, with null data, and their parents, where they do not exist."""
+        for path in paths:
+            with suppress(NodeExists):
+                await self.create(path, None, makepath=True)
 
     async def set(self, path: str, data: bytes, version: int = -1) -> Znode:
         """Replace the data and return the new Stat. Raises NoNode, BadVersion."""
