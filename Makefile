@@ -11,7 +11,8 @@ BIN := .venv/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 ZOOKEEPER := distributions/zookeeper
 FAILURES := .venv/failures.jsonl
-LONG_SHARE ?= 50
+LONG_SHARE ?= 40
+STORIES_SHARE ?= 2
 JOURNALS := build/journals
 SERVE ?=
 PYTEST ?=
@@ -92,9 +93,9 @@ reference: setup ## Fetch the real Kafka 3.9.1 that the long tests compare with 
 	@$(BIN)/python -m klamm.tests.reference.jars
 
 .PHONY: test-all
-test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests but half of the long ones with real processes, drawn (LONG_SEED=7 repeats a draw); fetches the real Kafka
+test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then the tests with half of the stories and two fifths of the long ones with real processes, drawn (LONG_SEED=7 repeats a draw); fetches the real Kafka
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
-	@failed=0; share=; rm -f $(FAILURES); \
+	@failed=0; share='--stories-share $(STORIES_SHARE)'; rm -f $(FAILURES); \
 	for part in "not slow" slow; do \
 	  code=0; $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "$$part and not images" $$share --failures $(FAILURES) $(PYTEST) || code=$$?; \
 	  share="--long-share $(LONG_SHARE) $(if $(LONG_SEED),--long-seed $(LONG_SEED))"; \
@@ -104,8 +105,8 @@ test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests but half of t
 	exit $$failed
 
 .PHONY: test-everything
-test-everything: ## As test-all, with all of the long tests
-	@$(MAKE) test-all LONG_SHARE=100
+test-everything: ## As test-all, with all of the stories and the long tests
+	@$(MAKE) test-all LONG_SHARE=100 STORIES_SHARE=1
 
 # Debian's programs for containers, as root; elsewhere they must be there.
 .PHONY: test-images

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from abc import ABC, abstractmethod
 from typing import Self
+
+NICE = 10
+"""The cluster comes first: an idempotent producer of librdkafka uses a whole CPU while a broker does not respond."""
 
 
 class ClientThread(ABC):
@@ -13,7 +18,7 @@ class ClientThread(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._work_behind, name=name, daemon=True)
 
     def start(self) -> Self:
         """Begin to work."""
@@ -34,3 +39,9 @@ class ClientThread(ABC):
     @abstractmethod
     def _work(self) -> None:
         """Everything the client does."""
+
+    def _work_behind(self) -> None:
+        """Work at a lower priority, as the threads that librdkafka starts for it then do too."""
+        if sys.platform == "linux":  # elsewhere the priority of a single thread is nothing that Python can set
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        self._work()
