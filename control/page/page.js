@@ -644,7 +644,7 @@ function drawTimeline (now) {
   }
   $('timeline').replaceChildren(drawing)
   sync($('changes'), changesAsText(), change => `${change.at} ${change.text}`, change => {
-    return { element: el('li', {}, `${new Date(change.at).toLocaleTimeString()} ${change.text}`) }
+    return { element: el('li', {}, `${timeOf(new Date(change.at).toISOString())} ${change.text}`) }
   }, () => {})
 }
 
@@ -683,7 +683,7 @@ function addEvent (number, kind, data) {
   events.splice(0, events.length - SHOWN_EVENTS)
   sync($('events'), [...events].reverse(), event => event.number, event => {
     const { at_ms: at, ...data } = event.data
-    return { element: el('li', {}, `${new Date(at).toLocaleTimeString()} ${event.kind}: ${pairs(data)}`) }
+    return { element: el('li', {}, `${timeOf(new Date(at).toISOString())} ${event.kind}: ${pairs(data)}`) }
   }, () => {})
 }
 

@@ -240,6 +240,8 @@ async def test_requests_are_filtered_and_texts_of_clients_are_no_markup(page: Pa
 async def test_events_are_shown_as_they_happen(page: Page, served: Cluster) -> None:
     made = control(served, "hold", "DeletionQueued")
     await page.until(f"document.querySelector('#events').textContent.includes('hold: id={made['id']} phase=DeletionQueued')")
+    first = "document.querySelector('#events li').textContent"
+    assert await page.evaluate(f"/^\\d\\d:\\d\\d:\\d\\d\\.\\d\\d\\d /.test({first})"), "as the times of requests: UTC, 24 hours"
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
