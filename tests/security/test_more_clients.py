@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from klamm.tests.security.exchanges import unsecured
 COUNT = 20
 VALUES = [str(number) for number in range(COUNT)]
 SMALL = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 WAYS = [
     (True, None), (True, "PLAIN"), (False, "PLAIN"), (True, "SCRAM-SHA-256"), (False, "SCRAM-SHA-256"), (True, "SCRAM-SHA-512"),
     (False, "SCRAM-SHA-512"),
@@ -84,9 +87,9 @@ async def test_clients_of_java_produce_and_read(
         await cluster.stop()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("signed", [False, True], ids=["unsecured", "signed"])
-async def test_kafkajs_authenticates_with_a_token(zookeeper: str, chroot: str, tmp_path: Path, signed: bool) -> None:
+@asynccontextmanager
+async def _with_tokens(zookeeper: str, folder: Path, signed: bool) -> AsyncIterator[tuple[str, str]]:
+    """Address of a listener with OAUTHBEARER, and a token that it accepts."""
     config = {
         "listeners": "PLAINTEXT://127.0.0.1:0,SASL://127.0.0.1:0",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
@@ -95,16 +98,41 @@ async def test_kafkajs_authenticates_with_a_token(zookeeper: str, chroot: str, t
         "listener.name.sasl.oauthbearer.sasl.jaas.config": signed_tokens.MODULE,
     }
     if signed:
-        keys = tmp_path / "keys.json"
+        keys = folder / "keys.json"
         keys.write_text(signed_tokens.key_set())
         config["listener.name.sasl.oauthbearer.sasl.server.callback.handler.class"] = signed_tokens.HANDLER
         config["sasl.oauthbearer.jwks.endpoint.url"] = f"file://{keys}"
-    cluster = LocalCluster(1, zookeeper=zookeeper + chroot, config=config | SMALL, topics=[SeedTopic("t", 1, 1)])
+    cluster = LocalCluster(1, zookeeper=zookeeper, config=config | SMALL, topics=[SeedTopic("t", 1, 1)])
     await cluster.start()
     try:
         port = next(listener.port for broker in cluster.brokers for listener in broker.listeners if listener.name == "SASL")
-        token = signed_tokens.token(aud=None) if signed else unsecured()
-        settings = {"servers": f"127.0.0.1:{port}", "topic": "t", "count": COUNT, "token": token}
-        assert await asyncio.to_thread(kafkajs, settings) == VALUES
+        yield f"127.0.0.1:{port}", signed_tokens.token(aud=None) if signed else unsecured()
     finally:
         await cluster.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signed", [False, True], ids=["unsecured", "signed"])
+async def test_kafkajs_authenticates_with_a_token(zookeeper: str, chroot: str, tmp_path: Path, signed: bool) -> None:
+    async with _with_tokens(zookeeper + chroot, tmp_path, signed) as (servers, token):
+        assert await asyncio.to_thread(kafkajs, {"servers": servers, "topic": "t", "count": COUNT, "token": token}) == VALUES
+
+
+@pytest.mark.slow
+@pytest.mark.reference
+@pytest.mark.parametrize("signed", [False, True], ids=["unsecured", "signed"])
+async def test_clients_of_java_authenticate_with_a_token(
+    zookeeper: str, chroot: str, tmp_path: Path, kafka_jars: Path, signed: bool
+) -> None:
+    """Unsecured ones are made by the client itself; signed ones it reads from a file, as from a provider of tokens."""
+    properties = tmp_path / "client.properties"
+    lines = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=OAUTHBEARER"]
+    async with _with_tokens(zookeeper + chroot, tmp_path, signed) as (servers, token):
+        if signed:
+            (tmp_path / "token").write_text(token)
+            handler = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+            lines += [f"sasl.login.callback.handler.class={handler}", f"sasl.oauthbearer.token.endpoint.url=file://{tmp_path / 'token'}"]
+        claim = "" if signed else ' unsecuredLoginStringClaim_sub="alice"'
+        lines.append(f"sasl.jaas.config={OAUTH_MODULE} required{claim};")
+        properties.write_text("\n".join(lines))
+        assert await asyncio.to_thread(java, kafka_jars, servers, "t", properties) == VALUES
