@@ -34,7 +34,7 @@ class Context:
     `large`: the response is so large that it is encoded in a thread.
     """
 
-    __slots__ = ("api_key", "api_version", "cacheable", "client_id", "correlation_id", "large", "peer", "services")
+    __slots__ = ("_denied", "api_key", "api_version", "cacheable", "client_id", "correlation_id", "large", "peer", "services")
 
     def __init__(
         self, services: Services, peer: Peer, api_key: ApiKey, api_version: int, client_id: str | None = None, correlation_id: int = 0
@@ -47,6 +47,7 @@ class Context:
         self.correlation_id = correlation_id
         self.cacheable = True
         self.large = False
+        self._denied: set[tuple[Operation, Resource]] | None = None
 
     @property
     def cause(self) -> RequestReceived:
@@ -69,10 +70,18 @@ class Context:
         principal, resource, host = self.peer.principal, Resource(resource_type, name), self.peer.java_host
         allowed = authorizer.authorize(principal, operation, resource, host)
         if not allowed and logs and self.services.acls is not None:
+            self._log_denial(operation, resource)
+        return allowed
+
+    def _log_denial(self, operation: Operation, resource: Resource) -> None:
+        """Log it once for each request: a request may name many partitions of one topic."""
+        if self._denied is None:
+            self._denied = set()
+        if (operation, resource) not in self._denied:
             from klamm.server.security.denial_log import log_denial
 
-            log_denial(principal, operation, resource, host, APIS[self.api_key].name)
-        return allowed
+            self._denied.add((operation, resource))
+            log_denial(self.peer.principal, operation, resource, self.peer.java_host, APIS[self.api_key].name)
 
     def authorize_some(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the principal may do this operation on at least one resource of the type."""

@@ -32,6 +32,34 @@ def test_a_cluster_with_users_lets_each_do_what_acls_allow(zookeeper: str, chroo
         eve.close()
 
 
+@pytest.mark.slow
+def test_brokers_in_processes_of_their_own_have_the_same_users_certificates_and_acls(zookeeper: str, chroot: str) -> None:
+    users = {"eve": "eve-secret"}
+    with klamm.testing.Cluster(
+        2, topics="t:1:2", zookeeper=zookeeper + chroot, processes=True, tls=True, sasl="SCRAM-SHA-256", acls=True, users=users,
+        config={"min.insync.replicas": 1},
+    ) as cluster:
+        assert cluster.client["security.protocol"] == "SASL_SSL"
+        admin = producer(cluster)
+        assert admin.send("t", b"x", partition=0).get(30).offset == 0
+        cluster.wait_for_replicas("t", 0, 1)
+        eve = producer(cluster, username="eve", password="eve-secret")
+        with pytest.raises(kafka.errors.TopicAuthorizationFailedError):
+            eve.send("t", b"x", partition=0).get(30)
+        with cluster.fault(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", first=1) as fault:
+            assert admin.send("t", b"y", partition=0).get(30).offset == 1
+        assert fault.hits == 1
+        leader = cluster.wait_for_leader("t", 0)
+        cluster.kill_broker(leader)
+        assert admin.send("t", b"z", partition=0).get(30).offset == 2
+        cluster.start_broker(leader)
+        cluster.wait_for_replicas("t", 0, 3)
+        with pytest.raises(kafka.errors.TopicAuthorizationFailedError):
+            eve.send("t", b"x", partition=0).get(30)
+        for each in (admin, eve):
+            each.close()
+
+
 def test_a_cluster_with_tls_alone_runs_again_with_the_same_certificates(zookeeper: str, chroot: str) -> None:
     cluster, clients = klamm.Cluster(1, topics="t:1:1", zookeeper=zookeeper + chroot, tls=True), []
     for _ in range(2):
