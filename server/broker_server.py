@@ -97,6 +97,11 @@ class BrokerServer:
         return self.registration.is_online
 
     @property
+    def is_closing(self) -> bool:
+        """Whether it ends, or has ended."""
+        return self._closing is not None
+
+    @property
     def started(self) -> bool:
         """Whether the parts are made."""
         return self._broker.made is not None

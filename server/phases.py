@@ -15,20 +15,20 @@ from klamm.controller.phases import EventPhase, ProcedurePhase
 from klamm.controller.values import ControllerMoved, StoreLost, StoreRefused
 from klamm.protocol.errors import ApiError, ErrorCode, did_you_mean
 from klamm.protocol.steering import field_types, json_type
-from klamm.server.groups.phases import GroupPhase
-from klamm.server.transactions.phases import TransactionPhase
+from klamm.server.groups.phases import GroupMemberRemoved, GroupPhase, GroupRebalanceBegun
+from klamm.server.transactions.phases import TransactionCompleted, TransactionPhase
 from klamm.zk.session.requests import ConnectionLost
 from klamm.zk.session.steered_requests import ZooKeeperRead, ZooKeeperWrite
 
 
 class PhaseKind(NamedTuple):
-    """Phases of one kind. `held` says what waits while one of them is held, `fails` what `fail` does there; `can_fail` whether it can."""
+    """Phases of one kind. `held` says what waits while one of them is held, `fails` what `fail` does there; `cannot_fail` refuse it."""
 
     name: str
     held: str
     fails: str
     phases: tuple[type[Any], ...]
-    can_fail: bool = True
+    cannot_fail: tuple[type[Any], ...] = ()
 
 
 KINDS = (
@@ -38,17 +38,19 @@ KINDS = (
     ),
     PhaseKind(
         "between events", "Only this procedure of the controller is parked; all other events are processed as if none were.",
-        "Not possible: no event is under way.", get_args(ProcedurePhase), can_fail=False,
+        "Not possible: no event is under way.", get_args(ProcedurePhase), get_args(ProcedurePhase),
     ),
     PhaseKind(
         "coordinator of groups",
         "Only this group waits: nothing leaves the broker for it, no response and no record. Heartbeats are answered, time-outs go on.",
         "The append or the responses that come next have this error; what is stored stays stored.", get_args(GroupPhase),
+        (GroupRebalanceBegun, GroupMemberRemoved),
     ),
     PhaseKind(
         "coordinator of transactions",
         "Only this transactional id waits: nothing leaves the broker for it, no response, no record and no marker. Time-outs go on.",
         "The append or the response that comes next has this error; what is stored stays stored.", get_args(TransactionPhase),
+        (TransactionCompleted,),
     ),
     PhaseKind(
         "write to ZooKeeper", "Only this write waits, and what needs its outcome.",
@@ -73,20 +75,24 @@ class PhaseRow(NamedTuple):
     kind: str
     text: str
     fields: dict[str, str]
+    can_fail: bool
 
 
 def phase_table() -> list[PhaseRow]:
     """All phases, in the order of `KINDS`."""
     return [
-        PhaseRow(phase.__name__, kind.name, phase.__doc__ or "", {name: json_type(each) for name, each in field_types(phase).items()})
+        PhaseRow(
+            phase.__name__, kind.name, phase.__doc__ or "", {name: json_type(each) for name, each in field_types(phase).items()},
+            phase not in kind.cannot_fail,
+        )
         for kind in KINDS
         for phase in kind.phases
-    ]
+    ]  # fmt: skip
 
 
 def can_fail(phase: type[Any]) -> bool:
     """Whether `fail` is possible at this phase."""
-    return any(kind.can_fail for kind in KINDS if phase in kind.phases)
+    return all(phase not in kind.cannot_fail for kind in KINDS)
 
 
 def phase_named(name: str) -> type[Any]:

@@ -203,6 +203,7 @@ def walks_page() -> str:
 def phases_page() -> str:
     """The phases at which a broker can be held, from the table of all phases."""
     from klamm.server.phases import KINDS, phase_table
+    from klamm.tests.control import every_phase
 
     lines = [
         NOTE,
@@ -211,10 +212,19 @@ def phases_page() -> str:
         "let what waits there fail, or crash the broker (`protocol/steering.py`).\n",
         "Phases of coordinators are also seen when nobody holds them: each is a row `coordinator_phase` of the [journal](journal.md) and",
         "an event `coordinator` of the [control API](control.md), `OffsetsAppended` apart.\n",
+        "Over HTTP alone, `tests/control/test_every_phase.py` holds and steps every phase, lets it fail where that is possible, and kills",
+        "a broker at it; before what it says too, where that is possible. From Python `tests/controller/test_phases.py`,",
+        "`tests/server/local/test_coordinator_phases.py` and `tests/zk/test_steered_requests.py` do the same.\n",
+        "| phases | all | held and stepped | failed | broker killed |",
+        "|---|---|---|---|---|",
     ]
+    rows = [(kind.name, len(kind.phases), *numbers) for kind, *numbers in every_phase.numbers()]
+    totals = ("all", *(sum(column) for column in zip(*(row[1:] for row in rows), strict=True)))
+    lines += [f"| {' | '.join(map(str, row))} |" for row in (*rows, totals)] + [""]
     for kind in KINDS:
         title = kind.name[0].upper() + kind.name[1:]
-        lines += [f"## {title}\n", f"While it is held: {kind.held}\n", f"`fail`: {kind.fails}\n"]
+        barred = "" if kind.cannot_fail in ((), kind.phases) else f" Not at {' and '.join(each.__name__ for each in kind.cannot_fail)}."
+        lines += [f"## {title}\n", f"While it is held: {kind.held}\n", f"`fail`: {kind.fails}{barred}\n"]
         lines += ["| phase | fields | at this point |", "|---|---|---|"]
         for row in phase_table():
             if row.kind == kind.name:

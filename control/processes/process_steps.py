@@ -85,7 +85,7 @@ class ProcessSteps:
             await cluster.start_broker(number)
         except StartFailed as error:
             raise Refused(str(error), 409) from None
-        await self.until_shown(lambda shown: _is_shown_by_all(shown, number), f"broker {number} is shown by all", broker=number)
+        await self._joined(number)
         return await self._changed(number) | {"records_lost": not cluster.keeps_logs}
 
     async def add_broker(self, body: NewBrokerBody) -> dict[str, Any]:
@@ -97,8 +97,16 @@ class ProcessSteps:
         except ValueError as error:
             raise Refused(str(error)) from None
         await self._sync(list(self._processes.parts))
-        await self.until_shown(lambda shown: _is_shown_by_all(shown, number), f"broker {number} is shown by all", broker=number)
+        await self._joined(number)
         return await self._changed(number)
+
+    async def _joined(self, number: int) -> None:
+        """A process runs: wait until all show its broker. Raises Refused, also if it ends before that."""
+        process = self._process(number)
+        what = f"broker {number} is shown by all"
+        await self.until_shown(lambda shown: not process.runs or _is_shown_by_all(shown, number), what, broker=number)
+        if not process.runs:
+            raise Refused(f"broker {number} ended before all brokers showed it", 409)
 
     async def restart_broker(self, number: int, body: StopBody) -> dict[str, Any]:
         """Stop a broker, if it runs, and start it again."""

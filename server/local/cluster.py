@@ -132,6 +132,7 @@ class LocalCluster:
         """Each broker as it was made last, also while it starts or stops."""
         self._killed: dict[int, BrokerServer] = {}
         self._step = asyncio.Lock()
+        self._moving = asyncio.Lock()
         self._standing: set[int] = set()
         """Brokers that stand still."""
         self.zookeeper = ""
@@ -190,7 +191,7 @@ class LocalCluster:
         for held in self.steering.held_phases:
             log.warning("broker %d is held at %s until now; it goes on, since the cluster ends", held.broker_id, held.phase)
         self.steering.release()
-        async with self._step:
+        async with self._moving, self._step:
             await self._stop()
 
     async def stop_broker(self, broker_id: int, *, lose_log: bool = False) -> None:
@@ -256,8 +257,7 @@ class LocalCluster:
             await self._bury(broker_id)
             broker = self._make_broker(broker_id)
             await broker.start()
-            self.brokers = sorted([*self.brokers, broker], key=lambda broker: broker.id)
-            await self._until(lambda: self._shown_by_all(broker), f"broker {broker_id} is shown by all")
+            await self._joined(broker)
 
     async def add_broker(self, config: Mapping[str, str] | None = None) -> int:
         """Start one more broker, with the next id and these properties besides those of all. Returns its id when every broker shows it.
@@ -278,16 +278,25 @@ class LocalCluster:
             broker = self._make_broker(number)
             await broker.start()
             self._ports[number] = next(port for broker_id, _, port in _addresses([broker]))
-            self.brokers = [*self.brokers, broker]
-            await self._until(lambda: self._shown_by_all(broker), f"broker {number} is shown by all")
+            await self._joined(broker)
             return number
+
+    async def _joined(self, broker: BrokerServer) -> None:
+        """A broker runs: wait until all show it. Raises StartFailed if it ends before that, as when somebody crashes it at a phase."""
+        if not broker.is_closing:
+            self.brokers = sorted([*self.brokers, broker], key=lambda broker: broker.id)
+            await self._until(lambda: broker.is_closing or self._shown_by_all(broker), f"broker {broker.id} is shown by all")
+        if broker.is_closing:
+            raise StartFailed(f"broker {broker.id} ended before all brokers showed it")
 
     async def move_controller(self, to: int | None = None) -> int:
         """Make this broker the controller, or with None any other than the present one. Returns its id when every broker shows it.
 
-        It works as an operator would do it: `/controller` is deleted, all brokers notice that, and an election follows.
+        It works as an operator would do it: `/controller` is deleted, all brokers notice that, and an election follows. It does not wait
+        for the end of other steps: where the controller has failed to do its part of one, only a new controller does it. Raises ValueError
+        if there is no such broker, or if it ends before it is elected.
         """
-        async with self._step:
+        async with self._moving:
             before = self.controller_id
             if to is not None and self._running(to).id == before:
                 return before
@@ -298,7 +307,7 @@ class LocalCluster:
             try:
                 # A broker whose election was under way when the others were held may win, so it is repeated until a candidate has won.
                 while self.controller_id not in candidates:
-                    await self._depose()
+                    await self._depose(candidates)
             finally:
                 others.release()
             return self.controller_id
@@ -419,12 +428,20 @@ class LocalCluster:
         """The running brokers that do not stand still."""
         return [broker for broker in self.brokers if broker.id not in self._standing]
 
-    async def _depose(self) -> None:
-        """Delete `/controller`, and wait for the next term."""
+    async def _depose(self, candidates: frozenset[int]) -> None:
+        """Delete `/controller`, and wait for the next term. Raises ValueError if no candidate runs any more."""
         deposed = self._term()
         with suppress(NoNode):
             await self._connected().zk.delete(CONTROLLER)
-        await self._until(lambda: self._agree() and self._term() != deposed, "another controller is elected", when_held=True)
+
+        def have_ended() -> bool:
+            return candidates.isdisjoint(broker.id for broker in self.brokers)
+
+        await self._until(
+            lambda: have_ended() or (self._agree() and self._term() != deposed), "another controller is elected", when_held=True
+        )
+        if have_ended():
+            raise ValueError(f"no broker that was to be the controller runs any more: {sorted(candidates)}")
 
     def _term(self) -> tuple[int, int | None]:
         """Id and epoch of the active controller; -1 and None if there is none."""

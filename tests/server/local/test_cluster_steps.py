@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from klamm.controller.phases import ControllerElectionDue
+from klamm.controller.phases import BrokersFailed, ControllerElectionDue
 from klamm.protocol import messages
+from klamm.protocol.steering import failing
 from klamm.server.broker_server import BrokerServer
+from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness.waits import WITHIN_S, eventually, eventually_asked
@@ -157,6 +159,45 @@ async def test_the_controller_moves_away_from_a_broker_that_was_killed(start: St
     controller, other = split(cluster)
     await cluster.kill_broker(controller.id)
     assert await cluster.move_controller(other.id) == other.id
+
+
+async def test_the_controller_moves_while_a_kill_waits_for_what_the_controller_failed_to_do(start: Start) -> None:
+    cluster = await start(3, SeedTopic("t", 1, 3))
+    controller, other = split(cluster)
+    victim = next(broker for broker in cluster.brokers if broker not in (controller, other))
+    failing_once = cluster.steering.hold(BrokersFailed, count=1, action=failing(lambda: RuntimeError("a test lets it fail")))
+    killing = asyncio.create_task(cluster.kill_broker(victim.id, expire=True))
+    await eventually(lambda: failing_once.has_ended, "the failure of the broker is not processed")
+    assert not killing.done()
+    assert await cluster.move_controller(other.id) == other.id
+    await killing
+    assert all(victim.id not in broker.metadata.brokers for broker in cluster.brokers)
+
+
+async def test_a_move_to_a_broker_that_ends_before_its_election_is_refused(start: Start) -> None:
+    cluster = await start(2)
+    _, other = split(cluster)
+    held = cluster.steering.hold(ControllerElectionDue, where={"broker_id": other.id})
+    moving = asyncio.create_task(cluster.move_controller(other.id))
+    await held.reached(timeout_s=WITHIN_S)
+    await cluster.crash_broker(other.id, expire=True)
+    with pytest.raises(ValueError, match=r"no broker that was to be the controller runs any more: \["):
+        await moving
+
+
+async def test_a_start_is_over_when_the_broker_is_crashed_before_all_show_it(start: Start) -> None:
+    cluster = await start(2)
+    controller, other = split(cluster)
+    await cluster.stop_broker(other.id)
+    held = cluster.steering.hold(ZooKeeperRead, where={"broker_id": controller.id, "paths": "/brokers/ids*", "when": "before"})
+    starting = asyncio.create_task(cluster.start_broker(other.id))
+    await held.reached(timeout_s=WITHIN_S)
+    await eventually(lambda: other.id in [broker.id for broker in cluster.brokers], "it runs, and the controller does not know it")
+    await cluster.crash_broker(other.id, expire=True)
+    with pytest.raises(StartFailed, match=f"broker {other.id} ended before all brokers showed it"):
+        await starting
+    held.release()
+    await cluster.start_broker(other.id)
 
 
 async def test_steps_that_make_no_sense_are_refused_and_change_nothing(start: Start) -> None:

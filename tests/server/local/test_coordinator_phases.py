@@ -21,7 +21,7 @@ from klamm.protocol.steering import failing
 from klamm.server.broker_server import BrokerServer
 from klamm.server.groups import phases as groups
 from klamm.server.local.library import BlockingCluster, BlockingHold
-from klamm.server.phases import PHASES, error_named
+from klamm.server.phases import PHASES, can_fail, error_named
 from klamm.server.transactions import phases as transactions
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import request
@@ -226,6 +226,10 @@ SCENES = [
     Scene(transactions.TransactionTimedOut, "transactional_id", Client.timed_out, Client.state, "CompleteAbort", fails=0),
 ]
 scenes = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.phase.__name__)
+
+
+def test_the_table_says_which_phases_cannot_fail() -> None:
+    assert {scene.phase for scene in SCENES if scene.fails is None} == {scene.phase for scene in SCENES if not can_fail(scene.phase)}
 
 
 def test_every_phase_is_tested() -> None:
