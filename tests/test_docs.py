@@ -108,7 +108,7 @@ def test_the_broker_that_registers_with_the_controller_comes_online_and_leaves(t
 
 _LINKING = (
     "README", "architecture", "control", "glossary", "admin", "documents", "register_broker", "serve", "testing_with_klamm", "what_works",
-    "comparison", "containers", "index", "releases", "support", "troubleshooting",
+    "comparison", "containers", "index", "questions", "releases", "support", "troubleshooting",
 )  # fmt: skip
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 PAGES += [ROOT / "docs" / f"{name}.md" for name in _LINKING]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from klamm.distributions import site
+from klamm.tests.docs.site_search import build_index
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +32,10 @@ def test_nothing_of_a_page_comes_from_a_network(built: Path) -> None:
         assert loaded == [], page.name
     assert (built / "assets" / "mermaid.js").stat().st_size > 1_000_000
     assert (built / "assets" / "iframe-worker.js").exists()
+
+
+def test_its_search_is_the_one_that_questions_are_asked(built: Path, tmp_path: Path) -> None:
+    assert (built / "search" / "search_index.json").read_bytes() == build_index(tmp_path).read_bytes()
 
 
 def test_the_start_page_has_three_ways_in_and_each_leads_to_a_tutorial(built: Path) -> None:
