@@ -15,6 +15,9 @@ from klamm.machine.collector import collect_seldom
 
 LINE = "klamm: interrupted"
 
+owns_process = False
+"""Whether this process runs the command line and nothing else."""
+
 
 def end_at_once(number: int, _frame: FrameType | None = None) -> None:
     """End the process without closing anything."""
@@ -30,6 +33,8 @@ def terminate(number: int, _frame: FrameType | None = None) -> None:
 
 def main() -> None:
     """Run the command line, then exit."""
+    global owns_process
+    owns_process = True
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end_at_once)
     collect_seldom()

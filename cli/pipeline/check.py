@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from klamm.cli import start
 from klamm.cli.exit_codes import VIOLATED
 from klamm.cli.failures import extra_needed
 from klamm.cli.logs import printable
 from klamm.cli.output import counted, say
 from klamm.cli.pipeline.interrupts import interruptible
 from klamm.cli.pipeline.options import LAKE, open_spark, session_options
+from klamm.machine.absent_package import make_absent
 
 if TYPE_CHECKING:
     from klamm.pipeline.rules.check import Checked
@@ -72,6 +74,8 @@ def command(
 
 
 def _quickly(lake: Path, runs: tuple[str, ...], chosen: tuple[str, ...], memory: str, *, any_size: bool) -> Checked:
+    if start.owns_process:  # pyarrow would import pandas, which is not used here and takes half a second
+        make_absent("pandas")
     with extra_needed("quick", lambda: "klamm pipeline check --quick"):
         from klamm.pipeline.quick.check import LIMIT, check_quickly
 

@@ -22,6 +22,7 @@ from klamm.pipeline.lake.folder import PipelineFailed, existing
 from klamm.pipeline.lake.unjudged_rows import empty_segments, missing_rows
 from klamm.pipeline.quick import tables
 from klamm.pipeline.quick.judge import judge
+from klamm.pipeline.quick.translations import translations
 from klamm.pipeline.rules.check import Checked, asked_for
 from klamm.pipeline.rules.evidence import RowsOf, Wanted
 
@@ -56,6 +57,7 @@ def check_quickly(
         counted = database.execute("SELECT run_id, count(*) FROM quarantine GROUP BY run_id ORDER BY run_id").fetchall()
         checked.quarantined = dict(counted)
         database.close()
+    translations().save()
     checked.notes += [*(f"{path.relative_to(lake)}: not sealed in time" for path in late), *renamed]
     checked.note_what_is_not_judged()
     checked.read_evidence(journal_rows(found))

@@ -13,7 +13,7 @@ from functools import cache
 import duckdb
 import pyarrow as pa
 
-from klamm.pipeline.quick.duckdb_sql import translated
+from klamm.pipeline.quick.translations import translations
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.prepared import needed
 from klamm.pipeline.rules.record import JUDGED_SCHEMA, Need, Rule
@@ -85,7 +85,7 @@ class Views:
             view = self._known.get(name)
             if view is not None and name not in self._made:
                 self.make(view.inputs)
-                self._database.execute(f"CREATE TABLE {name} AS {translated(view.sql)}")
+                self._database.execute(f"CREATE TABLE {name} AS {translations().of(view.sql)}")
                 self._made.add(name)
                 self.release(view.inputs)
 
@@ -99,9 +99,9 @@ class Views:
 
 def _judged(database: duckdb.DuckDBPyConnection, rule: Rule, verdicts: list[Verdict]) -> list[Stat]:
     """The counts of a rule in each run in which it was exercised; its violations are added to `verdicts`."""
-    sources = [translated(rule.judged)] if rule.judged else []
+    sources = [translations().of(rule.judged)] if rule.judged else []
     if rule.tried is not None:
-        rows = database.sql(translated(rule.tried.sql)).to_arrow_reader(10_000)
+        rows = database.sql(translations().of(rule.tried.sql)).to_arrow_reader(10_000)
         tried = list(rule.tried.function(iter(rows)))
         if tried:
             database.register("tried", pa.Table.from_batches(tried))

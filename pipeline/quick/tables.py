@@ -19,7 +19,8 @@ from klamm.pipeline.decode.batches import INPUT
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.tables import HEADER, HEADERS, HEADERS_VIEW, MESSAGES, SILVER, Table
 from klamm.pipeline.lake.unjudged_rows import Torn
-from klamm.pipeline.quick.duckdb_sql import MACROS, translated
+from klamm.pipeline.quick.macros import MACROS
+from klamm.pipeline.quick.translations import translations
 from klamm.pipeline.silver_files import decode_into, events_into
 
 PART_ROWS = 8_192
@@ -46,7 +47,7 @@ def opened(memory: str, folder: str) -> duckdb.DuckDBPyConnection:
         database.execute(f"CREATE TABLE {table.name} AS SELECT * FROM part")
         database.unregister("part")
     names = ", ".join(column.name for column in HEADER)
-    database.execute(f"CREATE VIEW {HEADERS} AS {translated(HEADERS_VIEW.format(names=names))}")
+    database.execute(f"CREATE VIEW {HEADERS} AS {translations().of(HEADERS_VIEW.format(names=names))}")
     return database
 
 

@@ -1,12 +1,11 @@
 """Plans the work of a judgement: views before the queries that read them, several queries at once, and no query without rows.
 
 A judgement has about fifty queries. Each names the views that it reads, so they form a graph, and the next free thread takes a query whose
-views are ready. Prepared views have two layouts:
+views are ready. A prepared view is partitioned and sorted for the window functions of the rules that read it.
 
-* `Spread` is for many rows. A view is partitioned and sorted for the window functions of the rules that read it.
-* `Gathered` is for few rows, when Spark spends most time on planning and on starting tasks. Each view, also of silver, is computed into a
-  single partition. So no query shuffles, and each is one stage with one task. A view with only one reader is computed within that query,
-  unless it is marked to be kept.
+With one partition (`session.few_rows`), when Spark spends most time on planning and on starting tasks, each view, also of silver, is
+computed into this partition. So no query shuffles, and each is one stage with one task. A view with only one reader is computed within that
+query, unless it is marked to be kept.
 
 If a view that is kept turns out to be empty, queries that only look at its rows are left out.
 """
@@ -16,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from klamm.pipeline.rules.record import View
 from klamm.pipeline.spark.settings import SHUFFLE_PARTITIONS
@@ -25,61 +24,38 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Layout(Protocol):
-    """How prepared views are kept while rules read them."""
-
-    keeps_silver: bool
-    """Whether the views of silver are prepared too."""
-
-    def keep(self, rows: DataFrame, view: View | None, readers: int) -> DataFrame:
-        """What queries read instead of `rows`. `readers` is the number of queries that read this view."""
+def partitions(spark: SparkSession) -> int:
+    """Number of partitions of prepared views."""
+    return int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
 
 
-class Spread:
-    """For many rows."""
+def prepare(spark: SparkSession, name: str, view: View | None, empty: set[str], readers: int) -> None:
+    """Register the view `name`: a prepared view, or a view of silver if `view` is None. A view without rows is added to `empty`.
 
-    keeps_silver = False
-
-    def __init__(self, spark: SparkSession) -> None:
-        # With an explicit number Spark keeps these partitions, and knows how rows are partitioned and sorted.
-        self._parts = int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
-
-    def keep(self, rows: DataFrame, view: View | None, readers: int) -> DataFrame:
-        """Computed now; partitioned and sorted if the view asks for it."""
-        if view is not None and view.cluster_by:
-            rows = rows.repartition(self._parts, *view.cluster_by).sortWithinPartitions(*view.cluster_by, *view.order_by)
-        # A checkpoint has no plan, while a cached plan is planned again within each query that reads it. And filling Spark's cache takes
-        # three times as long as computing the rows.
-        return rows.localCheckpoint()
-
-
-class Gathered:
-    """For few rows."""
-
-    keeps_silver = True
-
-    def keep(self, rows: DataFrame, view: View | None, readers: int) -> DataFrame:
-        """One partition, computed by its first reader. With one reader it is part of that query, unless it is kept."""
-        rows = rows.coalesce(1)
-        if readers == 1 and not _is_kept(view):
-            return rows
-        return rows.localCheckpoint(eager=False)
-
-
-def _is_kept(view: View | None) -> bool:
-    return view is not None and view.is_kept
-
-
-def prepare(spark: SparkSession, name: str, view: View | None, layout: Layout, empty: set[str], readers: int) -> None:
-    """Register the view `name`: a prepared view, or a view of silver if `view` is None. A view without rows is added to `empty`."""
+    `readers` is the number of queries that read it.
+    """
     rows = spark.table(name) if view is None else spark.sql(view.sql)
+    is_kept = view is not None and view.is_kept
     if name in empty:
         rows = rows.limit(0)  # Spark simplifies the queries that read it
     else:
-        rows = layout.keep(rows, view, readers)
-        if _is_kept(view) and rows.isEmpty():
+        rows = _kept(rows, view, partitions(spark), within_reader=readers == 1 and not is_kept)
+        if is_kept and rows.isEmpty():
             empty.add(name)
     rows.createOrReplaceTempView(name)
+
+
+def _kept(rows: DataFrame, view: View | None, parts: int, *, within_reader: bool) -> DataFrame:
+    """What queries read instead of `rows`."""
+    # A checkpoint has no plan, while a cached plan is planned again within each query that reads it. And filling Spark's cache takes
+    # three times as long as computing the rows.
+    if parts == 1:
+        rows = rows.coalesce(1)
+        return rows if within_reader else rows.localCheckpoint(eager=False)  # its first reader computes it
+    if view is not None and view.cluster_by:
+        # With an explicit number Spark keeps these partitions, and knows how rows are partitioned and sorted.
+        rows = rows.repartition(parts, *view.cluster_by).sortWithinPartitions(*view.cluster_by, *view.order_by)
+    return rows.localCheckpoint()
 
 
 def needed(known: Mapping[str, View], wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:

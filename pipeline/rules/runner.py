@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.pipeline.lake import manifest, tables
 from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.prepared import Gathered, Spread, in_order, needed, prepare
+from klamm.pipeline.rules.prepared import in_order, needed, partitions, prepare
 from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View
 from klamm.pipeline.spark.session import few_rows
 from klamm.pipeline.spark.settings import FEW
@@ -111,7 +111,7 @@ def judge_lake(
     few = all(manifest.rows(lake, table.path, runs) <= FEW for table in tables.SILVER)
     with few_rows(spark, few):
         empty = tables.views(spark, lake, runs, read_by(judging).union(*(reader.inputs for reader in readers)))
-        return judge(spark, runs, judging, Contents(lake, runs, empty), readers, few=few)
+        return judge(spark, runs, judging, Contents(lake, runs, empty), readers)
 
 
 def judge(
@@ -120,16 +120,14 @@ def judge(
     chosen: Iterable[Rule] | None = None,
     contents: Contents | None = None,
     others: Sequence[Reader] = (),
-    *,
-    few: bool = False,
 ) -> Judgement:
     """Judge what the session's views hold (`pipeline.tables.views`), which are the rows of `runs`, by all rules or the chosen ones.
 
-    With `contents`, rules without anything to look at are left out. With `few`, the work is done in one partition.
+    With `contents`, rules without anything to look at are left out.
     """
     judging = list(rules().values() if chosen is None else chosen)
     known = views()
-    layout = Gathered() if few else Spread(spark)
+    keeps_silver = partitions(spark) == 1
     none = set() if contents is None else _without_rows(known, contents)
     jobs = _jobs([rule for rule in judging if contents is None or not contents.lacks(rule.needs)])
     inputs = [{name for rule in job for name in rule.inputs} for job in jobs] + [set(other.inputs) for other in others]
@@ -146,8 +144,8 @@ def judge(
             for stat, found in _judged(spark, [rule for rule in jobs[node] if rule.about not in none]):
                 stats[stat.run_id, stat.rule] = stat
                 verdicts.extend(found)
-        elif node in known or layout.keeps_silver:
-            prepare(spark, node, known.get(node), layout, none, readers[node])
+        elif node in known or keeps_silver:
+            prepare(spark, node, known.get(node), none, readers[node])
 
     in_order(graph, work, JOBS_AT_ONCE)
     return in_order_of_place(stats.values(), verdicts)

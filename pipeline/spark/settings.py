@@ -76,9 +76,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         Kind.SPARK, When.LOCAL, SHUFFLE_PARTITIONS, "2",
-        "The number of partitions of the layout `Spread` (ADR 15), which wants to know it.",
+        "The number of partitions of prepared views, which a judgement has to know (ADR 15).",
     ),
-    Setting(Kind.SPARK, When.LOCAL, "spark.sql.adaptive.enabled", "false", "`Spread` keeps its partitions: Spark must not merge them."),
+    Setting(Kind.SPARK, When.LOCAL, "spark.sql.adaptive.enabled", "false", "Prepared views keep their partitions: Spark must not merge them."),
+    Setting(
+        Kind.SPARK, When.LOCAL, "spark.sql.sources.parallelPartitionDiscovery.threshold", "100000",
+        "The folders of a table are listed here. From 33 folders on, which is 33 runs, Spark would start a task for each.",
+    ),
     Setting(
         Kind.SPARK, When.ALONE, "spark.python.unix.domain.socket.enabled", "{has_sockets}",
         "JVM and Python speak over files. A client that looks for a broker that is gone may connect to a port of theirs by mistake: then "
@@ -106,7 +110,7 @@ SETTINGS: tuple[Setting, ...] = (
     # Two groups of rows for few rows were measured, each as a whole: queries that are interpreted, and work that stays in one partition.
     Setting(Kind.SPARK, When.FEW, "spark.sql.codegen.wholeStage", "false", "Compiling a query takes longer than interpreting it.", 8.0),
     Setting(Kind.SPARK, When.FEW, "spark.sql.codegen.factoryMode", "NO_CODEGEN", "The same for single expressions.", 8.0),
-    Setting(Kind.SPARK, When.FEW, SHUFFLE_PARTITIONS, "1", "What is in one partition stays in one, as the layout `Gathered` has it.", 8.0),
+    Setting(Kind.SPARK, When.FEW, SHUFFLE_PARTITIONS, "1", "A judgement keeps all its rows in one partition.", 8.0),
     Setting(
         Kind.SPARK, When.FEW, "spark.sql.maxSinglePartitionBytes", "9223372036854775807b",
         "A join of two single partitions needs no shuffle. Spark takes its result for as large as the product of its sides.", 8.0,

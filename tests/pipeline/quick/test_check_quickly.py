@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,10 +46,11 @@ def checked(lake: Path, *arguments: str) -> Result:
     return CliRunner().invoke(command, [str(lake), "--quick", *arguments])
 
 
-def without(lake: Path, *absent: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process that cannot import these packages."""
+def without(lake: Path, cache: Path, *absent: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process that cannot import these packages, with this folder for caches."""
     script = WITHOUT.format(absent=absent, lake=str(lake))
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    environ = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    return subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=False)
 
 
 def test_a_violation_is_printed_with_the_frames_that_prove_it_and_nothing_is_written(lake: Path) -> None:
@@ -121,15 +123,16 @@ def test_what_is_not_there_is_one_line(lake: Path, tmp_path: Path) -> None:
         check_quickly(tmp_path)
 
 
-def test_neither_spark_nor_pandas_is_imported(lake: Path) -> None:
-    result = without(lake, "pyspark", "py4j", "pandas", "altair")
-    assert (result.returncode, result.stderr) == (3, "")
-    assert result.stdout.endswith("1 error, 1 warning\n")
+def test_neither_spark_nor_pandas_is_imported_and_queries_are_translated_once(lake: Path, tmp_path: Path) -> None:
+    for absent in ("pyspark", "py4j", "pandas", "altair"), ("pandas", "sqlglot"):
+        result = without(lake, tmp_path, *absent)
+        assert (result.returncode, result.stderr) == (3, "")
+        assert result.stdout.endswith("1 error, 1 warning\n")
 
 
 @pytest.mark.parametrize("package", ["duckdb", "sqlglot"])
-def test_a_package_that_is_missing_is_named_with_what_installs_it(lake: Path, package: str) -> None:
-    result = without(lake, package)
+def test_a_package_that_is_missing_is_named_with_what_installs_it(lake: Path, tmp_path: Path, package: str) -> None:
+    result = without(lake, tmp_path, package)
     assert result.returncode == 1
     assert result.stderr.startswith(f"klamm: klamm pipeline check --quick needs {package}: pip install ")
     assert len(result.stderr.splitlines()) == 1

@@ -7,7 +7,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from klamm.pipeline.quick.duckdb_sql import MACROS, translated
+from klamm.pipeline.quick.duckdb_sql import translated
+from klamm.pipeline.quick.macros import MACROS
 
 EXPRESSIONS: dict[str, Any] = {
     "array_contains(array(1, NULL), 2)": None,

@@ -66,7 +66,7 @@ def judgement(
     def judged() -> Judgement:
         spark, lake = request.getfixturevalue("spark"), request.getfixturevalue("silver_lake")
         runs = [*sorted(FIXTURES), "faults"]
-        return runner.judge(spark, runs, contents=Whatever(lake, runs, views(spark, lake, runs)), few=True)
+        return runner.judge(spark, runs, contents=Whatever(lake, runs, views(spark, lake, runs)))
 
     if not hasattr(request.config, "workerinput"):
         return judged()
