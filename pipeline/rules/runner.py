@@ -3,8 +3,8 @@
 The other tables of gold are made at the same time from the same views.
 
 Views that rules share are prepared once (`prepared.py`), and rules that read the same views are one job. A job counts for each rule and run
-how many things were checked and how many violated the rule. If there are violations, a second query names the first `KEPT` of each rule and
-run.
+how many things were checked and how many violated the rule, and names the first `KEPT` violations of each rule and run; among many rows a
+second query does so.
 """
 
 from __future__ import annotations
@@ -180,26 +180,43 @@ def _judged(spark: SparkSession, job: Sequence[Rule]) -> list[tuple[Stat, list[V
     for rule in job:
         if rule.tried is not None:
             spark.sql(rule.tried.sql).mapInArrow(rule.tried.function, JUDGED_SCHEMA).createOrReplaceTempView(_view_of(rule))
-    counted = spark.sql(f"SELECT run_id, rule, count(*) AS checked, count(detail) AS violated FROM ({_rows_of(job)}) GROUP BY ALL")
-    stats = [Stat(*row.values()) for row in counted.toArrow().to_pylist()]
-    violated = {stat.rule for stat in stats if stat.violated}
-    found = _violations(spark, [rule for rule in job if rule.id in violated]) if violated else {}
-    return [(stat, found.get((stat.run_id, stat.rule), [])) for stat in stats]
+    at_once = partitions(spark) == 1
+    # Among few rows violations are few: planning a query of their own takes longer than a list of all of them.
+    found = f"slice(array_sort(collect_list({_FOUND})), 1, {KEPT})" if at_once else "CAST(NULL AS INT)"
+    counted = spark.sql(
+        f"""SELECT run_id, rule, count(*) AS checked, count(detail) AS violated, {found} AS found
+        FROM ({_rows_of(job)}) GROUP BY run_id, rule"""
+    ).toArrow().to_pylist()
+    violated = {row["rule"] for row in counted if row["violated"]}
+    named = {(row["run_id"], row["rule"]): row["found"] for row in counted}
+    if violated and not at_once:
+        named = _violations(spark, [rule for rule in job if rule.id in violated])
+    severities = {rule.id: rule.severity for rule in job}
+    judged = []
+    for row in counted:
+        run, rule = row["run_id"], row["rule"]
+        verdicts = [
+            Verdict(run, rule, severities[rule], **{**one, "evidence": one["evidence"] or []}) for one in named.get((run, rule)) or ()
+        ]
+        judged.append((Stat(run, rule, row["checked"], row["violated"]), verdicts))
+    return judged
 
 
-def _violations(spark: SparkSession, job: Sequence[Rule]) -> dict[tuple[str, str], list[Verdict]]:
+_FOUND = "if(detail IS NULL, NULL, struct(node_id, seq, detail, conn_id, evidence))"
+"""SQL: a violation, the columns by which they are sorted first; null for what obeys the rule."""
+
+
+def _violations(spark: SparkSession, job: Sequence[Rule]) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """(run, rule) → the first violations."""
     named = spark.sql(
-        f"""SELECT run_id, rule, node_id, conn_id, seq, detail, evidence FROM (
-            SELECT *, row_number() OVER (PARTITION BY rule, run_id ORDER BY node_id, seq, detail) AS nth
+        f"""SELECT run_id, rule, found FROM (
+            SELECT run_id, rule, {_FOUND} AS found, row_number() OVER (PARTITION BY rule, run_id ORDER BY node_id, seq, detail) AS nth
             FROM ({_rows_of(job)}) WHERE detail IS NOT NULL)
         WHERE nth <= {KEPT}"""
     )
-    severities = {rule.id: rule.severity for rule in job}
-    found: dict[tuple[str, str], list[Verdict]] = {}
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in named.toArrow().to_pylist():
-        row["evidence"] = list(row["evidence"] or ())
-        found.setdefault((row["run_id"], row["rule"]), []).append(Verdict(severity=severities[row["rule"]], **row))
+        found.setdefault((row["run_id"], row["rule"]), []).append(row["found"])
     return found
 
 

@@ -78,7 +78,7 @@ SETTINGS: tuple[Setting, ...] = (
         Kind.SPARK, When.LOCAL, SHUFFLE_PARTITIONS, "2",
         "The number of partitions of prepared views, which a judgement has to know (ADR 15).",
     ),
-    Setting(Kind.SPARK, When.LOCAL, "spark.sql.adaptive.enabled", "false", "Prepared views keep their partitions: Spark must not merge them."),
+    Setting(Kind.SPARK, When.LOCAL, "spark.sql.adaptive.enabled", "false", "Prepared views keep their partitions."),
     Setting(
         Kind.SPARK, When.LOCAL, "spark.sql.sources.parallelPartitionDiscovery.threshold", "100000",
         "The folders of a table are listed here. From 33 folders on, which is 33 runs, Spark would start a task for each.",
