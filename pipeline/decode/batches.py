@@ -309,10 +309,24 @@ def _arrays(rows: list[tuple[Any, ...]], columns: tuple[Column, ...]) -> list[An
 
 def _arrays_of_some(rows: list[Values]) -> list[Any]:
     """Rows of `FIELDS`, each with few of these columns, as one Arrow array for each column."""
-    there = set().union(*rows)
-    return [
-        pa.array([row.get(column.name) for row in rows], arrow_type(column.type))
-        if column.name in there
-        else pa.nulls(len(rows), arrow_type(column.type))
-        for column in FIELDS
-    ]
+    columns: dict[str, tuple[list[int], list[Any]]] = {column.name: ([], []) for column in FIELDS}
+    for number, row in enumerate(rows):
+        for name, value in row.items():
+            if value is not None:
+                numbers, values = columns[name]
+                numbers.append(number)
+                values.append(value)
+    return [_spread(*columns[column.name], len(rows), arrow_type(column.type)) for column in FIELDS]
+
+
+def _spread(numbers: list[int], values: list[Any], rows: int, kind: Any) -> Any:
+    """An Arrow array with these values in the rows of these numbers; other rows are null."""
+    if not values:
+        return pa.nulls(rows, kind)
+    if len(values) == rows:
+        return pa.array(values, kind)
+    places = array("i", [len(values)]) * rows
+    for place, number in enumerate(numbers):
+        places[number] = place
+    values.append(None)
+    return pa.array(values, kind).take(pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(places)]))

@@ -6,7 +6,7 @@ memory limit and writes what exceeds it to a temporary folder.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import duckdb
@@ -26,6 +26,9 @@ from klamm.pipeline.silver_files import decode_into, events_into
 PART_ROWS = 8_192
 PART_BYTES = 32_000_000
 """A part of a journal is decoded when it has so many rows or bytes."""
+INSERT_ROWS = 122_880
+INSERT_BYTES = 64_000_000
+"""Rows of a table are inserted when they are so many, which is a group of rows of DuckDB, or so many bytes."""
 
 class Loaded(NamedTuple):
     """What was read."""
@@ -66,15 +69,39 @@ def load(database: duckdb.DuckDBPyConnection, found: Sequence[Segment]) -> Loade
                 if reader.torn is not None and reader.torn != KILLED:
                     torn.append(Torn(segment.run, batch_name(segment), reader.torn))
 
-    def add(table: Table, rows: Any) -> None:
-        _insert(database, table, table.names, rows)
-
+    inserts = Inserts(database)
     names = ["body_json" if name == "body" else name for name in MESSAGES.names]
-    for messages in decode_into(add, parts(batch.select(list(INPUT)) for batch in batches("frames"))):
-        _insert(database, MESSAGES, names, messages)
+    for messages in decode_into(inserts.add, parts(batch.select(list(INPUT)) for batch in batches("frames"))):
+        inserts.add(MESSAGES, messages.select(names))
     for events in parts(batches("events")):
-        events_into(add, events)
+        events_into(inserts.add, events)
+    inserts.close()
     return Loaded(counts, torn)
+
+
+class Inserts:
+    """Inserts rows into tables, many at a time: for each INSERT DuckDB begins a new group of rows in each of up to 65 columns."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
+        self._database = database
+        self._waiting: dict[Table, list[Any]] = {}
+
+    def add(self, table: Table, rows: Any) -> None:
+        """Add rows with the columns of the table, in their order. They may be inserted later."""
+        waiting = self._waiting.setdefault(table, [])
+        waiting.append(rows)
+        if sum(each.num_rows for each in waiting) >= INSERT_ROWS or sum(each.nbytes for each in waiting) >= INSERT_BYTES:
+            self._insert(table)
+
+    def close(self) -> None:
+        """Insert what waits."""
+        for table in list(self._waiting):
+            self._insert(table)
+
+    def _insert(self, table: Table) -> None:
+        self._database.register("part", pa.Table.from_batches(self._waiting.pop(table)))
+        self._database.execute(f"INSERT INTO {table.name} SELECT * FROM part")
+        self._database.unregister("part")
 
 
 def parts(batches: Iterable[Any]) -> Iterator[Any]:
@@ -92,10 +119,3 @@ def parts(batches: Iterable[Any]) -> Iterator[Any]:
 
 def _combined(batches: list[Any]) -> list[Any]:
     return pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
-
-
-def _insert(database: duckdb.DuckDBPyConnection, table: Table, names: Collection[str], rows: Any) -> None:
-    if rows.num_rows:
-        database.register("part", pa.Table.from_batches([rows]))
-        database.execute(f"INSERT INTO {table.name} SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in names)} FROM part")
-        database.unregister("part")
