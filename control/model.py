@@ -533,14 +533,30 @@ class Control:
 
     def transactions(self) -> dict[str, Any]:
         """All transactional ids that the coordinators among the running brokers have."""
-        return {
-            "transactions": [
-                views.transaction(broker.id, each)
-                for broker in self.cluster.brokers
-                if broker.started
-                for each in broker.services.transactions.transactions()
-            ]
-        }
+        return {"transactions": [views.transaction(broker.id, each) for broker, each in self._transactions()]}
+
+    def transaction(self, name: str) -> dict[str, Any]:
+        """A transactional id."""
+        broker, transaction = self._transaction(name)
+        return views.transaction(broker.id, transaction)
+
+    def expire_transaction(self, name: str) -> dict[str, Any]:
+        """Let the time-out of the open transaction of an id be over now: its coordinator aborts it and fences the producer."""
+        broker, transaction = self._transaction(name)
+        before = transaction.state.text
+        if not broker.services.transactions.time_out(name):
+            raise Refused(f"transactional id {name!r} is {before}: it has no transaction that can be aborted now", 409)
+        return self.transaction(name)
+
+    def _transaction(self, name: str) -> tuple[BrokerServer, Any]:
+        found = next(((broker, each) for broker, each in self._transactions() if each.transactional_id == name), None)
+        if found is None:
+            raise Refused(f"no running broker has transactional id {name!r}", 404)
+        return found
+
+    def _transactions(self) -> Iterable[tuple[BrokerServer, Any]]:
+        started = (broker for broker in self.cluster.brokers if broker.started)
+        return ((broker, each) for broker in started for each in broker.services.transactions.transactions())
 
     def _any(self) -> BrokerServer:
         """A broker that can be asked: the controller, if it is not paused."""

@@ -103,6 +103,11 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("POST", "/groups/{name}/rebalance", "Let a group rebalance", lambda c, name: c.rebalance(name)),
     Route("GET", "/transactions", "All transactional ids", lambda c: c.transactions()),
+    Route("GET", "/transactions/{name}", "A transactional id", lambda c, name: c.transaction(name)),
+    Route(
+        "POST", "/transactions/{name}/expire", "Let the time-out of the open transaction of an id be over: it is aborted",
+        lambda c, name: c.expire_transaction(name),
+    ),
     Route(
         "POST", "/zookeeper/expire", "End the ZooKeeper session of a broker", lambda c, body: c.expire_session(body), bodies.BrokerBody
     ),

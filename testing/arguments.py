@@ -82,3 +82,8 @@ def fault_body(values: Mapping[str, Any]) -> bodies.FaultBody:
         else:
             shape["effect"][name] = value
     return bodies.convert(bodies.FaultBody, shape)
+
+
+def texts_of(config: Mapping[str, str | int | bool] | None) -> dict[str, str]:
+    """Configs as the control API takes them."""
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()}

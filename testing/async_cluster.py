@@ -15,7 +15,7 @@ from klamm.broker.groups.states import GroupState
 from klamm.control import bodies, views
 from klamm.control.history import Exchange
 from klamm.control.refused import Refused
-from klamm.testing.arguments import FaultArguments, RequestFilter, fault_body
+from klamm.testing.arguments import FaultArguments, RequestFilter, fault_body, texts_of
 from klamm.testing.cluster_text import cluster_text, controller_text, group_text, topic_text
 from klamm.testing.fault import Fault
 from klamm.testing.hold import Hold, hold_body
@@ -178,6 +178,11 @@ class AsyncCluster:
         self._holds.append(hold)
         return hold
 
+    def phases(self) -> list[dict[str, Any]]:
+        """All phases, with their fields and whether they can fail."""
+        shown: list[dict[str, Any]] = self._now.phases()["phases"]
+        return shown
+
     # --- requests
 
     def requests(self, **wanted: Unpack[RequestFilter]) -> list[Request]:
@@ -210,6 +215,21 @@ class AsyncCluster:
         """Start a broker that does not run, on its former port. Returns when every broker shows it."""
         await self._control.start_broker(broker)
 
+    async def add_broker(self, config: Mapping[str, str | int | bool] | None = None) -> int:
+        """Start one more broker, with the next id and these configs besides those of all. Returns its id when every broker shows it. Raises
+        Refused.
+        """
+        return int((await self._control.add_broker(bodies.NewBrokerBody(config=texts_of(config))))["id"])
+
+    async def restart_broker(self, broker: int, *, lose_log: bool = False) -> None:
+        """Stop a broker, if it runs, and start it again. Returns when every broker shows it."""
+        await self._control.restart_broker(broker, bodies.StopBody(lose_log=lose_log))
+
+    async def brokers(self) -> list[dict[str, Any]]:
+        """All brokers, those that do not run included."""
+        shown: list[dict[str, Any]] = (await value_of(self._control.brokers()))["brokers"]
+        return shown
+
     async def pause_broker(self, broker: int) -> None:
         """Let a broker stand still as SIGSTOP does: clients wait for responses, it fetches nothing, and its ZooKeeper session ends in time.
         """
@@ -224,6 +244,11 @@ class AsyncCluster:
         await self._control.move_controller(bodies.MoveBody(to=to))
         return self.controller_id
 
+    async def resign_controller(self) -> int:
+        """Let the controller give up its office; any broker but it becomes the next one. Returns its id when every broker shows it."""
+        await self._control.resign_controller()
+        return self.controller_id
+
     async def expire_session(self, broker: int) -> None:
         """End the ZooKeeper session of a broker, as ZooKeeper does when it hears nothing for too long."""
         await self._control.expire_session(bodies.BrokerBody(broker=broker))
@@ -235,6 +260,10 @@ class AsyncCluster:
     async def restore_zookeeper(self, broker: int) -> None:
         """Let a broker connect to ZooKeeper again."""
         await value_of(self._control.restore_zookeeper(bodies.BrokerBody(broker=broker)))
+
+    async def delay_zookeeper(self, broker: int, delay_ms: int) -> None:
+        """Let each request of a broker to ZooKeeper wait this long before it is sent; 0 ends that."""
+        await value_of(self._control.delay_zookeeper(bodies.ZooKeeperDelayBody(broker=broker, ms=delay_ms)))
 
     async def advance(self, seconds: float) -> int:
         """Let time pass at once for brokers, controllers and coordinators. Returns how many timers fired."""
@@ -248,6 +277,11 @@ class AsyncCluster:
         """Let real time pass again."""
         await value_of(self._control.resume_clock())
 
+    async def clock(self) -> dict[str, Any]:
+        """The time of the brokers, and whether it is frozen."""
+        shown: dict[str, Any] = await value_of(self._control.clock_state())
+        return shown
+
     # --- topics and groups
 
     async def create_topic(
@@ -260,9 +294,8 @@ class AsyncCluster:
         if replicas is None:
             partitions = 1 if partitions is None else partitions
             replication_factor = min(3, len(self.addresses)) if replication_factor is None else replication_factor
-        configs = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()}
         body = {
-            "name": name, "partitions": partitions, "replication_factor": replication_factor, "configs": configs,
+            "name": name, "partitions": partitions, "replication_factor": replication_factor, "configs": texts_of(config),
             "replicas": None if replicas is None else [list(each) for each in replicas],
         }  # fmt: skip
         await self._control.create_topic(bodies.convert(bodies.TopicBody, body))
@@ -279,9 +312,19 @@ class AsyncCluster:
         """Delete a topic. Returns when no broker shows it. Raises Refused."""
         await self._control.delete_topic(name)
 
+    async def topics(self) -> list[dict[str, Any]]:
+        """All topics with their numbers of partitions, as the controller shows them."""
+        shown: list[dict[str, Any]] = (await value_of(self._control.topics()))["topics"]
+        return shown
+
     async def topic(self, name: str) -> dict[str, Any]:
         """A topic as ZooKeeper and each broker see it. Raises Refused if there is none."""
         shown: dict[str, Any] = await self._control.topic(name)
+        return shown
+
+    async def groups(self) -> list[dict[str, Any]]:
+        """All consumer groups, as their coordinators have them."""
+        shown: list[dict[str, Any]] = (await value_of(self._control.groups()))["groups"]
         return shown
 
     async def group(self, name: str) -> dict[str, Any]:
@@ -296,6 +339,22 @@ class AsyncCluster:
     async def expire_members(self, group: str, member: str | None = None) -> list[str]:
         """Let the session of a member, or of all, time out now: the group removes them and rebalances. Returns their ids."""
         return list((await value_of(self._control.expire_members(group, bodies.MemberBody(member=member))))["expired"])
+
+    async def transactions(self) -> list[dict[str, Any]]:
+        """All transactional ids, as their coordinators have them."""
+        shown: list[dict[str, Any]] = (await value_of(self._control.transactions()))["transactions"]
+        return shown
+
+    async def transaction(self, transactional_id: str) -> dict[str, Any]:
+        """A transactional id as its coordinator has it. Raises Refused if there is none."""
+        shown: dict[str, Any] = await value_of(self._control.transaction(transactional_id))
+        return shown
+
+    async def expire_transaction(self, transactional_id: str) -> None:
+        """Let the time-out of the open transaction of an id be over now: its coordinator aborts it and fences the producer. Raises Refused,
+        also if no transaction is open.
+        """
+        await value_of(self._control.expire_transaction(transactional_id))
 
     # --- waits
 

@@ -286,6 +286,10 @@ class BlockingCluster:
         """
         return self._held(lambda: self._inner.crash_after(phase, where=where, nth=nth, may_miss=may_miss, **fields))
 
+    def phases(self) -> list[dict[str, Any]]:
+        """All phases, with their fields and whether they can fail."""
+        return self._made(self._inner.phases)
+
     def requests(self, **wanted: Unpack[RequestFilter]) -> list[Request]:
         """Requests of clients since this object was made, oldest first: those that match. Raises Refused.
 
@@ -305,6 +309,20 @@ class BlockingCluster:
         """Start a broker that does not run, on its former port. Returns when every broker shows it."""
         self._thread.call(self._inner.start_broker(broker))
 
+    def add_broker(self, config: Mapping[str, str | int | bool] | None = None) -> int:
+        """Start one more broker, with the next id and these configs besides those of all. Returns its id when every broker shows it. Raises
+        Refused.
+        """
+        return self._thread.call(self._inner.add_broker(config))
+
+    def restart_broker(self, broker: int, *, lose_log: bool = False) -> None:
+        """Stop a broker, if it runs, and start it again. Returns when every broker shows it."""
+        self._thread.call(self._inner.restart_broker(broker, lose_log=lose_log))
+
+    def brokers(self) -> list[dict[str, Any]]:
+        """All brokers, those that do not run included."""
+        return self._thread.call(self._inner.brokers())
+
     def pause_broker(self, broker: int) -> None:
         """Let a broker stand still as SIGSTOP does: clients wait for responses, it fetches nothing, and its ZooKeeper session ends in time.
         """
@@ -318,6 +336,10 @@ class BlockingCluster:
         """Make this broker the controller, or any other than the present one. Returns its id when every broker shows it."""
         return self._thread.call(self._inner.move_controller(to))
 
+    def resign_controller(self) -> int:
+        """Let the controller give up its office; any broker but it becomes the next one. Returns its id when every broker shows it."""
+        return self._thread.call(self._inner.resign_controller())
+
     def expire_session(self, broker: int) -> None:
         """End the ZooKeeper session of a broker, as ZooKeeper does when it hears nothing for too long."""
         self._thread.call(self._inner.expire_session(broker))
@@ -330,6 +352,10 @@ class BlockingCluster:
         """Let a broker connect to ZooKeeper again."""
         self._thread.call(self._inner.restore_zookeeper(broker))
 
+    def delay_zookeeper(self, broker: int, delay_ms: int) -> None:
+        """Let each request of a broker to ZooKeeper wait this long before it is sent; 0 ends that."""
+        self._thread.call(self._inner.delay_zookeeper(broker, delay_ms))
+
     def advance(self, seconds: float) -> int:
         """Let time pass at once for brokers, controllers and coordinators. Returns how many timers fired."""
         return self._thread.call(self._inner.advance(seconds))
@@ -341,6 +367,10 @@ class BlockingCluster:
     def resume_clock(self) -> None:
         """Let real time pass again."""
         self._thread.call(self._inner.resume_clock())
+
+    def clock(self) -> dict[str, Any]:
+        """The time of the brokers, and whether it is frozen."""
+        return self._thread.call(self._inner.clock())
 
     def create_topic(
         self, name: str, partitions: int | None = None, replication_factor: int | None = None, *,
@@ -361,9 +391,17 @@ class BlockingCluster:
         """Delete a topic. Returns when no broker shows it. Raises Refused."""
         self._thread.call(self._inner.delete_topic(name))
 
+    def topics(self) -> list[dict[str, Any]]:
+        """All topics with their numbers of partitions, as the controller shows them."""
+        return self._thread.call(self._inner.topics())
+
     def topic(self, name: str) -> dict[str, Any]:
         """A topic as ZooKeeper and each broker see it. Raises Refused if there is none."""
         return self._thread.call(self._inner.topic(name))
+
+    def groups(self) -> list[dict[str, Any]]:
+        """All consumer groups, as their coordinators have them."""
+        return self._thread.call(self._inner.groups())
 
     def group(self, name: str) -> dict[str, Any]:
         """A consumer group as its coordinator has it. Raises Refused if there is none."""
@@ -376,6 +414,20 @@ class BlockingCluster:
     def expire_members(self, group: str, member: str | None = None) -> list[str]:
         """Let the session of a member, or of all, time out now: the group removes them and rebalances. Returns their ids."""
         return self._thread.call(self._inner.expire_members(group, member))
+
+    def transactions(self) -> list[dict[str, Any]]:
+        """All transactional ids, as their coordinators have them."""
+        return self._thread.call(self._inner.transactions())
+
+    def transaction(self, transactional_id: str) -> dict[str, Any]:
+        """A transactional id as its coordinator has it. Raises Refused if there is none."""
+        return self._thread.call(self._inner.transaction(transactional_id))
+
+    def expire_transaction(self, transactional_id: str) -> None:
+        """Let the time-out of the open transaction of an id be over now: its coordinator aborts it and fences the producer. Raises Refused,
+        also if no transaction is open.
+        """
+        self._thread.call(self._inner.expire_transaction(transactional_id))
 
     def wait_for_leader(
         self, topic: str, partition: int, leader: int | None = None, *, other_than: int | None = None, timeout_s: float = TIMEOUT_S

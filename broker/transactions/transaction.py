@@ -87,8 +87,13 @@ class Transaction:
         self.producer_epoch = stored.producer_epoch
         self.unmarked = dict.fromkeys(stored.partitions) if stored.state in COMPLETE else {}
 
+    @property
+    def can_time_out(self) -> bool:
+        """Whether it is open, and nothing about it is being appended."""
+        return self.state is ONGOING and self.pending is None
+
     def is_timed_out(self, wall_ms: int) -> bool:
-        return self.state is ONGOING and self.pending is None and self.stored.start_ms + self.stored.timeout_ms < wall_ms
+        return self.can_time_out and self.stored.start_ms + self.stored.timeout_ms < wall_ms
 
 
 def new_transaction(request: InitProducerId, producer_id: int, wall_ms: int) -> Transaction:

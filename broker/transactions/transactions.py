@@ -284,6 +284,16 @@ class Transactions:
             log.info("transaction of %s: aborted after its time-out of %d ms", transaction.transactional_id, transaction.stored.timeout_ms)
             self._fence(transaction, None, now)
 
+    def time_out(self, transactional_id: str, now: Now) -> bool:
+        """Abort the open transaction of an id as if its time-out were over. Returns whether there is one, and nothing about it is being
+        appended."""
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None or not transaction.can_time_out:
+            return False
+        log.info("transaction of %s: aborted on request, as after its time-out", transactional_id)
+        self._fence(transaction, None, now)
+        return True
+
     def expire(self, now: Now, batch_bytes: int) -> None:
         """Delete transactional ids that were not used for `transactional.id.expiration.ms` and have no open transaction.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from klamm.cli.control.client import ControlApi, control_command, print_line
@@ -58,12 +60,28 @@ def _leads(group: dict[str, object], member: dict[str, object]) -> str:
 def transactions(api: ControlApi) -> None:
     """List the transactional ids of all coordinators, with the partitions of open transactions."""
     response = api.get("transactions")
-    head = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR", "PARTITIONS")
-    rows = [
-        (
-            t["transactional_id"], t["state"], t["producer_id"], t["producer_epoch"], t["coordinator"],
-            ",".join(f"{p['topic']}-{p['partition']}" for p in t["partitions"]) or None,
-        )
-        for t in response["transactions"]
-    ]  # fmt: skip
-    show(api, response, head, rows)
+    show(api, response, TRANSACTION, map(_transaction_row, response["transactions"]))
+
+
+@click.command("transaction", short_help="Show a transactional id, or let its transaction time out.")
+@click.argument("transactional_id", metavar="ID")
+@click.option("--expire", is_flag=True, help="Let its open transaction time out now: it is aborted, and the producer is fenced.")
+@control_command()
+def transaction(api: ControlApi, transactional_id: str, expire: bool) -> None:
+    """Show the transactional id ID, or let its open transaction time out.
+
+    \b
+    klamm control transaction payments-1 --expire
+    """
+    response = api.post("transactions", transactional_id, "expire") if expire else api.get("transactions", transactional_id)
+    show(api, response, TRANSACTION, [_transaction_row(response)])
+
+
+TRANSACTION = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR", "PARTITIONS")
+
+
+def _transaction_row(shown: dict[str, Any]) -> tuple[object, ...]:
+    partitions = ",".join(f"{each['topic']}-{each['partition']}" for each in shown["partitions"]) or None
+    return (
+        shown["transactional_id"], shown["state"], shown["producer_id"], shown["producer_epoch"], shown["coordinator"], partitions
+    )  # fmt: skip

@@ -34,6 +34,7 @@ COMMANDS = {
     "step": f"{_HERE}.holds:step",
     "topic": f"{_HERE}.topics:topic",
     "topics": f"{_HERE}.topics:topics",
+    "transaction": f"{_HERE}.groups:transaction",
     "transactions": f"{_HERE}.groups:transactions",
     "unfault": f"{_HERE}.faults:unfault",
     "unhold": f"{_HERE}.holds:unhold",

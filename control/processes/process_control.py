@@ -83,6 +83,7 @@ class ProcessControl:
         self.create_topic, self.add_partitions, self.delete_topic = shown.create_topic, shown.add_partitions, shown.delete_topic
         self.groups, self.group, self.transactions = shown.groups, shown.group, shown.transactions
         self.expire_members, self.rebalance = shown.expire_members, shown.rebalance
+        self.transaction, self.expire_transaction = shown.transaction, shown.expire_transaction
         self.ended = self._processes.ended
         """Called when a process has ended."""
 

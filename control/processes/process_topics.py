@@ -100,6 +100,18 @@ class ProcessTopics:
         """Let the session of a member, or of all members, time out now: their group removes them and rebalances."""
         return await self._at_coordinator(name, "expire", {"member": body.member})
 
+    async def transaction(self, name: str) -> dict[str, Any]:
+        """A transactional id."""
+        answers, _ = await self._processes.ask("GET", f"/transactions/{name}")
+        shown: dict[str, Any] = next(iter(_done(answers).values()))
+        return shown
+
+    async def expire_transaction(self, name: str) -> dict[str, Any]:
+        """Let the time-out of the open transaction of an id be over now: its coordinator aborts it and fences the producer."""
+        coordinator = (await self.transaction(name))["coordinator"]
+        answer: dict[str, Any] = await self._processes.ask_one(coordinator, "POST", f"/transactions/{name}/expire", {})
+        return answer
+
     async def rebalance(self, name: str) -> dict[str, Any]:
         """Let a group rebalance now."""
         return await self._at_coordinator(name, "rebalance", {})

@@ -189,6 +189,14 @@ class TransactionCoordinator:
                 transactions.abort_timed_out(self.now())
                 self._settle(index, transactions)
 
+    def time_out(self, transactional_id: str) -> bool:
+        """Abort the open transaction of an id as after its time-out; its producer is fenced. Returns whether there is one, and nothing
+        about it is being appended. Raises ApiError: another broker coordinates the id."""
+        index, transactions = self._find(transactional_id)
+        is_aborted = transactions.time_out(transactional_id, self.now())
+        self._settle(index, transactions)
+        return is_aborted
+
     async def expire_ids(self) -> None:
         """Delete transactional ids that were not used for long, from time to time, until this is cancelled."""
         while True:

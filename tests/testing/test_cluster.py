@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 import klamm.testing
@@ -17,6 +18,7 @@ from klamm.admin import AdminClient
 from klamm.controller.phases import ReassignmentCaughtUp
 from klamm.server.faults.fault import DiskHit
 from klamm.testing import AsyncCluster, BlockingCluster, Refused, WaitTimedOut
+from klamm.tests.harness.waits import wait_for
 
 BOTH = [pytest.param(False, id="one-process"), pytest.param(True, id="processes", marks=pytest.mark.slow)]
 """Brokers in this process, and each in its own."""
@@ -270,6 +272,51 @@ def test_steps_of_a_transaction_are_events(cluster: BlockingCluster, topic: str)
     cluster.wait_until(lambda: told() == steps, "all steps of the transaction")
 
 
+def test_a_transaction_that_is_expired_is_aborted_and_its_producer_is_fenced(cluster: BlockingCluster, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(30)
+    with pytest.raises(Refused, match=f"transactional id '{topic}' is Empty: it has no transaction that can be aborted now"):
+        cluster.expire_transaction(topic)
+    producer.begin_transaction()
+    producer.produce(topic, b"x", partition=0)
+    producer.flush(10)
+    assert [each["state"] for each in cluster.transactions() if each["transactional_id"] == topic] == ["Ongoing"]
+    cluster.expire_transaction(topic)
+    wait_for(lambda: cluster.transaction(topic)["state"] == "CompleteAbort", "the transaction is aborted")
+    with pytest.raises(KafkaException) as failed:
+        producer.commit_transaction(10)
+    assert failed.value.args[0].fatal()
+    with pytest.raises(Refused, match="no running broker has transactional id 'none-such'"):
+        cluster.expire_transaction("none-such")
+
+
+def test_the_controller_resigns_and_a_broker_waits_for_a_slow_zookeeper(cluster: BlockingCluster) -> None:
+    before = cluster.controller_id
+    office = cluster.resign_controller()
+    assert office == cluster.wait_for_controller() != before
+    cluster.delay_zookeeper(office, 200)
+    begun = time.monotonic()
+    name = cluster.create_topic(cluster.topic_name("slowly"))
+    assert time.monotonic() - begun > 0.2
+    cluster.delay_zookeeper(office, 0)
+    assert name in [each["name"] for each in cluster.topics()]
+
+
+def test_what_there_is_is_listed(cluster: BlockingCluster, topic: str) -> None:
+    rows = {each["name"]: each["partitions"] for each in cluster.topics()}
+    assert rows[topic] == 2
+    assert [(each["id"], each["state"]) for each in cluster.brokers()] == [(1, "running"), (2, "running"), (3, "running")]
+    assert {each["name"]: each["can_fail"] for each in cluster.phases()}["DeletionQueued"] is False
+    with KafkaConsumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=topic, auto_offset_reset="earliest") as consumer:
+
+        def is_listed() -> bool:
+            consumer.poll(100)
+            return topic in [each["group"] for each in cluster.groups()]
+
+        wait_for(is_listed, "the group is listed")
+    assert cluster.clock()["frozen"] is False
+
+
 def test_time_passes_at_once(cluster: BlockingCluster) -> None:
     cluster.freeze_clock()
     assert "the clock is frozen" in cluster.describe()
@@ -426,13 +473,16 @@ async def test_on_an_event_loop_the_same_verbs_are_coroutines_where_they_wait(zo
             await cluster.wait_until(lambda: False, "what never is", timeout_s=0.05)
         await cluster.restore()
         assert [await cluster.wait_for_leader("orders", 0) in (1, 2), len(cluster.addresses)] == [True, 2]
+        assert await cluster.add_broker({"broker.rack": "c"}) == 3
+        await cluster.restart_broker(3)
+        assert [(each["id"], each["rack"]) for each in await cluster.brokers()] == [(1, None), (2, None), (3, "c")]
 
 
-@pytest.mark.slow
 def broker_processes() -> set[int]:
     return {child.pid for child in psutil.Process().children() if "klamm.cli.owned_broker" in child.cmdline()}
 
 
+@pytest.mark.slow
 def test_brokers_in_processes_of_their_own_are_processes_and_leave_none_behind(zookeeper: str, chroot: str) -> None:
     of_others = broker_processes()  # the cluster that the tests of this module share may run
     with klamm.testing.Cluster(brokers=2, zookeeper=zookeeper + chroot, processes=True) as cluster:

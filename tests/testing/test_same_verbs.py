@@ -8,12 +8,38 @@ from typing import Any
 import pytest
 
 from klamm.control.bodies import EffectBody, FaultBody, FilterBody
+from klamm.control.routes import ROUTES
 from klamm.testing.arguments import FaultArguments, RequestFilter
 from klamm.testing.async_cluster import AsyncCluster
 from klamm.testing.blocking_cluster import BlockingCluster, BlockingFault, BlockingHold
 from klamm.testing.fault import Fault
 from klamm.testing.hold import Hold
 
+VERBS: dict[str, str] = {
+    "GET /phases": "phases",
+    "GET /holds": "holds", "POST /holds": "hold", "GET /holds/{number}": "Hold.wait", "POST /holds/{number}/release": "Hold.release",
+    "POST /holds/{number}/step": "Hold.step", "POST /holds/{number}/fail": "Hold.fail", "POST /holds/{number}/crash": "Hold.crash",
+    "DELETE /holds": "restore", "DELETE /holds/{number}": "Hold.release",
+    "GET /faults": "faults", "POST /faults": "fault", "GET /faults/{number}": "Fault.wait", "DELETE /faults": "restore",
+    "DELETE /faults/{number}": "Fault.remove", "POST /links": "cut_link",
+    "GET /requests": "requests",
+    "GET /brokers": "brokers", "GET /brokers/{broker}": "brokers", "POST /brokers": "add_broker",
+    "POST /brokers/{broker}/stop": "stop_broker", "POST /brokers/{broker}/kill": "kill_broker",
+    "POST /brokers/{broker}/start": "start_broker", "POST /brokers/{broker}/restart": "restart_broker",
+    "POST /brokers/{broker}/pause": "pause_broker", "POST /brokers/{broker}/resume": "resume_broker",
+    "GET /controller": "controller_id", "POST /controller/move": "move_controller", "POST /controller/resign": "resign_controller",
+    "GET /topics": "topics", "POST /topics": "create_topic", "GET /topics/{name}": "topic", "DELETE /topics/{name}": "delete_topic",
+    "POST /topics/{name}/partitions": "add_partitions",
+    "GET /groups": "groups", "GET /groups/{name}": "group", "POST /groups/{name}/expire": "expire_members",
+    "POST /groups/{name}/rebalance": "rebalance",
+    "GET /transactions": "transactions", "GET /transactions/{name}": "transaction",
+    "POST /transactions/{name}/expire": "expire_transaction",
+    "POST /zookeeper/expire": "expire_session", "POST /zookeeper/cut": "cut_zookeeper", "POST /zookeeper/restore": "restore_zookeeper",
+    "POST /zookeeper/delay": "delay_zookeeper",
+    "GET /clock": "clock", "POST /clock/advance": "advance", "POST /clock/freeze": "freeze_clock", "POST /clock/resume": "resume_clock",
+    "POST /reset": "restore",
+}  # fmt: skip
+"""The route of a verb → its name in `klamm.testing`, a method of a cluster unless it says `Hold` or `Fault`."""
 FOR_WAITS = {"here", "wait_text"}
 
 
@@ -27,6 +53,14 @@ def test_a_blocking_class_has_the_names_and_arguments_of_the_other(first: type[A
             assert [*expected] == [*found], name
             assert [each.default for each in expected.values()] == [each.default for each in found.values()], name
             assert not inspect.iscoroutinefunction(vars(second)[name]), name
+
+
+def test_each_route_of_the_control_api_is_a_verb_of_the_clusters_for_tests() -> None:
+    assert VERBS.keys() == {f"{route.method} {route.path}" for route in ROUTES}
+    classes = {"Hold": (Hold, BlockingHold), "Fault": (Fault, BlockingFault), "Cluster": (AsyncCluster, BlockingCluster)}
+    for route, verb in VERBS.items():
+        kind, name = verb.split(".") if "." in verb else ("Cluster", verb)
+        assert all(hasattr(each, name) for each in classes[kind]), route
 
 
 def test_a_fault_has_all_fields_of_the_control_api() -> None:

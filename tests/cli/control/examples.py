@@ -21,6 +21,8 @@ EXAMPLES: tuple[tuple[str, str], ...] = (
     ("POST /groups/{name}/rebalance", "group billing --rebalance"),
     ("POST /groups/{name}/expire", "group billing --expire-all"),
     ("GET /transactions", "transactions"),
+    ("GET /transactions/{name}", "transaction payments-1"),
+    ("POST /transactions/{name}/expire", "transaction payments-1 --expire"),
     ("POST /faults", "fault --api Produce --topic orders --error NOT_LEADER_OR_FOLLOWER --first 2"),
     ("GET /faults", "faults"),
     ("GET /faults/{number}", "faults 1 --hits 0"),

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaConsumer, KafkaProducer
 
 from klamm.cli.control.verb import COMMANDS
@@ -83,6 +84,11 @@ def test_every_route_is_called_by_its_example(start: Start, zookeeper: str, chro
     with consuming(cluster["bootstrap_servers"], "billing"):
         wait_for(lambda: any(g["state"] == "Stable" for g in in_json("groups")["groups"]), "the group is stable")
         epochs: list[int] = []
+        producer = Producer({"bootstrap.servers": cluster["bootstrap_servers"], "transactional.id": "payments-1", "log_level": 0})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("orders", b"x")
+        producer.flush(30)
         for name, command in EXAMPLES:
             if command.startswith("expire"):
                 epochs.append(wait_for(lambda: registered_after(max(epochs, default=0)), "broker 3 is registered again"))
