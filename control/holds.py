@@ -60,6 +60,15 @@ def hold_of(body: HoldBody, steering: Steering, action: Action | None = None) ->
         raise Refused(str(error)) from None
 
 
+def check_brokers(body: HoldBody, count: int) -> None:
+    """Raises Refused if the fields of a hold name a broker that the cluster has not, and that is not the next one to be added."""
+    for name in body.where.keys() & {"broker_id", "broker_ids"}:
+        values = body.where[name]
+        for number in values if isinstance(values, list | tuple | set | frozenset) else [values]:
+            if isinstance(number, int) and not 1 <= number <= count + 1:
+                raise Refused(f"{name}: there is no broker {number}; the cluster has 1 to {count}, and {count + 1} can be added")
+
+
 def failure_of(body: FailBody) -> Exception:
     """The error that a body names. Raises Refused."""
     try:

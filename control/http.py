@@ -218,7 +218,7 @@ def _path_value(name: str, text: str) -> Any:
     if name not in NUMBERS:
         return text
     if not text.isdigit():
-        raise Refused(f"{text!r} is no {name}: that is a number", 404)
+        raise Refused(f"{text!r} is no number" if name == "number" else f"{text!r} is no id of a {name}: that is a number", 404)
     return int(text)
 
 

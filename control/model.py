@@ -34,7 +34,7 @@ from klamm.control.brokers import Brokers
 from klamm.control.conditions import condition_of
 from klamm.control.event_log import COORDINATOR, REQUESTS, EventLog
 from klamm.control.history import History
-from klamm.control.holds import MAX_HOLDS, Held, failure_of, hold_of
+from klamm.control.holds import MAX_HOLDS, Held, check_brokers, failure_of, hold_of
 from klamm.control.links import faults_of_link
 from klamm.control.refused import Refused
 from klamm.control.seen_changes import SeenChanges
@@ -82,6 +82,7 @@ class Control:
 
     def hold(self, body: HoldBody) -> dict[str, Any]:
         """Hold phases from now on."""
+        check_brokers(body, self.cluster.count)
         if len(self._holds) >= MAX_HOLDS:
             raise Refused(f"there are {MAX_HOLDS} holds already; delete some")
         for other in self._holds.values():

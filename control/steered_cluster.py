@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from klamm.server.seams import Seams
 
 if TYPE_CHECKING:
     from klamm.control.http import ControlServer
+
+log = logging.getLogger(__name__)
 
 
 class SteeredCluster(LocalCluster):
@@ -59,6 +62,7 @@ class SteeredCluster(LocalCluster):
 
     async def stop(self) -> None:
         """End the control API, let everything go on that is held, and stop the cluster."""
+        self.steering.release_at_end(log)
         await self._end_control()
         await super().stop()
 

@@ -144,7 +144,8 @@ def _check(answer: _Answer, done: ErrorCode, what: str) -> None:
     if row.error_code and not (answer.is_repeated and row.error_code == done):
         code = ErrorCode(row.error_code)
         reason = getattr(row, "error_message", None)
-        raise Refused(f"{what}: {code.name}" + (f": {reason}" if reason else ""), 409)
+        status = 404 if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else 409
+        raise Refused(f"{what}: {code.name}" + (f": {reason}" if reason else ""), status)
 
 
 async def _until(holds: Callable[[], Awaitable[bool]], what: str) -> None:

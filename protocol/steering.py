@@ -16,6 +16,7 @@ what reached it ends: the controller, its term, the coordinator, the broker. Not
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Set
 from dataclasses import fields
 from enum import Enum
@@ -370,6 +371,12 @@ class Steering:
         """End all holds; everything that is held goes on."""
         for hold in list(self._holds):
             hold.release()
+
+    def release_at_end(self, log: logging.Logger) -> None:
+        """The cluster ends: as `release`, with a line in the log for each phase that is held."""
+        for held in self.held_phases:
+            log.warning("broker %d is held at %s until now; it goes on, since the cluster ends", held.broker_id, held.phase)
+        self.release()
 
     def ended(self, hold: Hold[Any]) -> None:
         """A hold has ended."""

@@ -8,6 +8,7 @@ Routes below `/own` are for the owner.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import time
@@ -30,6 +31,8 @@ from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Condition, Fault, Faults
 from klamm.server.local.steered_clock import SteeredClock
 from klamm.server.seams import Seams
+
+log = logging.getLogger(__name__)
 
 Say = Callable[[dict[str, Any]], None]
 """Writes a line to the owner."""
@@ -294,6 +297,7 @@ class OwnedBroker:
 
     async def stop(self) -> None:
         """Let everything go on that is held, and stop the broker in order."""
+        self.steering.release_at_end(log)
         self.control.reset()
         await self.broker.stop()
         self._serves = False

@@ -29,7 +29,7 @@ from klamm.control.bodies import (
 )
 from klamm.control.conditions import condition_of
 from klamm.control.event_log import REQUESTS
-from klamm.control.holds import MAX_HOLDS, failure_of, hold_of
+from klamm.control.holds import MAX_HOLDS, check_brokers, failure_of, hold_of
 from klamm.control.links import faults_of_link
 from klamm.control.model import MAX_ADVANCE_MS, MAX_WAIT_MS
 from klamm.control.processes.broker_processes import ACT_S, READ_S, BrokerProcesses, SteeredProcess
@@ -259,6 +259,7 @@ class ProcessControl:
 
     async def hold(self, body: HoldBody) -> dict[str, Any]:
         """Hold phases of all brokers from now on."""
+        check_brokers(body, self.cluster.count)
         if len(self._holds) >= MAX_HOLDS:
             raise Refused(f"there are {MAX_HOLDS} holds already; delete some")
         hold_of(body, Steering())

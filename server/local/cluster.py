@@ -188,9 +188,7 @@ class LocalCluster:
 
     async def stop(self) -> None:
         """Stop every broker in order, then the embedded ZooKeeper. May also be called after a failed start. What is held goes on."""
-        for held in self.steering.held_phases:
-            log.warning("broker %d is held at %s until now; it goes on, since the cluster ends", held.broker_id, held.phase)
-        self.steering.release()
+        self.steering.release_at_end(log)
         async with self._moving, self._step:
             await self._stop()
 

@@ -321,6 +321,12 @@ REFUSED = [
     ("POST", "/holds", {"phase": "DeletionQueued", "where": {"topic": 7}}, 400, "topic"),
     ("POST", "/holds", {"phase": "DeletionQueued", "count": 0}, 400, "at least 1"),
     ("POST", "/holds", {"phse": "DeletionQueued"}, 400, "phse"),
+    ("POST", "/holds", {"phase": "BrokersFailed", "where": {"broker_ids": [2, 9]}}, 400, "there is no broker 9; the cluster has 1 to 3"),
+    ("POST", "/holds", {"phase": "TransactionCompleted", "fail": "NOT_COORDINATOR"}, 400, "cannot fail"),
+    ("GET", "/brokers/x", None, 404, "'x' is no id of a broker"),
+    ("DELETE", "/topics/none", None, 404, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ("GET", "/transactions/none", None, 404, "has transactional id"),
+    ("POST", "/transactions/none/expire", None, 404, "has transactional id"),
     ("GET", "/holds/700", None, 404, "there is no hold 700"),
     ("GET", "/holds/x", None, 404, "is no number"),
     ("POST", "/faults", {"filter": {"api": "Prodce"}, "effect": {"drop": True}}, 400, "did you mean Produce?"),
@@ -426,7 +432,7 @@ async def test_topics_are_created_and_deleted_and_shown_by_each_broker(api: Call
     assert [sorted(row["brokers"]) for row in grown["partitions"]] == [["1", "2", "3"]] * 4
     assert all(row["leader"] > 0 for row in grown["partitions"])
     assert "INVALID_PARTITIONS" in await api.error("POST", "/topics/made/partitions", {"partitions": 4}, 409)
-    assert "UNKNOWN_TOPIC_OR_PARTITION" in await api.error("POST", "/topics/none/partitions", {"partitions": 4}, 409)
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in await api.error("POST", "/topics/none/partitions", {"partitions": 4}, 404)
     assert "partitions" in await api.error("POST", "/topics/made/partitions", {}, 400)
     await api.delete("/topics/made")
     assert await is_gone(api, "made")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import aiohttp
 import pytest
@@ -86,6 +87,20 @@ async def test_a_broker_is_cut_off_from_zookeeper_and_keeps_its_session_if_it_co
         assert broker.clock.monotonic() - before >= 0.03
         await api.post("/reset")
         assert not broker.zk.delay_s
+
+
+async def test_what_is_held_when_the_cluster_ends_goes_on_and_is_logged(
+    zookeeper: str, chroot: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(zookeeper, chroot, 1) as api:
+        hold = (await api.post("/holds", {"phase": "PartitionsAppeared"}))["id"]
+        making = asyncio.ensure_future(api.call("POST", "/topics", {"name": "held", "partitions": 1, "replication_factor": 1}))
+        await api.get(f"/holds/{hold}?wait=reached")
+        caplog.set_level(logging.WARNING)
+        await api.cluster.stop()
+        await asyncio.wait([making])
+    text = "broker 1 is held at PartitionsAppeared("
+    assert [record.getMessage()[: len(text)] for record in caplog.records if "is held" in record.getMessage()] == [text]
 
 
 async def test_a_broker_that_was_paused_and_cut_off_starts_again_as_any_other(zookeeper: str, chroot: str) -> None:
