@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 from klamm.protocol import messages
+from klamm.protocol.framing import FrameReader
 from klamm.server.requests.dispatch import Dispatcher
 from klamm.server.requests.handlers import HANDLERS
 from klamm.server.requests.peer import Peer
@@ -67,3 +69,21 @@ class Connection:
 
     def end(self, index: int = 0) -> int:
         return self.logged.partition(index).log_end_offset
+
+
+def rows_of(data: bytes, version: int = 9) -> list[tuple[int, int, int]]:
+    """(correlation id, error code, offset) of each response."""
+    found = []
+    for frame in FrameReader().feed(data):
+        correlation_id, offset = messages.decode_response_header(0, version, frame)
+        row = messages.decode("ProduceResponse", version, frame, offset)[0].responses[0].partition_responses[0]
+        found.append((correlation_id, row.error_code, row.base_offset))
+    return found
+
+
+async def together(connection: Connection, *payloads: bytes) -> tuple[Any, Queue]:
+    """What the first request is answered with when the others have come already, and which of them are left."""
+    connection.learn(payloads[0])
+    queue = Queue(*payloads[1:])
+    response = connection.begin(payloads[0], queue)
+    return await response if isinstance(response, Awaitable) else response, queue

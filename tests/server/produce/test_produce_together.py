@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any
 
 import pytest
 
 from klamm.benchmarks.data_clusters import record_batch
-from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.framing import FrameReader
 from klamm.protocol.records.batch import TRANSACTIONAL, crc_is_right, each_header
 from klamm.protocol.records.record import Record, encode_batch
 from klamm.server.security.authorizer import Operation
 from klamm.tests.server.logged_broker import GOOD, asked_for, fetched_by_2
-from klamm.tests.server.produce.produce_connection import Connection, Queue, payload
+from klamm.tests.server.produce.produce_connection import Connection, Queue, payload, rows_of, together
 from klamm.tests.services import Denying
 
 VERSIONS = range(3, APIS[ApiKey.PRODUCE].max_version + 1)
@@ -26,24 +22,6 @@ PRODUCER = encode_batch(RECORDS, producer_id=7, producer_epoch=0, base_sequence=
 TRANSACTION = encode_batch(RECORDS, producer_id=7, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
 NOBODYS_TRANSACTION = encode_batch(RECORDS, attributes=TRANSACTIONAL)
 BAD_CRC = GOOD[:-1] + b"\1"
-
-
-def rows_of(data: bytes, version: int = 9) -> list[tuple[int, int, int]]:
-    """(correlation id, error code, offset) of each response."""
-    found = []
-    for frame in FrameReader().feed(data):
-        correlation_id, offset = messages.decode_response_header(0, version, frame)
-        row = messages.decode("ProduceResponse", version, frame, offset)[0].responses[0].partition_responses[0]
-        found.append((correlation_id, row.error_code, row.base_offset))
-    return found
-
-
-async def together(connection: Connection, *payloads: bytes) -> tuple[Any, Queue]:
-    """What the first request is answered with when the others have come already, and which of them are left."""
-    connection.learn(payloads[0])
-    queue = Queue(*payloads[1:])
-    response = connection.begin(payloads[0], queue)
-    return await response if isinstance(response, Awaitable) else response, queue
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -16,8 +16,7 @@ from klamm.protocol.security.acls import ALLOW, Entry, Pattern
 from klamm.server.security.acl_authorizer import AclAuthorizer
 from klamm.server.security.authorizer import ANONYMOUS, Operation, ResourceType
 from klamm.tests.server.logged_broker import GOOD, Logged, asked_for
-from klamm.tests.server.produce.produce_connection import Connection, payload
-from klamm.tests.server.produce.test_produce_together import rows_of, together
+from klamm.tests.server.produce.produce_connection import Connection, payload, rows_of, together
 from klamm.tests.services import broker_config
 from klamm.zk.session.session import ZkSession
 
