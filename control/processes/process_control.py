@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from klamm.control import conditions, views
@@ -45,7 +47,11 @@ from klamm.server.local.process_cluster import BrokerProcess, ProcessCluster
 from klamm.server.local.steered_clock import SteeredClock
 from klamm.server.phases import phase_table
 
+log = logging.getLogger(__name__)
+
 POLL_MS = 20_000
+LET_GO_S = 1.0
+"""How long a cluster that ends tries to let go on what is held."""
 LOOK_S = 0.02
 T = TypeVar("T")
 Share = TypeVar("Share", HoldShares, FaultShares)
@@ -140,6 +146,17 @@ class ProcessControl:
         """The control API ends: no process is paused any more."""
         for part in self._processes.parts.values():
             self._steps.resume(part)
+
+    async def let_go(self) -> None:
+        """The cluster ends: remove holds and faults, since what is held cannot stop. The log has a line for each phase that is held."""
+        if not self._holds and not self._faults:
+            return
+        with suppress(TimeoutError, Refused):
+            async with asyncio.timeout(LET_GO_S):
+                for hold in await self.held():
+                    for at in hold["held"]:
+                        log.warning("broker %d is held at %s until now; it goes on, since the cluster ends", at["broker"], hold["phase"])
+                await self.reset()
 
     async def close(self) -> None:
         """End all that is under way here."""

@@ -45,6 +45,7 @@ class SteeredProcessCluster(ProcessCluster):
         """End the control API, let everything go on that is held, and stop the cluster."""
         self._stopping = True
         self.control.end()
+        await self.control.let_go()
         if self._server is not None:
             await self._server.stop()
         await super().stop()

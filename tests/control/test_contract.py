@@ -364,6 +364,25 @@ REFUSED = [
 ]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--processes",)], ids=["one process", "processes"])
+async def test_what_is_held_when_the_command_ends_goes_on_and_is_logged(
+    zookeeper: str, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    command = serve(tmp_path, zookeeper, "--brokers", 2, *options)
+    async with aiohttp.ClientSession() as session:
+        api = Calls(session, served_by(command))
+        await api.post("/holds", {"phase": "PartitionsAppeared"})
+        making = asyncio.ensure_future(api.call("POST", "/topics", {"name": "held", "partitions": 1, "replication_factor": 1}))
+        broker = (await api.get("/holds/1?wait=reached"))["at"]["broker"]
+        command.signal(signal.SIGTERM)
+        assert await asyncio.to_thread(command.ended) == 0
+        making.cancel()
+        await asyncio.wait([making])
+    assert f"broker {broker} is held at PartitionsAppeared" in command.stderr
+    assert "it goes on, since the cluster ends" in command.stderr
+
+
 async def test_what_is_wrong_gets_one_line_and_changes_nothing(api: Calls) -> None:
     for method, path, body, status, text in REFUSED:
         assert text in await api.error(method, path, body, status), (method, path, body)
