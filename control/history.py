@@ -15,10 +15,11 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError, did_you_mean
 from klamm.protocol.nouns import ZERO_UUID, id_text
+from klamm.protocol.of_brokers import INTER_BROKER, broker_of
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.schema import Struct
 from klamm.server.faults import parts
-from klamm.server.faults.fault import broker_of, is_like
+from klamm.server.faults.fault import is_like
 from klamm.server.net.tap import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
 
 MAX_REQUESTS = 20_000
@@ -27,12 +28,6 @@ LARGEST = 1 << 20
 """Of a larger frame only the head of the request is kept."""
 CLIENT_ID = "klamm-control"
 """Requests of the control API itself have this client id. They are not requests of clients."""
-_INTER_BROKER = frozenset(
-    (
-        ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.WRITE_TXN_MARKERS,
-        ApiKey.ALTER_PARTITION, ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH,
-    )
-)  # fmt: skip
 _OF_REPLICAS = frozenset((ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH))
 _REPLICA_STATE_SINCE = 15
 _BATCHED_BY_BROKERS_SINCE = 4
@@ -92,7 +87,7 @@ class Exchange:
     @property
     def is_of_broker(self) -> bool:
         """Whether it came from a broker, a controller or the control API."""
-        if self.api_key in _INTER_BROKER or self.client_id == CLIENT_ID:
+        if self.api_key in INTER_BROKER or self.client_id == CLIENT_ID:
             return True
         if self.api_key == ApiKey.API_VERSIONS:  # nothing in the message says who sends it
             return broker_of(self.client_id) is not None

@@ -275,9 +275,11 @@ _ALL = (
     ),
     Kind(
         "fault_injected",
-        "A test or program injected a fault.",
-        ("conn_id?", "broker?", "topic?", "partition?"),
-        '{"name", its parameters}',
+        "A fault that somebody made hit a request of this broker.",
+        ("broker",),
+        '{"name": "fault 3", what it does: "error", "delay_ms", …}',
+        "",
+        "the request",
     ),
 )
 

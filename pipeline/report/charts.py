@@ -10,7 +10,8 @@ from typing import Any
 
 import altair as alt
 
-from klamm.pipeline.report.facts import COPY, REBALANCE, STABLE, Facts, Row, Simulation
+from klamm.pipeline.report.facts import COPY, REBALANCE, STABLE, Facts, Simulation
+from klamm.pipeline.report.reading import Row
 
 Spec = dict[str, Any]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from klamm.journal.columns import Direction
 from klamm.pipeline.decode.frame_decoder import decode_frame
-from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake import parquet_rows as plain
-from klamm.pipeline.lake.tables import Table
-from klamm.pipeline.report.facts import EVENTS, FRAMES, Facts, Row, api_name
+from klamm.pipeline.report.facts import Facts
+from klamm.pipeline.report.reading import EVENTS, FRAMES, Place, Reader, Row, api_name
 
 SHOWN_BYTES = 384
 SHOWN_TEXT = 12_000
@@ -21,13 +18,6 @@ SEARCHED = 4000
 """Number of latest controller events among which an incident is looked for."""
 
 CONTROLLER = ("controller_event", "controller_elected", "broker_down", "batch", "decision", "zk_write", "reassign_phase")
-
-
-class Place(NamedTuple):
-    """A row of a journal."""
-
-    node_id: int
-    seq: int
 
 
 class Evidence(NamedTuple):
@@ -51,25 +41,15 @@ class Incident(NamedTuple):
     arrows: list[Row]
 
 
-class Rows:
-    """Finds rows of a run by their numbers."""
-
-    def __init__(self, lake: Path, run: str) -> None:
-        self._files = {table.name: manifest.files(lake, table.path, [run]) for table in (FRAMES, EVENTS)}
-
-    def where(self, table: Table, **wanted: Collection[Any]) -> list[Row]:
-        """The rows of the run that have one of the wanted values in each of these columns."""
-        return plain.rows_where(self._files[table.name], wanted) if all(wanted.values()) else []
-
-    def at(self, places: Collection[Place]) -> dict[Place, Row]:
-        """The rows at these places, frames and events; places without a row are left out."""
-        rows: dict[Place, Row] = {}
-        for node_id in {place.node_id for place in places}:
-            seqs = [place.seq for place in places if place.node_id == node_id]
-            for table in (FRAMES, EVENTS):
-                for row in self.where(table, node_id=[node_id], seq=seqs):
-                    rows[Place(node_id, row["seq"])] = row
-        return rows
+def rows_at(tables: Reader, places: Collection[Place]) -> dict[Place, Row]:
+    """The rows at these places, frames and events; places without a row are left out."""
+    rows: dict[Place, Row] = {}
+    for node_id in {place.node_id for place in places}:
+        seqs = [place.seq for place in places if place.node_id == node_id]
+        for table in (FRAMES, EVENTS):
+            for row in tables.where(table, node_id=[node_id], seq=seqs):
+                rows[Place(node_id, row["seq"])] = row
+    return rows
 
 
 def places(facts: Facts) -> list[Place]:
@@ -85,9 +65,14 @@ def places(facts: Facts) -> list[Place]:
     return list(dict.fromkeys(found))
 
 
-def evidence(rows: Rows, wanted: Sequence[Place]) -> list[Evidence]:
+def frames_of_errors(facts: Facts) -> list[Place]:
+    """Where the requests and responses are that the report shows of errors that clients got."""
+    return [place for client in facts.sent.clients for error in client.shown for place in (error.request, error.response)]
+
+
+def evidence(tables: Reader, wanted: Sequence[Place]) -> list[Evidence]:
     """The rows at these places, in this order, decoded."""
-    found = rows.at(wanted)
+    found = rows_at(tables, wanted)
     return [_evidence(place, found[place]) for place in wanted if place in found]
 
 
@@ -142,14 +127,14 @@ def _text(value: Any) -> str:
 # --- one incident ---
 
 
-def incident(rows: Rows, facts: Facts, shown: Sequence[Evidence]) -> Incident | None:
+def incident(tables: Reader, facts: Facts, shown: Sequence[Evidence]) -> Incident | None:
     """The rows of the first violation where there is one; else what the controller did when a broker died, or at its last busy event."""
     if shown:
         first = shown[0].place.node_id
         arrows = [_arrow(each.row) for each in shown if each.place.node_id == first and "frame" in each.row]
         if arrows:
             return _drawn("The first violations", arrows)
-    events = rows.where(EVENTS, kind=CONTROLLER)
+    events = tables.where(EVENTS, kind=CONTROLLER)
     events.sort(key=lambda row: (row["node_id"], row["seq"]))
     chosen = _chosen(events[-SEARCHED:])
     if chosen is None:
@@ -157,10 +142,10 @@ def incident(rows: Rows, facts: Facts, shown: Sequence[Evidence]) -> Incident | 
     node_id, seq = chosen["node_id"], chosen["seq"]
     caused = [row for row in events if row["node_id"] == node_id and row["cause_seq"] == seq]
     batches = [row["seq"] for row in caused if row["kind"] == "batch"]
-    requests = rows.where(FRAMES, node_id=[node_id], cause_seq=batches)
-    responses = rows.where(FRAMES, node_id=[node_id], cause_seq=[row["seq"] for row in requests])
+    requests = tables.where(FRAMES, node_id=[node_id], cause_seq=batches)
+    responses = tables.where(FRAMES, node_id=[node_id], cause_seq=[row["seq"] for row in requests])
     origin = [] if chosen["cause_seq"] is None else [chosen["cause_seq"]]
-    begun = rows.where(FRAMES, node_id=[node_id], seq=origin) + rows.where(FRAMES, node_id=[node_id], cause_seq=origin)
+    begun = tables.where(FRAMES, node_id=[node_id], seq=origin) + tables.where(FRAMES, node_id=[node_id], cause_seq=origin)
     frames = {row["seq"]: row for row in (*begun, *requests, *responses)}
     steps = sorted([*frames.values(), chosen, *caused], key=lambda row: row["seq"])
     name = (_object(chosen["input"] or "{}") or {}).get("text") or "an event"

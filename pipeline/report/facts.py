@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake import parquet_rows as plain
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.tables import (
     API_ERRORS,
     API_MATRIX,
-    BRONZE,
     CLIENT_SCORECARD,
     EVENT_TABLE,
     GROUP_GENERATIONS,
@@ -31,11 +29,10 @@ from klamm.pipeline.lake.tables import (
     REASSIGN_SPANS,
     RULE_STATS,
     VERDICTS,
-    Table,
 )
+from klamm.pipeline.report.clients import Sent, sent
+from klamm.pipeline.report.reading import FRAMES, Reader, Row, api_name, error_name, to_ms
 from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
-from klamm.protocol.apis import APIS
-from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value_class import dataclass
 
 PARTITIONS = 40
@@ -52,10 +49,6 @@ REBALANCE, STABLE = "rebalance", "stable"
 """What a group does: its members join and wait for their assignment, or they have it."""
 COPY = "copy"
 """The phase of a reassignment in which new replicas copy."""
-
-Row = dict[str, Any]
-
-FRAMES, EVENTS = BRONZE
 
 
 class NothingToReport(PipelineFailed):
@@ -109,6 +102,7 @@ class Facts:
     """group, phase (REBALANCE or STABLE), generation, leader, members, partitions, commits, broker, from_ms, to_ms: of the groups with most
     generations."""
     groups: int
+    sent: Sent
     errors: list[Row]
     """at_ms, to_ms, what, code, count: what is the API with the error's name."""
     latencies: list[Row]
@@ -136,7 +130,7 @@ def collect(lake: Path, run: str | None = None) -> Facts:
         run = runs[-1]
     elif run not in runs:
         raise NothingToReport(f"{lake} has no run {run!r}; it has {', '.join(runs[-5:])}")
-    tables = _Reader(lake, run)
+    tables = Reader(lake, run)
     begin, end, nodes = _extent(tables.by_file(FRAMES, ("ts_ns", "node_id")))
     timeline = tables.read(LEADER_TIMELINE, LEADER_TIMELINE.names)
     spans = tables.read(REASSIGN_SPANS, REASSIGN_SPANS.names)
@@ -145,50 +139,17 @@ def collect(lake: Path, run: str | None = None) -> Facts:
     phases, reassigned = _phases(spans, end)
     generations, groups = _generations(tables.read(GROUP_GENERATIONS, GROUP_GENERATIONS.names), end)
     return Facts(
-        run, runs, _ms(begin), _ms(end),
+        run, runs, to_ms(begin), to_ms(end),
         {"frames": tables.rows(FRAMES), "events": tables.rows(EVENT_TABLE), "quarantine": tables.rows(QUARANTINE)},
         nodes,
         _controllers(tables.read(EVENT_TABLE, ("ts_ns", "kind", "node_id", "controller_epoch")), end),
-        leaders, partitions, _led(timeline, begin, end), phases, reassigned, generations, groups,
+        leaders, partitions, _led(timeline, begin, end), phases, reassigned, generations, groups, sent(tables),
         _errors(tables.by_file(API_ERRORS, ("ts_ns", "api_key", "error_code", "count", "dir")), begin, end),
         _latencies(tables.read(LATENCY, LATENCY.names)), matrix, clients,
         tables.read(CLIENT_SCORECARD, CLIENT_SCORECARD.names).to_pylist()[:CLIENTS],
         _rules(tables), _reasons(tables.read(QUARANTINE, ("reason",))), _simulation(lake),
         _versions(tables.read(EVENT_TABLE, ("kind", "output"))),
     )
-
-
-def api_name(key: int | None) -> str:
-    """The name of an API, or its number."""
-    if key is None:
-        return "no request"
-    return APIS[key].name if key in APIS else f"API {key}"
-
-
-class _Reader:
-    """Reads the rows of one run."""
-
-    def __init__(self, lake: Path, run: str) -> None:
-        self._lake = lake
-        self._run = run
-
-    def read(self, table: Table, columns: Iterable[str]) -> pa.Table:
-        """These columns of a table; a table that was never written is empty."""
-        return plain.columns(manifest.files(self._lake, table.path, [self._run]), list(columns))
-
-    def by_file(self, table: Table, columns: Iterable[str]) -> Iterator[pa.Table]:
-        """These columns of a table that may have many rows, one file at a time."""
-        for file in manifest.files(self._lake, table.path, [self._run]):
-            rows = plain.columns([file], list(columns))
-            if rows.num_rows:
-                yield rows
-
-    def rows(self, table: Table) -> int:
-        return manifest.rows(self._lake, table.path, [self._run])
-
-
-def _ms(ns: int) -> float:
-    return ns / 1e6
 
 
 def _extent(frames: Iterable[pa.Table]) -> tuple[int, int, list[int]]:
@@ -209,13 +170,13 @@ def _controllers(events: pa.Table, end: int) -> list[Row]:
     terms: list[Row] = []
     for row in chosen:
         if terms and terms[-1]["to_ms"] is None and (row["kind"] == "controller_elected" or row["node_id"] == terms[-1]["broker"]):
-            terms[-1]["to_ms"] = _ms(row["ts_ns"])
+            terms[-1]["to_ms"] = to_ms(row["ts_ns"])
         if row["kind"] == "controller_elected":
             terms.append(
-                {"broker": row["node_id"], "controller_epoch": row["controller_epoch"], "from_ms": _ms(row["ts_ns"]), "to_ms": None}
+                {"broker": row["node_id"], "controller_epoch": row["controller_epoch"], "from_ms": to_ms(row["ts_ns"]), "to_ms": None}
             )
     if terms and terms[-1]["to_ms"] is None:
-        terms[-1]["to_ms"] = _ms(end)
+        terms[-1]["to_ms"] = to_ms(end)
     return terms
 
 
@@ -239,8 +200,8 @@ def _leaders(timeline: pa.Table, end: int) -> tuple[list[Row], int]:
             "leader": str(row["leader"]) if row["leader"] >= 0 else "none",
             "leader_epoch": row["leader_epoch"],
             "controller_epoch": row["controller_epoch"],
-            "from_ms": _ms(row["from_ts_ns"]),
-            "to_ms": _ms(end if row["to_ts_ns"] is None else row["to_ts_ns"]),
+            "from_ms": to_ms(row["from_ts_ns"]),
+            "to_ms": to_ms(end if row["to_ts_ns"] is None else row["to_ts_ns"]),
         }
         for row in shown
     ], partitions
@@ -263,7 +224,7 @@ def _led(timeline: pa.Table, begin: int, end: int) -> list[Row]:
         count = 0
         for bucket in range(BUCKETS + 1):
             count += per_bucket[bucket]
-            rows.append({"leader": leader, "at_ms": _ms(int(begin + bucket * width)), "partitions": count})
+            rows.append({"leader": leader, "at_ms": to_ms(int(begin + bucket * width)), "partitions": count})
     return rows
 
 
@@ -276,12 +237,12 @@ def _phases(spans: pa.Table, end: int) -> tuple[list[Row], int]:
             "phase": row["phase"],
             "step": row["step"],
             "throttle": "throttled" if row["throttle"] else "not throttled",
-            "from_ms": _ms(row["from_ts_ns"]),
-            "to_ms": _ms(end if row["to_ts_ns"] is None else row["to_ts_ns"]),
+            "from_ms": to_ms(row["from_ts_ns"]),
+            "to_ms": to_ms(end if row["to_ts_ns"] is None else row["to_ts_ns"]),
         }
         for row in shown
     ]
-    return _with_copying(phases, _ms(end)), partitions
+    return _with_copying(phases, to_ms(end)), partitions
 
 
 def _with_copying(phases: list[Row], end_ms: float) -> list[Row]:
@@ -312,7 +273,7 @@ def _generations(table: pa.Table, end: int) -> tuple[list[Row], int]:
             about |= {name: row[name] for name in ("generation", "leader", "members", "partitions", "commits")}
             for phase, since, to in ((REBALANCE, row["from_ts_ns"], stable), (STABLE, stable, until)):
                 if to > since:
-                    phases.append(about | {"phase": phase, "from_ms": _ms(since), "to_ms": _ms(to)})
+                    phases.append(about | {"phase": phase, "from_ms": to_ms(since), "to_ms": to_ms(to)})
     return sorted(phases, key=lambda row: (row["from_ms"], row["group"]))[:MARKS], len(counts)
 
 
@@ -328,18 +289,14 @@ def _errors(errors: Iterable[pa.Table], begin: int, end: int) -> list[Row]:
             counts[row["bucket"], row["api_key"], row["error_code"]] += row["count_sum"]
     return [
         {
-            "at_ms": _ms(int(begin + bucket * width)),
-            "to_ms": _ms(int(begin + (bucket + 1) * width)),
-            "what": f"{api_name(key)}: {_error_name(code)}",
+            "at_ms": to_ms(int(begin + bucket * width)),
+            "to_ms": to_ms(int(begin + (bucket + 1) * width)),
+            "what": f"{api_name(key)}: {error_name(code)}",
             "code": code,
             "count": count,
         }
         for (bucket, key, code), count in sorted(counts.items())[:MARKS]
     ]
-
-
-def _error_name(code: int) -> str:
-    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
 
 
 def _latencies(latency: pa.Table) -> list[Row]:
@@ -353,7 +310,7 @@ def _latencies(latency: pa.Table) -> list[Row]:
         counts[api] += row["count"]
         for column, percentile in (("p50_ns", "p50"), ("p99_ns", "p99"), ("p999_ns", "p99.9"), ("max_ns", "max")):
             slowest[api, percentile] = max(slowest.get((api, percentile), 0), row[column])
-    return [{"api": api, "percentile": p, "ms": _ms(max(ns, 1)), "count": counts[api]} for (api, p), ns in sorted(slowest.items())]
+    return [{"api": api, "percentile": p, "ms": to_ms(max(ns, 1)), "count": counts[api]} for (api, p), ns in sorted(slowest.items())]
 
 
 def _matrix(matrix: pa.Table) -> tuple[list[Row], int]:
@@ -378,7 +335,7 @@ def _matrix(matrix: pa.Table) -> tuple[list[Row], int]:
 NUMBERS = ("requests", "errors", "outside", "quarantined")
 
 
-def _rules(tables: _Reader) -> list[RuleResult]:
+def _rules(tables: Reader) -> list[RuleResult]:
     violations: dict[str, list[Row]] = {}
     for row in tables.read(VERDICTS, VERDICTS.names).to_pylist():
         of_rule = violations.setdefault(row["rule"], [])
@@ -394,7 +351,7 @@ def _simulation(lake: Path) -> Simulation | None:
     names = [entry.run for entry in manifest.entries(lake, SIM_SUMMARY.path)]
     if not names:
         return None
-    tables = _Reader(lake, names[-1])
+    tables = Reader(lake, names[-1])
     steps = tables.read(SIM_SUMMARY, SIM_SUMMARY.names).sort_by("step").to_pylist()
     last = steps[-1]["step"] if steps else 0
     leaders = [

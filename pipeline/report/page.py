@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
@@ -17,8 +17,10 @@ from importlib.metadata import version
 from typing import Any
 
 from klamm.pipeline.report import charts
-from klamm.pipeline.report.evidence import Evidence, Incident, Place
-from klamm.pipeline.report.facts import CLIENTS, GROUPS, PARTITIONS, Facts, Row, RuleResult
+from klamm.pipeline.report.clients import Client, Sent
+from klamm.pipeline.report.evidence import Evidence, Incident
+from klamm.pipeline.report.facts import CLIENTS, GROUPS, PARTITIONS, Facts, RuleResult
+from klamm.pipeline.report.reading import Place, Row
 from klamm.protocol.value_class import dataclass
 
 
@@ -58,6 +60,7 @@ def render(
     groups = f"the {GROUPS} with most generations of {facts.groups:,}" if facts.groups > GROUPS else f"all {facts.groups:,} with members"
     sections = [
         _section("rules", "Rules", _rule_table(facts.rules, rules)),
+        _section("sent", "What clients sent", _sent(facts.sent, {each.place for each in shown})),
         _section(
             "leadership", "Leaders", f"<p>Partitions: {more}. Bands are the terms of controllers.</p>"
             + picture("leadership-picture", charts.leadership(facts), "No request of a controller said who leads.")
@@ -111,7 +114,7 @@ def render(
             + picture("simulation-picture", charts.simulated(facts.simulation), "")
             + _table(facts.simulation.leaders, ("broker", "when", "leaders")) + _plain(SIMULATED, facts.simulation.steps),
         ),
-        _section("evidence", "Evidence", "".join(map(_evidence, shown)) or _none("There is no violation to prove.")),
+        _section("evidence", "Evidence", "".join(map(_evidence, shown)) or _none("There is no violation, and no client got an error.")),
     ]
     template = (resources.files("klamm.pipeline.report") / "page.html").read_text(encoding="utf-8")
     parts = {
@@ -223,6 +226,63 @@ def _violation(violation: Row) -> str:
     seqs = violation["evidence"] or [violation["seq"]]
     links = " ".join(f'<a href="#{anchor(Place(broker, seq))}">{seq}</a>' for seq in seqs if broker is not None and seq is not None)
     return f'<li>{escape(violation["detail"] or "")} <span class="dim">broker {broker}, rows</span> {links}</li>'
+
+
+def _sent(sent: Sent, shown: Collection[Place]) -> str:
+    """The clients, those with errors first, and the list of their requests."""
+    if not sent.clients:
+        return _none("No client sent a request.")
+    others = f"; brokers sent {sent.of_brokers:,}, which are not in this section" if sent.of_brokers else ""
+    some = f" Shown are {len(sent.clients)} clients, those with most errors first." if sent.number > len(sent.clients) else ""
+    about = f"<p>{sent.requests:,} requests of {sent.number:,} clients{others}.{some}</p>"
+    return about + "".join(_client(client, shown) for client in sent.clients) + _requests(sent, shown)
+
+
+def _client(client: Client, shown: Collection[Place]) -> str:
+    software = f' <span class="dim">{escape(client.software)}</span>' if client.software not in ("", client.name) else ""
+    errors = f'<b class="error">{client.errors:,} with an error</b>' if client.errors else "no errors"
+    summary = f"<b>{escape(client.name)}</b>{software} {client.requests:,} requests, {errors}"
+    if not client.shown:
+        return f'<p class="client">{summary}</p>'
+    lines = "".join(
+        f"<tr><td>{_clock(error.at_ms)}</td><td>{escape(error.api)}</td><td>{escape(error.errors)}</td>"
+        f"<td>{'<br>'.join(map(escape, [*error.before, *([error.fault] if error.fault else [])]))}</td>"
+        f"<td>{_link('request', error.request, shown)} {_link('response', error.response, shown)}</td></tr>"
+        for error in client.shown
+    )
+    more = f"<p>{client.errors - len(client.shown):,} more responses with an error</p>" if client.errors > len(client.shown) else ""
+    head = "<th>at</th><th>API</th><th>error</th><th>what changed just before</th><th>frames</th>"
+    table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+    return f'<details class="client" open><summary>{summary}</summary>{table}{more}</details>'
+
+
+def _link(text: str, place: Place, shown: Collection[Place]) -> str:
+    return f'<a href="#{anchor(place)}">{text}</a>' if place in shown else ""
+
+
+def _requests(sent: Sent, shown: Collection[Place]) -> str:
+    """The list of requests with its filters; without JavaScript it is the whole list."""
+    lines = "".join(
+        "<tr>" + "".join(_cell(name, row[name]) for name in ("at_ms", "client", "broker", "api", "version"))
+        + f'<td class="result">{escape(row["result"])}</td>{_cell("latency", row["ms"])}'
+        + f"<td>{_link('frame', row['request'], shown)} {escape(row['fault'])}</td></tr>"
+        for row in sent.listed
+    )
+    left = sent.requests - len(sent.listed)
+    which = f"The first ones with an error and the latest ones; {left:,} are left out." if left > 0 else "All requests."
+    choices = "".join(
+        f'<label>{label} <select id="of-{name}"><option value="">all</option>'
+        + "".join(f"<option>{escape(value)}</option>" for value in sorted({row[name] for row in sent.listed}))
+        + "</select></label>"
+        for name, label in (("client", "Client"), ("api", "API"))
+    )
+    head = "".join(f"<th>{name}</th>" for name in ("at", "client", "broker", "API", "version", "result", "ms", ""))
+    return (
+        f'<details id="requests"><summary>{len(sent.listed):,} requests in order</summary><p class="dim">{which}</p>'
+        f'<form class="filters">{choices}<label><input type="checkbox" id="of-errors"> only errors</label> '
+        f'<output id="of-found"></output></form>'
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div></details>'
+    )
 
 
 def _evidence(each: Evidence) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from klamm.machine.cache_folder import cache_folder, keep
 from klamm.pipeline.lake.damage import damage_named
 from klamm.pipeline.report import evidence, facts, page
+from klamm.pipeline.report.reading import Reader
 
 
 def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> str:
@@ -19,9 +20,11 @@ def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> s
     """
     with damage_named(lake):
         collected = facts.collect(lake, run)
-        rows = evidence.Rows(lake, collected.run)
-        shown = evidence.evidence(rows, evidence.places(collected))
-        incident = evidence.incident(rows, collected, shown)
+        tables = Reader(lake, collected.run)
+        shown = evidence.evidence(tables, evidence.places(collected))
+        incident = evidence.incident(tables, collected, shown)
+        proved = {each.place for each in shown}
+        shown += evidence.evidence(tables, [place for place in evidence.frames_of_errors(collected) if place not in proved])
         return page.render(collected, rules, shown, incident, _vega())
 
 

@@ -9,22 +9,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.of_brokers import broker_of
 from klamm.protocol.value_class import dataclass
 
 if TYPE_CHECKING:
     from klamm.broker.log.slow_disk import DiskOperation
     from klamm.protocol.nouns import TopicPartition
 
-_OF_A_BROKER = re.compile(r"([0-9]+)|broker-([0-9]+)-.*|AddPartitionsToTxnManager-([0-9]+)")
 MAX_FAULTS = 1000
 KEPT_HITS = 100
 
@@ -104,6 +103,12 @@ class Effect:
     throttle_time_ms: int | None = None
     slow_disk_ms: int = 0
     """Operations of logs wait this long before they happen."""
+
+
+    def changes(self) -> dict[str, object]:
+        """What it does, by name: the values that are not their defaults."""
+        values = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
+        return {name: value.name if isinstance(value, ErrorCode) else value for name, value, default in values if value != default}
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +217,8 @@ class BrokerFaults:
 
     faults: Faults
     broker_id: int
+    written: Callable[[int, Mapping[str, object], str, int], None] | None = None
+    """Gets each hit: number and changes of the fault, connection and correlation id of the request."""
 
     def of(self, api: ApiKey) -> list[Fault]:
         """Faults about this API, oldest first."""
@@ -284,14 +291,6 @@ class Faults:
             listener = each()
             if listener is not None:
                 listener()
-
-
-def broker_of(client_id: str | None) -> int | None:
-    """The broker that uses this client id for requests to others, as controller, as follower, or as leader that verifies a transaction;
-    None if it is not of a broker.
-    """
-    match = _OF_A_BROKER.fullmatch(client_id or "")
-    return None if match is None else int(next(each for each in match.groups() if each is not None))
 
 
 def is_like(text: str, pattern: str) -> bool:

@@ -69,6 +69,8 @@ def handle_faulty(faults: BrokerFaults, real: Real, ctx: Context, request: Any) 
             hit = Hit(ctx.services.clock.now_ms(), broker, ctx.client_id, name, ctx.api_version, ctx.correlation_id)
         if fault.takes(hit):
             struck.append((fault, wanted))
+            if faults.written is not None:
+                faults.written(fault.number, fault.effect.changes(), ctx.peer.connection, ctx.correlation_id)
     return _Struck(ctx, real, request, struck).respond() if struck else real.handle(ctx, request)
 
 

@@ -8,14 +8,15 @@ from typing import Any
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.apis import Api
-from klamm.server.journal.journaling import Journal, to_text
+from klamm.server.journal.journaling import Frames, Journal, to_text
 
 
 class BrokerEvents:
     """Writes the rows about one broker. Their JSON is made at once, because there are few of them."""
 
-    def __init__(self, journal: Journal, broker_id: int) -> None:
+    def __init__(self, journal: Journal, frames: Frames, broker_id: int) -> None:
         self._event = journal.event
+        self._request_seq = frames.request_seq
         self._broker_id = broker_id
 
     def started(self, config: BrokerConfig, version: str) -> None:
@@ -46,6 +47,11 @@ class BrokerEvents:
         name = type(phase).__name__
         if name != "OffsetsAppended":
             self._event("coordinator_phase", broker=self._broker_id, input=to_text({"name": name, **dataclasses.asdict(phase)}))
+
+    def fault_hit(self, number: int, effect: Mapping[str, object], connection: str, correlation_id: int) -> None:
+        """A fault hit a request of this connection."""
+        cause = self._request_seq(connection, correlation_id)
+        self._event("fault_injected", broker=self._broker_id, cause_seq=cause, input=to_text({"name": f"fault {number}", **effect}))
 
     def stopped(self) -> None:
         """The broker has stopped normally."""

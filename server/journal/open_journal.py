@@ -19,7 +19,7 @@ class OpenJournal:
 
     def __init__(self, writer: JournalWriter, tap: BrokerTap, broker_id: int, config: BrokerConfig) -> None:
         self.writer = writer
-        self.events = BrokerEvents(writer, broker_id)
+        self.events = BrokerEvents(writer, writer, broker_id)
         self._tap = tap
         self._broker_id = broker_id
         tap.journal = writer

@@ -126,6 +126,7 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
         config, replicas, groups, producer_ids, background, clock, base.tap, seams.steering, base.security
     )
     _watch_coordinators(base, groups, transactions.coordinator, journal)
+    written = None if journal is None else journal.events.fault_hit
     services = Services(
         identity=base.identity,
         config=config,
@@ -158,7 +159,7 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
         new_topic_id=seams.new_topic_id,
         metrics=base.metrics,
         randrange=seams.random.randrange,
-        faults=None if seams.faults is None else BrokerFaults(seams.faults, broker_id),
+        faults=None if seams.faults is None else BrokerFaults(seams.faults, broker_id, written),
     )
     if seams.faults is not None:
         seams.faults.tell(base.listeners.clear_response_caches)

@@ -11,9 +11,11 @@ from confluent_kafka import Consumer, Producer
 
 import klamm
 from klamm.journal import reading
+from klamm.protocol.apis import ApiKey
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
+from klamm.testing import Cluster
 from klamm.tests.harness.waits import eventually
 from klamm.tests.journal.cluster_rows import gaps, rows
 
@@ -82,3 +84,16 @@ def test_the_coordinator_writes_each_step_of_a_rebalance_and_of_a_transaction(zo
         ("ProducerEpochStored", None), ("TransactionBegun", None), ("TransactionEndPrepared", "commit"),
         ("TransactionMarkersWritten", "commit"), ("TransactionCompleted", "commit"),
     ]
+
+
+def test_a_hit_of_a_fault_is_a_row_that_names_its_request(zookeeper: str, chroot: str, tmp_path: Path) -> None:
+    config = {"klamm.journal.dir": str(tmp_path)}
+    with Cluster(1, config=config, topics="t:1:1", zookeeper=zookeeper + chroot) as cluster:
+        cluster.fault(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", delay_ms=1, first=1)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        producer.produce("t", b"x")
+        assert producer.flush(30) == 0
+    (hit,) = [row for row in rows(tmp_path, "events") if row["kind"] == "fault_injected"]
+    assert json.loads(hit["input"]) == {"name": "fault 1", "error": "NOT_LEADER_OR_FOLLOWER", "delay_ms": 1}
+    (request,) = [row for row in rows(tmp_path, "frames") if (row["node_id"], row["seq"]) == (hit["node_id"], hit["cause_seq"])]
+    assert (request["dir"], request["api_key"]) == (0, ApiKey.PRODUCE)

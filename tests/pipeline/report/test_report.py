@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from klamm import __version__
 from klamm.cli.main import klamm
 from klamm.pipeline.decode.frame_decoder import Reason
-from klamm.pipeline.report import charts, evidence, facts, write
+from klamm.pipeline.report import charts, evidence, facts, reading, write
 from klamm.pipeline.report.page import RuleText, _head
 from klamm.pipeline.report.write import report
 from klamm.tests.journal.writing import START_NS
@@ -88,7 +88,7 @@ def test_a_count_of_nothing_has_no_colour_of_alarm(lake: Path) -> None:
 
 
 def test_the_time_in_which_replicas_copy_is_a_phase_of_a_reassignment() -> None:
-    def phase(name: str, from_ms: int, to_ms: int, partition: str = "t-0") -> facts.Row:
+    def phase(name: str, from_ms: int, to_ms: int, partition: str = "t-0") -> reading.Row:
         return {"topic_partition": partition, "phase": name, "throttle": "throttled", "from_ms": from_ms, "to_ms": to_ms}
 
     spans = [phase("U", 0, 1), phase("A1", 1, 2), phase("A2", 2, 3), phase("A2", 2, 4, "t-1"), phase("B1", 9000, 9001)]
@@ -129,7 +129,7 @@ def test_every_link_to_evidence_has_its_row(page: str) -> None:
 
 def test_evidence_is_a_tree_and_bytes(lake: Path) -> None:
     collected = facts.collect(lake)
-    shown = evidence.evidence(evidence.Rows(lake, collected.run), evidence.places(collected))
+    shown = evidence.evidence(reading.Reader(lake, collected.run), evidence.places(collected))
     assert [each.title for each in shown] == [
         "Metadata v12 request", "Metadata v12 response", "bytes that are no request", "event controller_event",
     ]
@@ -141,7 +141,7 @@ def test_evidence_is_a_tree_and_bytes(lake: Path) -> None:
 
 def test_without_violations_the_incident_is_the_death_of_a_broker(lake: Path) -> None:
     collected = facts.collect(lake)
-    incident = evidence.incident(evidence.Rows(lake, collected.run), collected, [])
+    incident = evidence.incident(reading.Reader(lake, collected.run), collected, [])
     assert incident is not None
     assert incident.title == "Controller 1: BrokerChange"
     assert incident.lifelines == ["broker 1", "broker 2", "ZooKeeper"]

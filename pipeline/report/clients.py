@@ -1,0 +1,280 @@
+"""What clients sent and what they got: errors first, each with what changed in the cluster just before, then requests in order.
+
+A connection on which requests came that only brokers send, or with a client id of a broker, is no client's.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from klamm.journal.columns import Direction
+from klamm.pipeline.lake.tables import API_ERRORS, EVENT_TABLE, LEADER_TIMELINE
+from klamm.pipeline.report.reading import FRAMES, Place, Reader, Row, api_name, error_name, to_ms
+from klamm.protocol.of_brokers import INTER_BROKER, broker_of
+
+CLIENTS = 40
+LISTED = 1000
+"""Number of requests in the list."""
+LISTED_ERRORS = 300
+"""Number of requests with an error in the list; the others are the latest ones."""
+SHOWN = 5
+"""Number of errors of a client that are shown with their frames."""
+SHOWN_OF_ALL = 40
+JUST_BEFORE_NS = 5_000_000_000
+CHANGES = 3
+SAME_NS = 50_000_000
+"""Changes of one kind within this time are one."""
+"""Number of changes that are named before an error."""
+
+_CHANGES = {
+    "controller_elected": "broker {broker} became controller", "controller_resigned": "controller {node_id} resigned",
+    "broker_up": "broker {broker} came", "broker_down": "broker {broker} was gone", "broker_started": "broker {node_id} started",
+}  # fmt: skip
+"""What an event changes, as text."""
+
+
+class ClientError(NamedTuple):
+    """An error that a client got: error codes of one response."""
+
+    request: Place
+    response: Place
+    at_ms: float
+    api: str
+    errors: str
+    """Names of the error codes, with their numbers where they are more than one."""
+    fault: str
+    """The fault that hit the request; empty where none did."""
+    before: list[str]
+    """What changed in the cluster just before, the latest last."""
+
+
+class Client(NamedTuple):
+    """A client, by its client id and software."""
+
+    name: str
+    software: str
+    requests: int
+    errors: int
+    """Number of responses with an error code."""
+    shown: list[ClientError]
+    """The first ones."""
+
+
+class Sent(NamedTuple):
+    """What all clients sent."""
+
+    clients: list[Client]
+    """Those with most errors first, at most CLIENTS."""
+    number: int
+    """Of clients."""
+    requests: int
+    """Of clients."""
+    of_brokers: int
+    """Requests of brokers and controllers."""
+    listed: list[Row]
+    """at_ms, client, broker, api, version, result, ms, fault, request (a Place): the first requests with an error or a fault and the latest
+    ones, by time.
+    """
+
+
+_CONNECTION = ("node_id", "process", "conn_id")
+_Key = tuple[int, int, int]
+_Who = tuple[str, str]
+_LISTED = ("node_id", "seq", "ts_ns", "client_id", "client_sw", "api_key", "api_version")
+
+
+def sent(tables: Reader) -> Sent:
+    """What clients sent in the run."""
+    counts = _counts(tables)
+    of_brokers = {key for key, who, api, _ in counts if api in INTER_BROKER or _is_of_broker(who[0])}
+    requests: Counter[_Who] = Counter()
+    others = 0
+    for (key, who, _, direction), count in counts.items():
+        if direction == Direction.REQUEST_IN:
+            if key in of_brokers:
+                others += count
+            else:
+                requests[who] += count
+    errors, first = _errors(tables, of_brokers)
+    order = sorted(requests, key=lambda who: (-errors[who], -requests[who], who))[:CLIENTS]
+    changes = _Changes(tables) if first else None
+    faults = _faults(tables)
+    clients, left = [], SHOWN_OF_ALL
+    for who in order:
+        shown = [] if changes is None else [_shown(row, faults, changes) for row in first[who][: min(SHOWN, left)]]
+        left -= len(shown)
+        clients.append(Client(who[0] or "no client id", who[1], requests[who], errors[who], shown))
+    wanted = [Place(row["node_id"], row["request_seq"]) for rows in first.values() for row in rows]
+    wanted += list(faults)[:LISTED_ERRORS]
+    return Sent(clients, len(requests), sum(requests.values()), others, _listed(tables, of_brokers, wanted, faults))
+
+
+def _is_of_broker(client_id: str) -> bool:
+    """A client id that is a number may be a client's."""
+    return not client_id.isdigit() and broker_of(client_id) is not None
+
+
+def _accepted(rows: pa.Table, direction: Direction | None = None) -> pa.Table:
+    """The rows of connections that brokers accepted."""
+    wanted = pc.equal(rows["kind"], "accepted")
+    return rows.filter(wanted if direction is None else pc.and_(wanted, pc.equal(rows["dir"], direction)))
+
+
+def _counts(tables: Reader) -> Counter[tuple[_Key, _Who, int | None, int]]:
+    """Frames by connection, client, API and direction."""
+    counts: Counter[tuple[_Key, _Who, int | None, int]] = Counter()
+    names = (*_CONNECTION, "client_id", "client_sw", "api_key", "dir")
+    for rows in tables.by_file(FRAMES, (*names, "kind")):
+        for row in _accepted(rows).group_by(list(names)).aggregate([([], "count_all")]).to_pylist():
+            counts[_key(row), _who(row), row["api_key"], row["dir"]] += row["count_all"]
+    return counts
+
+
+def _key(row: Row) -> _Key:
+    return row["node_id"], row["process"], row["conn_id"]
+
+
+def _who(row: Row) -> _Who:
+    return row["client_id"] or "", row["client_sw"] or ""
+
+
+def _errors(tables: Reader, of_brokers: Collection[_Key]) -> tuple[Counter[_Who], dict[_Who, list[Row]]]:
+    """How many responses with an error each client got, and the first LISTED_ERRORS of all clients: their places, times and codes."""
+    responses: dict[Place, Row] = {}
+    numbers: Counter[_Who] = Counter()
+    names = (*_CONNECTION, "seq", "request_seq", "ts_ns", "client_id", "client_sw", "api_key", "error_code", "count")
+    for rows in tables.by_file(API_ERRORS, (*names, "kind", "dir")):
+        for row in _accepted(rows, Direction.RESPONSE_OUT).select(list(names)).to_pylist():
+            if _key(row) in of_brokers or row["request_seq"] is None:
+                continue
+            place = Place(row["node_id"], row["seq"])
+            if place not in responses:
+                numbers[_who(row)] += 1
+                responses[place] = {**row, "codes": Counter()}
+            responses[place]["codes"][row["error_code"]] += row["count"]
+    first: dict[_Who, list[Row]] = defaultdict(list)
+    for row in sorted(responses.values(), key=lambda row: row["ts_ns"])[:LISTED_ERRORS]:
+        first[_who(row)].append(row)
+    return numbers, first
+
+
+def _faults(tables: Reader) -> dict[Place, str]:
+    """By request: the fault that hit it, and what that does."""
+    found: dict[Place, str] = {}
+    for row in tables.where(EVENT_TABLE, ("node_id", "cause_seq", "input"), kind=["fault_injected"]):
+        told = json.loads(row["input"] or "{}")
+        does = " ".join(f"{name}={value}" for name, value in told.items() if name != "name")
+        if row["cause_seq"] is not None:
+            found.setdefault(Place(row["node_id"], row["cause_seq"]), f"{told.get('name', 'a fault')}: {does}")
+    return found
+
+
+def _shown(row: Row, faults: Mapping[Place, str], changes: _Changes) -> ClientError:
+    node, at = row["node_id"], row["ts_ns"]
+    request, response = Place(node, row["request_seq"]), Place(node, row["seq"])
+    api, errors = api_name(row["api_key"]), _names(row["codes"])
+    return ClientError(request, response, to_ms(at), api, errors, faults.get(request, ""), changes.before(at))
+
+
+def _names(codes: Mapping[int, int]) -> str:
+    return ", ".join(error_name(code) if count == 1 else f"{count} {error_name(code)}" for code, count in sorted(codes.items()))
+
+
+def _some(texts: Sequence[str]) -> str:
+    different = list(dict.fromkeys(texts))
+    more = f", and {len(different) - CHANGES} more" if len(different) > CHANGES else ""
+    return ", ".join(different[:CHANGES]) + more
+
+
+class _Changes:
+    """What changed in the cluster: leaders, controllers, brokers."""
+
+    def __init__(self, tables: Reader) -> None:
+        changes = []
+        for row in tables.read(LEADER_TIMELINE, ("topic", "partition", "leader", "leader_epoch", "from_ts_ns")).to_pylist():
+            leader = f"leader {row['leader']}" if row["leader"] >= 0 else "no leader"
+            kind = "internal topic" if row["topic"].startswith("__") else "leader"
+            text = f"{row['topic']}-{row['partition']} got {leader} (epoch {row['leader_epoch']})"
+            changes.append((row["from_ts_ns"], kind, text))
+        events = tables.where(EVENT_TABLE, ("ts_ns", "node_id", "broker", "kind"), kind=_CHANGES)
+        changes += [(row["ts_ns"], row["kind"], _CHANGES[row["kind"]].format_map(row)) for row in events]
+        self._changes = sorted(changes)
+
+    def before(self, at_ns: int) -> list[str]:
+        """The last CHANGES of the JUST_BEFORE_NS before this time. Those of one kind at about the same time are one."""
+        end = bisect_right(self._changes, at_ns, key=itemgetter(0))
+        begin = bisect_right(self._changes, at_ns - JUST_BEFORE_NS, key=itemgetter(0))
+        together: dict[tuple[int, str], list[str]] = {}
+        latest: dict[str, int] = {}
+        for changed_ns, kind, text in self._changes[begin:end]:
+            if changed_ns - latest.get(kind, 0) > SAME_NS:
+                latest[kind] = changed_ns
+            together.setdefault((latest[kind], kind), []).append(text)
+        return [f"{(at_ns - at) / 1e9:.3f} s before: {_some(texts)}" for (at, _), texts in list(together.items())[-CHANGES:]]
+
+
+def _listed(tables: Reader, of_brokers: Collection[_Key], wanted: Sequence[Place], faults: Mapping[Place, str]) -> list[Row]:
+    """The wanted requests and the latest ones of clients, with what came of them, by time."""
+    listed = {Place(row["node_id"], row["seq"]): row for row in _at(tables, wanted, "seq", Direction.REQUEST_IN, _LISTED)}
+    latest: list[Row] = []
+    for rows in tables.by_file(FRAMES, (*_LISTED, "process", "conn_id", "kind", "dir")):
+        asked = _accepted(rows, Direction.REQUEST_IN)
+        asked = asked.take(pc.sort_indices(asked, sort_keys=[("ts_ns", "descending")]))
+        space = LISTED - len(listed)
+        latest = sorted([*latest, *_first(asked, of_brokers, space)], key=lambda row: -row["ts_ns"])[:space]
+    listed |= {Place(row["node_id"], row["seq"]): row for row in latest}
+    answers = {
+        Place(row["node_id"], row["cause_seq"]): row
+        for row in _at(tables, listed, "cause_seq", Direction.RESPONSE_OUT, ("node_id", "cause_seq", "latency_ns"))
+    }
+    codes: dict[Place, Counter[int]] = defaultdict(Counter)
+    for node, seqs in _by_node(listed).items():
+        for row in tables.where(API_ERRORS, ("request_seq", "error_code", "count"), node_id=[node], request_seq=seqs):
+            codes[Place(node, row["request_seq"])][row["error_code"]] += row["count"]
+    return [
+        {
+            "at_ms": to_ms(row["ts_ns"]),
+            "client": row["client_id"] or row["client_sw"] or "no client id",
+            "broker": place.node_id,
+            "api": api_name(row["api_key"]),
+            "version": "" if row["api_version"] is None else f"v{row['api_version']}",
+            "result": _names(codes[place]) if place in codes else "no response" if place not in answers else "",
+            "ms": to_ms(answers[place]["latency_ns"]) if place in answers and answers[place]["latency_ns"] is not None else None,
+            "fault": faults.get(place, ""),
+            "request": place,
+        }
+        for place, row in sorted(listed.items(), key=lambda item: (item[1]["ts_ns"], item[0]))
+    ]
+
+
+def _first(rows: pa.Table, of_brokers: Collection[_Key], number: int) -> Iterable[Row]:
+    """The first rows that are of clients, read in parts: a table may have many rows, most of them of brokers."""
+    found = 0
+    for part in rows.to_batches(max_chunksize=LISTED):
+        for row in part.to_pylist():
+            if _key(row) not in of_brokers:
+                yield row
+                found += 1
+                if found == number:
+                    return
+
+
+def _by_node(places: Iterable[Place]) -> dict[int, list[int]]:
+    by_node: dict[int, list[int]] = defaultdict(list)
+    for place in places:
+        by_node[place.node_id].append(place.seq)
+    return by_node
+
+
+def _at(tables: Reader, places: Iterable[Place], column: str, direction: Direction, names: Sequence[str]) -> Iterable[Row]:
+    """The frames of this direction whose `column` is the number of one of these places."""
+    for node, seqs in _by_node(places).items():
+        yield from tables.where(FRAMES, {*names, column}, node_id=[node], dir=[direction], **{column: seqs})

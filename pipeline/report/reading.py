@@ -1,0 +1,72 @@
+"""Reads the tables of one run for the report, as plain Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import parquet_rows as plain
+from klamm.pipeline.lake.tables import BRONZE, Table
+from klamm.protocol.apis import APIS
+from klamm.protocol.errors import ErrorCode
+
+Row = dict[str, Any]
+
+FRAMES, EVENTS = BRONZE
+
+
+class Place(NamedTuple):
+    """A row of a journal."""
+
+    node_id: int
+    seq: int
+
+
+def to_ms(ns: int) -> float:
+    """Nanoseconds as milliseconds."""
+    return ns / 1e6
+
+
+def api_name(key: int | None) -> str:
+    """The name of an API, or its number."""
+    if key is None:
+        return "no request"
+    return APIS[key].name if key in APIS else f"API {key}"
+
+
+def error_name(code: int) -> str:
+    """The name of an error code, or its number."""
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
+
+
+class Reader:
+    """Reads the rows of one run."""
+
+    def __init__(self, lake: Path, run: str) -> None:
+        self._lake = lake
+        self._run = run
+
+    def read(self, table: Table, columns: Iterable[str]) -> pa.Table:
+        """These columns of a table; a table that was never written is empty."""
+        return plain.columns(manifest.files(self._lake, table.path, [self._run]), list(columns))
+
+    def by_file(self, table: Table, columns: Iterable[str]) -> Iterator[pa.Table]:
+        """These columns of a table that may have many rows, one file at a time."""
+        for file in manifest.files(self._lake, table.path, [self._run]):
+            rows = plain.columns([file], list(columns))
+            if rows.num_rows:
+                yield rows
+
+    def where(self, table: Table, names: Collection[str] | None = None, **wanted: Collection[Any]) -> list[Row]:
+        """The rows that have one of the wanted values in each of these columns; with `names` only these columns."""
+        if not all(wanted.values()):
+            return []
+        return plain.rows_where(manifest.files(self._lake, table.path, [self._run]), wanted, None if names is None else list(names))
+
+    def rows(self, table: Table) -> int:
+        """How many rows a table has."""
+        return manifest.rows(self._lake, table.path, [self._run])
