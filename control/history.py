@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.apis import APIS, INTER_BROKER, ApiKey, broker_of
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError, did_you_mean
 from klamm.protocol.nouns import ZERO_UUID, id_text
-from klamm.protocol.of_brokers import INTER_BROKER, broker_of
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.schema import Struct
 from klamm.server.faults import parts

@@ -8,6 +8,7 @@ of version 0 has header 0, without a client id. Drafts are APIs from draft KIPs,
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -182,3 +183,16 @@ _ALL = (
 )
 
 APIS: dict[int, Api] = {api.key: api for api in _ALL}
+
+INTER_BROKER = frozenset(key for key, api in APIS.items() if api.cluster_action and key != ApiKey.UPDATE_FEATURES)
+"""Keys of the APIs that brokers and controllers alone call; UpdateFeatures comes from admin clients."""
+
+_OF_A_BROKER = re.compile(r"([0-9]+)|broker-([0-9]+)-.*|AddPartitionsToTxnManager-([0-9]+)")
+
+
+def broker_of(client_id: str | None) -> int | None:
+    """The broker that uses this client id for requests to others, as controller, as follower, or as leader that verifies a transaction;
+    None if it is not of a broker.
+    """
+    match = _OF_A_BROKER.fullmatch(client_id or "")
+    return None if match is None else int(next(each for each in match.groups() if each is not None))

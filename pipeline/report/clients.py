@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from klamm.journal.columns import Direction
 from klamm.pipeline.lake.tables import API_ERRORS, EVENT_TABLE, LEADER_TIMELINE
-from klamm.pipeline.report.reading import FRAMES, Place, Reader, Row, api_name, error_name, to_ms
-from klamm.protocol.of_brokers import INTER_BROKER, broker_of
+from klamm.pipeline.report.reading import FRAMES, Place, Row, RunTables, api_name, error_name, to_ms
+from klamm.protocol.apis import INTER_BROKER, broker_of
 
 CLIENTS = 40
 LISTED = 1000
@@ -91,7 +91,7 @@ _Who = tuple[str, str]
 _LISTED = ("node_id", "seq", "ts_ns", "client_id", "client_sw", "api_key", "api_version")
 
 
-def sent(tables: Reader) -> Sent:
+def sent(tables: RunTables) -> Sent:
     """What clients sent in the run."""
     counts = _counts(tables)
     of_brokers = {key for key, who, api, _ in counts if api in INTER_BROKER or _is_of_broker(who[0])}
@@ -128,7 +128,7 @@ def _accepted(rows: pa.Table, direction: Direction | None = None) -> pa.Table:
     return rows.filter(wanted if direction is None else pc.and_(wanted, pc.equal(rows["dir"], direction)))
 
 
-def _counts(tables: Reader) -> Counter[tuple[_Key, _Who, int | None, int]]:
+def _counts(tables: RunTables) -> Counter[tuple[_Key, _Who, int | None, int]]:
     """Frames by connection, client, API and direction."""
     counts: Counter[tuple[_Key, _Who, int | None, int]] = Counter()
     names = (*_CONNECTION, "client_id", "client_sw", "api_key", "dir")
@@ -146,7 +146,7 @@ def _who(row: Row) -> _Who:
     return row["client_id"] or "", row["client_sw"] or ""
 
 
-def _errors(tables: Reader, of_brokers: Collection[_Key]) -> tuple[Counter[_Who], dict[_Who, list[Row]]]:
+def _errors(tables: RunTables, of_brokers: Collection[_Key]) -> tuple[Counter[_Who], dict[_Who, list[Row]]]:
     """How many responses with an error each client got, and the first LISTED_ERRORS of all clients: their places, times and codes."""
     responses: dict[Place, Row] = {}
     numbers: Counter[_Who] = Counter()
@@ -166,7 +166,7 @@ def _errors(tables: Reader, of_brokers: Collection[_Key]) -> tuple[Counter[_Who]
     return numbers, first
 
 
-def _faults(tables: Reader) -> dict[Place, str]:
+def _faults(tables: RunTables) -> dict[Place, str]:
     """By request: the fault that hit it, and what that does."""
     found: dict[Place, str] = {}
     for row in tables.where(EVENT_TABLE, ("node_id", "cause_seq", "input"), kind=["fault_injected"]):
@@ -197,7 +197,7 @@ def _some(texts: Sequence[str]) -> str:
 class _Changes:
     """What changed in the cluster: leaders, controllers, brokers."""
 
-    def __init__(self, tables: Reader) -> None:
+    def __init__(self, tables: RunTables) -> None:
         changes = []
         for row in tables.read(LEADER_TIMELINE, ("topic", "partition", "leader", "leader_epoch", "from_ts_ns")).to_pylist():
             leader = f"leader {row['leader']}" if row["leader"] >= 0 else "no leader"
@@ -221,7 +221,7 @@ class _Changes:
         return [f"{(at_ns - at) / 1e9:.3f} s before: {_some(texts)}" for (at, _), texts in list(together.items())[-CHANGES:]]
 
 
-def _listed(tables: Reader, of_brokers: Collection[_Key], wanted: Sequence[Place], faults: Mapping[Place, str]) -> list[Row]:
+def _listed(tables: RunTables, of_brokers: Collection[_Key], wanted: Sequence[Place], faults: Mapping[Place, str]) -> list[Row]:
     """The wanted requests and the latest ones of clients, with what came of them, by time."""
     listed = {Place(row["node_id"], row["seq"]): row for row in _at(tables, wanted, "seq", Direction.REQUEST_IN, _LISTED)}
     latest: list[Row] = []
@@ -274,7 +274,7 @@ def _by_node(places: Iterable[Place]) -> dict[int, list[int]]:
     return by_node
 
 
-def _at(tables: Reader, places: Iterable[Place], column: str, direction: Direction, names: Sequence[str]) -> Iterable[Row]:
+def _at(tables: RunTables, places: Iterable[Place], column: str, direction: Direction, names: Sequence[str]) -> Iterable[Row]:
     """The frames of this direction whose `column` is the number of one of these places."""
     for node, seqs in _by_node(places).items():
         yield from tables.where(FRAMES, {*names, column}, node_id=[node], dir=[direction], **{column: seqs})

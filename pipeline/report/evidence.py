@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from klamm.journal.columns import Direction
 from klamm.pipeline.decode.frame_decoder import decode_frame
 from klamm.pipeline.report.facts import Facts
-from klamm.pipeline.report.reading import EVENTS, FRAMES, Place, Reader, Row, api_name
+from klamm.pipeline.report.reading import EVENTS, FRAMES, Place, Row, RunTables, api_name
 
 SHOWN_BYTES = 384
 SHOWN_TEXT = 12_000
@@ -41,7 +41,7 @@ class Incident(NamedTuple):
     arrows: list[Row]
 
 
-def rows_at(tables: Reader, places: Collection[Place]) -> dict[Place, Row]:
+def rows_at(tables: RunTables, places: Collection[Place]) -> dict[Place, Row]:
     """The rows at these places, frames and events; places without a row are left out."""
     rows: dict[Place, Row] = {}
     for node_id in {place.node_id for place in places}:
@@ -70,7 +70,7 @@ def frames_of_errors(facts: Facts) -> list[Place]:
     return [place for client in facts.sent.clients for error in client.shown for place in (error.request, error.response)]
 
 
-def evidence(tables: Reader, wanted: Sequence[Place]) -> list[Evidence]:
+def evidence(tables: RunTables, wanted: Sequence[Place]) -> list[Evidence]:
     """The rows at these places, in this order, decoded."""
     found = rows_at(tables, wanted)
     return [_evidence(place, found[place]) for place in wanted if place in found]
@@ -127,7 +127,7 @@ def _text(value: Any) -> str:
 # --- one incident ---
 
 
-def incident(tables: Reader, facts: Facts, shown: Sequence[Evidence]) -> Incident | None:
+def incident(tables: RunTables, facts: Facts, shown: Sequence[Evidence]) -> Incident | None:
     """The rows of the first violation where there is one; else what the controller did when a broker died, or at its last busy event."""
     if shown:
         first = shown[0].place.node_id

@@ -31,7 +31,7 @@ from klamm.pipeline.lake.tables import (
     VERDICTS,
 )
 from klamm.pipeline.report.clients import Sent, sent
-from klamm.pipeline.report.reading import FRAMES, Reader, Row, api_name, error_name, to_ms
+from klamm.pipeline.report.reading import FRAMES, Row, RunTables, api_name, error_name, to_ms
 from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
 from klamm.protocol.value_class import dataclass
 
@@ -130,7 +130,7 @@ def collect(lake: Path, run: str | None = None) -> Facts:
         run = runs[-1]
     elif run not in runs:
         raise NothingToReport(f"{lake} has no run {run!r}; it has {', '.join(runs[-5:])}")
-    tables = Reader(lake, run)
+    tables = RunTables(lake, run)
     begin, end, nodes = _extent(tables.by_file(FRAMES, ("ts_ns", "node_id")))
     timeline = tables.read(LEADER_TIMELINE, LEADER_TIMELINE.names)
     spans = tables.read(REASSIGN_SPANS, REASSIGN_SPANS.names)
@@ -335,7 +335,7 @@ def _matrix(matrix: pa.Table) -> tuple[list[Row], int]:
 NUMBERS = ("requests", "errors", "outside", "quarantined")
 
 
-def _rules(tables: Reader) -> list[RuleResult]:
+def _rules(tables: RunTables) -> list[RuleResult]:
     violations: dict[str, list[Row]] = {}
     for row in tables.read(VERDICTS, VERDICTS.names).to_pylist():
         of_rule = violations.setdefault(row["rule"], [])
@@ -351,7 +351,7 @@ def _simulation(lake: Path) -> Simulation | None:
     names = [entry.run for entry in manifest.entries(lake, SIM_SUMMARY.path)]
     if not names:
         return None
-    tables = Reader(lake, names[-1])
+    tables = RunTables(lake, names[-1])
     steps = tables.read(SIM_SUMMARY, SIM_SUMMARY.names).sort_by("step").to_pylist()
     last = steps[-1]["step"] if steps else 0
     leaders = [

@@ -43,7 +43,7 @@ def error_name(code: int) -> str:
     return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
 
 
-class Reader:
+class RunTables:
     """Reads the rows of one run."""
 
     def __init__(self, lake: Path, run: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from klamm.machine.cache_folder import cache_folder, keep
 from klamm.pipeline.lake.damage import damage_named
 from klamm.pipeline.report import evidence, facts, page
-from klamm.pipeline.report.reading import Reader
+from klamm.pipeline.report.reading import RunTables
 
 
 def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> str:
@@ -20,7 +20,7 @@ def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> s
     """
     with damage_named(lake):
         collected = facts.collect(lake, run)
-        tables = Reader(lake, collected.run)
+        tables = RunTables(lake, collected.run)
         shown = evidence.evidence(tables, evidence.places(collected))
         incident = evidence.incident(tables, collected, shown)
         proved = {each.place for each in shown}

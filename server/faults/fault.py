@@ -15,9 +15,8 @@ from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
-from klamm.protocol.apis import ApiKey
+from klamm.protocol.apis import ApiKey, broker_of
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.of_brokers import broker_of
 from klamm.protocol.value_class import dataclass
 
 if TYPE_CHECKING:

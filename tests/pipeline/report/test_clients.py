@@ -10,7 +10,7 @@ import pytest
 from klamm.journal.columns import Direction
 from klamm.pipeline.lake.tables import API_ERRORS, LEADER_TIMELINE
 from klamm.pipeline.report import clients, evidence, facts, write
-from klamm.pipeline.report.reading import Place, Reader
+from klamm.pipeline.report.reading import Place, RunTables
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -62,7 +62,7 @@ def _lake(lake: Path, requests: int = 1) -> dict[str, int]:
 
 
 def _sent(lake: Path) -> clients.Sent:
-    return clients.sent(Reader(lake, lakes.RUN))
+    return clients.sent(RunTables(lake, lakes.RUN))
 
 
 def test_an_error_has_its_frames_and_what_changed_just_before(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_long_list_has_the_errors_and_the_latest_requests(tmp_path: Path, monk
     assert [row["client"] for row in sent.listed] == ["shop", "till", *["quiet"] * 8]
     assert sent.requests == 62
     assert sent.listed == sorted(sent.listed, key=lambda row: row["at_ms"])
-    every = clients.sent(Reader(tmp_path, lakes.RUN)).listed
+    every = clients.sent(RunTables(tmp_path, lakes.RUN)).listed
     assert every[-1]["request"].seq > every[2]["request"].seq > 100, "the latest ones"
 
 

@@ -129,7 +129,7 @@ def test_every_link_to_evidence_has_its_row(page: str) -> None:
 
 def test_evidence_is_a_tree_and_bytes(lake: Path) -> None:
     collected = facts.collect(lake)
-    shown = evidence.evidence(reading.Reader(lake, collected.run), evidence.places(collected))
+    shown = evidence.evidence(reading.RunTables(lake, collected.run), evidence.places(collected))
     assert [each.title for each in shown] == [
         "Metadata v12 request", "Metadata v12 response", "bytes that are no request", "event controller_event",
     ]
@@ -141,7 +141,7 @@ def test_evidence_is_a_tree_and_bytes(lake: Path) -> None:
 
 def test_without_violations_the_incident_is_the_death_of_a_broker(lake: Path) -> None:
     collected = facts.collect(lake)
-    incident = evidence.incident(reading.Reader(lake, collected.run), collected, [])
+    incident = evidence.incident(reading.RunTables(lake, collected.run), collected, [])
     assert incident is not None
     assert incident.title == "Controller 1: BrokerChange"
     assert incident.lifelines == ["broker 1", "broker 2", "ZooKeeper"]
