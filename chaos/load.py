@@ -50,7 +50,7 @@ class Load:
         self.hung: list[str] = []
         """Clients whose library hangs or has lost its brokers; another one was started in place of each, unless the load had ended."""
         self.unexplained: list[str] = []
-        """Of these the ones that had brokers."""
+        """Sentences about those of these that had brokers."""
         self.final: dict[str, dict[int, int | None]] = {READERS: {}, COPIERS: {}}
         """Group → partition → committed offset, as the coordinator showed it last."""
         self._admin = admin
@@ -101,7 +101,7 @@ class Load:
         if not member.leave():
             self.hung.append(member.name)
             if isinstance(member, Member) and not member.contact.is_lost:
-                self.unexplained.append(member.name)
+                self.unexplained.append(f"{member.name} does not leave its group, although it had brokers ({member.contact.known})")
 
     def finish(self) -> list[str]:
         """End the producers, wait until the groups have read everything, and end them. What is wrong with that, in sentences.
@@ -189,7 +189,7 @@ class Load:
         if fatal:
             faults["fatal"] = fatal
         if self.unexplained:
-            faults["client hangs"] = [f"{name} does not leave its group, although it had brokers" for name in self.unexplained]
+            faults["client hangs"] = self.unexplained
         if self._has_new_epochs():
             faults.pop("duplicates", None)
         faults |= self._group_faults(logs)

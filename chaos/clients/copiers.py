@@ -41,7 +41,7 @@ class Copier(ClientThread):
         self._chance = random.Random(seed)
         self._contact = Contact()
         self._reading = member_settings(bootstrap, f"{name}-in", group)
-        self._reading |= {"isolation.level": "read_committed", "error_cb": self._contact.told}
+        self._reading |= {"isolation.level": "read_committed", **self._contact.callbacks}
         self._writing: dict[str, object] = {
             **SILENT, "bootstrap.servers": bootstrap, "client.id": f"{name}-out", "transactional.id": name, "linger.ms": 5,
             "transaction.timeout.ms": TRANSACTION_MS, "message.timeout.ms": TRANSACTION_MS, "socket.timeout.ms": 10_000,
@@ -60,7 +60,7 @@ class Copier(ClientThread):
 
     def _work(self) -> None:
         while not self._stopped.is_set():
-            self._contact.made()
+            self._contact.begun()
             consumer = Consumer(self._reading)
             consumer.subscribe([self._source], on_assign=self._assigned)
             try:

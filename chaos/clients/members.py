@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Callable
 
@@ -21,6 +22,8 @@ COMMIT_S = 60.0
 """A commit has ended by then."""
 CLOSE_S = 60.0
 LOST_S = 30.0
+_KNOWN = ("configured", "learned")
+"""Where a client knows a broker from. A coordinator without an address is `logical`."""
 
 
 def member_settings(bootstrap: str, client_id: str, group: str) -> dict[str, object]:
@@ -28,7 +31,7 @@ def member_settings(bootstrap: str, client_id: str, group: str) -> dict[str, obj
     return {
         **SILENT, "bootstrap.servers": bootstrap, "client.id": client_id, "group.id": group, "enable.auto.commit": False,
         "auto.offset.reset": "error", "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100,
-        "socket.timeout.ms": 10_000, "max.poll.interval.ms": POLL_INTERVAL_MS,
+        "socket.timeout.ms": 10_000, "max.poll.interval.ms": POLL_INTERVAL_MS, "statistics.interval.ms": 5000,
     }  # fmt: skip
 
 
@@ -41,11 +44,37 @@ class Contact:
 
     def __init__(self) -> None:
         self._lost_at_s: float | None = None
+        self._knows_none_since_s: float | None = None
+        self.known = "nothing is known of its brokers"
+        """What librdkafka said of itself last, as text."""
+
+    @property
+    def callbacks(self) -> dict[str, object]:
+        """Settings of the client, with which it hears of it."""
+        return {"error_cb": self.told, "stats_cb": self.told_statistics}
+
+    def begun(self) -> None:
+        """A new client takes the place of the one before."""
+        self._lost_at_s = self._knows_none_since_s = None
 
     def told(self, error: KafkaError) -> None:
         """An error that is about no partition: the client's `error_cb`."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self._lost_at_s is None:
             self._lost_at_s = time.monotonic()
+
+    def told_statistics(self, text: str) -> None:
+        """What librdkafka says of itself from time to time: the client's `stats_cb`. A client that knows no broker asks nobody."""
+        said = json.loads(text)
+        brokers = [broker for broker in said["brokers"].values() if broker["source"] in _KNOWN]
+        coordinator = [broker for broker in said["brokers"].values() if broker["source"] not in _KNOWN]
+        group = said.get("cgrp", {})
+        states = ", ".join(f"{broker['nodeid']} {broker['state']}" for broker in brokers) or "none"
+        at = ", ".join(broker["state"] for broker in coordinator) or "none"
+        self.known = f"brokers: {states}; coordinator: {at}; group: {group.get('state')}, {group.get('join_state')}"
+        if brokers:
+            self._knows_none_since_s = None
+        elif self._knows_none_since_s is None:
+            self._knows_none_since_s = time.monotonic()
 
     def made(self) -> None:
         """A record came."""
@@ -53,13 +82,14 @@ class Contact:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it has told that all brokers are down, and no record came since."""
-        return self._lost_at_s is not None
+        """Whether it has told that all brokers are down, and no record came since, or that it knows none."""
+        return self._lost_at_s is not None or self._knows_none_since_s is not None
 
     @property
     def is_lost_for_good(self) -> bool:
         """Whether that is so for longer than a cluster needs to be there again."""
-        return self._lost_at_s is not None and time.monotonic() - self._lost_at_s > LOST_S
+        since_s = [each for each in (self._lost_at_s, self._knows_none_since_s) if each is not None]
+        return bool(since_s) and time.monotonic() - min(since_s) > LOST_S
 
 
 LostOffset = Callable[[str, int, str], None]
@@ -82,7 +112,7 @@ class Member(ClientThread):
         self.errors: list[str] = []
         self._topic = topic
         self._settings = member_settings(bootstrap, name, group)
-        self._settings |= {"partition.assignment.strategy": strategy, "on_commit": self._committed, "error_cb": self.contact.told}
+        self._settings |= {"partition.assignment.strategy": strategy, "on_commit": self._committed, **self.contact.callbacks}
         self._next: dict[int, int] = {}
         self._commits_from_s = 0.0
         """There is no other commit before this time."""
