@@ -11,6 +11,7 @@ FILES = sorted(TESTS.rglob("*.py"))
 
 OWN_LOOPS = {
     "clients/traffic.py": "the pace of a client",
+    "control/test_every_phase.py": "an operator who looks again and again",
     "controller/simulation/crash_matrix.py": "turns of a simulated loop",
     "controller/simulation/test_network_simulation.py": "turns of a simulated loop",
     "duel/pair.py": "looks at two clusters until they agree or stand still",
