@@ -309,7 +309,11 @@ function showGroups (groups, transactions) {
     fill(made, [group.group, group.state, group.generation, group.coordinator, count])
   })
   const others = labelsOf('transactions')
-  sync($('transactions'), transactions, each => each.transactional_id, () => row(others), (made, each) => {
+  sync($('transactions'), transactions, each => each.transactional_id, each => {
+    const at = `transactions/${encodeURIComponent(each.transactional_id)}`
+    const abort = button('Abort', `Abort the transaction of ${each.transactional_id}`, () => act('POST', `${at}/expire`))
+    return row(others, [], [], [], [], [], [abort])
+  }, (made, each) => {
     const producer = `${each.producer_id}, epoch ${each.producer_epoch}`
     fill(made, [each.transactional_id, each.state, producer, each.coordinator, each.partitions.map(p => `${p.topic}-${p.partition}`).join(', ')])
   })

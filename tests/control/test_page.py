@@ -196,6 +196,18 @@ async def test_links_sessions_topics_and_crashes_are_steered_with_the_keyboard(p
     assert await page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
+async def test_an_open_transaction_is_aborted(page: Page, served: Cluster) -> None:
+    producer = KafkaProducer(bootstrap_servers=served["bootstrap_servers"], transactional_id="copy")
+    await asyncio.to_thread(producer.init_transactions)
+    producer.begin_transaction()
+    await asyncio.to_thread(producer.send("orders", b"x", partition=0).get, 30)
+    await page.until("document.querySelector('#transactions tr')?.cells[1].textContent === 'Ongoing'")
+    await page.tab_to("#transactions button")
+    await page.press("Enter")
+    await page.until("document.querySelector('#transactions tr')?.cells[1].textContent === 'CompleteAbort'")
+    producer.close(0)
+
+
 async def test_the_controller_moves_to_the_chosen_broker(page: Page, served: Cluster) -> None:
     present = control(served, "controller")["id"]
     other = next(broker for broker in (1, 2, 3) if broker != present)
