@@ -101,7 +101,7 @@ class Load:
         if not member.leave():
             self.hung.append(member.name)
             if isinstance(member, Member) and not member.contact.is_lost:
-                self.unexplained.append(f"{member.name} does not leave its group, although it had brokers ({member.contact.known})")
+                self.unexplained.append(f"{member.name} does not leave its group, although it asked brokers ({member.contact.known})")
 
     def finish(self) -> list[str]:
         """End the producers, wait until the groups have read everything, and end them. What is wrong with that, in sentences.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import klamm.testing
 from klamm.admin import AdminClient
 from klamm.chaos.clients import members
-from klamm.chaos.clients.members import Member
+from klamm.chaos.clients.members import Contact, Member
 from klamm.tests.harness.waits import wait_for
 
 CONFIGS: dict[str, str | int | bool] = {
@@ -30,3 +32,16 @@ def test_a_reader_whose_metadata_had_no_brokers_has_lost_them_for_good(
         cluster.fault(api="Metadata", client_id="reader", error="UNKNOWN_TOPIC_OR_PARTITION", first=1)  # such a response has no brokers
         wait_for(lambda: reader.hangs, "it is lost for good")
         reader.ends(5)
+
+
+def test_a_client_that_connects_to_none_of_the_brokers_it_knows_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "LOST_S", -1.0)
+    contact = Contact()
+    idle = {"2": {"nodeid": 2, "state": "INIT"}, "GroupCoordinator": {"nodeid": -1, "state": "INIT"}}
+    contact.told_statistics(json.dumps({"brokers": idle, "cgrp": {"state": "query-coord", "join_state": "init"}}))
+    assert contact.is_lost and contact.is_lost_for_good
+    assert contact.known == "brokers: 2 INIT, coordinator INIT; group: query-coord, init"
+    contact.told_statistics(json.dumps({"brokers": idle | {"3": {"nodeid": 3, "state": "CONNECT"}}}))
+    assert not contact.is_lost
+    contact.told_statistics(json.dumps({"brokers": {}}))
+    assert contact.is_lost
