@@ -20,15 +20,15 @@ import pytest
 REAL_PROCESSES = frozenset(
     f"tests/{folder}"
     for folder in (
-        "blacklist", "chaos", "cli", "clients", "cluster", "histories", "mixed", "moves", "pipeline/real_clusters", "pipeline/spark",
-        "registered", "tools",
+        "admin", "blacklist", "chaos", "cli", "clients", "cluster", "histories", "mixed", "moves", "pipeline/real_clusters",
+        "pipeline/spark", "registered", "tools",
     )
 )
-"""Folders whose tests run processes."""
+"""Folders whose tests run processes, or have deadlines in real time (`admin`)."""
 REAL_WHEN_LONG = frozenset(
     f"tests/{folder}"
     for folder in (
-        "admin", "control", "duel", "groups", "logs_on_disk", "reference", "server/net", "server/replication", "stories/both", "testing",
+        "control", "duel", "groups", "logs_on_disk", "reference", "server/net", "server/replication", "stories/both", "testing",
         "distributions", "docs", "images", "transactions", "versions",
     )
 )
