@@ -22,9 +22,10 @@ class Translations:
     def __init__(self, file: Path) -> None:
         self._file = file
         try:
-            self._known: dict[str, str] = orjson.loads(file.read_bytes())
+            read = orjson.loads(file.read_bytes())
         except (OSError, ValueError):
-            self._known = {}
+            read = None
+        self._known: dict[str, str] = read if isinstance(read, dict) else {}
         self._are_new = False
 
     def of(self, sql: str) -> str:
