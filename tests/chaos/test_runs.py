@@ -52,9 +52,10 @@ def test_a_cluster_that_ends_while_the_clients_finish_is_the_only_violation_and_
 
 @pytest.mark.slow
 def test_records_that_are_acknowledged_too_early_are_found_when_their_leader_dies() -> None:
-    said: list[str] = []
-    outcome = Run([sys.executable, "-m", "klamm.tests.chaos.early_acknowledgements"], FOUND_BY, said.append).outcome()
-    rules = {violation.rule for violation in outcome.violations}
-    assert rules & {"lost", "moved"}, "\n".join(as_lines(outcome))
-    lost = next(violation for violation in outcome.violations if violation.rule in ("lost", "moved"))
+    for _ in range(3):  # followers of a busy machine's leader may have all records when it dies
+        outcome = Run([sys.executable, "-m", "klamm.tests.chaos.early_acknowledgements"], FOUND_BY, lambda _: None).outcome()
+        lost = next((violation for violation in outcome.violations if violation.rule in ("lost", "moved")), None)
+        if lost is not None:
+            break
+    assert lost is not None, "\n".join(as_lines(outcome))
     assert lost.found and "is killed" in "\n".join(lost.steps_before) and lost.requests
