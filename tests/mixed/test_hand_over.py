@@ -1,4 +1,4 @@
-"""The controller's office changes hands between Klamm and real brokers, twenty times, while clients write and read."""
+"""The controller's office changes hands between Klamm and real brokers, ten times, while clients write and read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from klamm.tests.mixed.kafka_errors import unusual
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 
-CYCLES = ["delete", "kill", "delete", "kill", "delete", "kill", "delete", "kill", "delete", "delete"]
+CYCLES = ["delete", "kill", "delete", "kill", "delete"]
 
 
-def test_the_office_moves_to_a_real_broker_and_back_ten_times(new_members: Callable[..., Members]) -> None:
+def test_the_office_moves_to_a_real_broker_and_back_five_times(new_members: Callable[..., Members]) -> None:
     members = new_members(dedicated)
     members.klamm(0)
     members.kafka(1, 2, 3)
@@ -28,7 +28,7 @@ def test_the_office_moves_to_a_real_broker_and_back_ten_times(new_members: Calla
     assert account.lost == [] and account.unread == []
     assert account.failed == [] and account.fatal == []
     assert account.duplicated["idempotent"] == 0
-    assert min(account.acknowledged.values()) > 1000
+    assert min(account.acknowledged.values()) > 500
 
     tree = members.tree
     for topic in TOPICS:
