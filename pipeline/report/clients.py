@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from klamm.journal.columns import Direction
-from klamm.pipeline.lake.tables import API_ERRORS, EVENT_TABLE, LEADER_TIMELINE
-from klamm.pipeline.report.reading import FRAMES, Place, Row, RunTables, api_name, error_name, to_ms
+from klamm.pipeline.lake.tables import API_ERRORS, EVENT_TABLE
+from klamm.pipeline.report.reading import FRAMES, Place, Row, RunTables, api_name, by_node, error_name, to_ms
 from klamm.protocol.apis import INTER_BROKER, broker_of
 
 CLIENTS = 40
@@ -30,9 +30,9 @@ SHOWN = 5
 SHOWN_OF_ALL = 40
 JUST_BEFORE_NS = 5_000_000_000
 CHANGES = 3
+"""Number of changes that are named before an error."""
 SAME_NS = 50_000_000
 """Changes of one kind within this time are one."""
-"""Number of changes that are named before an error."""
 
 _CHANGES = {
     "controller_elected": "broker {broker} became controller", "controller_resigned": "controller {node_id} resigned",
@@ -91,8 +91,8 @@ _Who = tuple[str, str]
 _LISTED = ("node_id", "seq", "ts_ns", "client_id", "client_sw", "api_key", "api_version")
 
 
-def sent(tables: RunTables) -> Sent:
-    """What clients sent in the run."""
+def sent(tables: RunTables, timeline: pa.Table) -> Sent:
+    """What clients sent in the run. `timeline` has the rows of LEADER_TIMELINE."""
     counts = _counts(tables)
     of_brokers = {key for key, who, api, _ in counts if api in INTER_BROKER or _is_of_broker(who[0])}
     requests: Counter[_Who] = Counter()
@@ -105,7 +105,7 @@ def sent(tables: RunTables) -> Sent:
                 requests[who] += count
     errors, first = _errors(tables, of_brokers)
     order = sorted(requests, key=lambda who: (-errors[who], -requests[who], who))[:CLIENTS]
-    changes = _Changes(tables) if first else None
+    changes = _Changes(tables, timeline) if first else None
     faults = _faults(tables)
     clients, left = [], SHOWN_OF_ALL
     for who in order:
@@ -197,9 +197,9 @@ def _some(texts: Sequence[str]) -> str:
 class _Changes:
     """What changed in the cluster: leaders, controllers, brokers."""
 
-    def __init__(self, tables: RunTables) -> None:
+    def __init__(self, tables: RunTables, timeline: pa.Table) -> None:
         changes = []
-        for row in tables.read(LEADER_TIMELINE, ("topic", "partition", "leader", "leader_epoch", "from_ts_ns")).to_pylist():
+        for row in timeline.to_pylist():
             leader = f"leader {row['leader']}" if row["leader"] >= 0 else "no leader"
             kind = "internal topic" if row["topic"].startswith("__") else "leader"
             text = f"{row['topic']}-{row['partition']} got {leader} (epoch {row['leader_epoch']})"
@@ -236,7 +236,7 @@ def _listed(tables: RunTables, of_brokers: Collection[_Key], wanted: Sequence[Pl
         for row in _at(tables, listed, "cause_seq", Direction.RESPONSE_OUT, ("node_id", "cause_seq", "latency_ns"))
     }
     codes: dict[Place, Counter[int]] = defaultdict(Counter)
-    for node, seqs in _by_node(listed).items():
+    for node, seqs in by_node(listed).items():
         for row in tables.where(API_ERRORS, ("request_seq", "error_code", "count"), node_id=[node], request_seq=seqs):
             codes[Place(node, row["request_seq"])][row["error_code"]] += row["count"]
     return [
@@ -267,14 +267,7 @@ def _first(rows: pa.Table, of_brokers: Collection[_Key], number: int) -> Iterabl
                     return
 
 
-def _by_node(places: Iterable[Place]) -> dict[int, list[int]]:
-    by_node: dict[int, list[int]] = defaultdict(list)
-    for place in places:
-        by_node[place.node_id].append(place.seq)
-    return by_node
-
-
 def _at(tables: RunTables, places: Iterable[Place], column: str, direction: Direction, names: Sequence[str]) -> Iterable[Row]:
     """The frames of this direction whose `column` is the number of one of these places."""
-    for node, seqs in _by_node(places).items():
+    for node, seqs in by_node(places).items():
         yield from tables.where(FRAMES, {*names, column}, node_id=[node], dir=[direction], **{column: seqs})

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from klamm.journal.columns import Direction
 from klamm.pipeline.decode.frame_decoder import decode_frame
 from klamm.pipeline.report.facts import Facts
-from klamm.pipeline.report.reading import EVENTS, FRAMES, Place, Row, RunTables, api_name
+from klamm.pipeline.report.reading import EVENTS, FRAMES, Place, Row, RunTables, api_name, by_node
 
 SHOWN_BYTES = 384
 SHOWN_TEXT = 12_000
@@ -44,8 +44,7 @@ class Incident(NamedTuple):
 def rows_at(tables: RunTables, places: Collection[Place]) -> dict[Place, Row]:
     """The rows at these places, frames and events; places without a row are left out."""
     rows: dict[Place, Row] = {}
-    for node_id in {place.node_id for place in places}:
-        seqs = [place.seq for place in places if place.node_id == node_id]
+    for node_id, seqs in by_node(places).items():
         for table in (FRAMES, EVENTS):
             for row in tables.where(table, node_id=[node_id], seq=seqs):
                 rows[Place(node_id, row["seq"])] = row

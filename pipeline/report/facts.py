@@ -143,7 +143,7 @@ def collect(lake: Path, run: str | None = None) -> Facts:
         {"frames": tables.rows(FRAMES), "events": tables.rows(EVENT_TABLE), "quarantine": tables.rows(QUARANTINE)},
         nodes,
         _controllers(tables.read(EVENT_TABLE, ("ts_ns", "kind", "node_id", "controller_epoch")), end),
-        leaders, partitions, _led(timeline, begin, end), phases, reassigned, generations, groups, sent(tables),
+        leaders, partitions, _led(timeline, begin, end), phases, reassigned, generations, groups, sent(tables, timeline),
         _errors(tables.by_file(API_ERRORS, ("ts_ns", "api_key", "error_code", "count", "dir")), begin, end),
         _latencies(tables.read(LATENCY, LATENCY.names)), matrix, clients,
         tables.read(CLIENT_SCORECARD, CLIENT_SCORECARD.names).to_pylist()[:CLIENTS],

@@ -246,7 +246,7 @@ def _client(client: Client, shown: Collection[Place]) -> str:
         return f'<p class="client">{summary}</p>'
     lines = "".join(
         f"<tr><td>{_clock(error.at_ms)}</td><td>{escape(error.api)}</td><td>{escape(error.errors)}</td>"
-        f"<td>{'<br>'.join(map(escape, [*error.before, *([error.fault] if error.fault else [])]))}</td>"
+        f"<td>{'<br>'.join(map(escape, filter(None, [*error.before, error.fault])))}</td>"
         f"<td>{_link('request', error.request, shown)} {_link('response', error.response, shown)}</td></tr>"
         for error in client.shown
     )

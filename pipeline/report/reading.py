@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +42,14 @@ def api_name(key: int | None) -> str:
 def error_name(code: int) -> str:
     """The name of an error code, or its number."""
     return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
+
+
+def by_node(places: Iterable[Place]) -> dict[int, list[int]]:
+    """The rows at these places by broker: numbers of a journal are those of one broker."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for place in places:
+        found[place.node_id].append(place.seq)
+    return found
 
 
 class RunTables:

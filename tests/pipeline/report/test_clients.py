@@ -62,7 +62,8 @@ def _lake(lake: Path, requests: int = 1) -> dict[str, int]:
 
 
 def _sent(lake: Path) -> clients.Sent:
-    return clients.sent(RunTables(lake, lakes.RUN))
+    tables = RunTables(lake, lakes.RUN)
+    return clients.sent(tables, tables.read(LEADER_TIMELINE, LEADER_TIMELINE.names))
 
 
 def test_an_error_has_its_frames_and_what_changed_just_before(tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ def test_a_long_list_has_the_errors_and_the_latest_requests(tmp_path: Path, monk
     assert [row["client"] for row in sent.listed] == ["shop", "till", *["quiet"] * 8]
     assert sent.requests == 62
     assert sent.listed == sorted(sent.listed, key=lambda row: row["at_ms"])
-    every = clients.sent(RunTables(tmp_path, lakes.RUN)).listed
+    every = _sent(tmp_path).listed
     assert every[-1]["request"].seq > every[2]["request"].seq > 100, "the latest ones"
 
 
