@@ -92,33 +92,33 @@ class ProcessTopics:
 
     async def group(self, name: str) -> dict[str, Any]:
         """A group."""
-        answers, _ = await self._processes.ask("GET", f"/groups/{name}")
-        shown: dict[str, Any] = next(iter(_done(answers).values()))
-        return shown
+        return await self._one(f"/groups/{name}")
 
     async def expire_members(self, name: str, body: MemberBody) -> dict[str, Any]:
         """Let the session of a member, or of all members, time out now: their group removes them and rebalances."""
-        return await self._at_coordinator(name, "expire", {"member": body.member})
+        return await self._at_coordinator(f"/groups/{name}", "expire", {"member": body.member})
 
     async def transaction(self, name: str) -> dict[str, Any]:
         """A transactional id."""
-        answers, _ = await self._processes.ask("GET", f"/transactions/{name}")
-        shown: dict[str, Any] = next(iter(_done(answers).values()))
-        return shown
+        return await self._one(f"/transactions/{name}")
 
     async def expire_transaction(self, name: str) -> dict[str, Any]:
         """Let the time-out of the open transaction of an id be over now: its coordinator aborts it and fences the producer."""
-        coordinator = (await self.transaction(name))["coordinator"]
-        answer: dict[str, Any] = await self._processes.ask_one(coordinator, "POST", f"/transactions/{name}/expire", {})
-        return answer
+        return await self._at_coordinator(f"/transactions/{name}", "expire", {})
 
     async def rebalance(self, name: str) -> dict[str, Any]:
         """Let a group rebalance now."""
-        return await self._at_coordinator(name, "rebalance", {})
+        return await self._at_coordinator(f"/groups/{name}", "rebalance", {})
 
-    async def _at_coordinator(self, group: str, verb: str, body: dict[str, Any]) -> dict[str, Any]:
-        coordinator = (await self.group(group))["coordinator"]
-        answer: dict[str, Any] = await self._processes.ask_one(coordinator, "POST", f"/groups/{group}/{verb}", body)
+    async def _one(self, path: str) -> dict[str, Any]:
+        """What the coordinator among the brokers shows at this path. Raises Refused."""
+        answers, _ = await self._processes.ask("GET", path)
+        shown: dict[str, Any] = next(iter(_done(answers).values()))
+        return shown
+
+    async def _at_coordinator(self, path: str, verb: str, body: dict[str, Any]) -> dict[str, Any]:
+        coordinator = (await self._one(path))["coordinator"]
+        answer: dict[str, Any] = await self._processes.ask_one(coordinator, "POST", f"{path}/{verb}", body)
         return answer
 
     async def _listed(self, kind: str) -> dict[str, Any]:
