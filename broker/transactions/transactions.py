@@ -352,10 +352,10 @@ class Transactions:
         """Markers were written, or not: a code for each of these partitions.
 
         NONE also stands for a partition that does not exist any more. NETWORK_EXCEPTION stands for a leader that cannot be reached, and
-        LEADER_NOT_AVAILABLE for a partition without a leader.
+        LEADER_NOT_AVAILABLE for a partition without a leader. After a refusal no markers are sent any more; those that are written count.
         """
         transaction = self._transactions.get(sent.transactional_id)
-        if transaction is None or sent.transactional_id not in self._completions:
+        if transaction is None:
             return
         again = []
         for partition, code in results.items():
@@ -363,10 +363,11 @@ class Transactions:
                 transaction.unmarked.pop(partition, None)
             elif code in MARKER_REFUSED:
                 log.warning("transaction of %s: no more markers, since %s refused one: %s", sent.transactional_id, partition, code.name)
-                del self._completions[sent.transactional_id]
-                return
+                self._completions.pop(sent.transactional_id, None)
             else:
                 again.append(partition)
+        if sent.transactional_id not in self._completions:
+            return
         if again:
             log.info("transaction of %s: markers for %s are sent again", sent.transactional_id, again)
             self._try_again(sent._replace(partitions=tuple(again)), now)

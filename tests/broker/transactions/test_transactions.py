@@ -280,6 +280,28 @@ def test_a_coordinator_that_is_fenced_sends_no_more_markers_and_writes_no_end(er
     assert driver.end(0, 0) is E.CONCURRENT_TRANSACTIONS
 
 
+@pytest.mark.parametrize("refused", [T0, T1, U0])
+def test_markers_that_are_written_count_although_another_one_is_refused(refused: TopicPartition) -> None:
+    driver = TransactionDriver()
+    driver.begun(T0, T1, U0)
+    driver.marker_errors = {refused: [E.TRANSACTION_COORDINATOR_FENCED]}
+    driver.end(0, 0)
+    assert driver.transactions.describe(ID) == Description(0, 0, "PrepareCommit", 60_000, START_MS, (refused,))
+
+
+def test_markers_that_are_written_after_another_one_was_refused_count() -> None:
+    driver = TransactionDriver()
+    driver.begun(T0, T1)
+    driver.holds = True
+    driver.end(0, 0)
+    driver.release()
+    (sent,) = (each for each in driver.held if isinstance(each, SendMarkers))
+    driver.transactions.markers_sent(sent, {T0: E.INVALID_PRODUCER_EPOCH}, driver.now)
+    driver.transactions.markers_sent(sent, {T1: E.NONE}, driver.now)
+    assert driver.transactions.describe(ID) == Description(0, 0, "PrepareCommit", 60_000, START_MS, (T0,))
+    assert not driver.transactions.take_effects()
+
+
 def test_while_markers_are_written_the_open_partitions_are_those_without() -> None:
     driver = TransactionDriver()
     driver.begun(T0, T1)
