@@ -53,7 +53,8 @@ class FetchParams(NamedTuple):
 
 
 class PartitionRead(NamedTuple):
-    """The result for one partition. `size` is that of `records`; `aborted` has (producer id, first offset), None if not requested.
+    """The result for one partition. `size` is that of `records`; `aborted` has (producer id, first offset), None if not requested. Those of
+    records in a file are known once they are read.
 
     `diverging` is (leader epoch, end offset).
     """
@@ -202,6 +203,6 @@ def _read(
         if max_bytes or min_one:
             records = log.read(offset, max_bytes, end_offset, min_one)
             size = len(records) if type(records) is bytes else max(records.size, 1)
-        if is_committed and size:
-            aborted = [entry[:2] for entry in log.aborted_transactions(offset, end_offset)]
+        if is_committed and size and type(records) is bytes:
+            aborted = [entry[:2] for entry in log.aborted_in(offset, records)]
     return PartitionRead(0, high_watermark, stable_offset, start_offset, aborted, NO_REPLICA, records, size)

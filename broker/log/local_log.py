@@ -10,7 +10,7 @@ Source: `LocalLog` of Apache Kafka 3.9.1.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,10 @@ class FileRead:
     async def load(self) -> bytes:
         """Read the batches. Raises ApiError like `Log.read`, because the log may have changed in the meantime."""
         return await self._log.load(*self._request)
+
+    def aborted_transactions(self, data: bytes) -> list[AbortedTransaction]:
+        """Those that a consumer of committed records needs for the batches that were read."""
+        return self._log.aborted_in(self._request[0], data)
 
 
 def _ignore(error: OSError) -> None:
@@ -232,6 +236,23 @@ class LocalLog(ABC):
                 if entry.last_stable_offset >= end_offset:
                     return aborted
         return aborted
+
+    def aborted_in(self, offset: int, data: bytes) -> list[AbortedTransaction]:
+        """The aborted transactions that a consumer of committed records is told of with these batches, which were read from `offset` on.
+
+        As in Apache Kafka, these are those that begin before the next entry of the offset index, or before the next segment.
+        """
+        if not any(segment.aborted for segment in self.segments[self._segment_index(offset) :]):
+            return []
+        end = offset
+        for _, header in each_header(data):
+            end = header.next_offset
+        at = self._segment_index(end - 1)
+        segment = self.segments[at]
+        entry = bisect_left(segment.index_offsets, end)
+        if entry < len(segment.index_offsets):
+            return self.aborted_transactions(offset, segment.index_offsets[entry])
+        return self.aborted_transactions(offset, self.segments[at + 1].base_offset if at + 1 < len(self.segments) else self.log_end_offset)
 
     # --- the cleaner
 

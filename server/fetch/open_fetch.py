@@ -332,12 +332,15 @@ class OpenFetch:
             done: list[Row] = []
             for partition, read in rows:
                 data = next(results) if read.size else NO_RECORDS
+                aborted = read.aborted
+                if aborted is not None and isinstance(data, bytes) and isinstance(read.records, FileRead):
+                    aborted = [entry[:2] for entry in read.records.aborted_transactions(data)]
                 if data is ErrorCode.OFFSET_OUT_OF_RANGE:
                     data = self._read_again(partition)
                 if isinstance(data, bytes) and self._params.version < MAGIC_2_SINCE:
                     data = await self._converted(partition, data)
                 if isinstance(data, bytes):
-                    done.append((partition, read._replace(records=data)))
+                    done.append((partition, read._replace(records=data, aborted=aborted)))
                 else:
                     self._has_errors = True
                     done.append((partition, failed(data) if read.aborted is None else _UNREADABLE[data]))

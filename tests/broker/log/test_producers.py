@@ -20,8 +20,8 @@ LAST = 2**31 - 1
 TRANSACTIONAL = 0x10
 
 
-def make() -> Log:
-    return Log("t", 0, bytes(16), LogConfig(), LogEnvironment(MemoryBudget(), lambda: 0, lambda bound: 0))
+def make(config: LogConfig | None = None) -> Log:
+    return Log("t", 0, bytes(16), config or LogConfig(), LogEnvironment(MemoryBudget(), lambda: 0, lambda bound: 0))
 
 
 def send(
@@ -206,6 +206,27 @@ def test_aborted_transactions_are_those_that_a_reader_of_these_offsets_needs() -
     assert aborted(0, 1) == [(1, 0)]
     assert aborted(5, 7) == []
     assert [entry.last_stable_offset for entry in log.aborted_transactions(0, 7)] == [1, 5]
+
+
+def test_a_reader_is_told_of_aborted_transactions_that_begin_before_the_next_segment() -> None:
+    log = make(LogConfig(segment_bytes=200))
+    send(log, 0, producer=1, open_=True)  # 0
+    send(log, 0, producer=2, open_=True)  # 1
+    end(log, commit=False, producer=2)  # 2
+    send(log, 0, producer=3, open_=True)  # 3
+    end(log, commit=False, producer=3)  # 4
+    end(log, commit=False, producer=1)  # 5
+    log.set_high_watermark(6)
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) > 2, bases
+    for offset in range(6):
+        data = log.read(offset, 1 << 20, 6, True)
+        assert isinstance(data, bytes)
+        following = next((base for base in bases if base > offset), 6)
+        told = [(entry.producer_id, entry.first_offset) for entry in log.aborted_in(offset, data)]
+        needed = [(entry.producer_id, entry.first_offset) for entry in log.aborted_transactions(offset, following)]
+        assert (told, offset) == (needed, offset)
+    assert log.aborted_in(0, log.read(0, 1 << 20, 1, True)) == log.aborted_transactions(0, bases[1])  # type: ignore[arg-type]
 
 
 def test_a_record_outside_of_the_open_transaction_is_refused() -> None:
