@@ -29,7 +29,7 @@ from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, CorruptRecords, 
 from klamm.protocol.records.validation import Refused, version_error
 from klamm.server.produce.delayed_produce import Appended
 from klamm.server.produce.record_appends import RecordAppends, transactional_batch
-from klamm.server.produce.verification import TransactionalRecords, verify
+from klamm.server.produce.verification import TransactionalRecords, error_for_produce, verify
 from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.requests.queued_requests import Run
 from klamm.server.security.authorizer import AllowAll, Operation, ResourceType
@@ -165,7 +165,8 @@ async def _verify_and_append(
         knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_SINCE,
     )
     for part in unverified:
-        part.failure = None if part.transaction is None else errors.get(part.transaction.replica)
+        error = None if part.transaction is None else errors.get(part.transaction.replica)
+        part.failure = None if error is None else error_for_produce(error)
     return await _append_later(ctx, request, parts, parts)
 
 

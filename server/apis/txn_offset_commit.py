@@ -89,7 +89,9 @@ async def _verify(ctx: Context, request: messages.TxnOffsetCommitRequest, index:
         knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_SINCE,
     )
     if replica in errors:
-        raise errors[replica]
+        error = errors[replica]
+        # of a coordinator that cannot be reached, in words that clients of every version know
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) if error.code is ErrorCode.NETWORK_EXCEPTION else error
     return Verified(records.verification)
 
 

@@ -25,7 +25,7 @@ NOT_NOW = frozenset((
     ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
 ))
-"""With these codes of the coordinator the producer tries again: it gets NOT_ENOUGH_REPLICAS."""
+"""Codes of the coordinator with which a client tries again: for a Produce they are NOT_ENOUGH_REPLICAS."""
 
 
 class TransactionalRecords:
@@ -50,7 +50,7 @@ async def verify(
     replicas: ReplicaManager, verifier: PartitionVerifier, clock: Clock, transactional_id: str, records: list[TransactionalRecords],
     *, knows_abortable: bool,
 ) -> dict[HostedPartition, ApiError]:
-    """Verify records of one producer; the errors of those that must not be appended."""
+    """Verify records of one producer; the errors of those that must not be appended. Those of the coordinator have its codes."""
     errors: dict[HostedPartition, ApiError] = {}
     asked: dict[TopicPartition, TransactionalRecords] = {}
     for each in records:
@@ -73,9 +73,12 @@ async def verify(
 
 
 def error_of(code: ErrorCode, *, knows_abortable: bool) -> ApiError:
-    """What the client gets for a code of the coordinator. Only codes that leaders give themselves have a text."""
+    """The error for a code of the coordinator. Only codes that leaders give themselves have a text."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
         return ApiError(ErrorCode.INVALID_TXN_STATE, NOT_ADDED)
-    if code in NOT_NOW:
-        return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, NOT_VERIFIED + code.name)
     return ApiError(code)
+
+
+def error_for_produce(error: ApiError) -> ApiError:
+    """What a producer gets for an error of `verify`: clients know what to do with NOT_ENOUGH_REPLICAS in a response to Produce."""
+    return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, NOT_VERIFIED + error.code.name) if error.code in NOT_NOW else error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
 from klamm.server.security.authorizer import Operation
+from klamm.server.transactions.partition_verifier import PartitionVerifier
 from klamm.tests.broker import update_metadata
 from klamm.tests.server.groups.coordinating_broker import GROUP, CoordinatingBroker, T
 from klamm.tests.services import Denying, LostStore, respond
@@ -274,6 +275,45 @@ async def test_who_wants_stable_offsets_waits_for_the_transaction(broker: Coordi
         assert waits["t", 1].error_code == E.NONE
         reads = partitions_of(await respond(broker.services(), fetch(version), version), version)
         assert (reads[key].error_code, reads[key].committed_offset) == (E.NONE, 5)
+
+
+class FixedVerifier(PartitionVerifier):
+    """A coordinator of transactions that says the same of every partition."""
+
+    def __init__(self, code: E) -> None:
+        self.code = code
+
+    async def verify(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, E]:
+        return dict.fromkeys(partitions, self.code)
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "code"),
+    [
+        (E.CONCURRENT_TRANSACTIONS, 0, E.CONCURRENT_TRANSACTIONS),
+        (E.CONCURRENT_TRANSACTIONS, 4, E.CONCURRENT_TRANSACTIONS),
+        (E.NETWORK_EXCEPTION, 4, E.COORDINATOR_LOAD_IN_PROGRESS),
+        (E.NETWORK_EXCEPTION, 1, E.COORDINATOR_NOT_AVAILABLE),
+        (E.COORDINATOR_LOAD_IN_PROGRESS, 2, E.COORDINATOR_LOAD_IN_PROGRESS),
+        (E.COORDINATOR_NOT_AVAILABLE, 4, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_COORDINATOR, 4, E.NOT_COORDINATOR),
+        (E.TRANSACTION_ABORTABLE, 3, E.INVALID_TXN_STATE),
+        (E.TRANSACTION_ABORTABLE, 4, E.TRANSACTION_ABORTABLE),
+        (E.INVALID_PRODUCER_ID_MAPPING, 4, E.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+async def test_offsets_of_a_transaction_that_cannot_be_verified_have_the_code_of_its_coordinator(
+    broker: CoordinatingBroker, said: E, version: int, code: E
+) -> None:
+    request = messages.TxnOffsetCommitRequest
+    topic = request.TxnOffsetCommitRequestTopic("t", [request.TxnOffsetCommitRequestPartition(0, 5, -1, "")])
+    services = dataclasses.replace(broker.services(), verifier=FixedVerifier(said))
+    asked = request(transactional_id="tx", group_id=GROUP, producer_id=1, producer_epoch=0, topics=[topic])
+    response = await respond(services, asked, version)
+    assert [row.error_code for row in response.topics[0].partitions] == [code]
+    assert not broker.records()
 
 
 @pytest.mark.parametrize("version", [2, 4])
