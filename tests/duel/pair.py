@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kazoo.exceptions import KazooException
 
+from klamm.tests.duel.producer_marks import ProducerMarks
 from klamm.tests.duel.sweeping import baseline, swept
 from klamm.tests.duel.tale import Tale
 from klamm.tests.harness.client import ConnectionClosed
@@ -118,8 +119,9 @@ class Pair:
 
 
 async def _tell(scenes: list[Scene], stages: list[Stage]) -> Told:
-    told, last = Told(), list[tuple[Scene, tuple[str, str], list[Look]]]()
+    told, last, marks = Told(), list[tuple[Scene, tuple[str, str], list[Look]]](), ProducerMarks()
     for at, scene in enumerate(scenes):
+        scene.commands = [marks.filled(command) for command in scene.commands]
         acted = await asyncio.gather(*(_acted(scene, stage) for stage in stages))
         before = (acted[0][0], acted[1][0])
         looks = [look for _, look in acted if look is not None]
@@ -138,6 +140,7 @@ async def _tell(scenes: list[Scene], stages: list[Stage]) -> Told:
             told.difference = Difference(at, scene.commands, *outcomes)
             return told
         told.outcomes.append(outcomes[0])
+        marks.learn(scene.commands, outcomes[0])
         if _FAILED in outcomes[0]:
             told.broken = True
             return told

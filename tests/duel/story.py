@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from klamm.tests.duel import asks, brokers, configs, data, elections, member, restarts, topics, znodes
+from klamm.tests.duel import asks, brokers, configs, data, elections, member, restarts, topics, transactions, znodes
 from klamm.tests.duel.draw import Draw
 from klamm.tests.duel.tale import Lines, Tale
 
@@ -69,6 +69,23 @@ DATA: Area = [
     (1, data.lead_again),
     (1, data.elect),
 ]
+TRANSACTIONS: Area = [
+    (3, transactions.init),
+    (1, transactions.fence),
+    (7, transactions.add),
+    (8, transactions.produce),
+    (2, transactions.produce_plainly),
+    (6, transactions.end),
+    (3, transactions.offsets),
+    (4, transactions.commit),
+    (2, transactions.offsets_of_groups),
+    (1, transactions.markers),
+    (3, transactions.fetch),
+    (2, transactions.last_stable_offset),
+    (2, transactions.describe),
+    (2, transactions.list_all),
+    (2, transactions.producers),
+]
 AREAS: dict[str, Area] = {
     "topics": TOPICS,
     "configs": CONFIGS,
@@ -79,8 +96,13 @@ AREAS: dict[str, Area] = {
     "member": MEMBER,
     "data": DATA,
     "logs": [*DATA, (3, data.restart)],
+    "transactions": TRANSACTIONS,
+    "coordinators": [*TRANSACTIONS, (3, transactions.restart)],
     "everything": [*TOPICS, *BROKERS, *ELECTIONS, *ZNODES, *ASKS],
 }
+
+MOST_STEPS = {"restarts": 5, "data": 24, "transactions": 50, "coordinators": 30}
+"""How many steps a story of an area has at most, if not 12."""
 
 
 class Setting(NamedTuple):
@@ -110,6 +132,7 @@ SETTINGS = [
     Setting("everything"),
     Setting("data", _KEEP),
     Setting("truncation", _KEEP, 6),
+    Setting("transactions", _KEEP),
     Setting("elections"),
     Setting("topics"),
     Setting("brokers"),
@@ -125,6 +148,8 @@ SETTINGS = [
     Setting("member", _protocol("2.2")),
     Setting("restarts", most=8),
     Setting("logs", _KEEP, 12),
+    Setting("coordinators", _KEEP, 12),
+    Setting("transactions", (data.KEEP, *_protocol("2.4"))),
     Setting("data", (data.KEEP, *_protocol("2.7"))),
     Setting("everything", _protocol("3.3")),
     Setting("everything", _protocol("0.9.0")),
@@ -140,16 +165,18 @@ def draw_tale(name: str, area: str, properties: tuple[tuple[str, str], ...]) -> 
     scenes: list[Lines] = []
     if area == "truncation":
         return Tale(f"{name} {area}", properties, tuple(data.truncation(draw)))
-    if area == "member":
+    if area in ("transactions", "coordinators"):
+        scenes += transactions.setting(draw)
+    elif area == "member":
         scenes.append(member.stolen(draw))
     elif area in ("data", "logs"):
         scenes += [_setting(draw), data.create(draw), data.create(draw)]
     else:
         scenes.append(_setting(draw))
         scenes += [topics.create(draw) for _ in range(draw.random.randint(1, 2))]
-    for _ in range(draw.random.randint(3, 5 if area == "restarts" else 24 if area == "data" else 12)):
+    for _ in range(draw.random.randint(3, MOST_STEPS.get(area, 12))):
         scenes.append(draw.weighted(AREAS[area])(draw))
-    scenes += data.look(draw) if area in ("data", "logs") else _ending(draw)
+    scenes += _endings(area)(draw)
     return Tale(f"{name} {area}", properties, tuple(lines for lines in scenes if lines))
 
 
@@ -158,6 +185,13 @@ def _setting(draw: Draw) -> Lines:
     draw.fakes = [f"~{at}" for at in range(1, count + 1)]
     draw.alive = list(draw.fakes)
     return (f"fakes {' '.join(draw.fakes)}",) if draw.fakes else ()
+
+
+def _endings(area: str) -> Callable[[Draw], list[Lines]]:
+    """What is looked at when a story of the area ends."""
+    if area in ("transactions", "coordinators"):
+        return transactions.look
+    return data.look if area in ("data", "logs") else _ending
 
 
 def _ending(draw: Draw) -> list[Lines]:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from klamm.tests.duel.producer_marks import ProducerMarks
 from klamm.tests.stories.both.story_file import Scene, Story, StoryFile
 
 _TOPIC, _FAKE = re.compile(r"(?<!\w)@(\d)"), re.compile(r"~(\d)")
@@ -39,9 +40,10 @@ class Tale:
 
     def story_file(self, path: Path, outcomes: list[str], comment: str) -> StoryFile:
         """A file of this one story, with these outcomes of a real Kafka; scenes behind the last outcome are left out."""
-        scenes = self.told(1)[: len(outcomes)]
+        scenes, marks = self.told(1)[: len(outcomes)], ProducerMarks()
         for scene, outcome in zip(scenes, outcomes, strict=True):
-            scene.outcome = outcome
+            scene.commands, scene.outcome = [marks.filled(command) for command in scene.commands], outcome
+            marks.learn(scene.commands, outcome)
         return StoryFile(path, [f"# {comment}"], True, dict(self.properties), "", [Story(path.stem, self.name, "random", scenes)])
 
 

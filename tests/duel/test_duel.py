@@ -11,9 +11,10 @@ import pytest
 from klamm.tests.duel.account import requests
 from klamm.tests.duel.known import KNOWN, explained
 from klamm.tests.duel.pair import Difference
+from klamm.tests.duel.producer_marks import ProducerMarks
 from klamm.tests.duel.running import DuelRun, batches
 from klamm.tests.duel.shrinking import shrunk
-from klamm.tests.duel.story import SETTINGS
+from klamm.tests.duel.story import SETTINGS, draw_tale
 from klamm.tests.duel.tale import Tale, named
 from klamm.tests.stories.both import command_brokers, command_requests, command_views
 from klamm.tests.stories.both.commands import ACTIONS, VIEWS
@@ -53,6 +54,30 @@ def test_random_stories_ask_in_every_area() -> None:
 def test_each_telling_has_names_of_its_own() -> None:
     assert named('told ~1 @2 {"brokerId":~1}', 7) == 'told 71 t7-2 {"brokerId":71}'
     assert named("fetch @1-0@5 as=~2", 7) == "fetch t7-1-0@5 as=72"
+
+
+def test_producer_ids_and_epochs_are_those_that_brokers_gave() -> None:
+    marks = ProducerMarks()
+    line = "tx-add a pid=<pid a> epoch=<epoch a -1> t-0"
+    assert marks.filled(line) == "tx-add a pid=-1 epoch=<epoch a -1> t-0"
+    marks.learn(["tx-init a v0-1"], "v0: NONE id 7 epoch 3\nv1: NONE id 7 epoch 4")
+    marks.learn(["tx-init a"], "v5: PRODUCER_FENCED")
+    marks.learn(["tx-init b"], "v5: NONE id 8 epoch 0")
+    assert marks.filled(line) == "tx-add a pid=7 epoch=3 t-0"
+    assert marks.filled("ask X v0 <epoch 71> <epoch b +1>") == "ask X v0 <epoch 71> 1"
+
+
+def test_a_story_file_of_transactions_has_no_marks_for_producers(tmp_path: Path) -> None:
+    tale = Tale("1/2/3 transactions", (), (("tx-init @8",), ("tx-end @8 pid=<pid @8> epoch=<epoch @8> commit",)))
+    path = tmp_path / "1-2-3.txt"
+    path.write_text(tale.story_file(path, ["v5: NONE id 4 epoch 2", "v4: INVALID_TXN_STATE"], "Random.").text())
+    assert [scene.commands for scene in read(path).stories[0].scenes] == [["tx-init t1-8"], ["tx-end t1-8 pid=4 epoch=2 commit"]]
+
+
+def test_random_transactions_begin_write_and_end() -> None:
+    tales = [draw_tale(f"1/0/{at}", "transactions", ()) for at in range(20)]
+    words = {line.split()[0] for tale in tales for lines in tale.scenes for line in lines}
+    assert {"tx-init", "tx-add", "tx-end", "tx-offsets", "tx-commit", "tx-markers", "tx-described", "produce", "fetched"} <= words
 
 
 def test_every_version_asked_counts_as_a_request() -> None:
