@@ -238,7 +238,7 @@ class LocalLog(ABC):
         return aborted
 
     def aborted_in(self, offset: int, data: bytes) -> list[AbortedTransaction]:
-        """The aborted transactions that a consumer of committed records is told of with these batches, which were read from `offset` on.
+        """The aborted transactions that a consumer of committed records gets with these batches, which were read from `offset` on.
 
         As in Apache Kafka, these are those that begin before the next entry of the offset index, or before the next segment.
         """
