@@ -42,6 +42,7 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.cli.tool_files", "BadFile"),
     ("klamm.cli.client_properties", "BadClientProperties"),
     ("klamm.machine.interpreter", "NoInterpreterLock"),
+    ("klamm.protocol.schema", "NoDefinitions"),
     ("klamm.machine.java", "NoJava"),
     ("klamm.pipeline.lake.folder", "PipelineFailed"),
     ("klamm.pipeline.spark.session", "NoSpark"),

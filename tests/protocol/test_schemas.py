@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import difflib
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import klamm.schemas
+from klamm.cli.failures import one_line
 from klamm.protocol import messages, schema
 from klamm.protocol.errors import LocalProtocolError
-from klamm.protocol.schema import Versions, attribute_name
+from klamm.protocol.schema import NoDefinitions, Versions, attribute_name
+from klamm.schemas import packing
 from klamm.tests.protocol.layouts import FILE, layouts
 
 OURS = sorted(Path(str(klamm.schemas.__file__)).parent.glob("*.json"))
@@ -24,7 +28,7 @@ def test_no_message_grew_or_changed() -> None:
 
 def test_ours_are_those_that_kafka_python_lacks_and_the_drafts() -> None:
     names = {path.stem for path in OURS}
-    theirs = Path(schema.folders()[1])
+    theirs = schema.kafka_folder()
     lacked = {
         api.name + suffix
         for api in messages.APIS.values()
@@ -117,3 +121,29 @@ def test_later_versions_of_kafka_pythons_files_are_cut_off() -> None:
             messages.message_type(name).decoder(version + 1)
     for version in range(3):  # newer files no longer count these as valid
         messages.message_type("ProduceRequest").decoder(version)
+
+
+@pytest.mark.parametrize(
+    ("kafka", "missing"), [(False, "it is not installed"), (True, "the installed one has no protocol/schemas/resources")]
+)
+def test_a_checkout_without_kafkas_definitions_says_so_in_one_line(tmp_path: Path, kafka: bool, missing: str) -> None:
+    (tmp_path / "klamm").symlink_to(Path(str(klamm.schemas.__file__)).parents[1])
+    if kafka:  # one before 3.0
+        (tmp_path / "kafka" / "protocol").mkdir(parents=True)
+        (tmp_path / "kafka" / "__init__.py").touch()
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from klamm.protocol.messages import FetchRequest"
+    ran = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
+    line = f"a checkout of Klamm needs the message definitions of kafka-python 3.0 (`make serve` installs it): {missing}"
+    assert ran.stderr.splitlines()[-1] == f"klamm.protocol.schema.NoDefinitions: {line}"
+    assert one_line(NoDefinitions(line)) == line
+
+
+def test_packed_definitions_are_kafkas_without_comments_and_descriptions() -> None:
+    text = schema.packed()
+    assert "//" not in text
+    assert '"about"' not in text
+    held = packing.unpacked(text)
+    assert set(held) == {path.stem for path in schema.kafka_folder().glob("*.json")} - {path.stem for path in OURS}
+    for name, definition in held.items():
+        every = Versions(0, schema.NO_TOP)
+        assert schema.parse(json.loads(definition), every) == schema.load(name, every), name

@@ -20,7 +20,8 @@ from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.schemas import load_json
 
 from klamm.protocol import messages
-from klamm.protocol.second_opinion import PACKAGE, is_ours, other_class
+from klamm.protocol.schema import is_own
+from klamm.protocol.second_opinion import PACKAGE, is_available, is_tried, other_class
 from klamm.tests.protocol import golden
 from klamm.tests.protocol.good_messages import GOOD
 from klamm.tests.protocol.strategies import all_versions, message
@@ -66,7 +67,7 @@ def test_our_definitions_load_through_its_machinery() -> None:
     for api in messages.APIS.values():
         for suffix in ("Request", "Response"):
             name = api.name + suffix
-            if is_ours(name):
+            if is_own(name):
                 cls = other_class(name)
                 ours = messages.message_type(name).schema
                 assert (cls.API_KEY, cls.name, tuple(cls.valid_versions)) == (api.key, name, tuple(ours.valid))
@@ -75,6 +76,12 @@ def test_our_definitions_load_through_its_machinery() -> None:
     assert len(loaded) == 39
     for name in ("RequestHeader", "ResponseHeader"):
         assert load_json(name, PACKAGE)["type"] == "header"
+
+
+def test_only_releases_of_kafka_python_that_the_tests_have_tried_are_used() -> None:
+    assert is_available()
+    assert all(map(is_tried, ("3.0.12", "3.0.13.dev1", "3.0.40")))
+    assert not any(map(is_tried, ("2.3.3", "3.0", "3.0.4", "3.1", "3.1.0", "4.0")))
 
 
 def test_a_difference_is_seen() -> None:
