@@ -133,6 +133,7 @@ MEANINGFUL = frozenset(
         # security that is not supported: the broker does not start
         "authorizer.class.name",
         "principal.builder.class",
+        "client.quota.callback.class",
         "zookeeper.set.acl",
         # passwords in dynamic configs
         "password.encoder.secret",

@@ -94,6 +94,7 @@ def test_a_function_that_is_handed_over_wins_over_the_properties():
     [
         ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("zookeeper.set.acl", "true"),
+        ("client.quota.callback.class", "org.example.Callback"),
         ("listeners", "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"),
         ("security.inter.broker.protocol", "SASL_PLAINTEXT"),
     ],
