@@ -18,7 +18,7 @@ from typing import NamedTuple
 from klamm.broker.groups import log_records
 from klamm.broker.groups.group import CONSUMER, Group
 from klamm.broker.groups.log_records import GroupKey, OffsetKey
-from klamm.broker.groups.offsets import NO_PRODUCER
+from klamm.broker.groups.offsets import NO_PRODUCER, NO_PRODUCER_EPOCH
 from klamm.broker.groups.rebalances import Limits, Rebalances, RenameAppended, SyncAppended, generation_error
 from klamm.broker.groups.requests import (
     NO_MEMBER,
@@ -140,6 +140,9 @@ class Groups:
         error = ErrorCode.ILLEGAL_GENERATION if group is None else commit_error(group, request)
         if group is None or error is not ErrorCode.NONE:
             self._rebalances.effects.append(Respond(request.ticket, error))
+            return
+        if is_transactional and request.producer_epoch == NO_PRODUCER_EPOCH:  # Apache Kafka fails to make the batch
+            self._rebalances.effects.append(Respond(request.ticket, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         member = group.members.get(request.member_id)
         if member is not None and not is_transactional:

@@ -16,6 +16,7 @@ from klamm.broker.groups.requests import OffsetCommit
 from klamm.protocol.nouns import TopicPartition
 
 NO_PRODUCER = -1
+NO_PRODUCER_EPOCH = -1
 
 
 class Committed(NamedTuple):

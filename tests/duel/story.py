@@ -97,11 +97,11 @@ AREAS: dict[str, Area] = {
     "data": DATA,
     "logs": [*DATA, (3, data.restart)],
     "transactions": TRANSACTIONS,
-    "coordinators": [*TRANSACTIONS, (3, transactions.restart)],
+    "coordinators": [*TRANSACTIONS, (5, transactions.restart)],
     "everything": [*TOPICS, *BROKERS, *ELECTIONS, *ZNODES, *ASKS],
 }
 
-MOST_STEPS = {"restarts": 5, "data": 24, "transactions": 50, "coordinators": 30}
+MOST_STEPS = {"restarts": 5, "data": 24, "transactions": 50, "coordinators": 20}
 """How many steps a story of an area has at most, if not 12."""
 
 
@@ -148,7 +148,7 @@ SETTINGS = [
     Setting("member", _protocol("2.2")),
     Setting("restarts", most=8),
     Setting("logs", _KEEP, 12),
-    Setting("coordinators", _KEEP, 12),
+    Setting("coordinators", _KEEP, 6),
     Setting("transactions", (data.KEEP, *_protocol("2.4"))),
     Setting("data", (data.KEEP, *_protocol("2.7"))),
     Setting("everything", _protocol("3.3")),

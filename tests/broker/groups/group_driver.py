@@ -151,14 +151,14 @@ class GroupDriver:
 
     def commit(
         self, offsets: dict[tuple[str, int], int], member_id: str = "", generation: int = -1, *, producer_id: int = -1,
-        expire_ms: int | None = None, group: str = GROUP, instance: str | None = None,
+        producer_epoch: int = 0, expire_ms: int | None = None, group: str = GROUP, instance: str | None = None,
     ) -> ErrorCode | None:
         """The code, None while the append waits."""
         ticket = self._ticket("commit")
         commits = {
             TopicPartition(*partition): OffsetCommit(offset, -1, "", START_MS + self.ms, expire_ms) for partition, offset in offsets.items()
         }
-        self.groups.commit(Commit(ticket, group, generation, member_id, instance, commits, producer_id, 0), self.now)
+        self.groups.commit(Commit(ticket, group, generation, member_id, instance, commits, producer_id, producer_epoch), self.now)
         self.settle()
         result = self.results.get(ticket)
         assert result is None or isinstance(result, ErrorCode)

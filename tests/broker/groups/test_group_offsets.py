@@ -130,6 +130,14 @@ def test_offsets_of_a_transaction_count_from_its_commit_marker_on(is_committed: 
         assert (each.offsets(), group.offsets.is_unstable(T0)) == (after, False)
 
 
+def test_offsets_of_a_producer_without_an_epoch_make_no_batch() -> None:
+    driver = GroupDriver()
+    assert driver.commit({T0: 7}, producer_id=5, producer_epoch=-1) is E.UNKNOWN_SERVER_ERROR
+    assert driver.commit({T0: 7}, "m", 3, producer_id=5, producer_epoch=-1) is E.UNKNOWN_MEMBER_ID
+    assert (driver.offsets(), driver.log) == ({}, [])
+    assert driver.commit({T0: 7}, producer_epoch=-1) is E.NONE
+
+
 def test_a_commit_after_that_of_an_open_transaction_wins_over_it() -> None:
     driver = GroupDriver()
     driver.commit({T0: 7}, producer_id=5)
