@@ -1,4 +1,4 @@
-"""The thread in which kafka-python's loop runs the calls of one client, and the bridge from other threads and from asyncio.
+"""The thread whose event loop runs the calls of one client, and the bridge from other threads and from asyncio.
 
 The thread starts with the first call and ends with `close`. Every call has one implementation, a coroutine of that loop. The caller waits
 for a `concurrent.futures.Future`, in its own thread or, wrapped, in its asyncio loop. If the caller stops waiting (an interrupt, a
@@ -15,8 +15,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from kafka.net.selector import NetworkSelector
-
 from klamm.admin.errors import AdminError, Closed
 from klamm.admin.scope import Scope
 from klamm.admin.session import Session
@@ -25,7 +23,7 @@ from klamm.admin.settings import Settings
 R = TypeVar("R")
 
 BACKSTOP_S = 1.0
-"""How long a caller waits for the thread after the deadline. The thread blocks only while the system resolves a host name."""
+"""How long a caller waits for the thread after the deadline."""
 
 
 @dataclass(frozen=True)
@@ -102,42 +100,58 @@ class _Running:
     """The running thread."""
 
     def __init__(self, settings: Settings) -> None:
-        self.net = NetworkSelector(client_id=settings.client_id, slow_task_threshold_secs=0)
-        self.session = Session(self.net, settings)
+        self.session = Session(settings)
+        self.loop = asyncio.new_event_loop()
         self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self.calls: set[_Started[Any]] = set()
-        self._stopping = False
-        self.thread = threading.Thread(target=self._loop, name=f"klamm-admin-{settings.client_id}", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=f"klamm-admin-{settings.client_id}", daemon=True)
         self.thread.start()
 
     def start(self, call: Call[R]) -> _Started[R]:
         started = _Started(self, call)
         self.calls.add(started)
-        self.net.call_soon_threadsafe(started.work)
+        self.loop.call_soon_threadsafe(started.begin)
         return started
 
     def stop(self) -> None:
         """End the thread. No effect if it has ended."""
-        self._stopping = True
-        self.net.wakeup()
+        self._soon(self.loop.stop)
 
-    def _loop(self) -> None:
+    def end(self, started: _Started[Any], error: AdminError) -> None:
+        """Stop a call with this error, from another thread. No effect if it has ended."""
+        self._soon(lambda: started.scope.end(error))
+
+    def _soon(self, work: Callable[[], None]) -> None:
+        try:
+            self.loop.call_soon_threadsafe(work)
+        except RuntimeError:  # the loop is closed, so all calls have ended
+            pass
+
+    def _run(self) -> None:
         error: AdminError = Closed("the client was closed")
         try:
-            while not self._stopping:
-                self.net.poll()
+            self.loop.run_forever()
         except BaseException as bug:  # noqa: BLE001 after any failure of the loop, its calls must end too
             error = Closed(f"the IO thread failed: {bug!r}")
         try:
             for started in tuple(self.calls):
                 started.scope.end(error)
             self.session.close()
-            self.net.drain()
-            self.net.close()
+            self.loop.run_until_complete(_all_ended())
+            self.loop.close()
         finally:
             for started in tuple(self.calls):
                 started.fail(error)
             self.ended.set_result(None)
+
+
+async def _all_ended() -> None:
+    """Wait for all other tasks of the loop, and for transports that close."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)
 
 
 class _Started(Generic[R]):
@@ -146,18 +160,20 @@ class _Started(Generic[R]):
     def __init__(self, running: _Running, call: Call[R]) -> None:
         self.future: concurrent.futures.Future[R] = concurrent.futures.Future()
         self.future.set_running_or_notify_cancel()
-        self.scope = Scope(running.net, call.timeout_ms, time.monotonic() + call.timeout_ms / 1000)
+        self.scope = Scope(call.timeout_ms, time.monotonic() + call.timeout_ms / 1000)
         self._running = running
         self._call = call
+        self._task: asyncio.Task[None] | None = None
 
-    async def work(self) -> None:
-        """Run the call and deliver its outcome."""
+    def begin(self) -> None:
+        """Run the call, in the thread."""
+        self._task = self._running.loop.create_task(self._work())
+
+    async def _work(self) -> None:
         try:
-            result = await self._call.run(self._running.session, self.scope)
-        except BaseException as error:
-            self.fail(error if not isinstance(error, GeneratorExit) else Closed("the client was closed"))
-            if isinstance(error, GeneratorExit):
-                raise
+            result = await self.scope.run(self._call.run(self._running.session, self.scope))
+        except BaseException as error:  # noqa: BLE001 the caller gets whatever it is
+            self.fail(error)
         else:
             self._running.calls.discard(self)
             if not self.future.done():
@@ -170,9 +186,5 @@ class _Started(Generic[R]):
 
     def end(self, error: AdminError) -> None:
         """Stop the call with this error, from another thread. No effect if it has ended."""
-        if self.future.done():
-            return
-        try:
-            self._running.net.call_soon_threadsafe(lambda: self.scope.end(error))
-        except RuntimeError:  # the loop is closed, so the call has ended
-            pass
+        if not self.future.done():
+            self._running.end(self, error)

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from klamm.admin.arguments import INT32_MAX, check_int, check_iterable, check_timeout, check_topic
-from klamm.admin.connections import Make
 from klamm.admin.errors import AdminError, Unsupported, error_of, response_error
 from klamm.admin.io_thread import Call
+from klamm.admin.network.pool import Make
 from klamm.admin.results import Described
 from klamm.admin.scope import OnRetry, Scope
 from klamm.admin.session import Session

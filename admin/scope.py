@@ -1,35 +1,33 @@
 """The deadline of one call, in the IO thread.
 
-A call does all its waiting through its `Scope`. The scope ends a wait at the deadline of the call, earlier at the deadline of one attempt,
-or when the caller stops waiting. Parallel parts of a call share its scope.
+A call does all its waiting through its `Scope`. The scope ends a wait at the deadline of the call, or earlier at the deadline of one
+attempt; it ends the call when the caller stops waiting. Parallel parts of a call share its scope.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
-import kafka.errors
-from kafka.future import Future
-from kafka.net.selector import NetworkSelector
+from klamm.admin.errors import AdminError, Closed, TimedOut
 
-from klamm.admin.errors import AdminError, TimedOut
+R = TypeVar("R")
 
 OnRetry = Callable[[AdminError], None]
 """Called in the IO thread with each error after which a call retries. Must not raise."""
 
 
 class Scope:
-    """One call's deadline. Times are seconds of the monotonic clock."""
+    """One call's deadline. Times are seconds of the monotonic clock, which is that of the loop."""
 
-    def __init__(self, net: NetworkSelector, timeout_ms: int, until: float) -> None:
+    def __init__(self, timeout_ms: int, until: float) -> None:
         self.timeout_ms = timeout_ms
         self.until = until
         self.last_error: AdminError | None = None
         self.on_retry: OnRetry | None = None
-        self._net = net
-        self._waits: set[Future] = set()
+        self._task: asyncio.Task[Any] | None = None
         self._ended: AdminError | None = None
 
     @property
@@ -41,57 +39,33 @@ class Scope:
         """The deadline of an attempt with one of several brokers: after half of the call's time, so that another broker can be tried."""
         return min(self.until, time.monotonic() + self.timeout_ms / 2000)
 
-    async def wait(self, future: Future, until: float | None = None) -> Any:
-        """The result of the future. Raises its exception, or kafka-python's KafkaTimeoutError at the deadline; the future is not cancelled
-        then.
-        """
-        self.check()
-        outcome = Future()
-
-        def succeed(value: Any) -> None:
-            if not outcome.is_done:
-                outcome.success(value)
-
-        def fail(error: BaseException) -> None:
-            if not outcome.is_done:
-                outcome.failure(error)
-
-        future.add_callback(succeed)
-        future.add_errback(fail)
-        if outcome.is_done:
-            return await outcome
-        end = self.until if until is None else min(until, self.until)
-        timer = self._net.call_at(end, lambda: fail(kafka.errors.KafkaTimeoutError()))
-        self._waits.add(outcome)
-        try:
-            return await outcome
-        finally:
-            self._waits.discard(outcome)
-            self._net.cancel(timer)
+    async def wait(self, awaited: Awaitable[R], until: float | None = None) -> R:
+        """The result of what is awaited. Raises its exception, or TimeoutError at the deadline; it is cancelled then."""
+        async with asyncio.timeout_at(self.until if until is None else min(until, self.until)):
+            return await awaited
 
     async def pause(self, seconds: float) -> None:
         """Sleep. Raises TimedOut if the deadline of the call comes first."""
-        self.check()
-        done = Future()
-        timer = self._net.call_later(seconds, lambda: done.success(None))
         try:
-            await self.wait(done)
-        except kafka.errors.KafkaTimeoutError:
+            await self.wait(asyncio.sleep(seconds))
+        except TimeoutError:
             raise self.too_late() from None
-        finally:
-            self._net.cancel(timer)
 
-    def check(self) -> None:
-        """Raise the error with which the caller ended the call, if there is one."""
-        if self._ended is not None:
-            raise self._ended
+    async def run(self, call: Awaitable[R]) -> R:
+        """The result of the call, whose waits all belong to this scope. Raises its exception, or the error of `end`."""
+        self._task = asyncio.current_task()
+        try:
+            if self._ended is not None:
+                raise asyncio.CancelledError
+            return await call
+        except asyncio.CancelledError:
+            raise self._ended or Closed("the client was closed") from None
 
     def end(self, error: AdminError) -> None:
-        """Make all current and later waits of the call fail with this error."""
+        """Stop the call, with this error."""
         self._ended = error
-        for outcome in tuple(self._waits):
-            if not outcome.is_done:
-                outcome.failure(error)
+        if self._task is not None:
+            self._task.cancel()
 
     def too_late(self) -> TimedOut:
         """The error of a call after its deadline. It has the text of the last error."""

@@ -9,14 +9,13 @@ A lookup tries the brokers of the last Metadata response and the bootstrap serve
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from kafka.net.selector import NetworkSelector
-
-from klamm.admin.connections import Connections, Make
 from klamm.admin.errors import AdminError, BadResponse, Disconnected, TimedOut, Unsupported, response_error
+from klamm.admin.network.pool import Connections, Make
 from klamm.admin.scope import Scope
 from klamm.admin.settings import Address, Settings
 from klamm.admin.values import Broker
@@ -29,7 +28,7 @@ K = TypeVar("K", bound=Hashable)
 Outcomes = dict[K, AdminError | None]
 
 RETRY_BACKOFF_S = 0.1
-"""Pause between two attempts; kafka-python's `retry_backoff_ms`."""
+"""Pause between two attempts."""
 
 _ELSEWHERE = (Disconnected, TimedOut, BadResponse)
 """Errors of one broker, after which another broker is tried."""
@@ -38,10 +37,9 @@ _ELSEWHERE = (Disconnected, TimedOut, BadResponse)
 class Session:
     """The brokers and the controller of one client's cluster."""
 
-    def __init__(self, net: NetworkSelector, settings: Settings) -> None:
-        self._net = net
+    def __init__(self, settings: Settings) -> None:
         self._bootstrap = settings.bootstrap
-        self._connections = Connections(net, settings)
+        self._connections = Connections(settings)
         self._brokers: dict[int, Broker] = {}
         self._controller_id = -1
         self._turn = 0
@@ -199,13 +197,12 @@ class Session:
         """The results of the coroutines, which run in parallel; if one raised an AdminError, the error. They end by the deadline of the
         call.
         """
-        futures = {key: self._net.call_soon_with_future(coroutine) for key, coroutine in coroutines.items()}
+        outcomes = await asyncio.gather(*coroutines.values(), return_exceptions=True)
         results: dict[K, T | AdminError] = {}
-        for key, future in futures.items():
-            try:
-                results[key] = await future
-            except AdminError as error:
-                results[key] = error
+        for key, outcome in zip(coroutines, outcomes, strict=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, AdminError):
+                raise outcome
+            results[key] = outcome
         return results
 
     def _note(self, scope: Scope, error: AdminError) -> None:

@@ -18,9 +18,10 @@ ANY_LENGTH = (1 << 31) - 1
 _LENGTH = Struct(">i")
 
 
-# The first four bytes of other protocols, read as a length: a TLS record (handshake or alert, version 3.x), the methods of HTTP.
+# The first four bytes of other protocols, read as a length: a TLS record (handshake or alert, version 3.x), methods and responses of HTTP.
 _TLS = (b"\x15\x03", b"\x16\x03")
 _HTTP = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"CONN", b"OPTI", b"TRAC", b"PATC", b"PRI ")
+_HTTP_RESPONSE = b"HTTP"
 
 
 def _mistaken_for_kafka(length: int) -> str:
@@ -30,6 +31,8 @@ def _mistaken_for_kafka(length: int) -> str:
         return "; it begins like TLS: is the client set to SSL, where this port is PLAINTEXT?"
     if begin.startswith(_HTTP):
         return "; it begins like HTTP, and this port speaks Kafka's protocol"
+    if begin == _HTTP_RESPONSE:
+        return "; it begins like HTTP: is this the port of a broker?"
     return ""
 
 

@@ -16,7 +16,6 @@ EXEMPT = {
     "server/seams.py": "makes the random source that `Seams` gives by default",
     "server/local/timer_clock.py": "is the base of clocks",
     "server/local/steered_clock.py": "is a clock",
-    "server/security/secret_texts.py": "draws secrets, which nobody may foresee",
     "server/local/made_security.py": "is given the time, and makes dates of certificates of it",
     "server/faults/fault.py": "draws by the seed that the maker of a fault gives",
     "server/local/cluster.py": "waits in real time for what its brokers do, whatever their clock says",

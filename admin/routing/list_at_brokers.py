@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from klamm.admin.connections import Make
 from klamm.admin.errors import AdminError, error_of
+from klamm.admin.network.pool import Make
 from klamm.admin.results import Listed
 from klamm.admin.routing.coordinators import RETRIED
 from klamm.admin.scope import Scope

@@ -16,8 +16,8 @@ from hashlib import pbkdf2_hmac
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from klamm.protocol.security.secret_texts import new_secret
 from klamm.server.security.scram import MECHANISMS, MIN_ITERATIONS, credential_text
-from klamm.server.security.secret_texts import new_secret
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

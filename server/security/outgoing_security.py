@@ -10,7 +10,7 @@ import ssl
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.listeners import ListenerConfig, ListenerProperties
 from klamm.configs.types import ConfigError
-from klamm.server.security.sasl.client import Credentials, Send, authenticate
+from klamm.protocol.security.sasl_client import Credentials, Send, authenticate
 from klamm.server.security.sasl.login_modules import JAAS, login_module
 
 RENEWED_AT = 0.85

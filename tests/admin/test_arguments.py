@@ -137,6 +137,20 @@ async def test_a_wrong_argument_is_refused_before_anything_is_sent(
         ({"security_protocol": "TLS"}, ValueError, "security_protocol must be one of PLAINTEXT, SSL"),
         ({"security_protocol": "SASL_SSL"}, ValueError, "sasl_mechanism must be one of"),
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "NONE"}, ValueError, "not 'NONE'"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}, ValueError, "SCRAM-SHA-512, OAUTHBEARER, not 'GSSAPI'"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, ValueError, "sasl_plain_username must be set for PLAIN"),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-256", "sasl_plain_username": "a"}, ValueError,
+            "sasl_plain_password must be set",
+        ),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, ValueError, "sasl_oauth_token_provider must be set"),
+        ({"proxy_url": "ftp://host:1"}, ValueError, "proxy_url must be a host and a port after one of http://, socks4://"),
+        ({"proxy_url": "http://host"}, ValueError, "proxy_url must be"),
+        ({"proxy_url": "http://host:port"}, ValueError, "proxy_url must be"),
+        ({"bootstrap_servers": "[::1"}, ValueError, "not HOST:PORT"),
+        ({"bootstrap_servers": "host:1:2"}, ValueError, "not HOST:PORT"),
+        ({"bootstrap_servers": ":9092"}, ValueError, "not HOST:PORT"),
+        ({"bootstrap_servers": "host:"}, ValueError, "not HOST:PORT"),
         ({"security_protocol": "SSL", "ssl_cafile": "/no/such/file"}, ValueError, "ssl_cafile: '/no/such/file' cannot be read"),
         ({"bootstrap_server": "host:9092"}, TypeError, "unknown settings: bootstrap_server"),
     ],
@@ -151,6 +165,8 @@ def test_several_servers_may_be_named_in_one_string_or_in_a_list_with_and_withou
     for servers in ("a:1, b:2,,c", ["a:1", "b:2", "c:9092", "PLAINTEXT://a:1"]):
         client = AdminClient(servers)
         assert client._io._settings.bootstrap == (("a", 1), ("b", 2), ("c", 9092))
+    client = AdminClient("::1,[::2],[fe80::3%eth0]:94")
+    assert client._io._settings.bootstrap == (("::1", 9092), ("::2", 9092), ("fe80::3%eth0", 94))
 
 
 def test_kafka_pythons_partition_finds_the_outcome_of_ours() -> None:

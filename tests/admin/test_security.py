@@ -1,4 +1,4 @@
-"""Security settings reach kafka-python's connections: TLS and SASL with scripted brokers."""
+"""TLS and SASL of the admin client, with scripted brokers; with those of Klamm and of Apache Kafka see tests/security."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from klamm.admin import AdminClient, NotAuthenticated, TimedOut
+from klamm.admin import AdminClient, NotAuthenticated, TimedOut, Unsupported
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.admin.scripted import ScriptedCluster, ScriptedMember
@@ -126,3 +126,68 @@ def test_a_mechanism_that_the_broker_does_not_have_is_an_error_at_once(cluster: 
     broker.on(ApiKey.SASL_HANDSHAKE, messages.SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"]))
     with AdminClient(cluster.bootstrap, **SASL, sasl_plain_password="x") as admin, pytest.raises(NotAuthenticated):
         admin.describe_cluster()
+
+
+def test_a_connection_is_used_again_until_its_session_ends_soon(cluster: ScriptedCluster) -> None:
+    (broker,) = cluster.add(1)
+    broker.on(ApiKey.SASL_HANDSHAKE, messages.SaslHandshakeResponse(mechanisms=["PLAIN"]))
+    with AdminClient(cluster.bootstrap, **SASL, sasl_plain_password="x") as admin:
+        for lifetime_ms, expected in ((1, 2), (3_600_000, 3), (1, 3)):
+            broker.on(ApiKey.SASL_AUTHENTICATE, messages.SaslAuthenticateResponse(session_lifetime_ms=lifetime_ms))
+            admin.describe_cluster()
+            time.sleep(0.002)  # longer than the shortest session
+            admin.describe_cluster()
+            assert broker.connections == expected
+
+
+def test_a_broker_without_sasl_authenticate_is_not_supported(cluster: ScriptedCluster) -> None:
+    (broker,) = cluster.add(1)
+    broker.versions.pop(int(ApiKey.SASL_AUTHENTICATE))
+    with AdminClient(cluster.bootstrap, **SASL, sasl_plain_password="x") as admin, pytest.raises(Unsupported, match="SaslAuthenticate"):
+        admin.describe_cluster()
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_broker_of_any_release_with_sasl_is_asked_in_a_version_that_it_has(cluster: ScriptedCluster, version: int) -> None:
+    (broker,) = cluster.add(1)
+    sasl(broker, "secret")
+    broker.versions[int(ApiKey.SASL_AUTHENTICATE)] = (0, version)
+    with AdminClient(cluster.bootstrap, **SASL, sasl_plain_password="secret") as admin:
+        assert admin.describe_cluster().cluster_id == "scripted"
+    assert [one.version for one in broker.received if one.key is ApiKey.SASL_AUTHENTICATE] == [version]
+
+
+class Tokens:
+    """Gives a token, as a provider of kafka-python does."""
+
+    def token(self) -> str:
+        return "abc.def."
+
+    def extensions(self) -> dict[str, str]:
+        return {"traceId": "1"}
+
+
+OAUTH: dict[str, Any] = {
+    "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Tokens(),
+}  # fmt: skip
+
+
+def test_a_token_is_sent_with_its_extensions(cluster: ScriptedCluster) -> None:
+    (broker,) = cluster.add(1)
+    broker.on(ApiKey.SASL_HANDSHAKE, messages.SaslHandshakeResponse(mechanisms=["OAUTHBEARER"]))
+    broker.on(ApiKey.SASL_AUTHENTICATE, messages.SaslAuthenticateResponse())
+    with AdminClient(cluster.bootstrap, **OAUTH) as admin:
+        admin.describe_cluster()
+    (body,) = broker.bodies(ApiKey.SASL_AUTHENTICATE)
+    assert bytes(body.auth_bytes) == b"n,,\x01auth=Bearer abc.def.\x01traceId=1\x01\x01"
+
+
+def test_a_token_that_is_refused_is_an_error_with_the_text_of_the_broker(cluster: ScriptedCluster) -> None:
+    (broker,) = cluster.add(1)
+    response = messages.SaslAuthenticateResponse
+    broker.on(ApiKey.SASL_HANDSHAKE, messages.SaslHandshakeResponse(mechanisms=["OAUTHBEARER"]))
+    reason = response(auth_bytes=b'{"status":"invalid_token"}')
+    broker.on(ApiKey.SASL_AUTHENTICATE, reason, response(error_code=58, error_message="expired"))
+    with AdminClient(cluster.bootstrap, **OAUTH) as admin, pytest.raises(NotAuthenticated, match="expired"):
+        admin.describe_cluster()
+    assert [bytes(body.auth_bytes) for body in broker.bodies(ApiKey.SASL_AUTHENTICATE)][1:] == [b"\x01"]

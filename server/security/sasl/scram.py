@@ -15,9 +15,9 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 
+from klamm.protocol.security.secret_texts import new_secret
 from klamm.server.security.sasl.exchange import AuthenticationFailed, InvalidCredentials
 from klamm.server.security.scram import MIN_ITERATIONS, Mechanism, ScramCredential, TokenCredential
-from klamm.server.security.secret_texts import new_secret
 
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -108,8 +108,3 @@ class ScramExchange:
 
 def _unescaped(name: str) -> str:
     return name.replace("=2C", ",").replace("=3D", "=")
-
-
-def escaped(name: str) -> str:
-    """A user name as it stands in a message."""
-    return name.replace("=", "=3D").replace(",", "=2C")

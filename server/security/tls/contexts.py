@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from klamm.configs.listeners import ListenerProperties
 from klamm.configs.types import ConfigError
-from klamm.server.security.secret_texts import new_secret
+from klamm.protocol.security.secret_texts import new_secret
 from klamm.server.security.tls.cipher_suites import OF_TLS_1_3, below_tls_1_3
 from klamm.server.security.tls.key_stores import own_key, trusted
 

@@ -1,0 +1,129 @@
+"""A client authenticates at a broker: a handshake, then the tokens of PLAIN, SCRAM or OAUTHBEARER.
+
+SaslHandshake has version 1, which all brokers since Kafka 1.0 have. Source: KIP-43, KIP-152, KIP-255, KIP-368.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Any, NamedTuple
+
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.security.secret_texts import new_secret
+
+HANDSHAKE_VERSION = 1
+AUTHENTICATE_VERSION = 1
+"""Of SaslAuthenticate, at most: brokers before Kafka 2.2 have version 0, which does not say how long a session lasts."""
+
+SCRAM_DIGESTS: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS = ("PLAIN", *SCRAM_DIGESTS, "OAUTHBEARER")
+"""What a client can authenticate with."""
+
+Send = Callable[[bytes], Awaitable[bytes]]
+"""Sends a frame and returns the payload of its response. Raises OSError."""
+Tokens = Generator[bytes, bytes, None]
+"""Yields the tokens of a client, and is given the responses."""
+
+
+class AuthenticationRefused(ConnectionError):
+    """The broker did not accept this client; the text says why."""
+
+
+class Credentials(NamedTuple):
+    """A user and a password for a mechanism."""
+
+    mechanism: str
+    user: str
+    password: str
+
+    def tokens(self) -> Tokens:
+        return _plain(self) if self.mechanism == "PLAIN" else _scram(self)
+
+
+class BearerToken(NamedTuple):
+    """A token of OAUTHBEARER, with the extensions of SASL that go with it."""
+
+    token: str
+    extensions: Mapping[str, str] = {}
+
+    @property
+    def mechanism(self) -> str:
+        return "OAUTHBEARER"
+
+    def tokens(self) -> Tokens:
+        """RFC 7628. A broker that refuses the token says why, and fails the exchange after one more token."""
+        pairs = [("auth", f"Bearer {self.token}"), *self.extensions.items()]
+        reason = yield ("n,,\x01" + "".join(f"{key}={value}\x01" for key, value in pairs) + "\x01").encode()
+        if reason:
+            yield b"\x01"
+            raise AuthenticationRefused(f"the token is refused: {reason.decode('utf-8', 'replace')}")
+
+
+async def authenticate(send: Send, client_id: str, credentials: Credentials | BearerToken, version: int = AUTHENTICATE_VERSION) -> int:
+    """Authenticate on a new connection, with SaslAuthenticate of this version. Returns the lifetime of the session in milliseconds, 0 if it
+    has none.
+
+    Raises AuthenticationRefused, OSError and RemoteProtocolError.
+    """
+    mechanism = credentials.mechanism
+    handshake = messages.SaslHandshakeRequest(mechanism=mechanism)
+    response = await _ask(send, client_id, ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, handshake)
+    if response.error_code:
+        raise AuthenticationRefused(f"SASL mechanism {mechanism} is refused; the broker has {', '.join(response.mechanisms) or 'none'}")
+    tokens = credentials.tokens()
+    token = next(tokens)
+    while True:
+        request = messages.SaslAuthenticateRequest(auth_bytes=token)
+        response = await _ask(send, client_id, ApiKey.SASL_AUTHENTICATE, version, request)
+        if response.error_code:
+            raise AuthenticationRefused(response.error_message or ErrorCode(response.error_code).name)
+        try:
+            token = tokens.send(bytes(response.auth_bytes))
+        except StopIteration:
+            return int(response.session_lifetime_ms)
+
+
+async def _ask(send: Send, client_id: str, key: ApiKey, version: int, request: messages.Request[Any]) -> Any:
+    frame = messages.encode_request(key, version, 0, client_id, messages.encode(request, version))
+    payload = await send(frame)
+    _, offset = messages.decode_response_header(key, version, payload)
+    return messages.decode(f"{messages.APIS[key].name}Response", version, payload, offset)[0]
+
+
+def escaped(name: str) -> str:
+    """A user name as it stands in a message of SCRAM."""
+    return name.replace("=", "=3D").replace(",", "=2C")
+
+
+def _plain(credentials: Credentials) -> Tokens:
+    yield f"\0{credentials.user}\0{credentials.password}".encode()
+
+
+def _scram(credentials: Credentials) -> Tokens:
+    """RFC 5802. The broker has to prove that it knows the credential."""
+    digest = SCRAM_DIGESTS[credentials.mechanism]
+    nonce = new_secret()
+    bare = f"n={escaped(credentials.user)},r={nonce}"
+    challenge = (yield f"n,,{bare}".encode()).decode("utf-8", "replace")
+    fields = dict(part.partition("=")[::2] for part in challenge.split(","))
+    try:
+        salt, iterations = b64decode(fields["s"], validate=True), int(fields["i"])
+    except (KeyError, ValueError):
+        raise RemoteProtocolError("the SCRAM challenge is invalid") from None
+    if not fields.get("r", "").startswith(nonce) or not 0 < iterations <= 1_000_000:
+        raise RemoteProtocolError("the SCRAM challenge is invalid")
+    unproven = f"c=biws,r={fields['r']}"
+    signed = f"{bare},{challenge},{unproven}".encode()
+    salted = hashlib.pbkdf2_hmac(digest, credentials.password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    final = yield f"{unproven},p={b64encode(proof).decode()}".encode()
+    expected = b"v=" + b64encode(hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest))
+    if not hmac.compare_digest(final, expected):
+        raise RemoteProtocolError("the broker does not know the credential")
