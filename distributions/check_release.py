@@ -1,9 +1,9 @@
 """Checks what would be released. `make check-release`; needs the packages of the extra `release`.
 
 It builds both distributions twice and compares the bytes, lets twine look at them, installs them in clean environments of each supported
-Python, without extras and with the embedded ZooKeeper, and writes a bill of materials of the latter (CycloneDX). Each step prints one line;
-the first that fails ends the program with exit code 1. A supported Python that is not on the machine is made with debootstrap if that is
-there; otherwise the check fails: name the versions to check with `--versions`.
+Python, without extras and with the embedded ZooKeeper, uses the latter also with other releases of kafka-python, and writes a bill of
+materials of it (CycloneDX). Each step prints one line; the first that fails ends the program with exit code 1. A supported Python that is
+not on the machine is made with debootstrap if that is there; otherwise the check fails: name the versions to check with `--versions`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from klamm.distributions.zookeeper.build_backend import file_name, pinned
 
 _NOT_PASSED = ("KLAMM_ZOOKEEPER_JARS", "KAFKA_HOME", "ZOOKEEPER_HOME", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONHOME", "VIRTUAL_ENV")
 EXTRAS = ("", "embedded")
+OTHER_KAFKA_PYTHONS = ("kafka-python<3", "kafka-python<4")
+"""Requirements whose newest release is tried beside Klamm, after the release of constraints.txt."""
 
 
 class CheckFailed(Exception):
@@ -44,11 +46,15 @@ class Installed(NamedTuple):
     """From the start of the command until it ended: for the embedded ZooKeeper the first record was read."""
     megabytes: float
     """Of the environment, without pip."""
+    kafka_pythons: tuple[str, ...]
+    """The releases of kafka-python with which a record was written and read."""
 
     def line(self) -> str:
         """One line for people."""
         what = f"klamm[{self.extra}]" if self.extra else "klamm"
-        return f"Python {self.python}: {what} installed in {self.install_s:.1f} s, {self.megabytes:.0f} MB, used in {self.ready_s:.1f} s"
+        beside = f", with kafka-python {', '.join(self.kafka_pythons)}" if self.kafka_pythons else ""
+        took = f"installed in {self.install_s:.1f} s, {self.megabytes:.0f} MB, used in {self.ready_s:.1f} s"
+        return f"Python {self.python}: {what} {took}{beside}"
 
 
 def build_twice(target: Path) -> list[Path]:
@@ -96,17 +102,20 @@ def check_installation(python: Python, files: Sequence[Path], extra: str, bill: 
         _run(python, work, interpreter, "-m", "pip", "install", *options, *wanted)
         install_s, megabytes = time.monotonic() - started, _megabytes(work / "venv") - before
         started = time.monotonic()
-        (_use_embedded if extra else _use_plain)(python, work)
+        used = [_use_embedded(python, work)] if extra else _use_plain(python, work)
         ready_s = time.monotonic() - started
         if bill is not None:
             bill.write_text(json.dumps(bill_of_materials(work / "venv" / "bin" / "python"), indent=1, sort_keys=True) + "\n")
-        return Installed(python.version, extra, install_s, ready_s, megabytes)
+        for requirement in OTHER_KAFKA_PYTHONS if extra else ():
+            _run(python, work, interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", requirement)
+            used.append(_use_embedded(python, work))
+        return Installed(python.version, extra, install_s, ready_s, megabytes, tuple(used))
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _use_plain(python: Python, work: Path) -> None:
-    """Without extras the command works, and `serve` says what is missing."""
+def _use_plain(python: Python, work: Path) -> list[str]:
+    """Without extras the command works, and `serve` says what is missing. No kafka-python is used."""
     from klamm import __version__
 
     program = f"{python.inside(work)}/venv/bin/klamm"
@@ -116,14 +125,16 @@ def _use_plain(python: Python, work: Path) -> None:
     refused = subprocess.run([*python.prefix, program, "serve"], env=_environ(work), capture_output=True, text=True, check=False)
     if refused.returncode == 0 or "--zookeeper HOST:PORT" not in refused.stderr:
         raise CheckFailed(f"klamm serve without extras, Python {python.version}: {refused.returncode} {refused.stderr}")
+    return []
 
 
-def _use_embedded(python: Python, work: Path) -> None:
-    """A cluster takes a record, with the jars of klamm-zookeeper."""
+def _use_embedded(python: Python, work: Path) -> str:
+    """A cluster takes a record, with the jars of klamm-zookeeper. Returns the release of kafka-python that wrote it."""
     inside = python.inside(work)
-    folder, value, code = _run(python, work, f"{inside}/venv/bin/python", f"{inside}/first_record.py").splitlines()
+    folder, client, value, code = _run(python, work, f"{inside}/venv/bin/python", f"{inside}/first_record.py").splitlines()
     if not (folder.startswith(inside) and folder.endswith("klamm_zookeeper/jars") and (value, code) == ("record", "0")):
-        raise CheckFailed(f"a cluster of Python {python.version}: {folder}, {value}, exit code {code}")
+        raise CheckFailed(f"a cluster of Python {python.version}: {folder}, kafka-python {client}, {value}, exit code {code}")
+    return client
 
 
 def bill_of_materials(python: Path) -> dict[str, Any]:

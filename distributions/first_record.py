@@ -1,7 +1,7 @@
 """Starts `klamm serve` of this environment, writes a record to it and reads it. `python first_record.py`, in an environment with Klamm.
 
-Prints the folder of ZooKeeper's jars, the value of the record and the exit code of `klamm serve`, one per line. It is copied beside what is
-installed, so it imports nothing of the checkout.
+Prints the folder of ZooKeeper's jars, the version of kafka-python, the value of the record and the exit code of `klamm serve`, one per
+line. It is copied beside what is installed, so it imports nothing of the checkout.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kafka
 from kafka import KafkaConsumer, KafkaProducer
 
 from klamm.zk.embedded.java import find_jars
@@ -20,6 +21,7 @@ def main() -> None:
     """Run one broker with the embedded ZooKeeper until a record was read."""
     (folder,) = {jar.parent for jar in find_jars()}
     command = [str(Path(sys.prefix, "bin", "klamm")), "serve", "--brokers", "1", "--port", "0", "--json"]
+    command += ["--config", "offsets.topic.replication.factor=1", "--config", "group.initial.rebalance.delay.ms=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as cluster:
         assert cluster.stdout is not None
         try:
@@ -27,13 +29,13 @@ def main() -> None:
             producer = KafkaProducer(bootstrap_servers=servers)
             producer.send("first", b"record").get(30)
             producer.close()
-            consumer = KafkaConsumer("first", bootstrap_servers=servers, auto_offset_reset="earliest")
+            consumer = KafkaConsumer("first", bootstrap_servers=servers, group_id="readers", auto_offset_reset="earliest")
             value = next(consumer).value.decode()
-            consumer.close()
+            consumer.close()  # commits
         finally:
             cluster.terminate()
             code = cluster.wait(30)
-    print(folder, value, code, sep="\n")
+    print(folder, kafka.__version__, value, code, sep="\n")
 
 
 if __name__ == "__main__":

