@@ -1,26 +1,35 @@
 """The errors of the admin client.
 
-Every error is an `AdminError`, and also the exception of kafka-python for this error code or cause. So handlers for kafka-python's admin
-client work unchanged: `except kafka.errors.NotControllerError`. `code` is the error code of a response, or None if the error does not come
+Every error is an `AdminError`. In a program that imports kafka-python it is also the exception of kafka-python for this error code or
+cause, so handlers for kafka-python's admin client work unchanged: `except kafka.errors.NotControllerError`. Klamm does not import
+kafka-python for this, because that takes longer than a call. `code` is the error code of a response, or None if the error does not come
 from a broker. An invalid argument raises ValueError or TypeError instead, before anything is sent.
 """
 
 from __future__ import annotations
 
-from functools import cache
-
-import kafka.errors
+import sys
+from functools import cache, lru_cache
+from types import ModuleType
+from typing import Any, ClassVar, Self, cast
 
 from klamm.protocol.errors import ErrorCode
 
 
-class AdminError(kafka.errors.KafkaError):
+class AdminError(Exception):
     """One failed call, or one failed partition, broker or config of a call.
 
     `code` is the error code of the response, None if the error occurred in the client. `message` is the text, None if the broker sent none.
     """
 
     code: ErrorCode | None = None
+    of_kafka_python: ClassVar[str] = "KafkaError"
+    """The name of kafka-python's exception."""
+
+    def __new__(cls, *_arguments: Any) -> Self:
+        theirs = _exception_of_kafka_python(cls)
+        kind: Any = cls if theirs is None or issubclass(cls, theirs) else _joined(cast(Any, cls), cast(Any, theirs))
+        return cast(Self, Exception.__new__(kind))
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(*(() if message is None else (message,)))
@@ -30,35 +39,46 @@ class AdminError(kafka.errors.KafkaError):
         name = type(self).__name__ if self.code is None else self.code.name
         return name if not self.message else f"{name}: {self.message}"
 
-    __hash__ = Exception.__hash__  # kafka-python defines equality by value, which would remove the hash
+    def __hash__(self) -> int:  # kafka-python defines equality by value, which would remove the hash
+        return id(self)
 
 
-class TimedOut(AdminError, kafka.errors.KafkaTimeoutError):
+class TimedOut(AdminError):
     """The call did not end by its deadline. A request that was sent may still take effect."""
 
+    of_kafka_python = "KafkaTimeoutError"
 
-class Disconnected(AdminError, kafka.errors.KafkaConnectionError):
+
+class Disconnected(AdminError):
     """A broker cannot be reached, or the connection was lost before the response."""
 
+    of_kafka_python = "KafkaConnectionError"
 
-class BadResponse(AdminError, kafka.errors.KafkaProtocolError):
+
+class BadResponse(AdminError):
     """A broker sent bytes that are not a response to the request."""
 
+    of_kafka_python = "KafkaProtocolError"
 
-class Unsupported(AdminError, kafka.errors.UnsupportedVersionError):
+
+class Unsupported(AdminError):
     """The broker does not support the API, or no version that this client can use. No other API is tried instead."""
 
+    of_kafka_python = "UnsupportedVersionError"
     code = ErrorCode.UNSUPPORTED_VERSION
 
 
-class NotAuthenticated(AdminError, kafka.errors.SaslAuthenticationFailedError):
+class NotAuthenticated(AdminError):
     """The broker refused the credentials or the SASL mechanism, or the TLS handshake failed. The client does not retry."""
 
+    of_kafka_python = "SaslAuthenticationFailedError"
     code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-class Closed(AdminError, kafka.errors.IllegalStateError):
+class Closed(AdminError):
     """The client was closed before or during the call."""
+
+    of_kafka_python = "IllegalStateError"
 
 
 def error_of(code: int, message: str | None = None) -> AdminError | None:
@@ -73,9 +93,26 @@ def response_error(code: ErrorCode, message: str | None = None) -> AdminError:
 
 @cache
 def _class_of(code: int) -> type[AdminError]:
-    theirs = kafka.errors.for_code(code)
     try:
         name = ErrorCode(code)
     except ValueError:
         name = ErrorCode.UNKNOWN_SERVER_ERROR
-    return type(theirs.__name__, (AdminError, theirs), {"code": name, "__doc__": theirs.__doc__, "__module__": __name__})
+    return type("".join(word.title() for word in name.name.removesuffix("_ERROR").split("_")) + "Error", (AdminError,), {
+        "code": name, "errno": code, "__doc__": f"A broker's response has the error {name.name}.", "__module__": __name__,
+    })  # fmt: skip
+
+
+def _exception_of_kafka_python(kind: type[AdminError]) -> type[Exception] | None:
+    """The exception of kafka-python that the error is too; None if kafka-python is not imported, or does not have it."""
+    module: ModuleType | None = sys.modules.get("kafka.errors")
+    code = getattr(kind, "errno", None)
+    for_code = getattr(module, "for_code", None)
+    found = getattr(module, kind.of_kafka_python, None) if code is None or for_code is None else for_code(code)
+    return found if isinstance(found, type) and issubclass(found, Exception) else None
+
+
+@lru_cache(256)
+def _joined(kind: type[AdminError], theirs: type[Exception]) -> type[AdminError]:
+    """The error as an exception of kafka-python too, under the same name."""
+    name = theirs.__name__ if hasattr(kind, "errno") else kind.__name__
+    return type(name, (kind, theirs), {"__doc__": kind.__doc__, "__module__": __name__})

@@ -81,9 +81,10 @@ class IoThread:
 
     def _shut(self) -> _Running | None:
         with self._lock:
+            is_first = not self._closed
             self._closed = True
             running = self._running
-        if running is not None:
+        if running is not None and is_first:
             running.stop()
         return running
 
@@ -114,7 +115,7 @@ class _Running:
         return started
 
     def stop(self) -> None:
-        """End the thread. No effect if it has ended."""
+        """End the thread. May be called once."""
         self._soon(self.loop.stop)
 
     def end(self, started: _Started[Any], error: AdminError) -> None:
