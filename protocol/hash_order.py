@@ -9,6 +9,7 @@ choose one; the keys that are alone in their child come first.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -30,8 +31,9 @@ def string_hash(text: str) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
+@lru_cache(maxsize=4096)
 def partition_for(key: str, count: int) -> int:
-    """The partition of an internal topic that has the state of a group or of a transactional id."""
+    """The partition of an internal topic that has the state of a group or of a transactional id. Each request asks for it."""
     value = string_hash(key)
     return (0 if value == -(1 << 31) else abs(value)) % count
 

@@ -57,7 +57,10 @@ class Member:
 
     def metadata(self, protocol: str | None) -> bytes:
         """What the member sent for a protocol, nothing if it does not know it."""
-        return next((each.metadata for each in self.protocols if each.name == protocol), b"")
+        for each in self.protocols:
+            if each.name == protocol:
+                return each.metadata
+        return b""
 
 
 class Group:

@@ -1,7 +1,7 @@
 """Requests to a group and their results, as values that do not depend on versions of the protocol.
 
 A `ticket` stands for a request that waits for its result; groups only hand it back in `Respond`. `fresh_id` is a UUID that was drawn for
-the request, since groups draw nothing themselves.
+the request, since groups draw nothing themselves; it is empty if the member has an id already.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def handle(ctx: Context, request: messages.JoinGroupRequest) -> messages.JoinGro
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,
         protocols=tuple(Protocol(each.name, bytes(each.metadata)) for each in request.protocols),
-        fresh_id=services.groups.fresh_id(),
+        fresh_id="" if request.member_id else services.groups.fresh_id(),
         needs_known_id=version >= NEEDS_KNOWN_ID_SINCE,
         can_skip_assignment=version >= SKIPS_ASSIGNMENT_SINCE,
         reason=request.reason,
