@@ -234,7 +234,106 @@ def _absent(size: Size, share: int = 1) -> list[str]:
     return [f"absurd-{i}" for i in range(size.entries // share)]
 
 
+def _coordinators(size: Size) -> Any:
+    return messages.FindCoordinatorRequest(key_type=0, coordinator_keys=_absent(size))
+
+
+def _joined(size: Size) -> Any:
+    request = messages.JoinGroupRequest
+    protocols = [request.JoinGroupRequestProtocol(name="range", metadata=b"m" * size.entries)]
+    return request(
+        group_id="absurd", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id="", protocol_type="consumer",
+        protocols=protocols,
+    )
+
+
+def _many_protocols(size: Size) -> Any:
+    request = messages.JoinGroupRequest
+    protocols = [request.JoinGroupRequestProtocol(name=name, metadata=b"") for name in _absent(size, 10)]
+    return request(
+        group_id="protocols", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id="", protocol_type="consumer",
+        protocols=protocols,
+    )
+
+
+def _synced(size: Size) -> Any:
+    row = messages.SyncGroupRequest.SyncGroupRequestAssignment
+    assignments = [row(member_id=name, assignment=b"") for name in _absent(size)]
+    return messages.SyncGroupRequest(group_id="absurd", generation_id=1, member_id="m", assignments=assignments)
+
+
+def _left(size: Size) -> Any:
+    row = messages.LeaveGroupRequest.MemberIdentity
+    return messages.LeaveGroupRequest(group_id="absurd", members=[row(member_id=name, group_instance_id=None) for name in _absent(size)])
+
+
+def _committed(topic: str, partitions: int) -> Any:
+    request = messages.OffsetCommitRequest
+    rows = [request.OffsetCommitRequestPartition(partition_index=i, committed_offset=1, committed_metadata="") for i in range(partitions)]
+    return request(group_id="absurd", topics=[request.OffsetCommitRequestTopic(name=topic, partitions=rows)])
+
+
+def _fetched(groups: list[str], partitions: int) -> Any:
+    request = messages.OffsetFetchRequest
+    topics = [request.OffsetFetchRequestTopics(name="wide", partition_indexes=list(range(partitions)))]
+    return request(groups=[request.OffsetFetchRequestGroup(group_id=each, topics=topics) for each in groups])
+
+
+def _offsets_deleted(size: Size) -> Any:
+    request = messages.OffsetDeleteRequest
+    rows = [request.OffsetDeleteRequestPartition(partition_index=i) for i in range(size.entries)]
+    return request(group_id="absurd", topics=[request.OffsetDeleteRequestTopic(name="wide", partitions=rows)])
+
+
+def _added(size: Size) -> Any:
+    row = messages.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    topics = [row(name="absurd", partitions=list(range(size.entries)))]
+    return messages.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="absurd", v3_and_below_producer_id=1, v3_and_below_producer_epoch=0, v3_and_below_topics=topics
+    )
+
+
+def _committed_in_transaction(size: Size) -> Any:
+    request = messages.TxnOffsetCommitRequest
+    rows = [request.TxnOffsetCommitRequestPartition(partition_index=i, committed_offset=1) for i in range(size.entries)]
+    topics = [request.TxnOffsetCommitRequestTopic(name="absurd", partitions=rows)]
+    return request(transactional_id="absurd", group_id="absurd", producer_id=1, producer_epoch=0, topics=topics)
+
+
+def _marked(size: Size) -> Any:
+    request = messages.WriteTxnMarkersRequest
+    topics = [request.WritableTxnMarkerTopic(name="absurd", partition_indexes=tuple(range(size.entries)))]
+    marker = request.WritableTxnMarker(producer_id=1, producer_epoch=0, transaction_result=True, topics=topics, coordinator_epoch=0)
+    return request(markers=[marker])
+
+
+def _producers(size: Size) -> Any:
+    row = messages.DescribeProducersRequest.TopicRequest
+    return messages.DescribeProducersRequest(topics=[row(name="absurd", partition_indexes=list(range(size.entries)))])
+
+
+COORDINATED = (
+    Case("FindCoordinator, many groups", 4, _coordinators),
+    Case("JoinGroup, a megabyte of metadata", 3, _joined),
+    Case("JoinGroup, many protocols", 3, _many_protocols),
+    Case("SyncGroup, many unknown members", 3, _synced),
+    Case("LeaveGroup, many unknown members", 4, _left),
+    Case("OffsetCommit, unknown partitions", 8, lambda s: _committed("absurd", s.entries)),
+    Case("OffsetCommit, each partition of a topic", 8, lambda s: _committed("wide", s.topics["wide"])),
+    Case("OffsetFetch, many groups", 8, lambda s: _fetched(_absent(s, 10), 1)),
+    Case("OffsetFetch, unknown partitions", 8, lambda s: _fetched(["absurd"], s.entries)),
+    Case("OffsetDelete, unknown partitions", 0, _offsets_deleted),
+    Case("DescribeGroups, unknown groups", 5, lambda s: messages.DescribeGroupsRequest(groups=_absent(s))),
+    Case("DeleteGroups, unknown groups", 2, lambda s: messages.DeleteGroupsRequest(groups_names=_absent(s))),
+    Case("AddPartitionsToTxn, unknown partitions", 3, _added),
+    Case("TxnOffsetCommit, unknown partitions", 3, _committed_in_transaction),
+    Case("WriteTxnMarkers, unknown partitions", 1, _marked),
+    Case("DescribeProducers, unknown partitions", 0, _producers),
+    Case("DescribeTransactions, unknown ids", 0, lambda s: messages.DescribeTransactionsRequest(transactional_ids=_absent(s))),
+)
+
 CASES = (
+    *COORDINATED,
     _count(46_341),
     _count(100_000),
     _count(1_000_000),

@@ -12,6 +12,11 @@ is never interrupted.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SLICE = 1000
 """Number of entries between two turns of the event loop: a few milliseconds of work."""
@@ -31,3 +36,8 @@ class Pace:
         if self._left < 0:
             self._left = SLICE
             await asyncio.sleep(0)
+
+
+async def build(entries: int, make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What `make` returns, for example a response with so many entries; made in a thread if these are more than a slice."""
+    return make(*arguments, **named) if entries <= SLICE else await asyncio.to_thread(make, *arguments, **named)

@@ -57,10 +57,7 @@ class Member:
 
     def metadata(self, protocol: str | None) -> bytes:
         """What the member sent for a protocol, nothing if it does not know it."""
-        for each in self.protocols:
-            if each.name == protocol:
-                return each.metadata
-        return b""
+        return next((each.metadata for each in self.protocols if each.name == protocol), b"")
 
 
 class Group:

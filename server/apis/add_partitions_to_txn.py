@@ -17,6 +17,7 @@ from klamm.broker.transactions.requests import AddPartitions
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.pace import Pace, build
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
@@ -40,9 +41,9 @@ async def handle(ctx: Context, request: messages.AddPartitionsToTxnRequest) -> m
     version = ctx.api_version
     if version >= OF_BROKERS_SINCE and not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    transactions = _transactions(request, version)
+    transactions = await build(_count(request), _transactions, request, version)
     codes = await asyncio.gather(*(_add(ctx, each) for each in transactions))
-    return _response(version, zip(transactions, codes, strict=True))
+    return await build(sum(map(len, codes)), _response, version, list(zip(transactions, codes, strict=True)))
 
 
 def refuse(
@@ -51,6 +52,12 @@ def refuse(
     if version >= OF_BROKERS_SINCE:
         return messages.AddPartitionsToTxnResponse(error_code=code)
     return _response(version, [(each, dict.fromkeys(each.partitions, code)) for each in _transactions(request, version)])
+
+
+def _count(request: messages.AddPartitionsToTxnRequest) -> int:
+    """How many partitions a request has."""
+    topics = [*request.v3_and_below_topics, *(topic for each in request.transactions for topic in each.topics)]
+    return sum(len(topic.partitions) for topic in topics)
 
 
 def _transactions(request: messages.AddPartitionsToTxnRequest, version: int) -> list[_Transaction]:
@@ -76,9 +83,15 @@ async def _add(ctx: Context, transaction: _Transaction) -> Codes:
     is_client = ctx.api_version < OF_BROKERS_SINCE
     if is_client and not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    refused = {each: code for each in partitions if (code := _refusal(ctx, each, is_client)) is not ErrorCode.NONE}
+    refused: Codes = {}
+    pace = Pace()
+    for each in partitions:
+        await pace()
+        code = _refusal(ctx, each, is_client)
+        if code is not ErrorCode.NONE:
+            refused[each] = code
     if refused:
-        return {each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
+        return await build(len(partitions), _all_refused, partitions, refused)
     coordinator, producer = ctx.services.transactions, (transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
         return coordinator.verify(transactional_id, *producer, partitions)
@@ -86,6 +99,10 @@ async def _add(ctx: Context, transaction: _Transaction) -> Codes:
     if code is ErrorCode.PRODUCER_FENCED and ctx.api_version < FENCED_SINCE:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
     return dict.fromkeys(partitions, code)
+
+
+def _all_refused(partitions: list[TopicPartition], refused: Codes) -> Codes:
+    return {each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
 
 
 def _refusal(ctx: Context, partition: TopicPartition, is_client: bool) -> ErrorCode:

@@ -17,6 +17,7 @@ from klamm.broker.groups.requests import OffsetCommit as Offset
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.pace import build
 from klamm.server.groups.offset_requests import usable_partitions, with_short_metadata
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
@@ -42,7 +43,8 @@ async def handle(ctx: Context, request: messages.OffsetCommitRequest) -> message
     }
     if offsets:
         codes |= await (_store_in_zookeeper if version == 0 else _commit)(ctx, request, offsets)
-    return _response(request, codes, [topic.name for topic in request.topics if ctx.services.metadata.contains(topic.name)])
+    without_rows = [topic.name for topic in request.topics if ctx.services.metadata.contains(topic.name)]
+    return await build(len(codes), _response, request, codes, without_rows)
 
 
 def refuse(

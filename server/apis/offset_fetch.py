@@ -57,8 +57,9 @@ async def handle(ctx: Context, request: messages.OffsetFetchRequest) -> messages
             for name, parts in rows.items()
         ]
         return response(topics=topics)
-    groups = []
+    groups, pace = [], Pace()
     for group in request.groups:
+        await pace()
         wanted = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
         code, rows = await _read(ctx, group.group_id, wanted, request.require_stable)
         rows_of_topics = [

@@ -15,6 +15,7 @@ from klamm.broker.groups.requests import OffsetCommit as Offset
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.pace import build
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
 from klamm.server.groups.offset_requests import usable_partitions, with_short_metadata
 from klamm.server.produce.record_appends import Verified
@@ -43,7 +44,7 @@ async def handle(ctx: Context, request: messages.TxnOffsetCommitRequest) -> mess
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.api_version < KNOWS_LOADING_SINCE:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         codes |= {key: code for key in offsets if key not in codes or code is not ErrorCode.NONE}
-    return _response(request, codes)
+    return await build(len(codes), _response, request, codes)
 
 
 def refuse(

@@ -14,6 +14,7 @@ from typing import Any
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.pace import build
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 from klamm.server.transactions.marker_writer import TransactionEnd
@@ -25,22 +26,20 @@ async def handle(ctx: Context, request: messages.WriteTxnMarkersRequest) -> mess
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if any(marker.producer_id < 0 or marker.producer_epoch < 0 for marker in request.markers):
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    writer = ctx.services.marker_writer
-    results = await asyncio.gather(
-        *(
-            writer.write(
-                TransactionEnd(each.producer_id, each.producer_epoch, each.coordinator_epoch, each.transaction_result), _partitions(each)
-            )
-            for each in request.markers
-        )
-    )
-    return _response(zip(request.markers, results, strict=True))
+    results = await asyncio.gather(*(_write(ctx, each) for each in request.markers))
+    return await build(sum(map(len, results)), _response, list(zip(request.markers, results, strict=True)))
 
 
 def refuse(
     request: messages.WriteTxnMarkersRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> messages.WriteTxnMarkersResponse:
     return _response((marker, dict.fromkeys(_partitions(marker), code)) for marker in request.markers)
+
+
+async def _write(ctx: Context, marker: Any) -> dict[TopicPartition, ErrorCode]:
+    end = TransactionEnd(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result)
+    partitions = await build(sum(len(topic.partition_indexes) for topic in marker.topics), _partitions, marker)
+    return await ctx.services.marker_writer.write(end, partitions)
 
 
 def _partitions(marker: Any) -> list[TopicPartition]:

@@ -17,6 +17,7 @@ from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.pace import Pace
 from klamm.protocol.records.record import ControlType, control_batch
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from klamm.server.produce.internal_appends import InternalAppends
@@ -44,9 +45,13 @@ class MarkerWriter:
 
     async def write(self, end: TransactionEnd, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
         """Write a marker into each of these partitions; a code for each."""
-        begun = {partition: self._append(end, partition) for partition in partitions}
-        codes = {}
+        begun: dict[TopicPartition, asyncio.Future[AppendResult] | ErrorCode] = {}
+        codes, pace = {}, Pace()
+        for partition in partitions:
+            await pace()
+            begun[partition] = self._append(end, partition)
         for partition, appended in begun.items():
+            await pace()
             codes[partition] = appended if isinstance(appended, ErrorCode) else await self._written(end, partition, appended)
         return codes
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klamm.benchmarks.stalls import CASES, Case, Size
+from klamm.benchmarks.stalls import CASES, COORDINATED, Case, Size
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -43,6 +43,7 @@ LONG = (
     "ReassignPartitions, unknown partitions",
     "AlterInterbrokerThrottledRates, unknown brokers",
     "AlterInterbrokerThrottledReplicas, unknown partitions",
+    *(case.name for case in COORDINATED if not case.name.startswith("JoinGroup, a megabyte")),
 )
 
 
