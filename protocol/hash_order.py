@@ -33,7 +33,7 @@ def string_hash(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def partition_for(key: str, count: int) -> int:
-    """The partition of an internal topic that has the state of a group or of a transactional id. Each request asks for it."""
+    """The partition of an internal topic that has the state of a group or of a transactional id."""
     value = string_hash(key)
     return (0 if value == -(1 << 31) else abs(value)) % count
 

@@ -39,5 +39,5 @@ class Pace:
 
 
 async def build(entries: int, make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What `make` returns, for example a response with so many entries; made in a thread if these are more than a slice."""
+    """What `make` returns, for example a response with this number of entries. It runs in a thread if they are more than a slice."""
     return make(*arguments, **named) if entries <= SLICE else await asyncio.to_thread(make, *arguments, **named)
