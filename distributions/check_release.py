@@ -26,10 +26,16 @@ from klamm.distributions import definitions, pythons, wheels
 from klamm.distributions.pythons import Python
 from klamm.distributions.zookeeper.build_backend import file_name, pinned
 
-_NOT_PASSED = ("KLAMM_ZOOKEEPER_JARS", "KAFKA_HOME", "ZOOKEEPER_HOME", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONHOME", "VIRTUAL_ENV")
+_NOT_PASSED = (
+    "KLAMM_ZOOKEEPER_JARS", "KAFKA_HOME", "ZOOKEEPER_HOME", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "PYTHONHOME",
+    "VIRTUAL_ENV",
+)
 EXTRAS = ("", "embedded")
-OTHER_KAFKA_PYTHONS = ("kafka-python<3", "kafka-python<4")
-"""Requirements whose newest release is tried beside Klamm, after the release of constraints.txt."""
+OTHER_KAFKA_PYTHONS = ("kafka-python==2.2.0", "kafka-python<3", "kafka-python<4")
+"""Requirements whose newest release is used beside Klamm, after the release of constraints.txt: the oldest that it allows, the newest 2.x,
+the newest 3.x."""
+
+_KAFKA_PYTHON = "import importlib.metadata; print(importlib.metadata.version('kafka-python'))"
 
 
 class CheckFailed(Exception):
@@ -108,7 +114,9 @@ def check_installation(python: Python, files: Sequence[Path], extra: str, bill: 
             bill.write_text(json.dumps(bill_of_materials(work / "venv" / "bin" / "python"), indent=1, sort_keys=True) + "\n")
         for requirement in OTHER_KAFKA_PYTHONS if extra else ():
             _run(python, work, interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", requirement)
-            used.append(_use_embedded(python, work))
+            _run(python, work, interpreter, "-m", "pip", "--disable-pip-version-check", "check")
+            if _run(python, work, interpreter, "-c", _KAFKA_PYTHON).strip() not in used:
+                used.append(_use_embedded(python, work))
         return Installed(python.version, extra, install_s, ready_s, megabytes, tuple(used))
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -129,11 +137,11 @@ def _use_plain(python: Python, work: Path) -> list[str]:
 
 
 def _use_embedded(python: Python, work: Path) -> str:
-    """A cluster takes a record, with the jars of klamm-zookeeper. Returns the release of kafka-python that wrote it."""
+    """A cluster takes a record, with the jars of klamm-zookeeper. Returns the release of kafka-python that was used."""
     inside = python.inside(work)
-    folder, client, value, code = _run(python, work, f"{inside}/venv/bin/python", f"{inside}/first_record.py").splitlines()
-    if not (folder.startswith(inside) and folder.endswith("klamm_zookeeper/jars") and (value, code) == ("record", "0")):
-        raise CheckFailed(f"a cluster of Python {python.version}: {folder}, kafka-python {client}, {value}, exit code {code}")
+    folder, client, *said = _run(python, work, f"{inside}/venv/bin/python", f"{inside}/first_record.py").splitlines()
+    if not (folder.startswith(inside) and folder.endswith("klamm_zookeeper/jars") and said == ["first", "record", "record", "0"]):
+        raise CheckFailed(f"a cluster of Python {python.version}: {folder}, kafka-python {client}, {said}")
     return client
 
 

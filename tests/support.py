@@ -37,7 +37,7 @@ def rows() -> list[Tested]:
     (kafkajs,) = re.findall(r"^KAFKAJS := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     java_clients = ", ".join((jars.CLIENTS_OF_2016, jars.TOOL_OF_KIP_183, jars.VERSION, jars.CLIENTS_OF_4))
     clients = "tests/clients"
-    kafka_python = f"{pinned('kafka-python')}; the newest 2.x and the newest 3.x beside released files"
+    kafka_python = f"{pinned('kafka-python')}; 2.2.0, the newest 2.x and the newest 3.x beside released files"
     return [
         Tested("Python", f"{SUPPORTED[0]} in all tests; {', '.join(SUPPORTED)} with released files", ("distributions/check_release.py",)),
         Tested("Operating system", "Linux on x86-64; macOS is not tested", ("tests",)),

@@ -76,6 +76,8 @@ def test_constraints_pin_every_direct_dependency() -> None:
 def test_a_wheel_has_the_definitions_of_the_kafka_python_that_the_tests_run() -> None:
     assert f"kafka-python=={wanted_version()}" in (ROOT / "constraints.txt").read_text().splitlines()
     assert second_opinion.is_tried(wanted_version())
+    first, before = (".".join(map(str, release)) for release in (second_opinion.FIRST, second_opinion.BEFORE))
+    assert f"kafka-python>={first},<{before}" in PROJECT["project"]["optional-dependencies"]["dev"]
 
 
 def test_constraints_hold_versions_only() -> None:
