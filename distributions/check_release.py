@@ -9,15 +9,16 @@ not on the machine is made with debootstrap if that is there; otherwise the chec
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,9 +70,40 @@ def build_twice(target: Path) -> list[Path]:
     built = wheels.build(target, epoch)
     with tempfile.TemporaryDirectory(prefix="klamm-again-") as folder:
         for again in wheels.build(Path(folder), epoch):
-            if _digest(again) != _digest(target / again.name):
-                raise CheckFailed(f"two builds of {again.name} differ")
+            if again.read_bytes() != (target / again.name).read_bytes():
+                raise CheckFailed(f"two builds of {again.name} differ: {first_difference(target / again.name, again)}")
     return built
+
+
+def first_difference(one: Path, other: Path) -> str:
+    """The first member in which two archives (wheels, or sdists) differ, and in what. For people."""
+    ours, theirs = _members(one), _members(other)
+    for name in sorted(ours.keys() | theirs.keys()):
+        if name not in ours or name not in theirs:
+            return f"{name} is only in the {'second' if name in theirs else 'first'}"
+        (data, header), (other_data, other_header) = ours[name], theirs[name]
+        if data != other_data:
+            shorter = min(len(data), len(other_data))
+            same = next((at for at in range(shorter) if data[at] != other_data[at]), shorter)
+            return f"{name} from byte {same} on ({len(data)} and {len(other_data)} bytes)"
+        if header != other_header:
+            return f"{name}: time, mode or owner: {header} and {other_header}"
+    if list(ours) != list(theirs):
+        return "the order of the members"
+    return "the compression, or the header of the archive"
+
+
+def _members(archive: Path) -> dict[str, tuple[bytes, tuple[object, ...]]]:
+    """Content and header of each member, in the order of the archive."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel:
+            return {each.filename: (wheel.read(each), (each.date_time, each.external_attr)) for each in wheel.infolist()}
+    with tarfile.open(archive) as sdist:
+        read: dict[str, tuple[bytes, tuple[object, ...]]] = {}
+        for each in sdist.getmembers():
+            file = sdist.extractfile(each) if each.isfile() else None
+            read[each.name] = (b"" if file is None else file.read(), (each.mtime, each.mode, each.uname, each.gname, each.linkname))
+        return read
 
 
 def check_metadata(files: Sequence[Path]) -> None:
@@ -195,10 +227,6 @@ def _run(python: Python, work: Path, *command: str) -> str:
 def _environ(work: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED}
     return kept | {"XDG_CACHE_HOME": str(work / "cache"), "LC_ALL": "C.UTF-8"}
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _megabytes(folder: Path) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.properties import parse_properties
 
 ROOT = Path(__file__).resolve().parent.parent
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+COMPOSE: dict[str, Any] = yaml.safe_load(re.sub(r"\$\{\w+:-(\w+)\}", r"\1", (ROOT / "docker-compose.yml").read_text()))
+"""The file with the defaults of its variables."""
 BROKERS = {name: service for name, service in COMPOSE["services"].items() if name.startswith("klamm-")}
 
 
@@ -35,6 +37,11 @@ def broker_config(service: dict[str, Any]) -> BrokerConfig:
     return BrokerConfig(properties | dict(options["override"]))
 
 
+def seconds(service: dict[str, Any]) -> int:
+    """How long a service may take to stop."""
+    return int(service["stop_grace_period"].removesuffix("s"))
+
+
 def test_a_zookeeper_and_three_brokers() -> None:
     assert list(COMPOSE["services"]) == ["zookeeper", "klamm-1", "klamm-2", "klamm-3", "spark-master", "spark-worker", "pipeline"]
 
@@ -51,6 +58,24 @@ def test_spark_runs_the_pipeline_on_the_lake_that_the_brokers_write() -> None:
     assert services["pipeline"]["command"][-1] == f"spark://{host}:{port}"
     targets = set(re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
     assert {service["build"]["target"] for service in services.values() if isinstance(service.get("build"), dict)} <= targets
+
+
+def test_the_pipeline_waits_for_the_master_it_names() -> None:
+    services = COMPOSE["services"]
+    entry = services["pipeline"]["entrypoint"]
+    assert entry[:4] == services["spark-master"]["entrypoint"] + ["wait"]
+    assert entry[4:6] == services["spark-master"]["command"][1:]
+    assert entry[6:] == ["klamm"]
+
+
+def test_zookeeper_outlives_brokers_that_are_stopped_at_the_same_time() -> None:
+    zookeeper = COMPOSE["services"]["zookeeper"]
+    assert signal.Signals[zookeeper["stop_signal"]] in {signal.SIGURG, signal.SIGCHLD, signal.SIGWINCH}, "a signal that a process ignores"
+    for service in BROKERS.values():
+        config = broker_config(service)
+        attempts_ms = config.get("controlled.shutdown.max.retries") * config.get("controlled.shutdown.retry.backoff.ms")
+        assert attempts_ms < seconds(zookeeper) * 1000 / 2
+        assert seconds(service) > seconds(zookeeper)
 
 
 def test_what_is_written_is_in_volumes_and_the_rest_of_the_file_system_is_read_only() -> None:

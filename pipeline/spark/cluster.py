@@ -5,6 +5,7 @@ workers, and the lake must have the same path there. A wheel cannot replace the 
 
     python -m klamm.pipeline.spark.cluster master HOST PORT              a master of Spark's own cluster manager
     python -m klamm.pipeline.spark.cluster worker spark://HOST:PORT …    a worker of it, with Spark's own options
+    python -m klamm.pipeline.spark.cluster wait HOST PORT COMMAND …      COMMAND, once a master listens there (at most 60 s)
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import socket
 import sys
+import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -25,6 +28,11 @@ from klamm.pipeline.spark.settings import Kind, When, chosen
 from klamm.protocol import schema
 
 LEFT_OUT = {"benchmarks", "build", "dist", "docs", "tests"}
+USAGE = """usage: python -m klamm.pipeline.spark.cluster master HOST PORT | worker URL [OPTIONS OF SPARK] | wait HOST PORT COMMAND
+"""
+START_S = 60.0
+"""How long a master may take to start."""
+RETRY_S = 0.2
 _WHEN = (1980, 1, 1, 0, 0, 0)
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -104,14 +112,35 @@ def connect_command(settings: Mapping[str, str], host: str, port: int, master: s
     return submit_command({**settings, **bound}, "--class", _CONNECT, "--master", master)
 
 
+def wait_for_master(host: str, port: int, within_s: float = START_S) -> None:
+    """Return when something listens there. Raises OSError, of the last attempt, if nothing does in time."""
+    until = time.monotonic() + within_s
+    while True:
+        try:
+            socket.create_connection((host, port), within_s).close()
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(RETRY_S)
+        else:
+            return
+
+
 def main(words: Sequence[str]) -> int:
-    """Run a master or a worker until it ends."""
+    """Run a master or a worker until it ends, or a command when there is a master."""
+    if len(words) >= 4 and words[0] == "wait":
+        try:
+            wait_for_master(words[1], int(words[2]))
+        except OSError as problem:
+            sys.stderr.write(f"no Spark master at {words[1]}:{words[2]}: {problem.strerror or problem}\n")
+            return 1
+        os.execvp(words[3], list(words[3:]))
     if len(words) == 3 and words[0] == "master":
         command = master_command(words[1], int(words[2]))
     elif len(words) >= 2 and words[0] == "worker":
         command = worker_command(words[1], *words[2:])
     else:
-        sys.stderr.write("usage: python -m klamm.pipeline.spark.cluster master HOST PORT | worker URL [OPTIONS OF SPARK]\n")
+        sys.stderr.write(USAGE)
         return 2
     os.execvpe(command[0], command, environment(java_for_spark()))
 

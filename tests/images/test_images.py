@@ -14,10 +14,11 @@ from klamm.tests.harness.ports import free_ports
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.images.containers import BASE, inspect, podman
 
-pytestmark = [pytest.mark.slow, pytest.mark.images, pytest.mark.usefixtures("images")]
+pytestmark = [pytest.mark.slow, pytest.mark.images, pytest.mark.timeout(900)]
 
 MEGABYTES = {"klamm": 230, "klamm-serve": 230, "klamm-pipeline": 1300}
 """What an image may add to its base."""
+BUILT_BY = {"klamm": "broker_image", "klamm-serve": "serve_image", "klamm-pipeline": "pipeline_image"}
 LOCKED = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "all", "--security-opt", "no-new-privileges")
 
 
@@ -30,7 +31,8 @@ def name() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("image", MEGABYTES)
-def test_an_image_is_small_and_does_not_run_as_root(image: str) -> None:
+def test_an_image_is_small_and_does_not_run_as_root(image: str, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(BUILT_BY[image])
     described = inspect(image)
     added = (described["Size"] - inspect(BASE)["Size"]) / 1e6
     print(f"{image}: {added:.0f} MB beside its base")
@@ -43,7 +45,7 @@ def test_an_image_is_small_and_does_not_run_as_root(image: str) -> None:
     assert kept == "1000 False\n"
 
 
-def test_a_cluster_in_one_container_is_found_at_the_address_of_the_environment(name: str) -> None:
+def test_a_cluster_in_one_container_is_found_at_the_address_of_the_environment(name: str, serve_image: None) -> None:
     """With a file system that is read only, without capabilities; it becomes healthy, and SIGTERM ends it in order."""
     (port,) = free_ports(1)
     ports = ("--publish", f"127.0.0.1:{port}:9092", "--env", f"KLAMM_ADVERTISED=127.0.0.1:{port}")

@@ -46,6 +46,7 @@ SUBJECTS = {
     "controller/reassignment": {"moves"},
     "controller/registrations": {"registered"},
     "controller/throttles": {"moves"},
+    "distributions": {"images"},
     "journal": {"pipeline/real_clusters"},
     "pipeline/decode": {"pipeline/real_clusters"},
     "pipeline/rules": {"pipeline/real_clusters"},
