@@ -9,6 +9,7 @@ not on the machine is made with debootstrap if that is there; otherwise the chec
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
