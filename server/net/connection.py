@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 WRITE_BYTES = 256 << 10
 """Collected responses are written when they have this size together, or earlier."""
 
+TURN_REQUESTS = 500
+"""Number of requests of one connection that are handled before others get a turn of the event loop."""
 PIPELINED_REQUESTS = 64
 """Maximum number of pipelined requests in progress on one connection."""
 
@@ -331,7 +333,7 @@ class ClientConnection(asyncio.Protocol):
         """Write the responses in `out`, then handle frames in order until there is a reason to stop. Only called if no response is due."""
         begin = self.dispatcher.begin
         flow = self._flow
-        size = 0
+        size, left = 0, TURN_REQUESTS
         try:
             while (payload := flow.next()) is not None:
                 response = begin(self.peer, payload, flow)
@@ -347,6 +349,14 @@ class ClientConnection(asyncio.Protocol):
                     out = []
                     self._api_key = payload[:2]
                     self._wait_for(response)
+                    self._pipeline()
+                    break
+                left -= 1
+                if not left:
+                    self._write(out)
+                    out = []
+                    self._api_key = b""
+                    self._wait_for(asyncio.sleep(0))
                     self._pipeline()
                     break
         except NotOffered as error:  # already logged

@@ -625,3 +625,14 @@ def test_members_that_wait_for_their_assignment_are_told_that_the_coordinator_ha
     driver.groups.unload(driver.now)
     driver.settle()
     assert driver.synced(waiting).error is E.NOT_COORDINATOR
+
+
+def test_ten_thousand_groups_that_nobody_joins_are_forgotten() -> None:
+    driver = GroupDriver()
+    for number in range(10_000):
+        refused = driver.joined(driver.join("c", group=f"group-{number}"))
+        assert refused.error is E.MEMBER_ID_REQUIRED
+    assert len(list(driver.groups)) == 10_000
+    driver.advance(10_000)
+    driver.groups.expire(1, driver.now)
+    assert (list(driver.groups), driver.log, driver.groups.next_deadline_ms) == ([], [], None)

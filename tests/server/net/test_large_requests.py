@@ -26,6 +26,7 @@ QUICK_S = 0.04
 """A turn of the loop that uses less CPU time than this is short, whatever the request."""
 LARGEST_PART = 0.4
 """How much of the work for one request the longest turn may be."""
+HEARTBEATS = 20_000
 LONG = (
     "CreateTopics, many topics",
     "CreatePartitions, many topics",
@@ -77,6 +78,17 @@ async def test_a_long_list_leaves_the_loop_to_others(controller: BrokerServer) -
             stalls[name] = f"{turns.longest:.3f} of {turns.total:.3f} s"
     peer.close()
     assert stalls == {}
+
+
+async def test_a_flood_of_heartbeats_leaves_the_loop_to_others(controller: BrokerServer) -> None:
+    peer = await wire.Peer.connect(controller.advertised[0].port)
+    heartbeat = messages.HeartbeatRequest(group_id="flood", generation_id=1, member_id="m")
+    flood = b"".join(wire.request(ApiKey.HEARTBEAT, 4, number, heartbeat) for number in range(HEARTBEATS))
+    async with Turns() as turns:
+        peer.send(flood)
+        assert await peer.correlation_ids(HEARTBEATS) == list(range(HEARTBEATS))
+    peer.close()
+    assert turns.longest <= max(QUICK_S, LARGEST_PART * turns.total), f"{turns.longest:.3f} of {turns.total:.3f} s"
 
 
 LARGE = messages.DeleteTopicsRequest(topic_names=[f"topic-{i}" for i in range(LARGE_REQUEST_BYTES // 8)], timeout_ms=1)
