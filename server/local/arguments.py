@@ -130,3 +130,11 @@ def check_broker_configs(broker_configs: Mapping[int, Mapping[str, str]], broker
             raise BadArgument("broker_config", f"there is no broker {number}; the cluster has 1 to {brokers}")
         for name in sorted(OWN_PROPERTIES & config.keys()):
             raise BadArgument("broker_config", f"{name} is set by the other options")
+
+
+def with_internal_topics(config: Mapping[str, str] | None, brokers: int) -> dict[str, str]:
+    """The properties, and those with which fewer than three brokers can have consumer groups and transactions: as many replicas of the
+    offsets topic and the transaction topic as there are brokers. Kafka's defaults ask for three; its sample file for one broker has one.
+    """
+    replicas = {"offsets.topic.replication.factor": 3, "transaction.state.log.replication.factor": 3, "transaction.state.log.min.isr": 2}
+    return {name: str(min(usual, brokers)) for name, usual in replicas.items() if usual > brokers} | dict(config or {})

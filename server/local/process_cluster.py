@@ -36,6 +36,7 @@ from klamm.server.local.arguments import (
     listener_properties,
     log_directory,
     metrics_endpoint,
+    with_internal_topics,
     with_own_log_directories,
 )
 from klamm.server.local.own_zookeeper import Users, reach_zookeeper, wait_for_end
@@ -169,7 +170,7 @@ class ProcessCluster:
         self._port = port
         self._advertised = advertised
         self._metrics_port = metrics_port
-        self._config = dict(config or {})
+        self._config = with_internal_topics(config, brokers)
         self._broker_configs = {number: dict(own) for number, own in (broker_configs or {}).items()}
         self._metadata_version = METADATA_VERSION
         self._topics = topics
