@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from klamm.admin.errors import AdminError, Closed, TimedOut
@@ -51,12 +51,13 @@ class Scope:
         except TimeoutError:
             raise self.too_late() from None
 
-    async def run(self, call: Awaitable[R]) -> R:
+    async def run(self, call: Coroutine[Any, Any, R]) -> R:
         """The result of the call, whose waits all belong to this scope. Raises its exception, or the error of `end`."""
         self._task = asyncio.current_task()
         try:
             if self._ended is not None:
-                raise asyncio.CancelledError
+                call.close()
+                raise self._ended
             return await call
         except asyncio.CancelledError:
             raise self._ended or Closed("the client was closed") from None

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.security.secret_texts import new_secret
 
 HANDSHAKE_VERSION = 1
@@ -81,7 +81,7 @@ async def authenticate(send: Send, client_id: str, credentials: Credentials | Be
         request = messages.SaslAuthenticateRequest(auth_bytes=token)
         response = await _ask(send, client_id, ApiKey.SASL_AUTHENTICATE, version, request)
         if response.error_code:
-            raise AuthenticationRefused(response.error_message or ErrorCode(response.error_code).name)
+            raise AuthenticationRefused(response.error_message or f"error code {response.error_code}")
         try:
             token = tokens.send(bytes(response.auth_bytes))
         except StopIteration:
