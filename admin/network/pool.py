@@ -124,9 +124,15 @@ def _named(error: BaseException, address: Address, scope: Scope) -> BaseExceptio
         case RemoteProtocolError() | struct.error():
             return BadResponse(f"{where} sent an invalid response: {error}")
         case OSError():
-            return Disconnected(f"{where} cannot be reached: {os.strerror(error.errno) if error.errno else error}")
+            return Disconnected(f"{where} cannot be reached: {_reason(error)}")
         case _:
             return error
+
+
+def _reason(error: OSError) -> str:
+    """The system's text. asyncio has texts of its own for a connection that fails; a name that is not found has a number below 0."""
+    number = error.errno or 0
+    return os.strerror(number) if number > 0 else str(error.strerror or error)
 
 
 def _text(address: Address) -> str:
