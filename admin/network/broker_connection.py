@@ -24,9 +24,6 @@ VERSIONS_FIRST = 3
 SOFTWARE_NAME, SOFTWARE_VERSION = "klamm-admin", "3.9.1"
 """What brokers show of this client; the version is that of the protocol."""
 
-RENEWED_AT = 0.85
-"""A connection is not used again after this part of the lifetime of its SASL session."""
-
 
 class BrokerConnection(asyncio.Protocol):
     """A connection that is ready for requests. Everything runs in one event loop."""
@@ -95,8 +92,8 @@ class BrokerConnection(asyncio.Protocol):
             if int(key) not in self._versions:
                 raise Unsupported(f"the broker at {address[0]}:{address[1]} does not support {APIS[key].name}")
         version = min(self._versions[int(ApiKey.SASL_AUTHENTICATE)][1], AUTHENTICATE_VERSION)
-        lifetime_ms = await authenticate(self._ask, self._client_id, settings.credentials(), version)
-        self._until = time.monotonic() + lifetime_ms / 1000 * RENEWED_AT if lifetime_ms else None
+        renewed_s = await authenticate(self._ask, self._client_id, settings.credentials(), version)
+        self._until = None if renewed_s is None else time.monotonic() + renewed_s
 
     async def _learn_versions(self) -> dict[int, tuple[int, int]]:
         request = messages.ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)

@@ -24,6 +24,9 @@ SCRAM_DIGESTS: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": 
 MECHANISMS = ("PLAIN", *SCRAM_DIGESTS, "OAUTHBEARER")
 """What a client can authenticate with."""
 
+RENEWED_AT = 0.85
+"""A connection is replaced after this part of the lifetime of its session."""
+
 Send = Callable[[bytes], Awaitable[bytes]]
 """Sends a frame and returns the payload of its response. Raises OSError."""
 Tokens = Generator[bytes, bytes, None]
@@ -64,9 +67,11 @@ class BearerToken(NamedTuple):
             raise AuthenticationRefused(f"the token is refused: {reason.decode('utf-8', 'replace')}")
 
 
-async def authenticate(send: Send, client_id: str, credentials: Credentials | BearerToken, version: int = AUTHENTICATE_VERSION) -> int:
-    """Authenticate on a new connection, with SaslAuthenticate of this version. Returns the lifetime of the session in milliseconds, 0 if it
-    has none.
+async def authenticate(
+    send: Send, client_id: str, credentials: Credentials | BearerToken, version: int = AUTHENTICATE_VERSION
+) -> float | None:
+    """Authenticate on a new connection, with SaslAuthenticate of this version. Returns after how many seconds the connection should be
+    replaced, because its session ends soon; None if it can stay.
 
     Raises AuthenticationRefused, OSError and RemoteProtocolError.
     """
@@ -85,7 +90,8 @@ async def authenticate(send: Send, client_id: str, credentials: Credentials | Be
         try:
             token = tokens.send(bytes(response.auth_bytes))
         except StopIteration:
-            return int(response.session_lifetime_ms)
+            lifetime_ms = response.session_lifetime_ms
+            return lifetime_ms / 1000 * RENEWED_AT if lifetime_ms else None
 
 
 async def _ask(send: Send, client_id: str, key: ApiKey, version: int, request: messages.Request[Any]) -> Any:

@@ -13,9 +13,6 @@ from klamm.configs.types import ConfigError
 from klamm.protocol.security.sasl_client import Credentials, Send, authenticate
 from klamm.server.security.sasl.login_modules import JAAS, login_module
 
-RENEWED_AT = 0.85
-"""A connection is replaced after this part of the lifetime of its session."""
-
 
 class OutgoingSecurity:
     """The security of connections to the inter-broker listener of other brokers. Raises ConfigError."""
@@ -44,8 +41,7 @@ class OutgoingSecurity:
         Raises OSError and RemoteProtocolError.
         """
         assert self._credentials is not None
-        lifetime_ms = await authenticate(send, client_id, self._credentials)
-        return lifetime_ms / 1000 * RENEWED_AT if lifetime_ms else None
+        return await authenticate(send, client_id, self._credentials)
 
 
 def inter_broker_properties(config: BrokerConfig) -> ListenerProperties:
