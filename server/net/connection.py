@@ -344,19 +344,15 @@ class ClientConnection(asyncio.Protocol):
                         self._write(out)
                         out = []
                         size = 0
-                elif response is not None:
+                    response = None
+                left -= 1
+                if response is None and not left:
+                    response, payload = asyncio.sleep(0), b""  # others get a turn
+                if response is not None:
                     self._write(out)
                     out = []
                     self._api_key = payload[:2]
                     self._wait_for(response)
-                    self._pipeline()
-                    break
-                left -= 1
-                if not left:
-                    self._write(out)
-                    out = []
-                    self._api_key = b""
-                    self._wait_for(asyncio.sleep(0))
                     self._pipeline()
                     break
         except NotOffered as error:  # already logged
