@@ -77,8 +77,9 @@ def _compact_run(spark: Any, lake: Path, table: Table, parts: Sequence[Entry]) -
         files = 1 + rows // ROWS_A_FILE
         ordered = frame.repartitionByRange(files, *by) if files > 1 else frame.coalesce(1)
         ordered.sortWithinPartitions(*by).write.mode("overwrite").option("compression", "zstd").parquet(str(lake / entry.path))
-        written = manifest.rows_on_disk(lake / entry.path)
-        if written != rows:
-            raise PipelineFailed(f"{table.path} of run {run}: {len(parts)} parts have {rows} rows, their compaction {written}")
+        written = manifest.footers(lake / entry.path)
+        if written.rows != rows:
+            raise PipelineFailed(f"{table.path} of run {run}: {len(parts)} parts have {rows} rows, their compaction {written.rows}")
+        entry = entry._replace(first_ts_ns=written.first_ts_ns, last_ts_ns=written.last_ts_ns)
     manifest.replace(lake, entry, parts)
     return Compacted(table.path, run, len(parts), rows)

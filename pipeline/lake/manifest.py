@@ -24,13 +24,27 @@ DELTA_LOG = "_delta_log"
 
 
 class Entry(NamedTuple):
-    """A part of a table: `path` is a folder or a file, relative to the lake; `table` is as `silver/messages`."""
+    """A part of a table: `path` is a folder or a file, relative to the lake; `table` is as `silver/messages`.
+
+    `first_ts_ns` and `last_ts_ns` are the least and the greatest `ts_ns` of its rows; None if the table has no such column, or if an
+    older Klamm wrote the part.
+    """
 
     table: str
     run: str
     batch: str
     path: str
     rows: int
+    first_ts_ns: int | None = None
+    last_ts_ns: int | None = None
+
+
+class Footers(NamedTuple):
+    """What the ends of a part's files say: its rows, and the bounds of their `ts_ns` as `Entry` has them."""
+
+    rows: int = 0
+    first_ts_ns: int | None = None
+    last_ts_ns: int | None = None
 
 
 def append(lake: Path, entries: Sequence[Entry]) -> None:
@@ -39,12 +53,12 @@ def append(lake: Path, entries: Sequence[Entry]) -> None:
     for entry in entries:
         by_table.setdefault(entry.table, []).append(entry)
     for table, added in by_table.items():
-        _append(lake, table, [entry._asdict() for entry in added])
+        _append(lake, table, [_as_object(entry) for entry in added])
 
 
 def replace(lake: Path, entry: Entry, dropped: Iterable[Entry]) -> None:
     """Replace parts of a table by one part, in one step. The files of the replaced parts stay until `sweep`."""
-    _append(lake, entry.table, [entry._asdict() | {"drop": [[gone.run, gone.batch] for gone in dropped]}])
+    _append(lake, entry.table, [_as_object(entry) | {"drop": [[gone.run, gone.batch] for gone in dropped]}])
 
 
 def drop(lake: Path, table: str, dropped: Iterable[Entry]) -> None:
@@ -91,9 +105,29 @@ def rows_by_run(lake: Path, table: str) -> Counter[str]:
 
 def rows_on_disk(part: Path) -> int:
     """The rows of a part, as its files say."""
+    return footers(part).rows
+
+
+def footers(part: Path) -> Footers:
+    """The rows of a part and their bounds. Only the ends of its files are read."""
     import pyarrow.parquet as pq
 
-    return sum(pq.read_metadata(file).num_rows for file in files_of(part)) if part.exists() else 0
+    files = [pq.read_metadata(file) for file in files_of(part)] if part.exists() else []
+    groups = [file.row_group(number) for file in files for number in range(file.num_row_groups)]
+    bounds = [_bounds_of_time(group) for group in groups if group.num_rows]
+    known = [bound for bound in bounds if bound is not None]
+    first, last = (min(low for low, _ in known), max(high for _, high in known)) if known and len(known) == len(bounds) else (None, None)
+    return Footers(sum(file.num_rows for file in files), first, last)
+
+
+def _bounds_of_time(group: Any) -> tuple[int, int] | None:
+    """The least and the greatest `ts_ns` of a row group, as its statistics say."""
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema == "ts_ns":
+            stated = column.statistics
+            return (stated.min, stated.max) if stated is not None and stated.has_min_max else None
+    return None
 
 
 def sweep(lake: Path, table: str) -> list[Path]:
@@ -120,7 +154,7 @@ def rewrite(lake: Path, table: str) -> None:
     """Rewrite the manifest, with one line per valid part. Only while nobody writes the table."""
     path = lake / table / NAME
     with replacing(path) as temporary:
-        temporary.write_text("".join(_line(entry._asdict()) for entry in entries(lake, table)), encoding="utf-8")
+        temporary.write_text("".join(_line(_as_object(entry)) for entry in entries(lake, table)), encoding="utf-8")
 
 
 def files_of(part: Path) -> list[Path]:
@@ -128,6 +162,10 @@ def files_of(part: Path) -> list[Path]:
     if part.is_file():
         return [part]
     return sorted(file for file in part.rglob("*.parquet") if all(name[0] not in "_." for name in file.relative_to(part).parts))
+
+
+def _as_object(entry: Entry) -> dict[str, Any]:
+    return {name: value for name, value in entry._asdict().items() if value is not None}
 
 
 def _line(change: dict[str, Any]) -> str:

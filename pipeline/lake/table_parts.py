@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from klamm.pipeline.lake.folder import CHECKPOINTS
-from klamm.pipeline.lake.manifest import Entry, rows_on_disk
+from klamm.pipeline.lake.manifest import Entry, footers
 from klamm.pipeline.lake.tables import Table
 
 STAGED = f"{CHECKPOINTS}/staged"
@@ -87,13 +87,13 @@ def adopt(lake: Path, table: Table, batch: str, runs: Iterable[str]) -> list[Ent
     entries = []
     for run in sorted(runs):
         new, path = folder / folder_of_run(run), part_path(table, run, batch)
-        rows = rows_on_disk(new)
-        if rows > 0:
+        told = footers(new)
+        if told.rows > 0:
             place = lake / path
             place.parent.mkdir(parents=True, exist_ok=True)
             if place.exists():
                 place.rename(folder / f".before-{new.name}")
             new.rename(place)
-            entries.append(Entry(table.path, run, batch, path, rows))
+            entries.append(Entry(table.path, run, batch, path, *told))
     shutil.rmtree(folder, ignore_errors=True)
     return entries

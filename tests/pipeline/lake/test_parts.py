@@ -77,3 +77,19 @@ def test_a_run_without_rows_in_a_table_gets_no_part(tmp_path: Path) -> None:
 
 def test_names_of_runs_are_escaped_as_spark_does() -> None:
     assert parts.part_path(MESSAGES, "a: b=c", "x/1") == "silver/messages/run=a%3A b%3Dc/batch=x%2F1"
+
+
+def test_a_part_has_the_bounds_of_its_time_if_all_its_files_state_them(tmp_path: Path) -> None:
+    folder = parts.stage(tmp_path, MESSAGES, "7") / parts.folder_of_run("r")
+    staged(tmp_path, PARTITION_STATE, 3)
+    folder.mkdir(parents=True)
+    for name, times in (("a", [5, 3]), ("b", [9]), ("c", [])):
+        pq.write_table(pa.table({"seq": pa.array(times, pa.int64()), "ts_ns": pa.array(times, pa.int64())}), folder / f"{name}.parquet")
+    (entry,) = parts.adopt(tmp_path, MESSAGES, "7", ["r"])
+    assert (entry.rows, entry.first_ts_ns, entry.last_ts_ns) == (3, 3, 9)
+    manifest.append(tmp_path, [entry])
+    assert manifest.entries(tmp_path, MESSAGES.path) == [entry]
+    (without,) = parts.adopt(tmp_path, PARTITION_STATE, "7", ["r"])
+    assert (without.first_ts_ns, without.last_ts_ns) == (None, None)
+    pq.write_table(pa.table({"seq": [1], "ts_ns": [4]}), tmp_path / entry.path / "d.parquet", write_statistics=False)
+    assert manifest.footers(tmp_path / entry.path) == (4, None, None)
