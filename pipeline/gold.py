@@ -124,7 +124,7 @@ WINDOW steps AS (PARTITION BY p.run_id, p.node_id, p.process, p.topic, p.partiti
     CLIENT_SCORECARD: """
 SELECT run_id, client_sw, client_id, count(DISTINCT struct(node_id, process, conn_id)) AS connections,
   count_if(dir = 0) AS requests, count_if(dir = 1) AS responses, count_if(dir = 0 AND (flags & 1) <> 0) AS no_response,
-  count_if(dir = 1 AND errors > 0) AS errors, count_if(dir = 0 AND left > 0) AS surplus,
+  count_if(dir = 1 AND errors > 0) AS errors, count_if(dir = 0 AND bytes_left > 0) AS surplus,
   count_if(dir = 0 AND reason IS NOT NULL) AS quarantined, size(collect_set(api_key)) AS apis,
   percentile_approx(latency_ns, 0.5, 10000) AS p50_ns, percentile_approx(latency_ns, 0.99, 10000) AS p99_ns,
   min(ts_ns) AS first_ts_ns, max(ts_ns) AS last_ts_ns

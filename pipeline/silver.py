@@ -70,7 +70,7 @@ def _build_from_frames(lake: Path, frames: Any, batch: str, variant: bool, expec
     decodable = frames.select(*INPUT).mapInArrow(partial(decode_and_write, str(lake), batch), DECODABLE)
     names = [column.name for column in (*HEADER, *SIZES)]
     body = "parse_json(body_json) AS body" if variant else "body_json"
-    messages = decodable.selectExpr(*names, body, "left", "err", "error_code", "errors", "throttle_ms")
+    messages = decodable.selectExpr(*names, body, "bytes_left", "err", "error_code", "errors", "throttle_ms")
     parts.write(lake, MESSAGES, messages, batch, list(expected))
     return _adopted(lake, tables, (MESSAGES, QUARANTINE), batch, expected)
 

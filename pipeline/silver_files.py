@@ -45,7 +45,7 @@ FROM_EVENTS = (EVENT_TABLE, DECISIONS, REASSIGN)
 
 REASSIGN_KINDS = ("reassign_phase", "assignment", "throttle_step", "throttle_set", "throttle_removed")
 
-_OF_MESSAGES = ("body_json", "left", "err", "error_code", "errors", "throttle_ms")
+_OF_MESSAGES = ("body_json", "bytes_left", "err", "error_code", "errors", "throttle_ms")
 _DECODABLE = (*HEADER, *SIZES, *(column for column in OWN if column.name in _OF_MESSAGES))
 DECODABLE = ddl(_DECODABLE)
 """Spark's schema of what `decode_and_write` returns: `messages` with the body as JSON."""

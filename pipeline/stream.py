@@ -3,7 +3,7 @@
 The stream reads the commits of bronze; a micro-batch has the segments of a few commits. Spark stores which commits a batch has before it
 begins. So a batch that was killed is repeated with the same number and the same rows, and its files and its lines in the manifests replace
 what was left: each row counts once. The state of the stream is valid for one path of the lake. If the lake was moved or the state is
-missing, or silver has other tables now, silver and gold are built again from bronze.
+missing, or silver has other tables or columns now, silver and gold are built again from bronze.
 
 After each run the rows are counted: frames of bronze = messages + quarantine, events of bronze = events of silver.
 """
@@ -33,12 +33,14 @@ COMMITS_A_BATCH = 8
 STREAM = f"{CHECKPOINTS}/silver"
 PLACE = f"{CHECKPOINTS}/place.json"
 DERIVED = ("silver", "gold")
+LAYOUT = 2
+"""The version of the columns of silver. A lake with another one gets silver and gold again from bronze."""
 
 
 def prepare(lake: Path) -> bool:
     """Check the state of the stream. Returns True if silver and gold have to be built again; then they have been removed."""
     place = lake / PLACE
-    now = {"path": str(lake), "silver": [table.name for table in SILVER]}
+    now = {"path": str(lake), "silver": [table.name for table in SILVER], "layout": LAYOUT}
     try:
         same = json.loads(place.read_text()) == now
     except (OSError, ValueError):

@@ -60,7 +60,7 @@ LISTS = {
 OWN = (
     *SIZES,
     Column("body_json", "string", True, ""),
-    Column("left", "int32", True, ""),
+    Column("bytes_left", "int32", True, ""),
     Column("err", "string", True, ""),
     Column("error_code", "int16", True, ""),
     Column("errors", "int32", True, ""),
@@ -202,7 +202,7 @@ def _decode_rows(
     A complete frame without flags that is decoded to its end is handled here, with one call, that of the decoder. All others go to
     `decode_frame`, which also finds what is wrong with them.
     """
-    texts, lefts, tops, errors = made["body_json"], made["left"], made["error_code"], made["errors"]
+    texts, lefts, tops, errors = made["body_json"], made["bytes_left"], made["error_code"], made["errors"]
     throttles, codes, code_counts = made["throttle_ms"], lists[2], counts[2]
     fields, field_counts = lists[3], counts[3]
     known: dict[Any, tuple[Any, ...]] = {}

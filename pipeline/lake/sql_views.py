@@ -1,8 +1,8 @@
 """Statements that make views of a lake's tables in DuckDB or Spark, for people with questions; no other code of Klamm is needed to read.
 
 A view has the columns of its table, and beside them: a timestamp for each `…ts_ns`, the API's name for each `api_key`, and words for `dir`.
-The column `left`, a reserved word, is `bytes_left`. A table without rows is an empty view. Four more views answer frequent questions:
-`requests` (with their responses), `connections`, `bytes_by_api`, and `latency_by_minute`.
+A table without rows is an empty view. Four more views answer frequent questions: `requests` (with their responses), `connections`,
+`bytes_by_api`, and `latency_by_minute`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from klamm.protocol.apis import APIS
 
 Engine = Literal["duckdb", "spark"]
 TABLES = (*BRONZE, *SILVER, *GOLD)
-
-_RENAMED = {"left": "bytes_left"}
 
 _SHAPED = {
     "requests": """
@@ -78,7 +76,7 @@ def _selection(table: Table, paths: Sequence[str], engine: Engine) -> str:
         if column.name == "body":
             text = "CAST(CAST(t.body_json AS JSON) AS VARIANT)" if engine == "duckdb" else "parse_json(t.body_json)"
             value = f"coalesce({value}, {text})"
-        columns.append(f"{value} AS {_RENAMED.get(column.name, column.name)}")
+        columns.append(f"{value} AS {column.name}")
         if column.name.endswith("ts_ns"):
             time = f"make_timestamp_ns({value})" if engine == "duckdb" else f"timestamp_micros({value} div 1000)"
             columns.append(f"{time} AS {column.name.removesuffix('_ns')}")

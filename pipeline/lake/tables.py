@@ -67,7 +67,7 @@ MESSAGES = Table("silver", "messages", (
     Column("body", "variant", True, "the message, fields named as Kafka's JSON names them; null where only the header was kept. "
            "`records` are their size and first 61 bytes; subscriptions and assignments of a group's members are their size, a checksum "
            "and, of consumers, topics and partitions. With `--no-variant`: a string, `body_json`"),
-    Column("left", "int32", True, "bytes behind the body, which Kafka ignores in a request; null for a frame that was cut"),
+    Column("bytes_left", "int32", True, "bytes behind the body, which Kafka ignores in a request; null for a frame that was cut"),
     Column("err", "string", True, "what is wrong with a frame that decodes: its body is too long and left out, or, in a sample of what "
            "brokers sent, it has other bytes when it is encoded again"),
     Column("error_code", "int16", True, "of a response, the error code at its top; null where it has none"),
@@ -88,7 +88,7 @@ QUARANTINE = Table("silver", "quarantine", (
     *SIZES,
     Column("reason", "string", False, "one of the reasons at the end of the page"),
     Column("detail", "string", True, "what the decoder said"),
-    Column("left", "int32", True, "bytes behind the body"),
+    Column("bytes_left", "int32", True, "bytes behind the body"),
     Column("frame", "binary", False, "as journaled"),
 ), "a frame that does not decode")
 
@@ -301,10 +301,10 @@ GOLD = (
 HEADERS = "headers"
 
 HEADERS_VIEW = """
-SELECT {names}, frame_bytes, length_prefix, left, err, error_code, errors, throttle_ms, CAST(NULL AS STRING) AS reason
+SELECT {names}, frame_bytes, length_prefix, bytes_left, err, error_code, errors, throttle_ms, CAST(NULL AS STRING) AS reason
 FROM messages
 UNION ALL
-SELECT {names}, frame_bytes, length_prefix, left, detail, CAST(NULL AS SMALLINT), CAST(NULL AS INT), CAST(NULL AS INT), reason
+SELECT {names}, frame_bytes, length_prefix, bytes_left, detail, CAST(NULL AS SMALLINT), CAST(NULL AS INT), CAST(NULL AS INT), reason
 FROM quarantine
 """
 
@@ -313,7 +313,8 @@ def views(spark: Any, lake: Path, runs: Collection[str] | None = None, names: Co
     """Register a temporary view for each table of silver and gold, and for `frames` of bronze, under the table's name.
 
     A table without rows is an empty view. `headers` has the frames of `messages` and of `quarantine` together: the columns of the journal
-    but `frame`, then frame_bytes, length_prefix, left, err, error_code, errors, throttle_ms, and `reason`, null where the frame decodes.
+    but `frame`, then frame_bytes, length_prefix, bytes_left, err, error_code, errors, throttle_ms, and `reason`, null where the frame
+    decodes.
     `runs` limits all views to these run ids. With `names` only these views are registered. The names of those that have no row are
     returned.
     """

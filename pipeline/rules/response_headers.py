@@ -27,7 +27,7 @@ _JOURNALED = """(SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM 
 
 DECODED = f"""
 SELECT run_id, node_id, conn_id, seq, CAST(NULL AS STRING) AS detail, array(seq) AS evidence
-FROM traffic LEFT JOIN {_JOURNALED} WHERE {_CONCERNED} AND reason IS NULL AND left IS NOT NULL"""
+FROM traffic LEFT JOIN {_JOURNALED} WHERE {_CONCERNED} AND reason IS NULL AND bytes_left IS NOT NULL"""
 """The responses of flexible APIs and of ApiVersions that brokers sent and that decode: they have the right header."""
 
 

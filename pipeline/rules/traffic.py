@@ -15,7 +15,7 @@ TRAFFIC = View(
     ("headers",),
     """
 SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, listener, client_id, api_key, api_version, correlation_id, flags, cause_seq,
-    frame_bytes, length_prefix, left, err, reason, error_code, errors, throttle_ms, peer_id,
+    frame_bytes, length_prefix, bytes_left, err, reason, error_code, errors, throttle_ms, peer_id,
     substring(peer, 1, length(peer) - length(substring_index(peer, ':', -1)) - 1) AS host
 FROM headers""",
     cluster_by=CONNECTION,

@@ -231,14 +231,14 @@ _WHOLE = """
 WITH journaled AS (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM ends)
 SELECT run_id, node_id, conn_id, seq,
     CASE WHEN reason IS NOT NULL THEN concat('API ', api_key, ' version ', api_version, ': ', replace(reason, '_', ' '))
-        WHEN left <> 0 THEN concat('API ', api_key, ' version ', api_version, ': ', left, ' bytes over')
+        WHEN bytes_left <> 0 THEN concat('API ', api_key, ' version ', api_version, ': ', bytes_left, ' bytes over')
         WHEN err NOT LIKE 'left out:%' THEN err
     END AS detail,
     array_compact(array(cause_seq, seq)) AS evidence
 FROM traffic LEFT JOIN journaled ON dir = 3 AND run_id = of_run AND peer_id = journaled_id
 -- What a broker without a journal answers is in the journal of the broker that asked it.
 WHERE (dir IN (1, 2) OR dir = 3 AND peer_id IS NOT NULL AND journaled_id IS NULL) AND flags & 10 = 0
-    AND NOT reason <=> 'no_request' AND (reason IS NOT NULL OR left IS NOT NULL)"""
+    AND NOT reason <=> 'no_request' AND (reason IS NOT NULL OR bytes_left IS NOT NULL)"""
 
 _CORRELATION = """
 SELECT run_id, node_id, conn_id, seq,

@@ -95,7 +95,7 @@ def test_a_body_is_a_variant_with_kafkas_names(spark: Any, lake: Path) -> None:
 
 
 def test_surplus_bytes_of_a_client_are_counted(spark: Any, lake: Path) -> None:
-    assert rows(spark, "SELECT seq, left FROM messages WHERE left > 0") == [{"seq": 7, "left": 3}]
+    assert rows(spark, "SELECT seq, bytes_left FROM messages WHERE bytes_left > 0") == [{"seq": 7, "bytes_left": 3}]
 
 
 def test_partition_states_are_flat(spark: Any, lake: Path) -> None:
