@@ -17,7 +17,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from klamm.journal.segments import OpenSegment, disk_schema
-from klamm.pipeline.bronze import Commits, convert_here, pending
+from klamm.pipeline.bronze import convert_here, pending
+from klamm.pipeline.commits import Commits
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
 BATCH = 500

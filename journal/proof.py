@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from klamm.journal.reading import SegmentReader, early_ends, is_written, open_segment
+from klamm.journal.reading import SegmentReader, early_ends, is_written, open_segment, retained_to
 from klamm.journal.segments import Segment, is_part, journal_folder, segment_of
 
 SHOWN = 1_000
@@ -108,6 +108,7 @@ def _proof(run: str, node: int, folder: Path) -> Proof:
 def _one_pass(run: str, node: int, folder: Path) -> Proof:
     proof = Proof(run, node, is_written=is_written(folder))
     expected, process, last_ts = 1, 0, 0
+    retained = retained_to(folder)
     last_of: dict[int, int] = {}
     found = (segment for path in sorted(folder.iterdir()) if (segment := segment_of(path)) is not None)
     streams: dict[str, list[Segment]] = {"frames": [], "events": []}
@@ -118,7 +119,9 @@ def _one_pass(run: str, node: int, folder: Path) -> Proof:
             proof.frames += 1
         else:
             proof.events += 1
-        if seq > expected:
+        previous = expected - 1
+        if seq > max(expected, retained + 1):
+            expected = max(expected, retained + 1)
             missing = f"seq {expected}" if seq == expected + 1 else f"seq {expected} to {seq - 1} ({seq - expected} rows)"
             where = f"between process {process} and {number}" if process and number != process else f"in process {number}"
             proof.problem(f"{missing} missing, {where}")
@@ -127,7 +130,7 @@ def _one_pass(run: str, node: int, folder: Path) -> Proof:
         expected = max(expected, seq + 1)
         last_of[number] = max(seq, last_of.get(number, 0))
         if number != process:
-            if number != process + 1:
+            if number != process + 1 and previous >= retained:
                 proof.problem(f"seq {seq}: process {number} after process {process}")
             process = number
             proof.processes += 1

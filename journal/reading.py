@@ -22,6 +22,7 @@ from klamm.journal.segments import (
     ENDED,
     LOCK,
     OPEN,
+    RETAINED,
     SEAL,
     Segment,
     checksum,
@@ -205,6 +206,14 @@ def early_ends(folder: Path) -> dict[int, str]:
         if process is not None and isinstance(said, dict) and isinstance(said.get("reason"), str):
             ends[process] = said["reason"]
     return dict(sorted(ends.items()))
+
+
+def retained_to(folder: Path) -> int:
+    """The number up to which retention may have removed rows of a broker's journal; 0 if it never did."""
+    try:
+        return int(json.loads((folder / RETAINED).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return 0
 
 
 def seal_leftovers(lake: Path) -> list[Segment]:

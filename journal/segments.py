@@ -8,6 +8,8 @@
 A segment is written with the suffix `.open` and renamed when it is complete, so a file without the suffix never changes. The name has the
 `seq` of the first row with 20 digits, so names sort like rows. Repeated strings are dictionary-encoded on disk.
 
+The file `retained` has the number up to which `klamm pipeline retain` may have removed rows.
+
 A writer creates its file `ended-` at its start and fills it with spaces, so that it can write the reason even if the disk is full. It
 removes the file when it is closed. So a file with only spaces belongs to a running or killed process.
 """
@@ -33,6 +35,8 @@ TABLES: Mapping[str, tuple[Column, ...]] = {"frames": FRAMES, "events": EVENTS}
 OPEN = ".open"
 LOCK = "lock"
 SEAL = "seal"
+RETAINED = "retained"
+"""File with the number up to which retention may have removed rows (`klamm pipeline retain`)."""
 
 ENCODED: Mapping[str, frozenset[str]] = {
     "frames": frozenset({"run_id", "kind", "listener", "peer", "principal", "client_id", "client_sw"}),
@@ -86,6 +90,12 @@ def segment_name(table: str, first_seq: int) -> str:
     return f"{table}-{first_seq:020d}.arrows"
 
 
+def segment_number(name: str) -> int | None:
+    """The number of the first row of the segment with this name; None if it is not the name of a segment."""
+    parts = _NAME.fullmatch(name)
+    return None if parts is None else int(parts[2])
+
+
 def segment_of(path: Path) -> Segment | None:
     """The segment with this path; None if it is not the path of a segment."""
     name = _NAME.fullmatch(path.name)
@@ -104,7 +114,7 @@ def ended_process(path: Path) -> int | None:
 
 def is_part(path: Path) -> bool:
     """Whether a file in a broker's folder belongs to a journal, but is not a segment."""
-    return path.name in (LOCK, SEAL) or ended_process(path) is not None
+    return path.name in (LOCK, SEAL, RETAINED) or ended_process(path) is not None
 
 
 class EndMark:

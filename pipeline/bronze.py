@@ -9,24 +9,23 @@ A small journal is converted in this process while the JVM starts, a large one b
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from klamm.journal.reading import is_written, open_segment, segments, written_by
 from klamm.journal.segments import Segment, is_part
-from klamm.machine.replaced_file import replacing
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.row_groups import RowGroups
+from klamm.pipeline.lake.row_numbers import Span, spans_of
 
-COMMITS = "bronze/commits"
-COMMIT_COLUMNS = "table string, run string, batch string, path string, rows bigint"
 LOCAL_BYTES = 256 << 20
 """Above this number of bytes, segments are converted by Spark's workers."""
-COMMIT_ROWS = 4_000_000
-"""Approximate number of rows of a commit, and so of a micro-batch."""
+
+SPANS = 20_000
+"""Of a segment with more spans of numbers none are kept: they are read from silver when they are needed."""
 
 
 KILLED = "no end mark"
@@ -42,6 +41,10 @@ class Converted(NamedTuple):
     path: str
     rows: int
     torn: str | None
+    first_ts_ns: int | None = None
+    last_ts_ns: int | None = None
+    spans: Sequence[Span] | None = None
+    """The numbers of its rows; None if there are more than SPANS, or if an older Klamm converted it."""
 
     @property
     def lost(self) -> str | None:
@@ -51,7 +54,7 @@ class Converted(NamedTuple):
     @property
     def entry(self) -> Entry:
         """Its line of the manifest."""
-        return Entry(f"bronze/{self.table}", self.run, self.batch, self.path, self.rows)
+        return Entry(f"bronze/{self.table}", self.run, self.batch, self.path, self.rows, self.first_ts_ns, self.last_ts_ns)
 
 
 def batch_name(segment: Segment) -> str:
@@ -59,7 +62,7 @@ def batch_name(segment: Segment) -> str:
     return f"node={segment.node}/{segment.name}"
 
 
-def pending(lake: Path, done: set[tuple[str, str]]) -> list[Segment]:
+def pending(lake: Path, done: Container[tuple[str, str]]) -> list[Segment]:
     """Segments to convert: sealed ones, and those that a dead writer left open in a folder where they cannot be renamed."""
     return [
         segment
@@ -102,24 +105,28 @@ def convert(lake: Path, segment: Segment) -> Converted:
     Raises PipelineFailed if rows get lost, or if a row belongs to another run or broker than its folder.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     target = lake / "bronze" / segment.table / f"run={segment.run}" / f"node={segment.node}" / (Path(segment.name).stem + ".parquet")
     reader = open_segment(segment.path)
     groups, schema = RowGroups(target), None
+    numbers = []
     for batch in reader:
         _same_journal(segment, batch)
+        numbers.append(batch.select(["process", "seq"]))
         if schema is None:
             schema = batch.schema.append(pa.field("segment", pa.string(), nullable=False)).remove_metadata()
         column = pa.repeat(pa.scalar(segment.name), batch.num_rows)
         groups.add(pa.RecordBatch.from_arrays([*batch.columns, column], schema=schema))
     groups.close()
-    if groups.rows:
-        there = pq.read_metadata(target).num_rows
-        if there != groups.rows:
-            target.unlink()
-            raise PipelineFailed(f"{segment.path}: {groups.rows} rows were read and {there} written")
-    return Converted(segment.table, segment.run, batch_name(segment), str(target.relative_to(lake)), groups.rows, reader.torn)
+    written = manifest.footers(target) if groups.rows else manifest.Footers()
+    if written.rows != groups.rows:
+        target.unlink()
+        raise PipelineFailed(f"{segment.path}: {groups.rows} rows were read and {written.rows} written")
+    spans = spans_of(pa.Table.from_batches(numbers)) if numbers else []
+    return Converted(
+        segment.table, segment.run, batch_name(segment), str(target.relative_to(lake)), groups.rows, reader.torn,
+        written.first_ts_ns, written.last_ts_ns, spans if len(spans) <= SPANS else None,
+    )
 
 
 def _same_journal(segment: Segment, batch: Any) -> None:
@@ -154,61 +161,9 @@ def convert_by_workers(spark: Any, lake: Path, found: Sequence[Segment]) -> list
 
     tasks = min(len(listed), 200)
     frame = spark.range(0, len(listed), 1, tasks).mapInArrow(work, "done string")
-    return [Converted(*json.loads(row.done)) for row in frame.collect()]
+    return [_received(json.loads(row.done)) for row in frame.collect()]
 
 
-class Commits:
-    """The commits of bronze, in order. `rows` is the number of rows that silver must have."""
-
-    def __init__(self, lake: Path) -> None:
-        self._lake = lake
-        self._folder = lake / COMMITS
-        self.done: set[tuple[str, str]] = set()
-        """(run, batch) of all segments that are committed."""
-        self.rows = {"frames": 0, "events": 0}
-        self.runs: set[str] = set()
-        self.torn: dict[tuple[str, str], str] = {}
-        """(run, batch) of segments that lost rows at their end → why."""
-        self.last = -1
-        for path in sorted(self._folder.glob("[0-9]*.json")):
-            self.last = int(path.stem)
-            for line in path.read_text(encoding="utf-8").splitlines():
-                row = json.loads(line)
-                self._count(Converted(row["table"], row["run"], row["batch"], row["path"], row["rows"], row.get("torn")))
-
-    def add(self, converted: Sequence[Converted]) -> None:
-        """Make segments valid: first their lines of the manifest, then commits of about COMMIT_ROWS rows each."""
-        new = [one for one in converted if (one.run, one.batch) not in self.done]
-        manifest.append(self._lake, [one.entry for one in new])
-        chunk: list[Converted] = []
-        for one in sorted(new, key=lambda one: (one.run, one.batch.partition("-")[2], one.batch)):
-            chunk.append(one)
-            if sum(each.rows for each in chunk) >= COMMIT_ROWS:
-                self._write(chunk)
-                chunk = []
-        if chunk:
-            self._write(chunk)
-
-    def _write(self, chunk: Sequence[Converted]) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"{self.last + 1:010d}.json"
-        lines = (
-            json.dumps(
-                {"table": one.table, "run": one.run, "batch": one.batch, "path": one.path, "rows": one.rows}
-                | ({} if one.lost is None else {"torn": one.lost})
-            )
-            + "\n"
-            for one in chunk
-        )
-        with replacing(path) as temporary:
-            temporary.write_text("".join(lines), encoding="utf-8")
-        self.last += 1
-        for one in chunk:
-            self._count(one)
-
-    def _count(self, one: Converted) -> None:
-        self.done.add((one.run, one.batch))
-        self.rows[one.table] += one.rows
-        self.runs.add(one.run)
-        if one.lost is not None:
-            self.torn[one.run, one.batch] = one.lost
+def _received(values: list[Any]) -> Converted:
+    received = Converted(*values)
+    return received._replace(spans=None if received.spans is None else [Span(*span) for span in received.spans])

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, Protocol
 from klamm.journal.reading import ask_to_seal, node_folders, seal_leftovers
 from klamm.journal.segments import SEAL, Segment
 from klamm.pipeline import stream
-from klamm.pipeline.bronze import LOCAL_BYTES, Commits, Converted, convert_by_workers, convert_here, foreign_files, own_segments, pending
+from klamm.pipeline.bronze import LOCAL_BYTES, Converted, convert_by_workers, convert_here, foreign_files, own_segments, pending
+from klamm.pipeline.commits import Commits
 from klamm.pipeline.gold import build_gold
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import unjudged_rows as missing
@@ -58,9 +59,9 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
         is_rebuilt = stream.prepare(lake)
         commits = Commits(lake)
         stream.remove_remains(lake)
-        found, copies = own_segments(pending(lake, commits.done))
+        found, copies = own_segments(pending(lake, commits))
         notes = [*copies, *(f"{path.relative_to(lake)}: not sealed in time" for path in late), *_left_out(lake)]
-        if not found and not commits.done:
+        if not found and not commits.journals:
             nothing = dict.fromkeys(("frames", "messages", "quarantine", "events"), 0)
             return RunOutcome(nothing, 0, (), (*notes, "no segment: nobody journaled here yet"))
         spark, converted = _bronze_while_spark_starts(lake, found, session, progress)
@@ -71,6 +72,7 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
         progress.begin("silver", None)
         stream.start(spark, lake, every_s=None, variant=variant).awaitTermination()
         rows = stream.account(lake, commits)
+        commits.fold(lambda run: missing.numbers_by_node(missing.silver_numbers(lake, run)))
         notes += missing.notes(missing.missing_rows(lake, runs))
         judgement = _gold(spark, lake, runs, progress) if gold else None
         return RunOutcome(rows, len(found), tuple(runs), tuple(notes), judgement)
@@ -84,14 +86,13 @@ def watch(
         seal_leftovers(lake)
         stream.prepare(lake)
         commits = Commits(lake)
-        before = set(commits.done)
         spark = session()
         query = stream.start(spark, lake, every_s=every_s, variant=variant)
         progress.begin("watching", None)
         try:
             while not stop.is_set() and query.isActive:
                 _want_seals(lake)
-                found, _ = own_segments(pending(lake, commits.done))
+                found, _ = own_segments(pending(lake, commits))
                 commits.add(convert_here(lake, found, progress.step))
                 stop.wait(every_s)
         finally:
@@ -99,7 +100,7 @@ def watch(
         if query.exception() is not None:
             raise query.exception()
     outcome = run(folder, lambda: spark, progress, variant=variant)
-    return outcome._replace(segments=len(commits.done - before) + outcome.segments)
+    return outcome._replace(segments=commits.added + outcome.segments)
 
 
 def _bronze_while_spark_starts(

@@ -20,7 +20,7 @@ from typing import Any
 
 from klamm.journal.columns import Column
 from klamm.machine.replaced_file import replacing
-from klamm.pipeline.bronze import COMMIT_COLUMNS, COMMITS, Commits
+from klamm.pipeline.commits import COMMIT_COLUMNS, COMMITS, PURGED, Commits
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
 from klamm.pipeline.lake.table_parts import STAGED
@@ -50,6 +50,7 @@ def prepare(lake: Path) -> bool:
         _refuse_to_lose(lake)
         for folder in (STREAM, *DERIVED):
             shutil.rmtree(lake / folder, ignore_errors=True)
+        Commits(lake).begin_again()
         with replacing(place) as temporary:
             temporary.write_text(json.dumps(now))
     return is_rebuilt
@@ -59,10 +60,7 @@ def _refuse_to_lose(lake: Path) -> None:
     """Raise PipelineFailed if silver has rows that bronze lost by `compact --purge`."""
     for table, of_silver in (("frames", ("messages", "quarantine")), ("events", ("events",))):
         if manifest.rows(lake, f"bronze/{table}") < sum(manifest.rows(lake, f"silver/{name}") for name in of_silver):
-            raise PipelineFailed(
-                f"{lake} was moved, or another version of Klamm made its tables, and bronze was purged: they cannot be made again from "
-                "bronze. Remove bronze, silver, gold and _checkpoints to make all of them from the journal"
-            )
+            raise PipelineFailed(PURGED.format(lake))
 
 
 def remove_remains(lake: Path) -> None:

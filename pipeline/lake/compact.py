@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klamm.pipeline.bronze import Commits
+from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry

@@ -2,8 +2,8 @@
 
 Rows are missing if their numbers have gaps, if a journal ended early, or if the end of a segment is torn.
 
-Frames and events of a broker share one sequence of numbers in a run: 1, 2, 3, … The numbers of one file at a time are read, and only the
-bounds of what follows without a gap are kept.
+Frames and events of a broker share one sequence of numbers in a run: 1, 2, 3, … The commits of bronze have the numbers of their rows. Only
+for those of an older Klamm they are read from silver, one file at a time. Numbers up to which retention removed rows are not missing.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klamm.journal.reading import early_ends
+from klamm.journal.reading import early_ends, retained_to
 from klamm.journal.segments import node_folder
-from klamm.pipeline.bronze import Commits
+from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.row_numbers import Span, gaps, merged, spans_by_node
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE
 
 SHOWN = 20
 """Number of gaps of one broker that are named; one more line has the number of others."""
-
-
-Span = tuple[int, int]
-"""The first and the last of numbers that follow each other."""
 
 
 class Missing(NamedTuple):
@@ -80,19 +77,34 @@ def quarantined_rows(lake: Path, runs: Collection[str]) -> dict[str, int]:
 
 def missing_rows(lake: Path, runs: Collection[str], numbers_of: Callable[[str], Iterable[Any]] | None = None) -> list[Missing]:
     """The rows of these runs that silver lacks, by broker. `numbers_of` gives Arrow tables with `node_id`, `process` and `seq` of the rows
-    of a run that are there; by default those of silver."""
+    of a run that are there; by default they are those that are committed."""
     found: list[Missing] = []
+    commits = Commits(lake) if numbers_of is None else None
     for run in sorted(runs):
-        present: dict[int, dict[int, list[Span]]] = {}
-        for numbers in _numbers(lake, run) if numbers_of is None else numbers_of(run):
-            for node, process, spans in _spans(numbers):
-                present.setdefault(node, {}).setdefault(process, []).extend(spans)
-        for node in sorted(present):
-            spans = sorted(span for each in present[node].values() for span in each)
-            found += [Missing(run, node, first, last) for first, last in _gaps(spans)]
-            for process, reason in early_ends(node_folder(lake, run, node)).items():
-                last = max((span[1] for earlier, each in present[node].items() if earlier <= process for span in each), default=0)
+        present = _committed(commits, run) if commits is not None else None
+        if present is None:
+            present = numbers_by_node(silver_numbers(lake, run) if numbers_of is None else numbers_of(run))
+        for node, spans in sorted(present.items()):
+            folder = node_folder(lake, run, node)
+            found += [Missing(run, node, first, last) for first, last in gaps(spans, retained_to(folder))]
+            for process, reason in early_ends(folder).items():
+                last = max((span.last for span in spans if span.process <= process), default=0)
                 found.append(Missing(run, node, last + 1, None, f"the journal of process {process} ended early: {reason}"))
+    return found
+
+
+def _committed(commits: Commits, run: str) -> dict[int, list[Span]] | None:
+    """The numbers of a run by node; None if a commit lacks them."""
+    journals = {node: one for (each, node), one in commits.journals.items() if each == run}
+    return {node: one.spans for node, one in journals.items()} if journals and all(one.has_all_spans for one in journals.values()) else None
+
+
+def numbers_by_node(tables: Iterable[Any]) -> dict[int, list[Span]]:
+    """Node → the numbers of its rows, of Arrow tables with `node_id`, `process` and `seq`."""
+    found: dict[int, list[Span]] = {}
+    for table in tables:
+        for node, spans in spans_by_node(table):
+            found[node] = merged([*found.get(node, ()), *spans])
     return found
 
 
@@ -108,34 +120,10 @@ def notes(missing: Iterable[Missing]) -> list[str]:
     return [*lines, *more]
 
 
-def _numbers(lake: Path, run: str) -> Iterator[Any]:
+def silver_numbers(lake: Path, run: str) -> Iterator[Any]:
     """Broker, process and `seq` of the rows of a run, one file at a time."""
     import pyarrow.parquet as pq
 
     for table in (MESSAGES, QUARANTINE, EVENT_TABLE):
         for file in manifest.files(lake, table.path, {run}):
             yield pq.ParquetFile(file).read(columns=["node_id", "process", "seq"])
-
-
-def _spans(numbers: Any) -> Iterator[tuple[int, int, list[Span]]]:
-    """Broker, process, and the numbers of their rows, as spans without a gap."""
-    import pyarrow.compute as pc
-
-    for owner in numbers.group_by(["node_id", "process"]).aggregate([]).to_pylist():
-        node, process = owner["node_id"], owner["process"]
-        own = numbers.filter(pc.and_(pc.equal(numbers["node_id"], node), pc.equal(numbers["process"], process)))["seq"].combine_chunks()
-        ordered = own.take(pc.sort_indices(own))
-        steps = pc.subtract(ordered.slice(1), ordered.slice(0, len(ordered) - 1))
-        ends = [*pc.indices_nonzero(pc.greater(steps, 1)).to_pylist(), len(ordered) - 1]
-        firsts = [0, *(end + 1 for end in ends[:-1])]
-        yield node, process, list(zip(ordered.take(firsts).to_pylist(), ordered.take(ends).to_pylist(), strict=True))
-
-
-def _gaps(spans: Iterable[Span]) -> list[Span]:
-    """What no span has, from 1 on, up to the last one. `spans` are sorted."""
-    found, reached = [], 0
-    for first, last in spans:
-        if first > reached + 1:
-            found.append((reached + 1, first - 1))
-        reached = max(reached, last)
-    return found

@@ -11,7 +11,8 @@ import pytest
 from klamm.journal.reading import seal_leftovers, segments
 from klamm.journal.writer import JournalWriter
 from klamm.pipeline import stream
-from klamm.pipeline.bronze import COMMITS, Commits, Converted, convert, convert_here, foreign_files, own_segments, pending
+from klamm.pipeline.bronze import Converted, convert, convert_here, foreign_files, own_segments, pending
+from klamm.pipeline.commits import COMMITS, Commits
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.compact import purge
 from klamm.pipeline.lake.folder import PipelineFailed, existing, written
@@ -34,7 +35,7 @@ def journal(lake: Path, run: str = "r", node: int = 1, exchanges: int = 3) -> Ti
 def to_bronze(lake: Path) -> list[Converted]:
     """All that is not bronze yet."""
     commits = Commits(lake)
-    converted = convert_here(lake, pending(lake, commits.done), lambda _: None)
+    converted = convert_here(lake, pending(lake, commits), lambda _: None)
     commits.add(converted)
     return converted
 
@@ -86,7 +87,7 @@ def test_a_segment_becomes_bronze_once(tmp_path: Path) -> None:
 def test_a_segment_that_is_committed_is_not_committed_again(tmp_path: Path) -> None:
     journal(tmp_path).close()
     commits = Commits(tmp_path)
-    converted = convert_here(tmp_path, pending(tmp_path, commits.done), lambda _: None)
+    converted = convert_here(tmp_path, pending(tmp_path, commits), lambda _: None)
     commits.add(converted)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.json*")}
     for again in (commits, Commits(tmp_path)):
@@ -109,7 +110,7 @@ def test_a_segment_that_is_being_written_is_not_converted(tmp_path: Path) -> Non
 
 
 def test_commits_have_so_many_rows_and_take_the_brokers_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klamm.pipeline.bronze.COMMIT_ROWS", 8)
+    monkeypatch.setattr("klamm.pipeline.commits.COMMIT_ROWS", 8)
     for node in (2, 1):
         with journal(tmp_path, node=node) as tiny:
             tiny.roll()
@@ -163,9 +164,9 @@ def test_what_was_converted_but_not_committed_is_committed_by_the_next_run(tmp_p
 def test_commits_are_read_again_as_they_were_written(tmp_path: Path) -> None:
     journal(tmp_path).close()
     commits = Commits(tmp_path)
-    commits.add(convert_here(tmp_path, pending(tmp_path, commits.done), lambda _: None))
+    commits.add(convert_here(tmp_path, pending(tmp_path, commits), lambda _: None))
     again = Commits(tmp_path)
-    assert (again.done, again.rows, again.runs, again.last) == (commits.done, commits.rows, {"r"}, 0)
+    assert (again.journals, again.rows, again.runs, again.last) == (commits.journals, commits.rows, {"r"}, 0)
     assert [path.name for path in (tmp_path / COMMITS).iterdir()] == ["0000000000.json"]
 
 

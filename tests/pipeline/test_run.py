@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from klamm.pipeline.bronze import Commits
+from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import compact, manifest
 from klamm.pipeline.lake.folder import PipelineFailed, written
 from klamm.pipeline.lake.tables import MESSAGES, views

@@ -1,0 +1,74 @@
+"""The numbers (`seq`) of a broker's rows as spans without a gap, by process: what is there, and what is missing between.
+
+A broker numbers its frames and events together, 1, 2, 3, …, and a process that starts later goes on with the numbers. So millions of rows
+without a gap are one span.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+
+class Span(NamedTuple):
+    """Rows of one process whose numbers follow each other without a gap."""
+
+    process: int
+    first: int
+    last: int
+
+
+def spans_of(rows: Any) -> list[Span]:
+    """The numbers of rows of one broker: an Arrow table with `process` and `seq`, in any order."""
+    import pyarrow.compute as pc
+
+    found: list[Span] = []
+    processes = rows["process"]
+    for process in sorted(pc.unique(processes).to_pylist()):
+        own = rows["seq"].filter(pc.equal(processes, process)).combine_chunks()
+        ordered = own.take(pc.sort_indices(own))
+        steps = pc.subtract(ordered.slice(1), ordered.slice(0, len(ordered) - 1))
+        ends = [*pc.indices_nonzero(pc.greater(steps, 1)).to_pylist(), len(ordered) - 1]
+        firsts = [0, *(end + 1 for end in ends[:-1])]
+        bounds = zip(ordered.take(firsts).to_pylist(), ordered.take(ends).to_pylist(), strict=True)
+        found += [Span(process, first, last) for first, last in bounds]
+    return found
+
+
+def spans_by_node(rows: Any) -> Iterator[tuple[int, list[Span]]]:
+    """The numbers of rows of several brokers: an Arrow table with `node_id`, `process` and `seq`."""
+    import pyarrow.compute as pc
+
+    for node in pc.unique(rows["node_id"]).to_pylist():
+        yield node, spans_of(rows.filter(pc.equal(rows["node_id"], node)))
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The same numbers in as few spans as possible, sorted by number."""
+    found: list[Span] = []
+    last: dict[int, int] = {}
+    for span in sorted(spans, key=lambda span: (span.process, span.first)):
+        place = last.get(span.process)
+        if place is not None and span.first <= found[place].last + 1:
+            found[place] = Span(span.process, found[place].first, max(found[place].last, span.last))
+        else:
+            last[span.process] = len(found)
+            found.append(span)
+    return sorted(found, key=lambda span: (span.first, span.process))
+
+
+def gaps(spans: Sequence[Span], after: int = 0) -> list[tuple[int, int]]:
+    """The first and the last number of each gap between `after` and the greatest number. `spans` are merged."""
+    found, reached = [], after
+    for span in spans:
+        if span.first > reached + 1:
+            found.append((reached + 1, span.first - 1))
+        reached = max(reached, span.last)
+    return found
+
+
+def has(spans: Sequence[Span], number: int) -> bool:
+    """Whether the number is in one of these spans, which are merged."""
+    place = bisect_right(spans, number, key=lambda span: span.first)
+    return place > 0 and spans[place - 1].last >= number
