@@ -34,11 +34,11 @@ from klamm.pipeline.lake.tables import (
 )
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.groups.calls import COMMITS, GROUP_JOINS, MEMBER_CALLS
+from klamm.pipeline.rules.prepared import partitions
 from klamm.pipeline.rules.record import Need
 from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake
 from klamm.pipeline.rules.transactions.calls import TRANSACTIONS_TOLD, TXN_MARKERS
 from klamm.pipeline.rules.verdict_tables import write_judgement
-from klamm.pipeline.spark.settings import FEW
 from klamm.protocol.apis import APIS
 
 BATCH = "gold"
@@ -175,11 +175,11 @@ INPUTS: dict[Table, tuple[str, ...]] = {
     LEADER_TIMELINE: (PARTITION_STATE.name,),
     REASSIGN_SPANS: (REASSIGN.name, EVENT_TABLE.name),
     CLIENT_SCORECARD: (HEADERS,),
-    GROUP_GENERATIONS: (MESSAGES.name, GROUP_JOINS.name, MEMBER_CALLS.name),
-    OFFSET_COMMITS: (MESSAGES.name, COMMITS.name),
-    TRANSACTIONS: (MESSAGES.name, TRANSACTIONS_TOLD.name, TXN_MARKERS.name),
+    GROUP_GENERATIONS: (GROUP_JOINS.name, MEMBER_CALLS.name),
+    OFFSET_COMMITS: (COMMITS.name,),
+    TRANSACTIONS: (TRANSACTIONS_TOLD.name, TXN_MARKERS.name),
 }
-"""The views that the queries read, of silver or prepared for rules. If the first view has no rows, the table has none."""
+"""The views that the queries read, of silver or prepared for rules. If the first is a view of silver without rows, the table has none."""
 
 NEEDS: dict[Table, tuple[Need, ...]] = {
     GROUP_GENERATIONS: GROUP_JOINS.needs, OFFSET_COMMITS: COMMITS.needs, TRANSACTIONS: TRANSACTIONS_TOLD.needs,
@@ -196,7 +196,7 @@ def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
     entries: list[Entry] = []
 
     def build(table: Table, first: str, *_: str) -> None:
-        entries.extend(_build(spark, lake, table, runs, total if silver[first] and table not in lacking else 0))
+        entries.extend(_build(spark, lake, table, runs, total if silver.get(first, total) and table not in lacking else 0))
 
     contents = Contents(lake, runs, ())
     lacking = {table for table, needs in NEEDS.items() if contents.lacks(needs)}
@@ -212,7 +212,7 @@ def _build(spark: Any, lake: Path, table: Table, runs: Sequence[str], total: int
     entries = []
     if total > 0:
         rows = _cast(spark.sql(QUERIES[table]), table)
-        if total <= FEW:
+        if partitions(spark) == 1:  # few rows
             parts.write_here(lake, table, rows, BATCH)
         else:
             parts.write(lake, table, rows.coalesce(1) if total <= SMALL else rows, BATCH, runs)

@@ -7,18 +7,28 @@ from functools import cache
 from pathlib import Path
 
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.tables import HEADERS, MESSAGES, QUARANTINE, SILVER
 from klamm.pipeline.rules.record import Need
+from klamm.pipeline.spark.settings import FEW
 
 
 class Contents:
     """Of the tables of silver, in some runs."""
 
-    def __init__(self, lake: Path, runs: Collection[str], empty: Collection[str]) -> None:
+    def __init__(self, lake: Path, runs: Collection[str], empty: Collection[str], few: int = FEW) -> None:
         self._lake = lake
         self._runs = runs
         self.empty = frozenset(empty)
         """The views that have no row."""
+        self.few = few
+        """A view with at most this number of rows has few."""
         self._holds = cache(self._look)
+
+    def small(self) -> set[str]:
+        """The views of silver that have few rows."""
+        rows = {table.name: manifest.rows(self._lake, table.path, self._runs) for table in SILVER}
+        rows[HEADERS] = rows[MESSAGES.name] + rows[QUARANTINE.name]
+        return {name for name, count in rows.items() if count <= self.few}
 
     def lacks(self, needs: Collection[Need]) -> bool:
         """None of them holds, and there are some."""

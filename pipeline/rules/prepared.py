@@ -1,19 +1,22 @@
 """Plans the work of a judgement: views before the queries that read them, several queries at once, and no query without rows.
 
 A judgement has about fifty queries. Each names the views that it reads, so they form a graph, and the next free thread takes a query whose
-views are ready. A prepared view is partitioned and sorted for the window functions of the rules that read it.
+views are ready.
 
-With one partition (`session.few_rows`), when Spark spends most time on planning and on starting tasks, each view, also of silver, is
-computed into this partition. So no query shuffles, and each is one stage with one task. A view with only one reader is computed within that
-query, unless it is marked to be kept.
+A query reads few rows or many. Among many, a prepared view is partitioned and sorted for the window functions of the rules that read it.
+If all views that a query reads have few rows (`Sizes`), Spark spends most time on planning and on starting tasks. Then settings for few
+rows apply (`session.few_rows`), and each view, also of silver, is computed into one partition: no query shuffles, and each is one stage
+with one task. A view with only one reader is computed within that query, unless it is marked to be kept. Settings belong to the session, so
+queries over few rows and queries over many take turns (`in_turns`).
 
-If a view that is kept turns out to be empty, queries that only look at its rows are left out.
+If a view that is kept, or was counted, turns out to be empty, queries that only look at its rows are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
@@ -29,19 +32,47 @@ def partitions(spark: SparkSession) -> int:
     return int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
 
 
-def prepare(spark: SparkSession, name: str, view: View | None, empty: set[str], readers: int) -> None:
+class Sizes:
+    """Which views have few rows: at most `limit`. Without a limit all queries are planned by the settings that the session has."""
+
+    def __init__(self, limit: int | None, few: Collection[str] = ()) -> None:
+        self._limit = limit
+        self._few = set(few)
+
+    def are_few(self, names: Iterable[str]) -> bool:
+        """Whether all these views have few rows."""
+        return self._few.issuperset(names)
+
+    def add(self, name: str, rows: int | None) -> None:
+        """A view was prepared; `rows` is None if it was computed from few."""
+        if self._limit is not None and (rows is None or rows <= self._limit):
+            self._few.add(name)
+
+    @property
+    def are_counted(self) -> bool:
+        """Whether rows have to be counted."""
+        return self._limit is not None
+
+
+def prepare(spark: SparkSession, name: str, view: View | None, empty: set[str], readers: int, sizes: Sizes) -> None:
     """Register the view `name`: a prepared view, or a view of silver if `view` is None. A view without rows is added to `empty`.
 
     `readers` is the number of queries that read it.
     """
     rows = spark.table(name) if view is None else spark.sql(view.sql)
     is_kept = view is not None and view.is_kept
+    parts = partitions(spark)
+    count = None if parts == 1 or not sizes.are_counted else 0
     if name in empty:
         rows = rows.limit(0)  # Spark simplifies the queries that read it
     else:
-        rows = _kept(rows, view, partitions(spark), within_reader=readers == 1 and not is_kept)
-        if is_kept and rows.isEmpty():
+        rows = _kept(rows, view, parts, within_reader=readers == 1 and not is_kept)
+        count = None if count is None else rows.count()
+        if count == 0 or (count is None and is_kept and rows.isEmpty()):
             empty.add(name)
+    sizes.add(name, count)
+    if parts > 1 and sizes.are_few([name]):
+        rows = rows.coalesce(1)  # for readers that expect one partition
     rows.createOrReplaceTempView(name)
 
 
@@ -72,17 +103,46 @@ def needed(known: Mapping[str, View], wanted: Iterable[str]) -> dict[str, tuple[
 
 def in_order(graph: Mapping[Any, Iterable[Any]], work: Callable[[Any], None], at_once: int) -> None:
     """Call `work` with each node of the graph, node → what has to be done before it, by `at_once` threads. The first failure is raised."""
+    in_turns(graph, work, at_once, lambda _: True, lambda _: nullcontext())
+
+
+def in_turns(
+    graph: Mapping[Any, Iterable[Any]],
+    work: Callable[[Any], None],
+    at_once: int,
+    is_few: Callable[[Any], bool],
+    turn: Callable[[bool], AbstractContextManager[None]],
+) -> None:
+    """As `in_order`, but nodes over few rows and nodes over many take turns, each turn within `turn(is_few)`.
+
+    A turn lasts as long as a node of its kind is ready. `is_few` is asked when the node is ready.
+    """
     sorter = TopologicalSorter(graph)
     sorter.prepare()
+    ready: dict[bool, list[Hashable]] = {True: [], False: []}
+
+    def take(few: bool) -> list[Hashable]:
+        for node in sorter.get_ready():
+            ready[is_few(node)].append(node)
+        taken, ready[few] = ready[few], []
+        return taken
+
     with ThreadPoolExecutor(at_once) as threads:
-        running: dict[Future[None], Hashable] = {}
-        try:
-            while sorter.is_active():
-                running |= {threads.submit(work, node): node for node in sorter.get_ready()}
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    node = running.pop(done)
-                    done.result()
-                    sorter.done(node)
-        finally:
-            for future in running:
-                future.cancel()
+        few = True
+        while sorter.is_active():
+            running: dict[Future[None], Hashable] = {}
+            nodes = take(few)
+            with turn(few) if nodes else nullcontext():
+                try:
+                    while nodes or running:
+                        running |= {threads.submit(work, node): node for node in nodes}
+                        for done in wait(running, return_when=FIRST_COMPLETED).done:
+                            node = running.pop(done)
+                            done.result()
+                            sorter.done(node)
+                        nodes = take(few)
+                finally:
+                    for future in running:
+                        future.cancel()
+                    wait(running)
+            few = not few

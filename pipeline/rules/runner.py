@@ -15,12 +15,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from klamm.pipeline.lake import manifest, tables
+from klamm.pipeline.lake import tables
 from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.prepared import in_order, needed, partitions, prepare
+from klamm.pipeline.rules.prepared import Sizes, in_turns, needed, partitions, prepare
 from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View
 from klamm.pipeline.spark.session import few_rows
-from klamm.pipeline.spark.settings import FEW
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,10 +107,8 @@ def judge_lake(
 ) -> Judgement:
     """Judge these runs of a lake by all rules or the chosen ones, and do other work on the same views."""
     judging = list(rules().values() if chosen is None else chosen)
-    few = all(manifest.rows(lake, table.path, runs) <= FEW for table in tables.SILVER)
-    with few_rows(spark, few):
-        empty = tables.views(spark, lake, runs, read_by(judging).union(*(reader.inputs for reader in readers)))
-        return judge(spark, runs, judging, Contents(lake, runs, empty), readers)
+    empty = tables.views(spark, lake, runs, read_by(judging).union(*(reader.inputs for reader in readers)))
+    return judge(spark, runs, judging, Contents(lake, runs, empty), readers)
 
 
 def judge(
@@ -123,16 +120,16 @@ def judge(
 ) -> Judgement:
     """Judge what the session's views hold (`pipeline.tables.views`), which are the rows of `runs`, by all rules or the chosen ones.
 
-    With `contents`, rules without anything to look at are left out.
+    With `contents`, rules without anything to look at are left out, and queries over few rows have the settings for few rows.
     """
     judging = list(rules().values() if chosen is None else chosen)
     known = views()
-    keeps_silver = partitions(spark) == 1
     none = set() if contents is None else _without_rows(known, contents)
     jobs = _jobs([rule for rule in judging if contents is None or not contents.lacks(rule.needs)])
     inputs = [{name for rule in job for name in rule.inputs} for job in jobs] + [set(other.inputs) for other in others]
     graph: dict[str | int, Collection[str]] = dict(enumerate(inputs))
     graph.update(needed(known, {name for names in graph.values() for name in names}))
+    sizes, small = _sizes(spark, contents, graph)
     readers = Counter(name for names in graph.values() for name in names)
     stats = {(run, rule.id): Stat(run, rule.id, 0, 0) for rule in judging for run in runs}
     verdicts: list[Verdict] = []
@@ -144,11 +141,23 @@ def judge(
             for stat, found in _judged(spark, [rule for rule in jobs[node] if rule.about not in none]):
                 stats[stat.run_id, stat.rule] = stat
                 verdicts.extend(found)
-        elif node in known or keeps_silver:
-            prepare(spark, node, known.get(node), none, readers[node])
+        elif node in known or node in small:
+            prepare(spark, node, known.get(node), none, readers[node], sizes)
 
-    in_order(graph, work, JOBS_AT_ONCE)
+    def is_few(node: str | int) -> bool:
+        return sizes.are_few(graph[node] if isinstance(node, int) or node in known else [node])
+
+    in_turns(graph, work, JOBS_AT_ONCE, is_few, lambda few: few_rows(spark, few and sizes.are_counted))
     return in_order_of_place(stats.values(), verdicts)
+
+
+def _sizes(spark: SparkSession, contents: Contents | None, graph: Collection[str | int]) -> tuple[Sizes, set[str]]:
+    """What is known of sizes before the work begins, and the views of silver with few rows."""
+    if partitions(spark) == 1:
+        every = {node for node in graph if isinstance(node, str)}
+        return Sizes(None, every), every
+    small = set() if contents is None else contents.small()
+    return Sizes(None if contents is None else contents.few, small), small
 
 
 def in_order_of_place(stats: Iterable[Stat], verdicts: Iterable[Verdict]) -> Judgement:

@@ -175,7 +175,7 @@ def test_a_transaction_has_its_partitions_its_outcome_and_its_times(tmp_path: Pa
     tx.add(6, 6)
     run.close()
     database = silver(tmp_path)
-    prepare(database, set(INPUTS[TRANSACTIONS]) - {"messages"})
+    prepare(database, set(INPUTS[TRANSACTIONS]))
     names = "producer_epoch", "partitions", "groups", "outcome"
     found = sorted(table(database, TRANSACTIONS, "seq", *names, "end_seq", "from_ts_ns", "end_ts_ns"))
     assert [row[1:5] for row in found] == [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import pytest
 from klamm.pipeline.lake.tables import views
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.prepared import in_order, partitions
+from klamm.pipeline.rules.prepared import in_order, in_turns, partitions
 from klamm.pipeline.rules.runner import Judgement
+from klamm.pipeline.spark.settings import Kind, When, chosen
+from klamm.tests.pipeline.rules.conftest import Whatever
 from klamm.tests.pipeline.rules.fixtures import FIXTURES
 
 
@@ -49,6 +53,40 @@ def test_many_rows_are_judged_as_few_are(spark: Any, judgement: Judgement, silve
     judged = runner.judge(session, runs, [runner.rules()[name] for name in names])
     assert judged.stats == [stat for stat in few.stats if stat.run_id in runs]
     assert judged.verdicts == [verdict for verdict in few.verdicts if verdict.run_id in runs]
+
+
+@pytest.mark.slow
+def test_few_rows_beside_many_are_judged_as_few_are(spark: Any, judgement: Judgement, silver_lake: Path) -> None:
+    """Frames are many here, all else is few."""
+    session = spark.newSession()
+    runs, names = [*sorted(FIXTURES)[::10], "faults"], ["W-01", "W-03", "W-10", "C-16", "B-02", "G-06"]
+    contents = Whatever(silver_lake, runs, views(session, silver_lake, runs), few=1_000)
+    assert "events" in contents.small()
+    assert not {"headers", "messages"} & contents.small()
+    expected = judgement.by(names)
+    before = {key: session.conf.get(key) for key in chosen(Kind.SPARK, {When.FEW}, {})}
+    judged = runner.judge(session, runs, [runner.rules()[name] for name in names], contents)
+    assert {key: session.conf.get(key) for key in before} == before
+    assert judged.stats == [stat for stat in expected.stats if stat.run_id in runs]
+    assert judged.verdicts == [verdict for verdict in expected.verdicts if verdict.run_id in runs]
+
+
+def test_work_over_few_rows_and_over_many_takes_turns() -> None:
+    turns: list[tuple[bool, list[str]]] = []
+    graph: dict[str, set[str]] = {"few": set(), "many": set(), "few2": {"many"}, "many2": {"few2", "few"}, "few3": {"few"}}
+
+    @contextlib.contextmanager
+    def turn(few: bool) -> Iterator[None]:
+        turns.append((few, []))
+        yield
+
+    def note(node: str) -> None:
+        turns[-1][1].append(node)
+
+    in_turns(graph, note, 2, lambda node: node.startswith("few"), turn)
+    assert [(few, sorted(nodes)) for few, nodes in turns] == [
+        (True, ["few", "few3"]), (False, ["many"]), (True, ["few2"]), (False, ["many2"]),
+    ]
 
 
 def test_work_waits_for_what_it_reads_and_the_first_failure_is_raised() -> None:
