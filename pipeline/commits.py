@@ -84,6 +84,11 @@ class Commits:
         return committed is not None and committed.has(name)
 
     @property
+    def is_folded(self) -> bool:
+        """No commit waits for being folded."""
+        return not any(self._files())
+
+    @property
     def runs(self) -> set[str]:
         """The runs that have a committed segment."""
         return {run for run, _ in self.journals}
@@ -138,6 +143,8 @@ class Commits:
 
     def forget(self, runs: Iterable[str], rows: Mapping[str, int]) -> None:
         """Forget these runs, which retention removes; silver must have `rows` afterwards. All commits are folded."""
+        if not self.journals:
+            return
         gone = set(runs)
         self.journals = {journal: one for journal, one in self.journals.items() if journal[0] not in gone}
         self.rows = dict(rows)

@@ -8,6 +8,7 @@ stream continues.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,9 +24,13 @@ from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import unjudged_rows as missing
 from klamm.pipeline.lake.damage import damage_named
 from klamm.pipeline.lake.folder import spark_failures, written
+from klamm.pipeline.lake.retention import finish
 from klamm.pipeline.rules.runner import Judgement
+from klamm.pipeline.upkeep import upkeep
 
 SEAL_WAIT_S = 5.0
+UPKEEP_S = 600.0
+"""Seconds between two times when commits are folded, old rows removed and small parts merged, while a lake is watched."""
 
 class Progress(Protocol):
     """Shows the progress of long work."""
@@ -48,12 +53,22 @@ class RunOutcome(NamedTuple):
     """The verdicts on the runs that have new rows."""
 
 
-def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: bool = True, variant: bool = True) -> RunOutcome:
-    """Bring all tables of a lake up to date. `session` opens Spark; without `variant` new bodies are JSON.
+def run(
+    folder: Path,
+    session: Callable[[], Any],
+    progress: Progress,
+    *,
+    gold: bool = True,
+    variant: bool = True,
+    keep_ns: int | None = None,
+) -> RunOutcome:
+    """Bring all tables of a lake up to date. `session` opens Spark; without `variant` new bodies are JSON. With `keep_ns`, what is older
+    is removed (`lake/retention.py`).
 
     Raises PipelineFailed, also if rows got lost.
     """
     with written(folder) as lake, spark_failures(), damage_named(lake):
+        finish(lake)
         late = ask_to_seal(lake, SEAL_WAIT_S)
         seal_leftovers(lake)
         is_rebuilt = stream.prepare(lake)
@@ -71,35 +86,54 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
         runs = sorted(commits.runs) if is_rebuilt else sorted({one.run for one in converted})
         progress.begin("silver", None)
         stream.start(spark, lake, every_s=None, variant=variant).awaitTermination()
+        upkept = upkeep(lake, commits, keep_ns)
         rows = stream.account(lake, commits)
-        commits.fold(lambda run: missing.numbers_by_node(missing.silver_numbers(lake, run)))
+        runs = sorted({*runs, *upkept.shortened}.difference(upkept.removed))
+        notes += upkept.notes
         notes += missing.notes(missing.missing_rows(lake, runs))
         judgement = _gold(spark, lake, runs, progress) if gold else None
         return RunOutcome(rows, len(found), tuple(runs), tuple(notes), judgement)
 
 
 def watch(
-    folder: Path, session: Callable[[], Any], progress: Progress, *, every_s: float, stop: threading.Event, variant: bool = True
+    folder: Path,
+    session: Callable[[], Any],
+    progress: Progress,
+    *,
+    every_s: float,
+    stop: threading.Event,
+    variant: bool = True,
+    keep_ns: int | None = None,
+    upkeep_s: float = UPKEEP_S,
 ) -> RunOutcome:
-    """Keep bronze and silver up to date until `stop` is set; then make gold. Raises PipelineFailed."""
+    """Keep bronze and silver up to date until `stop` is set; then make gold. With `keep_ns`, what is older is removed.
+
+    Raises PipelineFailed.
+    """
     with written(folder) as lake, spark_failures(), damage_named(lake):
+        finish(lake)
         seal_leftovers(lake)
         stream.prepare(lake)
         commits = Commits(lake)
         spark = session()
         query = stream.start(spark, lake, every_s=every_s, variant=variant)
         progress.begin("watching", None)
+        kept_at = time.monotonic()
         try:
             while not stop.is_set() and query.isActive:
                 _want_seals(lake)
                 found, _ = own_segments(pending(lake, commits))
                 commits.add(convert_here(lake, found, progress.step))
+                if time.monotonic() - kept_at >= upkeep_s:
+                    query.processAllAvailable()
+                    upkeep(lake, commits, keep_ns)
+                    kept_at = time.monotonic()
                 stop.wait(every_s)
         finally:
             query.stop()
         if query.exception() is not None:
             raise query.exception()
-    outcome = run(folder, lambda: spark, progress, variant=variant)
+    outcome = run(folder, lambda: spark, progress, variant=variant, keep_ns=keep_ns)
     return outcome._replace(segments=commits.added + outcome.segments)
 
 

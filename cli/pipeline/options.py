@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
@@ -61,6 +61,25 @@ def open_spark(master: str, remote: str | None, memory: str) -> Any:
 NO_VARIANT = click.option(
     "--no-variant", is_flag=True, help="Bodies of new messages are JSON text, which every reader of Parquet knows, not Spark's VARIANT."
 )
+
+
+class Duration(click.ParamType[int]):
+    """A number of minutes, hours, days or weeks, as `12h` or `7d`."""
+
+    name = "TIME"
+    _SECONDS: ClassVar[dict[str, int]] = {"m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Nanoseconds."""
+        if isinstance(value, int):
+            return value
+        parts = re.fullmatch(r"([0-9]{1,5})([mhdw])", value, re.ASCII)
+        if parts is None:
+            self.fail(f"{value!r} is not a time such as 12h, 7d or 4w", param, ctx)
+        return int(parts[1]) * self._SECONDS[parts[2]] * 1_000_000_000
+
+
+KEEP = click.option("--keep", "keep_ns", type=Duration(), help="Remove what is older, from the journal too: a time such as 12h, 7d or 4w.")
 
 
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object in place of text.")

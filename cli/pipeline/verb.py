@@ -10,6 +10,7 @@ COMMANDS = {
     "check": "klamm.cli.pipeline.check",
     "compact": "klamm.cli.pipeline.compact",
     "publish": "klamm.cli.pipeline.publish",
+    "retain": "klamm.cli.pipeline.retain",
     "run": "klamm.cli.pipeline.run",
     "serve": "klamm.cli.pipeline.serve",
     "simulate": "klamm.cli.pipeline.simulate",

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 from klamm.machine.replaced_file import replacing
 
 NAME = "_manifest.jsonl"
+LINES = 100
+"""Lines of a manifest that may be replaced by others before it is written again."""
 DELTA_LOG = "_delta_log"
 """Delta's log of a published table (`pipeline/lake/delta.py`)."""
 
@@ -155,6 +157,13 @@ def rewrite(lake: Path, table: str) -> None:
     path = lake / table / NAME
     with replacing(path) as temporary:
         temporary.write_text("".join(_line(_as_object(entry)) for entry in entries(lake, table)), encoding="utf-8")
+
+
+def tidy(lake: Path, table: str) -> None:
+    """Rewrite the manifest if most of its lines are not valid any more. Only while nobody writes the table."""
+    path = lake / table / NAME
+    if path.exists() and path.read_bytes().count(b"\n") > 2 * len(entries(lake, table)) + LINES:
+        rewrite(lake, table)
 
 
 def files_of(part: Path) -> list[Path]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from klamm.pipeline.commits import Commits
+from klamm.pipeline.commits import COMMITS, Commits
 from klamm.pipeline.lake import compact, manifest
 from klamm.pipeline.lake.folder import PipelineFailed, written
 from klamm.pipeline.lake.tables import MESSAGES, views
 from klamm.pipeline.rules.check import check
-from klamm.pipeline.run import watch
+from klamm.pipeline.run import run, watch
 from klamm.pipeline.stream import STREAM, account
 from klamm.tests.harness.read_only import read_only
-from klamm.tests.journal.writing import simple_exchange
+from klamm.tests.journal.writing import TinyJournal, simple_exchange
 from klamm.tests.pipeline.journals import Silent, no_session, numbers, query, run_with, write
 
 FRAMES = ("silver/messages", "silver/quarantine")
@@ -158,8 +159,6 @@ def test_a_lake_without_rows_needs_no_spark(tmp_path: Path) -> None:
 
 
 def run_with_nothing(lake: Path) -> Any:
-    from klamm.pipeline.run import run
-
     return run(lake, no_session, Silent())
 
 
@@ -170,3 +169,38 @@ def test_a_lake_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         pytest.raises(PipelineFailed, match=r"tables grow beside the journal: copy the lake to where it can be written"),
     ):
         run_with_nothing(tmp_path)
+
+
+@pytest.mark.slow
+def test_what_is_older_is_removed_by_a_run_and_while_a_lake_is_watched(spark: Any, tmp_path: Path) -> None:
+    now, keep = time.time_ns(), 3600 * 1_000_000_000
+    write(tmp_path, "old").close()
+    young = TinyJournal(tmp_path, "young", ts_ns=now)
+    simple_exchange(young)
+    young.roll()
+    outcome = run(tmp_path, lambda: spark, Silent(), gold=False, keep_ns=keep)
+    assert (outcome.rows["messages"], outcome.runs) == (2, ("young",))
+    assert [note.partition(",")[0] for note in outcome.notes] == ["1 run: 6 frames and 1 event"]
+    stop = threading.Event()
+
+    class Stops(Silent):
+        """Writes an old segment and a young one, and stops when the old one was removed and the young one is folded."""
+
+        def begin(self, what: str, total: int | None) -> None:
+            if what == "watching":
+                write(tmp_path, "older").close()
+                simple_exchange(young)
+                young.roll()
+                threading.Thread(target=self.wait, daemon=True).start()
+
+        def wait(self) -> None:
+            while (tmp_path / "journal/run=older").exists() or any((tmp_path / COMMITS).iterdir()):
+                stop.wait(0.1)
+            stop.set()
+
+    outcome = watch(tmp_path, lambda: spark, Stops(), every_s=0.2, stop=stop, keep_ns=keep, upkeep_s=0.5)
+    assert (outcome.rows["messages"], outcome.notes) == (4, ())
+    assert numbers(tmp_path, *FRAMES) == [(1, seq) for seq in (1, 2, 3, 4)]
+    simple_exchange(young)
+    young.close()
+    assert run_with(spark, tmp_path).rows["messages"] == 6

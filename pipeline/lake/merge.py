@@ -1,0 +1,112 @@
+"""Merges small parts of silver into larger ones, without Spark, when a run has many of them in a table.
+
+A lake that is brought up to date each minute gets a part in each table each time. Parts that follow each other in time are merged until a
+part has about `ROWS` rows or `BYTES` bytes, or covers a week, so that retention can remove it some day; such a part is not merged again.
+Rows are sorted by broker, connection and row. The new part has a name of its own; one line of the manifest puts it in the place of the
+old ones, and then their files are deleted. What a killed merge leaves no line names, and the next run removes it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.row_groups import RowGroups
+from klamm.pipeline.lake.table_parts import part_path
+from klamm.pipeline.lake.tables import SILVER, Table
+
+MANY = 16
+"""Number of small parts that a run may have in a table."""
+
+ROWS = 500_000
+BYTES = 256 << 20
+"""Size of a merged part. The rows of one are in memory, twice while they are sorted."""
+
+WEEK_NS = 7 * 24 * 3600 * 1_000_000_000
+
+SORTED_BY = ("node_id", "conn_id", "seq")
+PREFIX = "compact-"
+
+
+class Merged(NamedTuple):
+    """Parts of one run of one table that became one part."""
+
+    table: str
+    run: str
+    parts: int
+    rows: int
+
+
+def merge_small(lake: Path, many: int = MANY) -> list[Merged]:
+    """Merge the small parts of runs that have more than `many` of them in a table.
+
+    The caller holds the lock of the lake, and no stream has a batch. Raises PipelineFailed, and replaces nothing, if rows get lost.
+    """
+    done = []
+    for table in SILVER:
+        if any(column.type == "variant" for column in table.columns):
+            continue  # pyarrow would write it as a struct
+        by_run: dict[str, list[Entry]] = {}
+        for entry in manifest.entries(lake, table.path):
+            if entry.rows < ROWS // 2:
+                by_run.setdefault(entry.run, []).append(entry)
+        for run, small in by_run.items():
+            if len(small) > many:
+                done += [_merge(lake, table, run, group) for group in _groups(lake, small)]
+    return done
+
+
+def _groups(lake: Path, parts: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """Parts that become one, at least two each, in the order of their time."""
+    group: list[Entry] = []
+    rows = size = 0
+    for part in sorted(parts, key=lambda part: (part.first_ts_ns or 0, part.last_ts_ns or 0)):
+        here = sum(file.stat().st_size for file in manifest.files_of(lake / part.path)) * 4  # they are compressed
+        first = group[0].first_ts_ns if group else None
+        is_long = first is not None and part.last_ts_ns is not None and part.last_ts_ns - first > WEEK_NS
+        if group and (rows + part.rows > ROWS or size + here > BYTES or is_long):
+            if len(group) > 1:
+                yield group
+            group, rows, size = [], 0, 0
+        group.append(part)
+        rows, size = rows + part.rows, size + here
+    if len(group) > 1:
+        yield group
+
+
+def _merge(lake: Path, table: Table, run: str, parts: Sequence[Entry]) -> Merged:
+    numbers = [entry.batch for entry in manifest.entries(lake, table.path, {run}) if entry.batch.startswith(PREFIX)]
+    batch = f"{PREFIX}{1 + max((int(name.removeprefix(PREFIX)) for name in numbers), default=-1)}"
+    path, rows = part_path(table, run, batch), sum(part.rows for part in parts)
+    shutil.rmtree(lake / path, ignore_errors=True)
+    if rows:
+        _write(lake / path / "part-00000.parquet", _sorted([file for part in parts for file in manifest.files_of(lake / part.path)]))
+    told = manifest.footers(lake / path)
+    if told.rows != rows:
+        raise PipelineFailed(f"{table.path} of run {run}: {len(parts)} parts have {rows} rows, their compaction {told.rows}")
+    manifest.replace(lake, Entry(table.path, run, batch, path, *told), parts)
+    for part in parts:
+        shutil.rmtree(lake / part.path, ignore_errors=True)
+    return Merged(table.path, run, len(parts), rows)
+
+
+def _sorted(files: Sequence[Path]) -> Any:
+    """The rows of these files; columns that some of them lack are null."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = pa.concat_tables([pq.ParquetFile(file).read() for file in files], promote_options="default")
+    by = [(name, "ascending") for name in SORTED_BY if name in rows.column_names]
+    return rows.sort_by(by)
+
+
+def _write(path: Path, rows: Any) -> None:
+    groups = RowGroups(path)
+    for batch in rows.to_batches(max_chunksize=1 << 16):
+        groups.add(batch)
+    groups.close()

@@ -1,0 +1,124 @@
+"""Many small parts become few sorted ones, and no row is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from klamm.pipeline.lake import manifest, merge
+from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.merge import WEEK_NS, Merged, merge_small
+from klamm.pipeline.lake.table_parts import part_path
+from klamm.pipeline.lake.tables import EVENT_TABLE
+
+TABLE = EVENT_TABLE
+
+
+def part(lake: Path, batch: int, *, run: str = "r", ts_ns: int | None = None, rows: int = 2, named: bool = True) -> None:
+    """A part with rows of brokers 2 and 1 by turns; their numbers go on from batch to batch."""
+    numbers = range(batch * rows, (batch + 1) * rows)
+    table = pa.table({
+        "run_id": [run] * rows, "node_id": [2 - number % 2 for number in numbers], "conn_id": pa.array([None] * rows, pa.int64()),
+        "seq": list(numbers), "ts_ns": [(batch if ts_ns is None else ts_ns)] * rows,
+    })
+    if batch % 3 == 2:
+        table = table.append_column("added_later", pa.array(["x"] * rows))
+    path = part_path(TABLE, run, str(batch))
+    (lake / path).mkdir(parents=True)
+    pq.write_table(table, lake / path / "part-00000.parquet")
+    if named:
+        manifest.append(lake, [manifest.Entry(TABLE.path, run, str(batch), path, *manifest.footers(lake / path))])
+
+
+def read(lake: Path) -> list[tuple[int, int, str | None]]:
+    rows = [row for file in manifest.files(lake, TABLE.path) for row in pq.ParquetFile(file).read().to_pylist()]
+    return [(row["node_id"], row["seq"], row.get("added_later")) for row in rows]
+
+
+def files(lake: Path) -> int:
+    return len(list((lake / TABLE.path).rglob("*.parquet")))
+
+
+def test_a_run_with_more_small_parts_than_allowed_gets_one_sorted_part(tmp_path: Path) -> None:
+    for batch in range(4):
+        part(tmp_path, batch)
+        part(tmp_path, batch, run="s") if batch < 3 else None
+    before = read(tmp_path)
+    assert merge_small(tmp_path, 3) == [Merged(TABLE.path, "r", 4, 8)]
+    assert merge_small(tmp_path, 3) == []
+    assert sorted(read(tmp_path)) == sorted(before)
+    (entry,) = manifest.entries(tmp_path, TABLE.path, {"r"})
+    assert (entry.batch, entry.rows, entry.first_ts_ns, entry.last_ts_ns) == ("compact-0", 8, 0, 3)
+    ordered = read(tmp_path)[-8:]
+    assert [row[:2] for row in ordered] == sorted(row[:2] for row in ordered)
+    assert [row[2] for row in ordered if row[1] in (4, 5)] == ["x", "x"]
+    assert files(tmp_path) == 3 + 1
+
+
+def test_the_next_merge_takes_the_merged_part_with_it_under_a_new_name(tmp_path: Path) -> None:
+    for batch in range(8):
+        part(tmp_path, batch)
+        merge_small(tmp_path, 3)
+    assert [entry.batch for entry in manifest.entries(tmp_path, TABLE.path)] == ["compact-1", "7"]
+    assert len(set(read(tmp_path))) == 16
+
+
+def test_a_merged_part_covers_a_week_at_most_so_that_retention_can_remove_it(tmp_path: Path) -> None:
+    for batch in range(6):
+        part(tmp_path, batch, ts_ns=batch * (WEEK_NS // 2))
+    merge_small(tmp_path, 3)
+    bounds = [(entry.first_ts_ns, entry.last_ts_ns) for entry in manifest.entries(tmp_path, TABLE.path)]
+    assert bounds == [(0, WEEK_NS // 2 * 2), (WEEK_NS // 2 * 3, WEEK_NS // 2 * 5)]
+
+
+def test_large_parts_are_not_merged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge, "ROWS", 9)
+    for batch in range(5):
+        part(tmp_path, batch, rows=3)
+    assert [one.parts for one in merge_small(tmp_path, 1)] == [3, 2]
+    assert merge_small(tmp_path, 1) == []
+
+
+def test_a_merge_that_was_killed_before_its_line_is_repeated_and_one_killed_after_it_is_swept(tmp_path: Path) -> None:
+    for batch in range(4):
+        part(tmp_path, batch)
+    before = sorted(read(tmp_path))
+    old = [(tmp_path / entry.path / "part-00000.parquet", entry) for entry in manifest.entries(tmp_path, TABLE.path)]
+    texts = [file.read_bytes() for file, _ in old]
+    left = tmp_path / part_path(TABLE, "r", "compact-0") / "part-00009.parquet"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"torn")
+    merge_small(tmp_path, 3)
+    assert (sorted(read(tmp_path)), files(tmp_path)) == (before, 1)
+    for (file, _), text in zip(old, texts, strict=True):
+        file.parent.mkdir(parents=True)
+        file.write_bytes(text)
+    assert sorted(read(tmp_path)) == before
+    assert len(manifest.sweep(tmp_path, TABLE.path)) == 4
+
+
+def test_rows_that_got_lost_replace_nothing(tmp_path: Path) -> None:
+    for batch in range(4):
+        part(tmp_path, batch)
+    (first, *_) = manifest.entries(tmp_path, TABLE.path)
+    manifest.append(tmp_path, [first._replace(rows=3)])
+    before = files(tmp_path)
+    with pytest.raises(PipelineFailed, match="4 parts have 9 rows, their compaction 8"):
+        merge_small(tmp_path, 3)
+    assert len(manifest.entries(tmp_path, TABLE.path)) == 4
+    assert files(tmp_path) == before + 1
+
+
+def test_a_manifest_with_many_replaced_lines_is_written_again(tmp_path: Path) -> None:
+    part(tmp_path, 0)
+    (entry,) = manifest.entries(tmp_path, TABLE.path)
+    path = tmp_path / TABLE.path / manifest.NAME
+    for lines, after in ((50, 51), (200, 1)):
+        for _ in range(lines):
+            manifest.append(tmp_path, [entry])
+        manifest.tidy(tmp_path, TABLE.path)
+        assert len(path.read_text().splitlines()) == after
+    assert manifest.entries(tmp_path, TABLE.path) == [entry]
