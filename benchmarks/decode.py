@@ -1,11 +1,10 @@
-"""How fast frames of a journal are decoded: in a loop, in Arrow batches, in Spark, and into the tables of silver.
+"""How fast frames of a journal are decoded: in a loop, in Arrow batches, by a worker that writes the tables of silver, and by Spark's.
 
     python -m klamm.benchmarks.decode [--frames 1000000] [--cores 2] [--rounds 2] [--json FILE]
 
 The frames are those that were recorded from clients, brokers and controllers of Apache Kafka (`tests/golden`), over and over, so they are
-small and of many kinds; a third of them carry partition states. `loop` and `batches` run here, on one core, over a part of them; Spark
-reads all from Parquet. `identity` hands each batch to a Python worker and back, without looking at it: nothing in Spark can be faster.
-`a worker's CPU s` leaves out the JVM, and bears a busy machine better than rates do.
+small and of many kinds; a third of them carry partition states. `loop`, `batches` and `task` run here, on one core, over a part of them;
+Spark's workers do all. The rate of `task` is for a second of CPU, which bears a busy machine better.
 """
 
 from __future__ import annotations
@@ -17,28 +16,27 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet
 
 from klamm.journal.columns import FRAMES
-from klamm.pipeline.decode.batches import DECODED, INPUT, decode_batch, decode_batches
+from klamm.pipeline.bronze import GROUP_ROWS
+from klamm.pipeline.decode.batches import INPUT, decode_batch
 from klamm.pipeline.decode.frame_decoder import decode_frame
 from klamm.pipeline.lake.column_types import arrow_type
-from klamm.pipeline.lake.tables import BRONZE, ddl
-from klamm.pipeline.silver import build_silver, decode
+from klamm.pipeline.silver import Source, build_silver
+from klamm.pipeline.silver_files import Piece, write_task
 from klamm.pipeline.spark.session import open_session
 from klamm.tests.pipeline.decode.frame_samples import FrameSample, recorded
 
 AIM_PER_CORE = 100_000
-"""Frames a second that Spark decodes on one core."""
+"""Frames a second that a worker of Spark makes into silver on one core."""
 HERE = 50_000
-"""Frames of `loop` and `batches`."""
+"""Frames of `loop`, `batches` and `task`."""
 FILES = 4
 
 
@@ -67,28 +65,6 @@ def mix(count: int) -> list[FrameSample]:
     return (frames * (count // len(frames) + 1))[:count]
 
 
-def costed(folder: str, decode: Callable[[Any], Any], batches: Any) -> Any:
-    """For mapInArrow: what `decode` makes of batches; leaves a file with the rows and the CPU seconds of this worker."""
-    began, count = time.process_time(), 0
-    for rows in decode(batches):
-        count += rows.num_rows
-        yield rows
-    Path(folder, uuid4().hex).write_text(f"{count} {time.process_time() - began}")
-
-
-def worker_rate(read: Any, folder: Path) -> float:
-    """Frames that Python workers decode in a second of their CPU time, Arrow's transport on their side included."""
-    folder.mkdir()
-    _drop(read.select(*INPUT).mapInArrow(partial(costed, str(folder), decode_batches), DECODED))
-    parts = [path.read_text().split() for path in folder.iterdir()]
-    return sum(int(count) for count, _ in parts) / sum(float(seconds) for _, seconds in parts)
-
-
-def identity(batches: Any) -> Any:
-    """For mapInArrow: nothing."""
-    yield from batches
-
-
 def timed(run: Callable[[], Any], frames: int, rounds: int) -> dict[str, float]:
     """The best and the median rate of several runs, frames a second."""
     rates = []
@@ -114,36 +90,37 @@ def here(rounds: int) -> dict[str, dict[str, float]]:
     return results
 
 
-def in_spark(frames: int, cores: int, rounds: int) -> dict[str, dict[str, float]]:
-    """What Spark does, all cores together."""
-    results = {}
+def bronze(lake: Path, frames: int) -> list[Source]:
+    """Files of bronze with so many frames."""
+    folder, part = lake / "bronze", frames // FILES
+    folder.mkdir(parents=True)
+    for number in range(FILES):
+        pa.parquet.write_table(rows(mix(part), number * part), folder / f"{number}.parquet", compression="zstd", row_group_size=GROUP_ROWS)
+    return [Source("frames", "bench", f"bronze/{number}.parquet", part) for number in range(FILES)]
+
+
+def of_a_worker(rounds: int) -> dict[str, float]:
+    """The frames that one task makes into silver in a second of CPU."""
+    rates = []
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "bronze"
-        folder.mkdir()
-        part = frames // FILES
-        for number in range(FILES):
-            pa.parquet.write_table(rows(mix(part), number * part), folder / f"{number}.parquet", compression="zstd", row_group_size=100_000)
-        frames = part * FILES
+        sources = bronze(Path(name), HERE)
+        pieces = [Piece(source.table, source.run, source.path, None) for source in sources]
+        for _ in range(rounds + 1):
+            began = time.process_time()
+            write_task(Path(name), "0", 0, pieces)
+            rates.append(HERE / (time.process_time() - began))
+    return {"best": max(rates), "median": statistics.median(rates)}
+
+
+def in_spark(frames: int, cores: int, rounds: int) -> dict[str, float]:
+    """What Spark's workers do, all cores together."""
+    with tempfile.TemporaryDirectory() as name:
+        sources = bronze(Path(name), frames)
         spark = open_session(f"local[{cores}]", variables=os.environ)
         try:
-            read = spark.read.schema(ddl(BRONZE[0].columns)).parquet(str(folder))
-            ways: dict[str, Callable[[], Any]] = {
-                "Spark: identity": lambda: _drop(read.mapInArrow(identity, read.schema)),
-                "Spark: decode": lambda: _drop(decode(read)),
-                "Spark: silver, VARIANT": lambda: build_silver(spark, Path(name), read, None, 0),
-                "Spark: silver, JSON": lambda: build_silver(spark, Path(name), read, None, 0, variant=False),
-            }
-            for title, run in ways.items():
-                results[title] = timed(run, frames, rounds)
-            rates = [worker_rate(read, Path(name) / f"cost-{number}") for number in range(rounds)]
-            results["Spark: decode, a worker's CPU s"] = {"best": max(rates), "median": statistics.median(rates)}
+            return timed(lambda: build_silver(spark, Path(name), sources, 0), frames, rounds)
         finally:
             spark.stop()
-    return results
-
-
-def _drop(rows: Any) -> None:
-    rows.write.format("noop").mode("overwrite").save()
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -154,12 +131,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--json", type=Path, help="write the results here too")
     options = parser.parse_args(arguments)
-    results = here(options.rounds) | in_spark(options.frames, options.cores, options.rounds)
+    results = here(options.rounds) | {
+        "task: all tables of silver, CPU": of_a_worker(options.rounds),
+        "Spark: all tables of silver": in_spark(options.frames, options.cores, options.rounds),
+    }
     print(f"{'':<36}{'best':>12}{'median':>12}   frames/s")
     for title, rates in results.items():
         print(f"{title:<36}{rates['best']:>12,.0f}{rates['median']:>12,.0f}")
-    per_core, of_worker = results["Spark: decode"]["best"] / options.cores, results["Spark: decode, a worker's CPU s"]["best"]
-    print(f"\ndecoded in Spark per core: {per_core:,.0f} frames/s, {of_worker:,.0f} in a worker's CPU second; the aim is {AIM_PER_CORE:,}")
+    per_core = results["Spark: all tables of silver"]["best"] / options.cores
+    print(f"\nmade into silver by Spark per core: {per_core:,.0f} frames/s; the aim is {AIM_PER_CORE:,}")
     if options.json is not None:
         options.json.write_text(json.dumps(results))
 

@@ -27,6 +27,8 @@ LOCAL_BYTES = 256 << 20
 SPANS = 20_000
 """Of a segment with more spans of numbers none are kept: they are read from silver when they are needed."""
 
+GROUP_ROWS = 1 << 16
+"""Rows of a row group: a task that makes silver has one or a few of them."""
 
 KILLED = "no end mark"
 """The reader's reason for a segment whose writer was killed between two batches: no row of it is lost."""
@@ -108,7 +110,7 @@ def convert(lake: Path, segment: Segment) -> Converted:
 
     target = lake / "bronze" / segment.table / f"run={segment.run}" / f"node={segment.node}" / (Path(segment.name).stem + ".parquet")
     reader = open_segment(segment.path)
-    groups, schema = RowGroups(target), None
+    groups, schema = RowGroups(target, GROUP_ROWS), None
     numbers = []
     for batch in reader:
         _same_journal(segment, batch)

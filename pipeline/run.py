@@ -54,16 +54,9 @@ class RunOutcome(NamedTuple):
 
 
 def run(
-    folder: Path,
-    session: Callable[[], Any],
-    progress: Progress,
-    *,
-    gold: bool = True,
-    variant: bool = True,
-    keep_ns: int | None = None,
+    folder: Path, session: Callable[[], Any], progress: Progress, *, gold: bool = True, keep_ns: int | None = None
 ) -> RunOutcome:
-    """Bring all tables of a lake up to date. `session` opens Spark; without `variant` new bodies are JSON. With `keep_ns`, what is older
-    is removed (`lake/retention.py`).
+    """Bring all tables of a lake up to date. `session` opens Spark. With `keep_ns`, what is older is removed (`lake/retention.py`).
 
     Raises PipelineFailed, also if rows got lost.
     """
@@ -85,7 +78,7 @@ def run(
         commits.add(converted)
         runs = sorted(commits.runs) if is_rebuilt else sorted({one.run for one in converted})
         progress.begin("silver", None)
-        stream.start(spark, lake, every_s=None, variant=variant).awaitTermination()
+        stream.start(spark, lake, every_s=None).awaitTermination()
         upkept = upkeep(lake, commits, keep_ns)
         rows = stream.account(lake, commits)
         runs = sorted({*runs, *upkept.shortened}.difference(upkept.removed))
@@ -102,7 +95,6 @@ def watch(
     *,
     every_s: float,
     stop: threading.Event,
-    variant: bool = True,
     keep_ns: int | None = None,
     upkeep_s: float = UPKEEP_S,
 ) -> RunOutcome:
@@ -116,7 +108,7 @@ def watch(
         stream.prepare(lake)
         commits = Commits(lake)
         spark = session()
-        query = stream.start(spark, lake, every_s=every_s, variant=variant)
+        query = stream.start(spark, lake, every_s=every_s)
         progress.begin("watching", None)
         kept_at = time.monotonic()
         try:
@@ -133,7 +125,7 @@ def watch(
             query.stop()
         if query.exception() is not None:
             raise query.exception()
-    outcome = run(folder, lambda: spark, progress, variant=variant, keep_ns=keep_ns)
+    outcome = run(folder, lambda: spark, progress, keep_ns=keep_ns)
     return outcome._replace(segments=commits.added + outcome.segments)
 
 

@@ -1,92 +1,108 @@
-"""Bronze to silver: decodes a batch of frames once and writes all tables that it fills.
+"""Bronze to silver: decodes a batch of files once and writes all tables that they fill.
 
-A batch is one micro-batch of the stream, with rows of one or more runs. Each table gets a folder `run=<id>/batch=<id>`, and then a line in
-its manifest. A batch that was interrupted comes again, and its folders are replaced.
-There is one job for frames and one for events, because planning and starting a job takes longer than the rows of a small table: Spark
-writes the messages, and the workers that decode write everything else (`silver_files.py`). No row may get lost: the files of messages and
-quarantine must have as many rows together as bronze has frames.
+A batch is one micro-batch of the stream, with files of one or more runs. Spark only says which worker does what: a task is a list of files
+of bronze, or of row groups in them, and the worker reads and writes Parquet itself (`silver_files.py`). Each table gets a folder
+`run=<id>/batch=<id>`, and then a line in its manifest. A batch that was interrupted comes again with the same tasks, and its folders are
+replaced. No row may get lost: the files of messages and quarantine must have as many rows together as bronze has frames.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from klamm.journal.columns import EVENTS
-from klamm.pipeline.decode.batches import DECODED, INPUT, decode_batches
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
-from klamm.pipeline.lake.tables import EVENT_TABLE, HEADER, MESSAGES, QUARANTINE, SIZES, Table
-from klamm.pipeline.silver_files import DECODABLE, FROM_EVENTS, FROM_FRAMES, WRITTEN, decode_and_write, write_events
+from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE, Table
+from klamm.pipeline.silver_files import FROM_EVENTS, FROM_FRAMES, WRITTEN, Piece, write_tasks
+from klamm.pipeline.spark.session import few_rows
 
-Counts = Mapping[str, int]
-"""Run → rows."""
+TASK_ROWS = 1 << 17
+"""The most rows of a task, unless a row group has more. The files that it writes have as many."""
+LEAST_ROWS = 1 << 16
+"""A second task is worth the start of another worker only if both have this number of rows."""
+BALANCE = 4
+"""There are this number of tasks or more where there are rows for them, so that no core waits long for the last one."""
 
 
 class RowsLostError(PipelineFailed):
     """Silver has fewer rows than bronze, or more."""
 
 
-def build_silver(
-    spark: Any,
-    lake: Path,
-    frames: Any,
-    events: Any,
-    batch_id: int | str,
-    *,
-    variant: bool = True,
-    expected: tuple[Counts, Counts] | None = None,
-) -> list[Entry]:
-    """Write one batch of bronze rows to all tables of silver; returns the new entries of the manifests.
+class Source(NamedTuple):
+    """A file of bronze: `table` is frames or events, `path` is relative to the lake. All its rows are of one run."""
 
-    `frames` and `events` are DataFrames with the columns of bronze; either may be None. Without `variant` bodies are JSON in the column
-    `body_json`. `expected` is the number of rows of each run in the two, if the caller knows it; otherwise they are counted. Raises
-    RowsLostError.
-    """
+    table: str
+    run: str
+    path: str
+    rows: int
+
+
+def build_silver(spark: Any, lake: Path, sources: Sequence[Source], batch_id: int | str) -> list[Entry]:
+    """Write the rows of these files to all tables of silver; returns the new entries of the manifests. Raises RowsLostError."""
     batch = str(batch_id)
-    work: list[Callable[[], list[Entry]]] = []
-    if frames is not None:
-        work.append(lambda: _build_from_frames(lake, frames, batch, variant, None if expected is None else expected[0]))
-    if events is not None:
-        work.append(lambda: _build_from_events(lake, events, batch, None if expected is None else expected[1]))
-    entries = parts.at_once(work)
+    made = [
+        (tables, whole, expected)
+        for name, tables, whole in (("frames", FROM_FRAMES, (MESSAGES, QUARANTINE)), ("events", FROM_EVENTS, (EVENT_TABLE,)))
+        if (expected := _rows_by_run(sources, name))
+    ]
+    for tables, _, _ in made:
+        parts.clear(lake, tables, batch)
+    work = tasks(lake, sources)
+    if work:
+        with few_rows(spark):
+            numbers = spark.range(0, len(work), 1, len(work))
+            numbers.mapInArrow(partial(write_tasks, str(lake), batch, work), WRITTEN).collect()
+    entries = [entry for tables, whole, expected in made for entry in _adopted(lake, tables, whole, batch, expected)]
     manifest.append(lake, entries)
     return entries
 
 
-def decode(frames: Any) -> Any:
-    """The frames of bronze, decoded: rows of the schema `DECODED`."""
-    return frames.select(*INPUT).mapInArrow(decode_batches, DECODED)
+def tasks(lake: Path, sources: Sequence[Source]) -> list[list[Piece]]:
+    """The files as tasks of similar size, the largest first. Files of a run stand together. The same files give the same tasks."""
+    size = min(TASK_ROWS, max(LEAST_ROWS, sum(source.rows for source in sources) // BALANCE))
+    found: list[tuple[int, list[Piece]]] = []
+    rows, pieces = 0, list[Piece]()
+    for source in sorted(sources, key=lambda source: (source.run, source.table, source.path)):
+        for piece_rows, piece in _pieces(lake, source, size):
+            if pieces and rows + piece_rows > size:
+                found.append((rows, pieces))
+                rows, pieces = 0, []
+            rows += piece_rows
+            pieces.append(piece)
+    if pieces:
+        found.append((rows, pieces))
+    return [pieces for _, pieces in sorted(found, key=lambda task: -task[0])]
 
 
-def _build_from_frames(lake: Path, frames: Any, batch: str, variant: bool, expected: Counts | None) -> list[Entry]:
-    expected = _counted(frames) if expected is None else expected
-    tables = (MESSAGES, *FROM_FRAMES)
-    parts.clear(lake, tables, batch)
-    decodable = frames.select(*INPUT).mapInArrow(partial(decode_and_write, str(lake), batch), DECODABLE)
-    names = [column.name for column in (*HEADER, *SIZES)]
-    body = "parse_json(body_json) AS body" if variant else "body_json"
-    messages = decodable.selectExpr(*names, body, "bytes_left", "err", "error_code", "errors", "throttle_ms")
-    parts.write(lake, MESSAGES, messages, batch, list(expected))
-    return _adopted(lake, tables, (MESSAGES, QUARANTINE), batch, expected)
+def _pieces(lake: Path, source: Source, size: int) -> Iterator[tuple[int, Piece]]:
+    """The rows and the place of a whole file; of a file with more than `size` rows those of each of its row groups."""
+    if source.rows <= size:
+        yield source.rows, Piece(source.table, source.run, source.path, None)
+        return
+    import pyarrow.parquet as pq
+
+    file = pq.read_metadata(lake / source.path)
+    for number in range(file.num_row_groups):
+        yield file.row_group(number).num_rows, Piece(source.table, source.run, source.path, number)
 
 
-def _build_from_events(lake: Path, events: Any, batch: str, expected: Counts | None) -> list[Entry]:
-    expected = _counted(events) if expected is None else expected
-    parts.clear(lake, FROM_EVENTS, batch)
-    events.select(*(column.name for column in EVENTS)).mapInArrow(partial(write_events, str(lake), batch), WRITTEN).collect()
-    return _adopted(lake, FROM_EVENTS, (EVENT_TABLE,), batch, expected)
+def _rows_by_run(sources: Sequence[Source], table: str) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for source in sources:
+        if source.table == table:
+            counts[source.run] += source.rows
+    return counts
 
 
-def _counted(rows: Any) -> dict[str, int]:
-    return {row["run_id"]: row["count"] for row in rows.groupBy("run_id").count().collect()}
-
-
-def _adopted(lake: Path, tables: tuple[Table, ...], whole: tuple[Table, ...], batch: str, expected: Counts) -> list[Entry]:
+def _adopted(
+    lake: Path, tables: tuple[Table, ...], whole: tuple[Table, ...], batch: str, expected: Mapping[str, int]
+) -> list[Entry]:
     """Move the parts to their places, if the tables `whole` together have all rows that came in."""
     for run, rows in expected.items():
         found = sum(manifest.rows_on_disk(parts.stage(lake, table, batch) / parts.folder_of_run(run)) for table in whole)

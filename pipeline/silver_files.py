@@ -1,25 +1,29 @@
-"""Writes all tables of silver except `messages`, in Spark's workers, while they decode frames or pass on events.
+"""Writes all tables of silver in Spark's workers, which read the files of bronze themselves: Spark never sees a row.
 
-Most of these tables get few rows from a batch, fewer than a job of Spark is worth. So the task that decodes frames writes them to Parquet
-itself: one file per table and run, named after the number of the task. A task that is repeated writes the same files again. A file has a
-temporary name until it is complete.
+A task writes one file per table and run, named after the number of the task. A task that is repeated writes the same files again. A file
+has a temporary name until it is complete. Tasks have the rows of a run together and end its files before those of the next run begin, so a
+worker holds at most one row group of each table.
 
 `decode_into` and `events_into` make the same rows without files and without Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from klamm.journal.columns import EVENTS
-from klamm.pipeline.decode.batches import LISTS, OWN, decode_batches
+from klamm.journal.columns import EVENTS, FRAMES, Column
+from klamm.machine.replaced_file import remove_temporaries
+from klamm.pipeline.decode.batches import LISTS, decode_batches, joined
 from klamm.pipeline.lake.column_types import arrow_type
+from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.table_parts import folder_of_run, stage
 from klamm.pipeline.lake.tables import (
@@ -28,56 +32,63 @@ from klamm.pipeline.lake.tables import (
     DECISIONS,
     EVENT_TABLE,
     FIELD_TABLE,
-    HEADER,
+    MESSAGES,
     PARTITION_STATE,
     QUARANTINE,
     REASSIGN,
-    SIZES,
     Table,
-    ddl,
 )
 
 FLAT = {"states": PARTITION_STATE, "brokers": BROKER_STATE, "codes": API_ERRORS, "fields": FIELD_TABLE}
 """Column of a decoded row with a list → the table that gets a row for each element."""
 
-FROM_FRAMES = (QUARANTINE, *FLAT.values())
+FROM_FRAMES = (MESSAGES, QUARANTINE, *FLAT.values())
 FROM_EVENTS = (EVENT_TABLE, DECISIONS, REASSIGN)
 
 REASSIGN_KINDS = ("reassign_phase", "assignment", "throttle_step", "throttle_set", "throttle_removed")
 
-_OF_MESSAGES = ("body_json", "bytes_left", "err", "error_code", "errors", "throttle_ms")
-_DECODABLE = (*HEADER, *SIZES, *(column for column in OWN if column.name in _OF_MESSAGES))
-DECODABLE = ddl(_DECODABLE)
-"""Spark's schema of what `decode_and_write` returns: `messages` with the body as JSON."""
-
 WRITTEN = "rows bigint"
-"""Spark's schema of what `write_events` returns."""
+"""Spark's schema of what `write_tasks` returns: the rows of bronze that a task has read."""
+
+READ_ROWS = 8_192
+"""Rows of bronze that are read at a time."""
+
+READ = {"frames": FRAMES, "events": EVENTS}
+"""Table of bronze → the columns that are read."""
 
 Add = Callable[[Table, Any], None]
-"""What takes rows of a table, of any runs; at least one row."""
+"""What takes rows of a table; at least one row."""
 
 _INT32 = 1 << 31
 _INT64 = 1 << 63
 
 
-class Files:
-    """The files of one task. `close` gives them their names."""
+class Piece(NamedTuple):
+    """A file of bronze (`path` is relative to the lake), or one of its row groups. All rows are of one run."""
 
-    def __init__(self, lake: str, batch: str, task: int) -> None:
-        self._lake, self._batch = Path(lake), batch
-        self._name = f"part-{task:05d}.parquet"
-        self._files: dict[tuple[Table, str], RowGroups] = {}
+    table: str
+    run: str
+    path: str
+    group: int | None
+
+
+class Files:
+    """The files of one run that a task writes. `close` gives them their names."""
+
+    def __init__(self, lake: Path, batch: str, run: str, task: int) -> None:
+        self._lake, self._batch = lake, batch
+        self._name = f"{folder_of_run(run)}/part-{task:05d}.parquet"
+        self._files: dict[Table, RowGroups] = {}
 
     def add(self, table: Table, rows: Any) -> None:
-        """Add rows of a table, of any runs; at least one row."""
-        run_ids = rows.column("run_id")
-        runs = pc.unique(run_ids).to_pylist()
-        for run in runs:
-            file = self._files.get((table, run))
-            if file is None:
-                path = stage(self._lake, table, self._batch) / folder_of_run(run) / self._name
-                file = self._files[table, run] = RowGroups(path)
-            file.add(rows if len(runs) == 1 else rows.filter(pc.equal(run_ids, run)))
+        """Add rows of a table; at least one row."""
+        file = self._files.get(table)
+        if file is None:
+            path = stage(self._lake, table, self._batch) / self._name
+            if path.parent.exists():
+                remove_temporaries(path.parent, (path.name,))  # of a try whose worker was killed
+            file = self._files[table] = RowGroups(path)
+        file.add(rows)
 
     def close(self) -> None:
         """Write the remaining rows and complete the files."""
@@ -85,15 +96,62 @@ class Files:
             file.close()
 
 
-def decode_and_write(lake: str, batch: str, batches: Iterator[Any]) -> Iterator[Any]:
-    """Decode frames, yield those that are messages, and write the rows of all other tables. For `DataFrame.mapInArrow`."""
-    files = Files(lake, batch, _task())
-    yield from decode_into(files.add, batches)
-    files.close()
+def write_tasks(lake: str, batch: str, tasks: Sequence[Sequence[Piece]], numbers: Iterator[Any]) -> Iterator[Any]:
+    """Do the tasks with these numbers, and yield how many rows each has read. For `DataFrame.mapInArrow` over a column of numbers."""
+    for some in numbers:
+        for number in some.column(0).to_pylist():
+            rows = write_task(Path(lake), batch, number, tasks[number])
+            yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], names=["rows"])
 
 
-def decode_into(add: Add, batches: Iterator[Any]) -> Iterator[Any]:
-    """Decode frames, yield those that are messages, and pass the rows of all other tables to `add`."""
+def write_task(lake: Path, batch: str, number: int, pieces: Sequence[Piece]) -> int:
+    """Write all tables of silver that these rows of bronze fill; returns how many rows they are. Pieces of a run stand together."""
+    count = 0
+
+    def counted(table: str, chosen: Iterable[Piece]) -> Iterator[Any]:
+        nonlocal count
+        for rows in joined(read_bronze(lake, [piece for piece in chosen if piece.table == table])):
+            count += rows.num_rows
+            yield rows
+
+    for run, found in groupby(pieces, lambda piece: piece.run):
+        files, chosen = Files(lake, batch, run, number), list(found)
+        decode_into(files.add, counted("frames", chosen))
+        for events in counted("events", chosen):
+            events_into(files.add, events)
+        files.close()
+    return count
+
+
+def read_bronze(lake: Path, pieces: Iterable[Piece]) -> Iterator[Any]:
+    """The rows, some thousand at a time; a column that a file of an older Klamm lacks is null.
+
+    Row groups are read one after the other: a batch over several of them would have no limit in bytes. Raises PipelineFailed.
+    """
+    for piece in pieces:
+        columns = READ[piece.table]
+        try:
+            with pq.ParquetFile(lake / piece.path) as file:
+                present = [column.name for column in columns if column.name in file.schema_arrow.names]
+                for group in range(file.num_row_groups) if piece.group is None else (piece.group,):
+                    for rows in file.iter_batches(READ_ROWS, [group], present, use_threads=False):
+                        yield _with_all(rows, columns)
+        except (OSError, pa.ArrowException) as problem:
+            raise PipelineFailed(f"{piece.path} cannot be read: {' '.join(str(problem).split())}") from problem
+
+
+def _with_all(rows: Any, columns: Sequence[Column]) -> Any:
+    """The rows with exactly these columns and their types."""
+    names, count = rows.schema.names, rows.num_rows
+    arrays = [
+        _cast(rows.column(column.name), arrow_type(column.type)) if column.name in names else pa.nulls(count, arrow_type(column.type))
+        for column in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def decode_into(add: Add, batches: Iterator[Any]) -> None:
+    """Decode frames, which have the columns `INPUT`, and pass the rows of all tables made from them to `add`."""
     for rows in decode_batches(batches):
         for name, table in FLAT.items():
             flat = _flat(rows, name, table)
@@ -103,7 +161,8 @@ def decode_into(add: Add, batches: Iterator[Any]) -> Iterator[Any]:
         if decodable.false_count:
             add(QUARANTINE, rows.filter(pc.invert(decodable)).select(list(QUARANTINE.names)))
             rows = rows.filter(decodable)
-        yield rows.select([column.name for column in _DECODABLE])
+        if rows.num_rows:
+            add(MESSAGES, rows.select(list(MESSAGES.names)))
 
 
 def _flat(rows: Any, name: str, table: Table) -> Any:
@@ -124,16 +183,6 @@ def _flat(rows: Any, name: str, table: Table) -> Any:
         else:
             arrays.append(rows.column(column).take(parents))
     return pa.RecordBatch.from_arrays(arrays, names=list(table.names))
-
-
-def write_events(lake: str, batch: str, batches: Iterator[Any]) -> Iterator[Any]:
-    """Write events and the tables made from them, and yield their number. For `DataFrame.mapInArrow` over the columns of EVENTS."""
-    files = Files(lake, batch, _task())
-    for rows in batches:
-        if rows.num_rows:
-            events_into(files.add, rows)
-            yield pa.RecordBatch.from_arrays([pa.array([rows.num_rows], pa.int64())], names=["rows"])
-    files.close()
 
 
 def events_into(add: Add, rows: Any) -> None:
@@ -197,11 +246,3 @@ def _ids(value: Any) -> list[int] | None:
 
 def _cast(array: Any, kind: Any) -> Any:
     return array if array.type.equals(kind) else array.cast(kind)
-
-
-def _task() -> int:
-    """The number of the task that runs here."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return 0 if context is None else context.partitionId()

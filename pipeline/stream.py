@@ -10,49 +10,33 @@ After each run the rows are counted: frames of bronze = messages + quarantine, e
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections import Counter
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from klamm.journal.columns import Column
-from klamm.machine.replaced_file import replacing
 from klamm.pipeline.commits import COMMIT_COLUMNS, COMMITS, PURGED, Commits
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import layout, manifest
 from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
 from klamm.pipeline.lake.table_parts import STAGED
-from klamm.pipeline.lake.tables import BRONZE, SILVER, ddl
-from klamm.pipeline.silver import build_silver
+from klamm.pipeline.lake.tables import SILVER
+from klamm.pipeline.silver import Source, build_silver
 from klamm.pipeline.spark.session import few_rows
-from klamm.pipeline.spark.settings import FEW
 
 COMMITS_A_BATCH = 8
 STREAM = f"{CHECKPOINTS}/silver"
-PLACE = f"{CHECKPOINTS}/place.json"
 DERIVED = ("silver", "gold")
-LAYOUT = 2
-"""The version of the columns of silver. A lake with another one gets silver and gold again from bronze."""
 
 
 def prepare(lake: Path) -> bool:
     """Check the state of the stream. Returns True if silver and gold have to be built again; then they have been removed."""
-    place = lake / PLACE
-    now = {"path": str(lake), "silver": [table.name for table in SILVER], "layout": LAYOUT}
-    try:
-        same = json.loads(place.read_text()) == now
-    except (OSError, ValueError):
-        same = False
-    is_rebuilt = not same or not (lake / STREAM / "metadata").exists()
+    is_rebuilt = not layout.is_current(lake) or not (lake / STREAM / "metadata").exists()
     if is_rebuilt:
         _refuse_to_lose(lake)
         for folder in (STREAM, *DERIVED):
             shutil.rmtree(lake / folder, ignore_errors=True)
         Commits(lake).begin_again()
-        with replacing(place) as temporary:
-            temporary.write_text(json.dumps(now))
+        layout.keep(lake)
     return is_rebuilt
 
 
@@ -70,46 +54,25 @@ def remove_remains(lake: Path) -> None:
         manifest.sweep(lake, table.path)
 
 
-def start(spark: Any, lake: Path, *, every_s: float | None, variant: bool = True) -> Any:
-    """Start the stream: to the end of the commits there are (None), or with a micro-batch each `every_s` seconds. Returns Spark's query.
-
-    Without `variant` bodies of messages are JSON.
-    """
+def start(spark: Any, lake: Path, *, every_s: float | None) -> Any:
+    """Start the stream: to the end of the commits there are (None), or with a micro-batch each `every_s` seconds. Returns Spark's query."""
     (lake / COMMITS).mkdir(parents=True, exist_ok=True)
     commits = spark.readStream.schema(COMMIT_COLUMNS).option("maxFilesPerTrigger", COMMITS_A_BATCH).json(str(lake / COMMITS))
     trigger: dict[str, Any] = {"availableNow": True} if every_s is None else {"processingTime": f"{round(every_s * 1000)} milliseconds"}
-    writer = commits.writeStream.foreachBatch(partial(do_batch, str(lake), variant)).option("checkpointLocation", str(lake / STREAM))
+    writer = commits.writeStream.foreachBatch(partial(do_batch, str(lake))).option("checkpointLocation", str(lake / STREAM))
     return writer.trigger(**trigger).start()
 
 
-def do_batch(lake: str, variant: bool, commits: Any, batch_id: int) -> None:
+def do_batch(lake: str, commits: Any, batch_id: int) -> None:
     """A micro-batch: the segments that these commits list, from bronze to silver."""
     spark = commits.sparkSession
     with few_rows(spark):
         listed = [row for row in commits.collect() if row.rows > 0]
-    frames, events = (_read(spark, Path(lake), table.columns, [row.path for row in listed if row.table == table.name]) for table in BRONZE)
-    expected = _rows_by_run(listed, "frames"), _rows_by_run(listed, "events")
-    with few_rows(spark, sum(expected[0].values()) <= FEW):
-        entries = build_silver(spark, Path(lake), frames, events, batch_id, variant=variant, expected=expected)
-    for entry in entries:
+    sources = [Source(row.table, row.run, row.path, row.rows) for row in listed]
+    for entry in build_silver(spark, Path(lake), sources, batch_id):
         there = manifest.rows_on_disk(Path(lake) / entry.path)
         if there != entry.rows:
             raise PipelineFailed(f"{entry.path}: {entry.rows} rows were to be written, {there} are there")
-
-
-def _rows_by_run(listed: Sequence[Any], table: str) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for row in listed:
-        if row.table == table:
-            counts[row.run] += row.rows
-    return counts
-
-
-def _read(spark: Any, lake: Path, columns: Sequence[Column], paths: list[str]) -> Any:
-    """The rows of these files; None without files."""
-    if not paths:
-        return None
-    return spark.read.schema(ddl(columns)).parquet(*(str(lake / path) for path in paths))
 
 
 def account(lake: Path, commits: Commits) -> dict[str, int]:

@@ -58,11 +58,6 @@ def open_spark(master: str, remote: str | None, memory: str) -> Any:
     return open_session(master, remote=remote, memory=memory, variables=os.environ)
 
 
-NO_VARIANT = click.option(
-    "--no-variant", is_flag=True, help="Bodies of new messages are JSON text, which every reader of Parquet knows, not Spark's VARIANT."
-)
-
-
 class Duration(click.ParamType[int]):
     """A number of minutes, hours, days or weeks, as `12h` or `7d`."""
 

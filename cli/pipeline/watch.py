@@ -9,18 +9,17 @@ import click
 
 from klamm.cli.parameters import Decimal
 from klamm.cli.pipeline.interrupts import OrderlyEnd, interrupts
-from klamm.cli.pipeline.options import JSON, KEEP, LAKE, NO_VARIANT, Bars, open_spark, print_outcome, session_options
+from klamm.cli.pipeline.options import JSON, KEEP, LAKE, Bars, open_spark, print_outcome, session_options
 
 
 @click.command("watch", short_help="Keep the tables up to date until Ctrl-C.")
 @click.argument("lake", type=LAKE)
 @click.option("--trigger", type=Decimal(0.1), default=1.0, show_default=True, metavar="SECONDS", help="Time between two batches.")
-@NO_VARIANT
 @KEEP
 @JSON
 @session_options
 def command(
-    lake: Path, trigger: float, master: str, remote: str | None, memory: str, no_variant: bool, keep_ns: int | None, as_json: bool
+    lake: Path, trigger: float, master: str, remote: str | None, memory: str, keep_ns: int | None, as_json: bool
 ) -> None:
     """Keep bronze and silver of LAKE up to date with its journal until Ctrl-C; then make gold. A second Ctrl-C ends it at once.
 
@@ -36,5 +35,5 @@ def command(
         return spark
 
     with interrupts(end), Bars() as bars:
-        outcome = watch(lake, session, bars, every_s=trigger, stop=end.wanted, variant=not no_variant, keep_ns=keep_ns)
+        outcome = watch(lake, session, bars, every_s=trigger, stop=end.wanted, keep_ns=keep_ns)
     print_outcome(outcome, as_json)

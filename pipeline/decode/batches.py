@@ -1,4 +1,4 @@
-"""Decodes batches of journaled frames in Spark's workers: one row in, one row out, with everything that the tables of silver need.
+"""Decodes batches of journaled frames: one row in, one row out, with everything that the tables of silver need.
 
 A decoded row has the frame's header, its body as JSON or the reason why it has none, and lists of the partition states, brokers and error
 codes in it. So one pass over the frames fills all tables of silver. Nothing here needs Spark itself.
@@ -32,9 +32,9 @@ from klamm.pipeline.decode.flatten import (
 from klamm.pipeline.decode.frame_decoder import Plan, Reason, decode_frame, plan
 from klamm.pipeline.decode.json_codec import Body, Decode
 from klamm.pipeline.decode.reencoding import difference, is_sampled, is_second_sampled
-from klamm.pipeline.lake.column_types import arrow_type, spark_type
+from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.field_columns import FIELDS
-from klamm.pipeline.lake.tables import API_ERRORS, BROKER_STATE, HEADER, PARTITION_STATE, SIZES, Table, ddl
+from klamm.pipeline.lake.tables import API_ERRORS, BROKER_STATE, HEADER, PARTITION_STATE, SIZES, Table
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.primitives import skip_tags
 
@@ -42,6 +42,8 @@ MAX_BODY = 12_000_000
 """Limit of a body's JSON in bytes, below the 16 MiB of Spark's variants. A longer body is left out, and `err` says so."""
 BATCH_BYTES = 32_000_000
 """Approximate bytes of frames that are decoded at a time, so that their results fit into an Arrow batch and the worker's memory."""
+JOINED_ROWS = 8_192
+"""Each batch has a fixed cost, so smaller ones are joined."""
 
 
 def _of(table: Table, names: tuple[str, ...]) -> tuple[Column, ...]:
@@ -70,12 +72,6 @@ OWN = (
     Column("frame", "binary", True, "only where there is a reason"),
 )
 
-_STRUCTS = ", ".join(
-    f"{name} array<struct<{', '.join(f'{field.name}: {spark_type(field.type)}' for field in fields)}>>" for name, fields in LISTS.items()
-)
-DECODED = f"{ddl(HEADER)}, {ddl(OWN)}, {_STRUCTS}"
-"""Spark's schema of the rows that come out."""
-
 INPUT = (*(column.name for column in HEADER), "frame")
 """Columns of the rows that go in, in this order."""
 
@@ -88,7 +84,7 @@ _LENGTH = Struct(">i").unpack
 
 
 def decode_batches(batches: Iterator[Any]) -> Iterator[Any]:
-    """Decode record batches with the columns `INPUT` to record batches of the schema `DECODED`. For `DataFrame.mapInArrow`."""
+    """Decode record batches with the columns `INPUT` to batches with the columns `HEADER`, `OWN` and `LISTS`."""
     for batch in batches:
         for part in _parts(batch):
             gc.disable()  # the objects have no cycles, and the garbage collector would look through them again and again
@@ -97,6 +93,23 @@ def decode_batches(batches: Iterator[Any]) -> Iterator[Any]:
             finally:
                 gc.enable()
             yield rows
+
+
+def joined(batches: Iterable[Any]) -> Iterator[Any]:
+    """Batches that may have few rows as larger ones of at least JOINED_ROWS rows or BATCH_BYTES; the last one may be smaller."""
+    waiting: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= JOINED_ROWS or size >= BATCH_BYTES:
+            yield from _combined(waiting)
+            waiting, rows, size = [], 0, 0
+    yield from _combined(waiting)
+
+
+def _combined(batches: list[Any]) -> list[Any]:
+    return batches if len(batches) < 2 else pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
 def _parts(batch: Any) -> Iterator[Any]:

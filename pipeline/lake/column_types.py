@@ -15,7 +15,6 @@ SPARK_TYPES = {
     "bool": "boolean",
     "string": "string",
     "binary": "binary",
-    "variant": "variant",
     "list": "array",
 }
 
@@ -67,7 +66,7 @@ _DUCKDB_TYPES = {
 
 def duckdb_type(kind: str) -> str:
     """The type as DuckDB has it."""
-    return "VARIANT" if kind == "variant" else _in_duckdb(arrow_type(kind))
+    return _in_duckdb(arrow_type(kind))
 
 
 def _in_duckdb(kind: Any) -> str:

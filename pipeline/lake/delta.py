@@ -3,7 +3,6 @@
 Without a target only Delta's log is written, a folder `_delta_log` in each table's folder: the files of the table stay where they are, and
 none is copied. With a target, a folder or a URL such as `s3://bucket/lake`, files are copied that are not there yet. Each publication of a
 table with changes is one commit, so readers see all parts of it or none, and earlier versions can be read as long as their files exist.
-VARIANT columns are Delta's type `variant`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.sql_views import TABLES
-from klamm.pipeline.lake.tables import Table, stored_columns
+from klamm.pipeline.lake.tables import Table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -103,10 +102,7 @@ def _known(present: DeltaTable) -> dict[str, _Stamp]:
 def _schema(table: Table) -> Any:
     from deltalake import Schema
 
-    fields = [
-        _field(column.name, "variant" if column.type == "variant" else _type(arrow_type(column.type)), column.meaning)
-        for column in stored_columns(table)
-    ]
+    fields = [_field(column.name, _type(arrow_type(column.type)), column.meaning) for column in table.columns]
     return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
 
 

@@ -49,8 +49,6 @@ def merge_small(lake: Path, many: int = MANY) -> list[Merged]:
     """
     done = []
     for table in SILVER:
-        if any(column.type == "variant" for column in table.columns):
-            continue  # pyarrow would write it as a struct
         by_run: dict[str, list[Entry]] = {}
         for entry in manifest.entries(lake, table.path):
             if entry.rows < ROWS // 2:
@@ -66,7 +64,7 @@ def _groups(lake: Path, parts: Sequence[Entry]) -> Iterator[list[Entry]]:
     group: list[Entry] = []
     rows = size = 0
     for part in sorted(parts, key=lambda part: (part.first_ts_ns or 0, part.last_ts_ns or 0)):
-        here = sum(file.stat().st_size for file in manifest.files_of(lake / part.path)) * 4  # they are compressed
+        here = sum(_uncompressed(file) for file in manifest.files_of(lake / part.path))
         first = group[0].first_ts_ns if group else None
         is_long = first is not None and part.last_ts_ns is not None and part.last_ts_ns - first > WEEK_NS
         if group and (rows + part.rows > ROWS or size + here > BYTES or is_long):
@@ -77,6 +75,14 @@ def _groups(lake: Path, parts: Sequence[Entry]) -> Iterator[list[Entry]]:
         rows, size = rows + part.rows, size + here
     if len(group) > 1:
         yield group
+
+
+def _uncompressed(file: Path) -> int:
+    """Bytes of a file's columns before they were compressed. Bodies, which can be long, have no dictionary there."""
+    import pyarrow.parquet as pq
+
+    about = pq.read_metadata(file)
+    return sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
 
 
 def _merge(lake: Path, table: Table, run: str, parts: Sequence[Entry]) -> Merged:

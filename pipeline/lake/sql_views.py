@@ -1,6 +1,7 @@
 """Statements that make views of a lake's tables in DuckDB or Spark, for people with questions; no other code of Klamm is needed to read.
 
-A view has the columns of its table, and beside them: a timestamp for each `…ts_ns`, the API's name for each `api_key`, and words for `dir`.
+A view has the columns of its table, and beside them: a timestamp for each `…ts_ns`, the API's name for each `api_key`, words for `dir`,
+and of messages `body` as a VARIANT.
 A table without rows is an empty view. Four more views answer frequent questions: `requests` (with their responses), `connections`,
 `bytes_by_api`, and `latency_by_minute`.
 """
@@ -14,7 +15,7 @@ from typing import Literal
 from klamm.journal.columns import Direction
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.column_types import duckdb_type, spark_type
-from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER, Table, stored_columns
+from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER, Table
 from klamm.protocol.apis import APIS
 
 Engine = Literal["duckdb", "spark"]
@@ -60,7 +61,7 @@ def statements(lake: Path, engine: Engine) -> list[str]:
         entries = [entry for entry in manifest.entries(lake, table.path) if entry.rows]
         paths = [str(lake / entry.path) for entry in entries]
         if engine == "spark" and paths:
-            schema = ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in stored_columns(table))
+            schema = ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in table.columns)
             alternatives = ",".join(entry.path.removeprefix(f"{table.path}/") for entry in entries)
             path = _text(f"{lake / table.path}/{{{alternatives}}}")
             found.append(f"{create} {table.name}_files ({schema}) USING parquet OPTIONS (path {path})")
@@ -73,10 +74,9 @@ def _selection(table: Table, paths: Sequence[str], engine: Engine) -> str:
     columns = []
     for column in table.columns:
         value = f"t.{quote}{column.name}{quote}"
-        if column.name == "body":
-            text = "CAST(CAST(t.body_json AS JSON) AS VARIANT)" if engine == "duckdb" else "parse_json(t.body_json)"
-            value = f"coalesce({value}, {text})"
         columns.append(f"{value} AS {column.name}")
+        if column.name == "body_json":
+            columns.append(f"{'CAST(CAST(t.body_json AS JSON) AS VARIANT)' if engine == 'duckdb' else 'parse_json(t.body_json)'} AS body")
         if column.name.endswith("ts_ns"):
             time = f"make_timestamp_ns({value})" if engine == "duckdb" else f"timestamp_micros({value} div 1000)"
             columns.append(f"{time} AS {column.name.removesuffix('_ns')}")
@@ -85,7 +85,7 @@ def _selection(table: Table, paths: Sequence[str], engine: Engine) -> str:
         elif column.name == "dir":
             words = " ".join(f"WHEN {int(one)} THEN {_text(one.name.lower().replace('_', ' '))}" for one in Direction)
             columns.append(f"CASE {value} {words} END AS direction")
-    nulls = ", ".join(f"CAST(NULL AS {type_of(column.type)}) AS {quote}{column.name}{quote}" for column in stored_columns(table))
+    nulls = ", ".join(f"CAST(NULL AS {type_of(column.type)}) AS {quote}{column.name}{quote}" for column in table.columns)
     rows = f"SELECT {nulls} LIMIT 0"
     if engine == "duckdb" and paths:
         files = ", ".join(_text(path if path.endswith(".parquet") else f"{path}/*.parquet") for path in paths)

@@ -1,6 +1,6 @@
 """The tables of silver and gold as data, and the views by which they are read.
 
-A table has a name, columns, and a sentence that says what a row is. Types have Arrow's names, except for Spark's `variant`; `ddl` makes a
+A table has a name, columns, and a sentence that says what a row is. Types have Arrow's names; `ddl` makes a
 schema of Spark from them. `docs/pipeline_tables.md` shows these tables. Tables are read through their manifests, because a folder that a
 killed run left is not part of a table.
 """
@@ -64,9 +64,9 @@ _PLACE = (
 MESSAGES = Table("silver", "messages", (
     *HEADER,
     *SIZES,
-    Column("body", "variant", True, "the message, fields named as Kafka's JSON names them; null where only the header was kept. "
+    Column("body_json", "string", True, "JSON: the message, fields named as Kafka's JSON names them; null where only the header was kept. "
            "`records` are their size and first 61 bytes; subscriptions and assignments of a group's members are their size, a checksum "
-           "and, of consumers, topics and partitions. With `--no-variant`: a string, `body_json`"),
+           "and, of consumers, topics and partitions"),
     Column("bytes_left", "int32", True, "bytes behind the body, which Kafka ignores in a request; null for a frame that was cut"),
     Column("err", "string", True, "what is wrong with a frame that decodes: its body is too long and left out, or, in a sample of what "
            "brokers sent, it has other bytes when it is encoded again"),
@@ -333,20 +333,10 @@ def views(spark: Any, lake: Path, runs: Collection[str] | None = None, names: Co
     return frozenset(empty)
 
 
-def stored_columns(table: Table) -> tuple[Column, ...]:
-    """The columns of a table, and those that only some of its files have."""
-    return (*table.columns, Column("body_json", "string", True, "with `--no-variant`: the body")) if table is MESSAGES else table.columns
-
-
 def read(spark: Any, lake: Path, table: Table, runs: Collection[str] | None = None) -> Any:
     """The rows of a table, from the files that its manifest names, as a DataFrame with exactly its columns."""
     paths = [str(lake / entry.path) for entry in manifest.entries(lake, table.path, runs) if entry.rows > 0]
     if not paths:
         nulls = ", ".join(f"CAST(NULL AS {spark_type(column.type)}) AS {column.name}" for column in table.columns)
         return spark.sql(f"SELECT {nulls} LIMIT 0")  # which Spark knows to be empty when it plans
-    if table is not MESSAGES:
-        return spark.read.schema(ddl(table.columns)).parquet(*paths)
-    both = spark.read.schema(ddl(stored_columns(table))).parquet(*paths)
-    return both.selectExpr(*(
-        "coalesce(body, parse_json(body_json)) AS body" if name == "body" else name for name in table.names
-    ))
+    return spark.read.schema(ddl(table.columns)).parquet(*paths)

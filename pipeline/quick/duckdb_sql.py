@@ -1,10 +1,9 @@
 """Spark's SQL as DuckDB's: SQLGlot translates a query, and what it leaves different is replaced here.
 
-Rules are written once, in the SQL of Spark. SQLGlot knows the grammar of both engines and most functions. Three things remain:
+Rules are written once, in the SQL of Spark. SQLGlot knows the grammar of both engines and most functions. Two things remain:
 
 * Functions that differ where a list has nulls, where a list must keep its order, or where a text is no JSON. They become calls of macros
   with the name of Spark's function, which are created in each database (`macros.py`).
-* `try_variant_get`: bodies of messages are JSON here.
 * `exists`, `format_string`, places in lists, and bytes as hexadecimal digits, which SQLGlot translates wrongly or not at all.
 
 A function that neither SQLGlot nor this module knows stays as it is, and DuckDB refuses the query: a test executes all rules.
@@ -20,7 +19,6 @@ from sqlglot import exp
 
 _TYPES = {
     "TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INTEGER", "BIGINT": "BIGINT", "TEXT": "VARCHAR", "BOOLEAN": "BOOLEAN",
-    "VARIANT": "JSON",
 }  # fmt: skip
 """SQLGlot's name of a type → DuckDB's, as a structure of `from_json` has it."""
 
@@ -115,24 +113,9 @@ def _max_by(name: str) -> Callable[[Any], exp.Expr]:
 
 def _anonymous(node: Any) -> exp.Expr | None:
     name = node.name.lower()
-    if name == "try_variant_get":
-        return _variant(*node.expressions)
     if name == "xxhash64":
         return _call("spark_hash", *node.expressions)
     return _call(f"spark_{name}", *node.expressions) if name in ("array_union", "arrays_overlap", "conv") else None
-
-
-def _variant(body: exp.Expr, path: exp.Expr, kind: exp.Expr) -> exp.Expr:
-    """A value of a body; null if the body does not have it."""
-    of = _type(kind.name)
-    if of.this == exp.DType.TEXT:
-        return _call("json_extract_string", body, path)
-    value = _call("json_extract", body, path)
-    if of.this == exp.DType.ARRAY:
-        return _call("from_json", value, _structure(of))
-    if of.this == exp.DType.STRUCT:
-        return _call("from_json", value, _structure(of))
-    return exp.TryCast(this=value, to=of)
 
 
 def _type(text: str) -> exp.DataType:

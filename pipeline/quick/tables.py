@@ -6,7 +6,7 @@ memory limit and writes what exceeds it to a temporary folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import duckdb
@@ -15,17 +15,14 @@ import pyarrow as pa
 from klamm.journal.reading import open_segment
 from klamm.journal.segments import Segment
 from klamm.pipeline.bronze import KILLED, batch_name
-from klamm.pipeline.decode.batches import INPUT
+from klamm.pipeline.decode.batches import INPUT, joined
 from klamm.pipeline.lake.column_types import arrow_type
-from klamm.pipeline.lake.tables import HEADER, HEADERS, HEADERS_VIEW, MESSAGES, SILVER, Table
+from klamm.pipeline.lake.tables import HEADER, HEADERS, HEADERS_VIEW, SILVER, Table
 from klamm.pipeline.lake.unjudged_rows import Torn
 from klamm.pipeline.quick.macros import MACROS
 from klamm.pipeline.quick.translations import translations
 from klamm.pipeline.silver_files import decode_into, events_into
 
-PART_ROWS = 8_192
-PART_BYTES = 32_000_000
-"""A part of a journal is decoded when it has so many rows or bytes."""
 INSERT_ROWS = 122_880
 INSERT_BYTES = 64_000_000
 """Rows of a table are inserted when they are so many, which is a group of rows of DuckDB, or so many bytes."""
@@ -44,8 +41,7 @@ def opened(memory: str, folder: str) -> duckdb.DuckDBPyConnection:
     for macro in MACROS:
         database.execute(f"CREATE MACRO {macro}")
     for table in SILVER:
-        # Bodies are JSON.
-        kinds = {column.name: arrow_type("string" if column.type == "variant" else column.type) for column in table.columns}
+        kinds = {column.name: arrow_type(column.type) for column in table.columns}
         database.register("part", pa.schema(kinds.items()).empty_table())
         database.execute(f"CREATE TABLE {table.name} AS SELECT * FROM part")
         database.unregister("part")
@@ -70,10 +66,8 @@ def load(database: duckdb.DuckDBPyConnection, found: Sequence[Segment]) -> Loade
                     torn.append(Torn(segment.run, batch_name(segment), reader.torn))
 
     inserts = Inserts(database)
-    names = ["body_json" if name == "body" else name for name in MESSAGES.names]
-    for messages in decode_into(inserts.add, parts(batch.select(list(INPUT)) for batch in batches("frames"))):
-        inserts.add(MESSAGES, messages.select(names))
-    for events in parts(batches("events")):
+    decode_into(inserts.add, joined(batch.select(list(INPUT)) for batch in batches("frames")))
+    for events in joined(batches("events")):
         events_into(inserts.add, events)
     inserts.close()
     return Loaded(counts, torn)
@@ -102,20 +96,3 @@ class Inserts:
         self._database.register("part", pa.Table.from_batches(self._waiting.pop(table)))
         self._database.execute(f"INSERT INTO {table.name} SELECT * FROM part")
         self._database.unregister("part")
-
-
-def parts(batches: Iterable[Any]) -> Iterator[Any]:
-    """Batches of a journal, which may have few rows, as larger ones."""
-    waiting: list[Any] = []
-    rows = size = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= PART_ROWS or size >= PART_BYTES:
-            yield from _combined(waiting)
-            waiting, rows, size = [], 0, 0
-    yield from _combined(waiting)
-
-
-def _combined(batches: list[Any]) -> list[Any]:
-    return pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []

@@ -14,6 +14,7 @@ from typing import Any
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import PipelineFailed, existing, spark_failures, written
+from klamm.pipeline.lake.layout import refuse_older
 from klamm.pipeline.lake.tables import SILVER
 from klamm.pipeline.lake.unjudged_rows import Missing, Torn, missing_rows, notes, quarantined_rows, torn_segments
 from klamm.pipeline.rules import runner
@@ -106,6 +107,8 @@ def _check(lake: Path, open_session: Callable[[], Any], runs: Sequence[str], cho
     judging, rules = asked_for(present, runs, chosen)
     refuse_missing(lake, [table.path for table in SILVER], judging)
     stored = read_judgement(lake, judging)
+    if stored is None:
+        refuse_older(lake)
     judgement = runner.judge_lake(open_session(), lake, judging, rules.values()) if stored is None else stored.by(rules)
     checked = Checked(judging, rules, judgement)
     checked.missing = missing_rows(lake, judging)

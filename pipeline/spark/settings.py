@@ -30,7 +30,6 @@ class When(Enum):
     """When a row applies."""
 
     ALWAYS = "always, also for `serve` and `submit`"
-    TABLES = "always, also on a Connect server of others"
     LOCAL = "the master is `local…`"
     ALONE = "a session on this machine that only Klamm uses"
     ELSEWHERE = "workers are not the driver's own processes"
@@ -63,11 +62,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(Kind.SPARK, When.ALWAYS, "spark.sql.session.timeZone", "UTC", "Times do not depend on the machine."),
     Setting(Kind.SPARK, When.ALWAYS, "spark.pyspark.python", "{python}", _OWN_PYTHON),
     Setting(Kind.SPARK, When.ALWAYS, "spark.pyspark.driver.python", "{python}", _OWN_PYTHON),
-    Setting(
-        Kind.SPARK, When.TABLES, "spark.sql.variant.inferShreddingSchema", "false",
-        "A body is one value in its Parquet file. Bodies of all APIs share a column: a column for each field of the frequent ones would "
-        "not fit the others, and readers other than Spark cannot put such a body together again.",
-    ),
     Setting(Kind.SPARK, When.LOCAL, "spark.driver.host", "127.0.0.1", "Nothing listens on other interfaces."),
     Setting(Kind.SPARK, When.LOCAL, "spark.driver.bindAddress", "127.0.0.1", "Nothing listens on other interfaces."),
     Setting(

@@ -54,8 +54,7 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     transactions.add(0, 0, 1)
     transactions.end(0)
     run.close()
-    frames, events = bronze(spark, lake)
-    build_silver(spark, lake, frames, events, 0)
+    build_silver(spark, lake, bronze(lake), 0)
     build_gold(spark, lake, ["r"])
     build_gold(spark, lake, ["r", "groups"])
     views(spark, lake, ["r"])
@@ -103,8 +102,7 @@ def test_connections_are_counted_in_a_lake_of_many_clients(spark: Any, tmp_path:
             for client in range(90):
                 for conn in range(1, 24):
                     journal.request(100 * client + conn % 20, ApiKey.METADATA, 11, messages.MetadataRequest(), client_id=f"c{client}")
-    frames, events = bronze(spark, tmp_path)
-    build_silver(spark, tmp_path, frames, events, 0)
+    build_silver(spark, tmp_path, bronze(tmp_path), 0)
     build_gold(spark, tmp_path, ["r", "s"])
     found = read(spark, tmp_path, CLIENT_SCORECARD).toArrow().to_pylist()
     assert {(row["connections"], row["requests"]) for row in found} == {(20, 23)}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from klamm.pipeline.commits import COMMITS, Commits
 from klamm.pipeline.lake import compact, manifest
 from klamm.pipeline.lake.folder import PipelineFailed, written
+from klamm.pipeline.lake.layout import LAYOUT, PLACE
 from klamm.pipeline.lake.tables import MESSAGES, views
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.run import run, watch
@@ -87,6 +90,32 @@ def test_a_lake_that_was_moved_is_made_anew(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_tables_with_the_columns_of_an_older_klamm_are_not_judged_and_made_anew_from_bronze_or_not_touched(
+    spark: Any, tmp_path: Path
+) -> None:
+    def of_older() -> None:
+        place = tmp_path / PLACE
+        place.write_text(json.dumps(json.loads(place.read_text()) | {"layout": LAYOUT - 1}))
+        (file,) = manifest.files(tmp_path, MESSAGES.path)
+        older = pq.read_table(file, partitioning=None).rename_columns({"body_json": "body", "bytes_left": "left"})
+        pq.write_table(older, file)
+
+    write(tmp_path).close()
+    run_with(spark, tmp_path)
+    of_older()
+    with pytest.raises(PipelineFailed, match=r"another version of Klamm made the tables of .*: klamm pipeline run"):
+        check(tmp_path, no_session)
+    assert run_with(spark, tmp_path).rows["messages"] == 6
+    assert query(tmp_path, MESSAGES.path, "count(body_json), sum(bytes_left)") == [(6, 0)]
+    with written(tmp_path) as lake:
+        assert compact.purge(lake) == 2
+    of_older()
+    with pytest.raises(PipelineFailed, match="another version of Klamm made its tables, and bronze was purged"):
+        run_with(spark, tmp_path)
+    assert query(tmp_path, MESSAGES.path, 'count(body), sum("left")') == [(6, 0)]
+
+
+@pytest.mark.slow
 def test_a_missing_row_fails_the_run_with_the_numbers(spark: Any, tmp_path: Path) -> None:
     write(tmp_path).close()
     run_with(spark, tmp_path)
@@ -135,7 +164,7 @@ def test_compaction_keeps_all_rows_in_fewer_sorted_files(spark: Any, tmp_path: P
     assert list((tmp_path / "silver/messages").rglob("*.parquet")) == [file]
     assert query(tmp_path, "silver/messages", "node_id, seq") == before[0][:6] + before[0][7:13]
     views(spark, tmp_path, ["r"])
-    assert spark.sql("SELECT count(body) AS bodies FROM messages").collect()[0].bodies == 12
+    assert spark.sql("SELECT count(body_json) AS bodies FROM messages").collect()[0].bodies == 12
     assert run_with(spark, tmp_path).rows["messages"] == 12
 
 

@@ -1,20 +1,24 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pandas
-import pyarrow.parquet as pq
 import pytest
 
 from klamm.journal.columns import Direction, Flag
+from klamm.pipeline import silver
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.folder import PipelineFailed, spark_failures
+from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.table_parts import part_path
 from klamm.pipeline.lake.tables import DECISIONS, MESSAGES, SILVER, read, views
-from klamm.pipeline.silver import RowsLostError, build_silver
+from klamm.pipeline.silver import RowsLostError, Source, build_silver
+from klamm.pipeline.silver_files import write_tasks
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import TinyJournal
@@ -72,14 +76,18 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         journal.event("assignment", topic="t", partition=0, output={"replicas": [1, 2], "adding": [2], "removing": []})  # 12
     with TinyJournal(lake, "second: odd=name", 2) as journal:
         journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest())
-    frames, events = bronze(spark, lake)
-    build_silver(spark, lake, frames, events, 0)
+    build_silver(spark, lake, bronze(lake), 0)
     views(spark, lake)
     return lake
 
 
 def rows(spark: Any, sql: str) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in spark.sql(sql).collect()]
+
+
+def frames(lake: Path) -> list[Source]:
+    """The files of bronze with frames."""
+    return [one for one in bronze(lake) if one.table == "frames"]
 
 
 def test_every_frame_is_a_message_or_in_quarantine(spark: Any, lake: Path) -> None:
@@ -89,9 +97,9 @@ def test_every_frame_is_a_message_or_in_quarantine(spark: Any, lake: Path) -> No
     assert rows(spark, "SELECT count(*) AS n, count(reason) AS bad FROM headers") == [{"n": 10, "bad": 3}]
 
 
-def test_a_body_is_a_variant_with_kafkas_names(spark: Any, lake: Path) -> None:
-    found = rows(spark, "SELECT body:topicStates[0].partitionStates[0].leaderEpoch::int AS epoch FROM messages WHERE api_key = 4")
-    assert found == [{"epoch": 3}]
+def test_a_body_is_json_with_kafkas_names(spark: Any, lake: Path) -> None:
+    (found,) = rows(spark, "SELECT body_json FROM messages WHERE api_key = 4")
+    assert json.loads(found["body_json"])["topicStates"][0]["partitionStates"][0]["leaderEpoch"] == 3
 
 
 def test_surplus_bytes_of_a_client_are_counted(spark: Any, lake: Path) -> None:
@@ -138,18 +146,16 @@ def test_the_views_can_be_limited_to_runs(spark: Any, lake: Path) -> None:
 
 def test_a_batch_that_comes_again_counts_once(spark: Any, lake: Path) -> None:
     before = {table.path: manifest.rows(lake, table.path) for table in SILVER}
-    folder = lake / "for_tests" / "frames"
-    frames = spark.read.parquet(str(folder))
-    build_silver(spark, lake, frames, None, 0)
+    build_silver(spark, lake, frames(lake), 0)
     assert {table.path: manifest.rows(lake, table.path) for table in SILVER} == before
     assert read(spark, lake, MESSAGES).count() == 7
 
 
 def test_frames_that_bronze_has_and_silver_has_not_are_an_error_in_one_line_and_nothing_is_added(spark: Any, lake: Path) -> None:
     before = {table.path: manifest.rows(lake, table.path) for table in SILVER}
-    frames = spark.read.parquet(str(lake / "for_tests" / "frames"))
+    more = [one._replace(rows=10) if one.run == "first" else one for one in frames(lake)]
     with pytest.raises(RowsLostError, match=r"^run first: 10 rows in bronze, 9 in messages and quarantine$") as lost:
-        build_silver(spark, lake, frames, None, 1, expected=({"first": 10, "second: odd=name": 1}, {}))
+        build_silver(spark, lake, more, 1)
     assert isinstance(lost.value, PipelineFailed)
     assert {table.path: manifest.rows(lake, table.path) for table in SILVER} == before
 
@@ -160,35 +166,48 @@ def test_duckdb_and_pandas_read_what_the_manifest_names(spark: Any, lake: Path) 
     assert pandas.concat([pandas.read_parquet(file) for file in files])["topic"].tolist() == ["t"] * 6
 
 
-def test_without_variants_a_body_is_json_for_everybody_and_the_view_has_a_variant(spark: Any, tmp_path: Path) -> None:
-    with TinyJournal(tmp_path, "r", 1) as journal:
-        journal.request(7, ApiKey.LEADER_AND_ISR, 7, leader_and_isr(8), dir=Direction.REQUEST_OUT)
-    frames, _ = bronze(spark, tmp_path)
-    build_silver(spark, tmp_path, frames, None, 0, variant=False)
-    files = [str(path) for path in manifest.files(tmp_path, "silver/messages")]
-    ((body,),) = duckdb.sql(f"SELECT body_json FROM read_parquet({files})").fetchall()
-    assert json.loads(body)["controllerEpoch"] == 7
-    found = read(spark, tmp_path, MESSAGES).selectExpr("body:controllerEpoch::int AS epoch").collect()
-    assert [row["epoch"] for row in found] == [7]
-
-
 def test_the_folder_of_a_part_is_named_as_spark_names_it(lake: Path) -> None:
     assert (lake / part_path(MESSAGES, "second: odd=name", "0")).is_dir()
 
 
-def test_bodies_stay_whole(spark: Any, tmp_path: Path) -> None:
+def test_a_task_whose_worker_is_killed_is_done_again_and_leaves_only_whole_files(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = tmp_path / "killed"
+
+    def killed_once(lake: str, batch: str, tasks: Any, numbers: Any) -> Any:
+        if not killed.exists():
+            killed.touch()
+            add = RowGroups.add
+
+            def add_and_end(self: RowGroups, batch: Any) -> None:
+                add(self, batch)
+                self._write()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            RowGroups.add = add_and_end  # type: ignore[method-assign]
+        yield from write_tasks(lake, batch, tasks, numbers)
+
     for run in ("one", "two"):
         with TinyJournal(tmp_path, run, 1) as journal:
-            for _ in range(50):
+            for _ in range(5):
                 journal.request(1, ApiKey.METADATA, 12, messages.MetadataRequest())
-                journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest(client_software_name="x"))
-                journal.request(7, ApiKey.UPDATE_METADATA, 4, update_metadata(), dir=Direction.REQUEST_OUT)
-    build_silver(spark, tmp_path, *bronze(spark, tmp_path), 0)
-    for file in manifest.files(tmp_path, "silver/messages"):
-        assert {path for path in _columns(file) if path.startswith("body")} == {"body.metadata", "body.value"}
-    assert {row.n for row in read(spark, tmp_path, MESSAGES).groupBy("api_key").count().selectExpr("count AS n").collect()} == {100}
+            journal.event("timer")
+    monkeypatch.setattr(silver, "write_tasks", killed_once)
+    entries = build_silver(spark, tmp_path, bronze(tmp_path), 0)
+    assert killed.exists()
+    assert {(entry.table, entry.run): entry.rows for entry in entries if entry.table != "silver/fields"} == {
+        ("silver/messages", "one"): 5, ("silver/messages", "two"): 5, ("silver/events", "one"): 1, ("silver/events", "two"): 1,
+    }
+    for entry in entries:
+        assert [file.name for file in (tmp_path / entry.path).iterdir()] == ["part-00000.parquet"]
 
 
-def _columns(file: Path) -> list[str]:
-    schema = pq.read_metadata(file).schema
-    return [schema.column(number).path for number in range(len(schema))]
+def test_a_damaged_file_of_bronze_fails_the_batch_and_adds_nothing(spark: Any, tmp_path: Path) -> None:
+    with TinyJournal(tmp_path, "r", 1) as journal:
+        journal.request(1, ApiKey.METADATA, 12, messages.MetadataRequest())
+    (source,) = bronze(tmp_path)
+    (tmp_path / source.path).write_bytes(b"no Parquet")
+    with pytest.raises(PipelineFailed, match=r"frames-.*\.parquet cannot be read: .*magic bytes"), spark_failures():
+        build_silver(spark, tmp_path, [source], 0)
+    assert manifest.entries(tmp_path, MESSAGES.path) == []

@@ -66,21 +66,6 @@ EXPRESSIONS: dict[str, Any] = {
 }
 """Spark's SQL → its value."""
 
-BODY = '{"a":{"b":[{"n":1,"of":[2,3],"s":"x"},{"n":null}]},"i":5,"t":"text","none":null}'
-
-VARIANTS: dict[str, Any] = {
-    "try_variant_get(body, '$.i', 'int')": 5,
-    "try_variant_get(body, '$.i', 'bigint')": 5,
-    "try_variant_get(body, '$.t', 'string')": "text",
-    "try_variant_get(body, '$.none', 'int')": None,
-    "try_variant_get(body, '$.other', 'string')": None,
-    "size(try_variant_get(body, '$.a.b', 'array<variant>'))": 2,
-    "transform(try_variant_get(body, '$.a.b', 'array<struct<n int, s string>>'), x -> x.n)": [1, None],
-    "transform(try_variant_get(body, '$.a.b', 'array<struct<n:int,s:string>>'), x -> x.s)": ["x", None],
-    "flatten(transform(try_variant_get(body, '$.a.b', 'array<struct<of array<int>>>'), x -> coalesce(x.of, array())))": [2, 3],
-    "size(try_variant_get(body, '$.none', 'array<struct<n int>>'))": None,
-}
-
 ROWS = "VALUES (1, 'a', NULL), (1, 'b', 2), (2, 'c', 3), (2, NULL, 4)"
 QUERIES: dict[str, Any] = {
     f"SELECT k, max_by(t, n) FROM ({ROWS}) AS v(k, t, n) GROUP BY k ORDER BY k": [(1, "b"), (2, None)],
@@ -105,18 +90,12 @@ def database() -> duckdb.DuckDBPyConnection:
     database = duckdb.connect()
     for macro in MACROS:
         database.execute(f"CREATE MACRO {macro}")
-    database.execute("CREATE TABLE bodies AS SELECT ? AS body", [BODY])
     return database
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
 def test_an_expression_has_sparks_value(database: duckdb.DuckDBPyConnection, text: str) -> None:
     assert database.execute(translated(f"SELECT {text}")).fetchall() == [(EXPRESSIONS[text],)]
-
-
-@pytest.mark.parametrize("text", VARIANTS)
-def test_a_value_of_a_body_is_that_of_sparks_variant(database: duckdb.DuckDBPyConnection, text: str) -> None:
-    assert database.execute(translated(f"SELECT {text} FROM bodies")).fetchall() == [(VARIANTS[text],)]
 
 
 @pytest.mark.parametrize("sql", QUERIES)
@@ -129,8 +108,5 @@ def test_spark_has_these_values(spark: Any) -> None:
     columns = ", ".join(f"{text} AS c{place}" for place, text in enumerate(EXPRESSIONS))
     row = spark.sql(f"SELECT {columns}").toArrow().to_pylist()[0]
     assert list(row.values()) == list(EXPRESSIONS.values())
-    columns = ", ".join(f"{text} AS c{place}" for place, text in enumerate(VARIANTS))
-    row = spark.sql(f"SELECT {columns} FROM (SELECT parse_json('{BODY}') AS body)").toArrow().to_pylist()[0]
-    assert list(row.values()) == list(VARIANTS.values())
     for sql, rows in QUERIES.items():
         assert [tuple(row.values()) for row in spark.sql(sql).toArrow().to_pylist()] == rows, sql

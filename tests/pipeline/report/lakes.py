@@ -41,7 +41,7 @@ def write(lake: Path, table: Table, rows: list[dict[str, Any]], run: str = RUN) 
     plain = {"string": "", "bool": False}
     arrays, fields = [], []
     for column in table.columns:
-        kind = TYPES.get(column.type) or getattr(pa, "large_string" if column.type == "variant" else column.type)()
+        kind = TYPES.get(column.type) or getattr(pa, column.type)()
         default = None if column.nullable else run if column.name == "run_id" else plain.get(column.type, 0)
         arrays.append(pa.array([row.get(column.name, default) for row in rows], kind))
         fields.append(pa.field(column.name, kind))

@@ -9,10 +9,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 
-from klamm.journal.reading import open_segment, segments
 from klamm.pipeline.lake.tables import views
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.contents import Contents
@@ -20,6 +18,7 @@ from klamm.pipeline.rules.record import Need
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.silver import build_silver
 from klamm.tests.journal.writing import TinyJournal
+from klamm.tests.pipeline.bronze_rows import bronze
 from klamm.tests.pipeline.faults import Faulty
 from klamm.tests.pipeline.rules.fixtures import FIXTURES
 
@@ -90,9 +89,5 @@ class Whatever(Contents):
 
 
 def into_silver(spark: Any, lake: Path) -> None:
-    """What the journals of a lake hold, as tables of silver, without the files of bronze between."""
-    rows: dict[str, list[pa.RecordBatch]] = {"frames": [], "events": []}
-    for segment in segments(lake):
-        rows[segment.table] += list(open_segment(segment.path))
-    frames, events = (spark.createDataFrame(pa.Table.from_batches(batches)) if batches else None for batches in rows.values())
-    build_silver(spark, lake, frames, events, "0")
+    """What the journals of a lake hold, as tables of silver."""
+    build_silver(spark, lake, bronze(lake), "0")

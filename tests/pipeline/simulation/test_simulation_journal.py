@@ -50,8 +50,7 @@ def test_the_last_state_of_each_partition_and_the_last_list_of_brokers_count(spa
         send(ApiKey.LEADER_AND_ISR, 7, leader_and_isr(5, 2, (2,), adding=(3,)))
         send(ApiKey.UPDATE_METADATA, 4, update_metadata("t", 5, 2, (1, 2, 3)))
         send(ApiKey.UPDATE_METADATA, 4, update_metadata("gone", 0, -2, (2, 3)))
-    frames, events = bronze(spark, tmp_path)
-    build_silver(spark, tmp_path, frames, events, 0)
+    build_silver(spark, tmp_path, bronze(tmp_path), 0)
     assert last_run(tmp_path) == "one"
     snapshot = read_journal(spark, tmp_path)
     assert snapshot.partitions == {TopicPartition("t", 0): (Assignment((1, 2, 3), (3,)), LeaderAndIsr(2, 5, (2,), 0, 5))}
