@@ -41,22 +41,22 @@ HAVING NOT bool_or(api_key IN ({CLUSTER_KEYS})) AND NOT coalesce(client_id RLIKE
 
 DISCOVERIES = View(
     "discoveries",
-    ("traffic",),
+    ("rare_traffic",),
     """
-SELECT run_id, client_id, host, ts_ns FROM traffic WHERE dir = 0 AND api_key IN (3, 60)""",
+SELECT run_id, client_id, host, ts_ns FROM rare_traffic WHERE dir = 0 AND api_key IN (3, 60)""",
 )
 """When clients asked for metadata, on any broker."""
 
 _STUBBORN = f"""
 WITH refused AS (
     SELECT DISTINCT e.run_id, e.node_id, e.process, e.conn_id, e.seq, e.ts_ns, t.client_id, t.host
-    FROM api_errors e JOIN traffic t ON t.run_id = e.run_id AND t.node_id = e.node_id AND t.seq = e.seq
+    FROM api_errors e JOIN rare_traffic t ON t.run_id = e.run_id AND t.node_id = e.node_id AND t.seq = e.seq
     WHERE e.error_code = 41 AND e.dir = 1 AND e.api_key IN ({CONTROLLER_KEYS})),
 again AS (
     SELECT r.run_id, r.node_id, r.conn_id, r.seq, r.ts_ns, r.client_id, r.host,
         min_by(struct(t.seq, t.ts_ns, t.conn_id), t.seq) AS next
     FROM refused r
-    JOIN traffic t ON t.run_id = r.run_id AND t.node_id = r.node_id AND t.process = r.process AND t.client_id <=> r.client_id
+    JOIN rare_traffic t ON t.run_id = r.run_id AND t.node_id = r.node_id AND t.process = r.process AND t.client_id <=> r.client_id
         AND t.host = r.host AND t.seq > r.seq
     WHERE t.dir = 0 AND t.api_key IN ({CONTROLLER_KEYS}) AND t.ts_ns > r.ts_ns + {GRACE_NS} GROUP BY ALL),
 counted AS (
@@ -135,7 +135,7 @@ VIEWS = (CLIENTS, DISCOVERIES, THROTTLED, LASTING)
 RULES: tuple[Rule, ...] = (
     Rule(
         "X-01", "warn", "After NOT_CONTROLLER a client sends no more requests for the controller to that broker before it has asked for "
-        "metadata.", "wire 9", ("traffic", "api_errors", "clients", "discoveries"), _STUBBORN,
+        "metadata.", "wire 9", ("rare_traffic", "api_errors", "clients", "discoveries"), _STUBBORN,
         needs=(errors_of(41),),
     ),
     Rule(

@@ -111,11 +111,11 @@ C_07 = Rule(
 _SAME_PARTITION = "a.run_id = e.run_id AND a.partition = e.partition AND a.topic_key IN (e.topic_key, e.topic)"
 
 C_08 = Rule(
-    "C-08", "error", "only AlterPartition clears the recovery mark", "R704-3", ("partition_epochs", "alters", "headers", "gappy"),
+    "C-08", "error", "only AlterPartition clears the recovery mark", "R704-3", ("partition_epochs", "alters", "journals", "gappy"),
     unless_gaps(f"""
     WITH marked AS (
         SELECT e.* FROM partition_epochs e
-        JOIN (SELECT DISTINCT run_id, node_id FROM headers) j ON e.run_id = j.run_id AND e.controller_id = j.node_id
+        JOIN (SELECT DISTINCT run_id, node_id FROM journals) j ON e.run_id = j.run_id AND e.controller_id = j.node_id
         WHERE recovery IS NOT NULL AND mark_before.recovery = 1),
     cleared AS (
         SELECT DISTINCT e.run_id, e.topic_key, e.partition, e.partition_epoch FROM marked e JOIN alters a ON {_SAME_PARTITION}
@@ -166,14 +166,14 @@ C_18 = Rule(
 
 C_19 = Rule(
     "C-19", "error", "a partition epoch means one state; with the next one the leader epoch rises by one, or AlterPartition was there",
-    "controller 6.2, 8, 14", ("partition_epochs", "alters", "headers", "gappy"),
+    "controller 6.2, 8, 14", ("partition_epochs", "alters", "journals", "gappy"),
     unless_gaps(f"""
     WITH looked AS (
         SELECT e.*, leader <> leader_most OR leader_epoch <> leader_epoch_most OR isr <> isr_most OR recovery <> recovery_most AS differs,
             partition_epoch - epoch_before AS writes, CAST(leader_epoch AS BIGINT) - leader_epoch_before AS elections,
             j.node_id IS NOT NULL AND lowest_version >= 5 AS alters_are_journaled
         FROM partition_epochs e
-        LEFT JOIN (SELECT DISTINCT run_id, node_id FROM headers) j ON e.run_id = j.run_id AND e.controller_id = j.node_id),
+        LEFT JOIN (SELECT DISTINCT run_id, node_id FROM journals) j ON e.run_id = j.run_id AND e.controller_id = j.node_id),
     unexplained AS (SELECT * FROM looked WHERE writes = 1 AND elections = 0 AND alters_are_journaled),
     explained AS (
         SELECT DISTINCT e.run_id, e.topic_key, e.partition, e.partition_epoch FROM unexplained e JOIN alters a ON {_SAME_PARTITION}

@@ -57,7 +57,7 @@ C_16 = Rule(
     "C-16", "error", "Metadata has leader, leader epoch, ISR, replicas and topic id of the last UpdateMetadata that the broker took; no "
     "leader that is not among its live brokers; all live brokers with the listener and no others; its controller; one cluster id. Before "
     "the first UpdateMetadata it has no brokers", "controller 15",
-    ("shown_states", "states", "controller_requests", "broker_state", "messages", "gappy"),
+    ("shown_states", "states", "controller_requests", "broker_state", "rare_traffic", "gappy"),
     unless_gaps(f"""
     WITH {_TOLD},
     live_lists AS (
@@ -65,8 +65,8 @@ C_16 = Rule(
             CAST(NULL AS BIGINT) AS conn_id, CAST(NULL AS STRING) AS listener
         FROM controller_requests WHERE dir = 0 AND api_key = 6 AND coalesce(error, 0) = 0
         UNION ALL
-        SELECT run_id, node_id, process, seq, NULL, cause_seq, conn_id, listener FROM messages
-        WHERE api_key = 3 AND dir = 1 AND cause_seq IS NOT NULL),
+        SELECT run_id, node_id, process, seq, NULL, cause_seq, conn_id, listener FROM rare_traffic
+        WHERE api_key = 3 AND dir = 1 AND reason IS NULL AND cause_seq IS NOT NULL),
     frames AS (
         SELECT run_id, node_id, process, seq, conn_id, listener, request_seq, last_listed AS listed,
             last_listed.answer_seq < request_seq AS is_settled

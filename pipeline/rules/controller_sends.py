@@ -160,10 +160,10 @@ REPEATS = View(
 
 C_11 = Rule(
     "C-11", "error", "a channel has one request in flight; one without a response ends its connection, and is repeated with a new "
-    "correlation id", "controller 13.1", ("in_channels", "repeats", "fields", "events", "gappy"),
+    "correlation id", "controller 13.1", ("in_channels", "repeats", "rare_fields", "events", "gappy"),
     unless_gaps("""
     WITH bodies AS (
-        SELECT run_id, node_id, seq, digest AS body FROM fields WHERE api_key IN (4, 5, 6) AND digest IS NOT NULL),
+        SELECT run_id, node_id, seq, digest AS body FROM rare_fields WHERE api_key IN (4, 5, 6) AND digest IS NOT NULL),
     gone AS (
         SELECT DISTINCT r.run_id, r.node_id, r.seq FROM repeats r JOIN events e ON r.run_id = e.run_id AND r.node_id = e.node_id
             AND r.peer_id = e.broker AND e.seq BETWEEN r.before AND r.seq AND e.kind IN ('broker_down', 'broker_up', 'broker_fenced')),

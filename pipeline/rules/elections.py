@@ -7,14 +7,14 @@ from klamm.pipeline.rules.traffic import unless_gaps
 
 ELECTED = View(
     "elected",
-    ("fields",),
+    ("rare_fields",),
     """
 WITH asked AS (
-    SELECT run_id, node_id, seq, election_type, asks_all FROM fields WHERE api_key = 43 AND dir = 0 AND has_body),
+    SELECT run_id, node_id, seq, election_type, asks_all FROM rare_fields WHERE api_key = 43 AND dir = 0 AND has_body),
 answers AS (
     SELECT run_id, node_id, process, conn_id, seq, cause_seq, api_version, t.topic, p.partitionId AS partition, p.errorCode AS error_code,
         p.errorMessage AS message
-    FROM fields
+    FROM rare_fields
     LATERAL VIEW explode(elected) AS t
     LATERAL VIEW explode(t.partitionResult) AS p
     WHERE api_key = 43 AND dir = 1)
@@ -118,11 +118,11 @@ changes AS (
 answers AS (
     SELECT m.run_id, m.node_id, m.process, m.conn_id, m.seq, m.cause_seq, m.api_key,
         if(m.api_key IN (19, 20, 37, 43), f.codes, array(CAST(m.error_code AS INT))) AS codes
-    FROM messages m
-    LEFT JOIN (SELECT run_id, node_id, seq, codes FROM fields WHERE dir = 1 AND api_key IN (19, 20, 37, 43)) f
+    FROM rare_traffic m
+    LEFT JOIN (SELECT run_id, node_id, seq, codes FROM rare_fields WHERE dir = 1 AND api_key IN (19, 20, 37, 43)) f
         ON f.run_id = m.run_id AND f.node_id = m.node_id AND f.seq = m.seq
     JOIN processes p ON p.run_id = m.run_id AND p.node_id = m.node_id AND p.process = m.process
-    WHERE m.dir = 1 AND m.api_key IN (7, 19, 20, 37, 43, 45, 46, 56, 67) AND m.cause_seq IS NOT NULL),
+    WHERE m.dir = 1 AND m.reason IS NULL AND m.api_key IN (7, 19, 20, 37, 43, 45, 46, 56, 67) AND m.cause_seq IS NOT NULL),
 judged AS (
     SELECT a.run_id, a.node_id, a.process, a.conn_id, a.seq, a.cause_seq, a.api_key, any_value(a.codes) AS codes,
         coalesce(max_by(c.is_elected, c.seq) FILTER (WHERE c.seq < a.cause_seq), false) AS was_controller,
@@ -164,7 +164,7 @@ RULES: tuple[Rule, ...] = (
         "E-04", "error",
         "A broker that is not the controller, by its own events, answers NOT_CONTROLLER: each element of CreateTopics, "
         "DeleteTopics, CreatePartitions and ElectLeaders; at the top of 45, 46, 56 and 67; to ControlledShutdown STALE_CONTROLLER_EPOCH. "
-        "Errors of authorization come first.", "wire 5, R183-5, ctl 10.4", ("elected", "messages", "fields", "events", "gappy"),
+        "Errors of authorization come first.", "wire 5, R183-5, ctl 10.4", ("elected", "rare_traffic", "rare_fields", "events", "gappy"),
         unless_gaps(_NOT_CONTROLLER),
     ),
 )

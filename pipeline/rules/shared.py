@@ -19,18 +19,18 @@ OF_PARTITION = "PARTITION BY run_id, receiver, source, topic_key, partition, inc
 
 CONTROLLER_REQUESTS = View(
     "controller_requests",
-    ("fields", "headers"),
+    ("rare_fields", "rare_traffic", "journals"),
     """
-    WITH journaled AS (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM headers),
+    WITH journaled AS (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM journals),
     responses AS (
         SELECT run_id, node_id, cause_seq AS seq, min(seq) AS answer_seq, min_by(error_code, seq) AS error
-        FROM headers WHERE dir IN (1, 3) AND api_key IN (4, 5, 6) AND cause_seq IS NOT NULL GROUP BY ALL),
+        FROM rare_traffic WHERE dir IN (1, 3) AND api_key IN (4, 5, 6) AND cause_seq IS NOT NULL GROUP BY ALL),
     requests AS (
         SELECT run_id, node_id, process, seq, ts_ns, conn_id, dir, api_key, api_version, correlation_id, flags,
             if(dir = 2, cause_seq, NULL) AS batch_seq, peer_id,
             if(dir = 0, node_id, peer_id) AS receiver, if(dir = 0, process, 0) AS receiver_process, if(dir = 0, -1, node_id) AS source,
             controller_id, controller_epoch, broker_epoch, live
-        FROM fields WHERE api_key IN (4, 5, 6) AND dir IN (0, 2) AND has_body)
+        FROM rare_fields WHERE api_key IN (4, 5, 6) AND dir IN (0, 2) AND has_body)
     SELECT requests.*, answer_seq, error, dir = 0 OR (peer_id IS NOT NULL AND journaled_id IS NULL) AS judged,
         if(bool_or(api_key = 6 AND flags & 2 <> 0) OVER channel, NULL, max(if(api_key = 6, seq, NULL)) OVER channel) AS last_update
     FROM requests LEFT JOIN responses USING (run_id, node_id, seq)
@@ -45,12 +45,12 @@ controller epoch to this registration of the receiver."""
 
 REFUSED = View(
     "refused_states",
-    ("fields",),
+    ("rare_fields",),
     f"""
     SELECT run_id, node_id, seq, nullif(one.topicId, '{ZERO_ID}') AS refused_id, one.topicName AS refused_topic,
         one.partitionIndex AS partition, one.errorCode AS refusal
     FROM (
-        SELECT run_id, node_id, cause_seq AS seq, explode(refused) AS one FROM fields
+        SELECT run_id, node_id, cause_seq AS seq, explode(refused) AS one FROM rare_fields
         WHERE api_key = 4 AND dir IN (1, 3) AND errors > 0 AND error_code = 0)
     """,
 )
@@ -128,11 +128,11 @@ one, `leader` and `leader_most` differ, and so on. `lowest_version` counts as Le
 
 ALTERS = View(
     "alters",
-    ("fields", "headers"),
+    ("rare_fields", "journals"),
     f"""
     WITH requests AS (
         SELECT run_id, node_id, process, seq, conn_id, dir, api_version, peer_id, broker_id, altered AS topics
-        FROM fields WHERE api_key = 56 AND dir IN (0, 2) AND has_body),
+        FROM rare_fields WHERE api_key = 56 AND dir IN (0, 2) AND has_body),
     topics AS (SELECT * EXCEPT (topics, place, t), place AS topic_place, t FROM requests LATERAL VIEW posexplode(topics) each AS place, t),
     asked AS (
         SELECT * EXCEPT (t, p), coalesce(nullif(t.topicId, '{ZERO_ID}'), t.topicName) AS topic_key,
@@ -145,11 +145,11 @@ ALTERS = View(
     answers AS (
         SELECT run_id, node_id, seq AS answer_seq, cause_seq AS seq, error_code AS top_error,
             alterations AS topics
-        FROM fields WHERE api_key = 56 AND dir IN (1, 3)),
+        FROM rare_fields WHERE api_key = 56 AND dir IN (1, 3)),
     results AS (
         SELECT run_id, node_id, seq, coalesce(nullif(t.topicId, '{ZERO_ID}'), t.topicName) AS topic_key, explode(t.partitions) AS result
         FROM (SELECT run_id, node_id, seq, explode(topics) AS t FROM answers)),
-    journaled AS (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM headers)
+    journaled AS (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM journals)
     SELECT l.* EXCEPT (nth, place, topic_place), answer_seq, top_error, result,
         l.dir = 0 OR (l.peer_id IS NOT NULL AND journaled_id IS NULL) AS judged
     FROM latest l LEFT JOIN answers a ON l.run_id = a.run_id AND l.node_id = a.node_id AND l.seq = a.seq

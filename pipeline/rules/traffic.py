@@ -23,6 +23,24 @@ FROM headers""",
 )
 """All frames without their bodies; those of a connection are together and in order. `host` is the peer without its port."""
 
+FREQUENT_KEYS = "0, 1, 18"
+"""Produce, Fetch and ApiVersions: nearly all frames of a long journal may be theirs."""
+
+RARE_TRAFFIC = View("rare_traffic", ("traffic",), f"SELECT * FROM traffic WHERE api_key NOT IN ({FREQUENT_KEYS})")
+"""The frames of all other APIs, which are few in most journals."""
+
+RARE_FIELDS = View("rare_fields", ("fields",), f"SELECT * FROM fields WHERE api_key NOT IN ({FREQUENT_KEYS})")
+"""The same of `fields`."""
+
+JOURNALS = View(
+    "journals",
+    ("traffic",),
+    """
+SELECT run_id, node_id, process, min(seq) AS low, max(seq) AS high, count(*) AS n, count_if(reason IS NULL) AS decoded, max(ts_ns) AS ts_ns
+FROM traffic GROUP BY run_id, node_id, process""",
+)
+"""The processes that journaled frames: their first and last row, their number, how many decode, and the time of the last."""
+
 CLOSINGS = View(
     "closings",
     ("events",),
@@ -32,10 +50,10 @@ CLOSINGS = View(
 
 ENDS = View(
     "ends",
-    ("events", "traffic"),
+    ("events", "journals"),
     """
 WITH parts AS (
-    SELECT run_id, node_id, process, min(seq) AS low, max(seq) AS high, count(*) AS n, max(ts_ns) AS ts_ns FROM traffic GROUP BY ALL
+    SELECT run_id, node_id, process, low, high, n, ts_ns FROM journals
     UNION ALL
     SELECT run_id, node_id, process, min(seq), max(seq), count(*), max(ts_ns) FROM events GROUP BY ALL),
 processes AS (
@@ -86,4 +104,4 @@ def unless_gaps(judged: str, *, of: str = "broker") -> str:
     FROM ({judged}) j LEFT JOIN {gaps} g ON {same}"""
 
 
-VIEWS = (TRAFFIC, CLOSINGS, ENDS, RANGES, GAPPY)
+VIEWS = (TRAFFIC, RARE_TRAFFIC, RARE_FIELDS, JOURNALS, CLOSINGS, ENDS, RANGES, GAPPY)

@@ -18,7 +18,7 @@ OF_GROUP = "PARTITION BY run_id, node_id, process, group_id, turn"
 GROUP_KEYS = messages_of(8, 9, 11, 12, 14)
 
 _UNSURE = """unsure AS (
-    SELECT run_id, node_id FROM fields WHERE api_key IN ({keys}) AND (NOT has_body OR flags & 2 <> 0)
+    SELECT run_id, node_id FROM rare_fields WHERE api_key IN ({keys}) AND (NOT has_body OR flags & 2 <> 0)
     UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless)"""
 """Journals that do not show all of these requests."""
 
@@ -34,15 +34,15 @@ moves AS (
 
 GROUP_CALLS = View(
     "group_calls",
-    ("fields", "partition_state", "ends"),
+    ("rare_fields", "partition_state", "ends"),
     f"""
 WITH {_UNSURE.format(keys="8, 9, 11, 12, 14")},
 {_MOVES},
-asked AS (SELECT * FROM fields LEFT ANTI JOIN unsure USING (run_id, node_id) WHERE dir = 0 AND api_key IN (8, 9, 11, 12, 14)),
+asked AS (SELECT * FROM rare_fields LEFT ANTI JOIN unsure USING (run_id, node_id) WHERE dir = 0 AND api_key IN (8, 9, 11, 12, 14)),
 answers AS (
     SELECT run_id, node_id, cause_seq, seq AS answer_seq, ts_ns AS answer_ts_ns, error_code AS error, member_id, generation, leader,
         protocol_type, protocol, members, assignment, commits, fetched, fetched_groups, codes
-    FROM fields WHERE dir = 1 AND api_key IN (8, 9, 11, 12, 14))
+    FROM rare_fields WHERE dir = 1 AND api_key IN (8, 9, 11, 12, 14))
 SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, q.ts_ns, q.api_key, q.api_version, q.client_id, a.answer_seq, a.answer_ts_ns,
     a.error, q.protocol_type, q.assignments, q.retention_ms, q.committed,
     if(a.answer_seq IS NULL, NULL, struct(a.member_id, a.generation, a.leader, a.protocol_type, a.protocol, a.members, a.assignment,
@@ -147,17 +147,17 @@ FROM topics LATERAL VIEW explode(partitions) AS p WHERE p.errorCode = 0
 
 TXN_COMMITS = View(
     "txn_commits",
-    ("fields", "partition_state", "ends", "txn_markers"),
+    ("rare_fields", "partition_state", "ends", "txn_markers"),
     f"""
 WITH {_UNSURE.format(keys="28")},
 {_MOVES},
 answers AS (
     SELECT run_id, node_id, cause_seq, seq AS answer_seq, commits AS results
-    FROM fields WHERE dir = 1 AND api_key = 28),
+    FROM rare_fields WHERE dir = 1 AND api_key = 28),
 topics AS (
     SELECT q.run_id, q.node_id, q.process, q.seq, q.ts_ns, a.answer_seq, a.results, t, q.group_id, q.producer_id,
         q.producer_epoch
-    FROM (SELECT * FROM fields LATERAL VIEW explode(committed) AS t
+    FROM (SELECT * FROM rare_fields LATERAL VIEW explode(committed) AS t
         WHERE dir = 0 AND api_key = 28) q
     LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq),
 rows AS (SELECT * EXCEPT (t), t.name AS topic FROM topics LATERAL VIEW explode(t.partitions) AS p),
@@ -170,7 +170,7 @@ to_itself AS (
     SELECT DISTINCT run_id, node_id FROM txn_markers WHERE dir = 0 AND client_id = concat('broker-', node_id, '-txn-marker-sender')),
 own AS (
     SELECT DISTINCT run_id, node_id, producer_id
-    FROM fields LEFT ANTI JOIN to_itself USING (run_id, node_id) WHERE api_key = 26 AND dir = 0),
+    FROM rare_fields LEFT ANTI JOIN to_itself USING (run_id, node_id) WHERE api_key = 26 AND dir = 0),
 -- One marker of a producer may be for the offsets of another group.
 single AS (
     SELECT run_id, node_id, producer_id FROM coded LEFT ANTI JOIN own USING (run_id, node_id, producer_id)

@@ -107,9 +107,9 @@ FROM member_calls WHERE api_key = 8 AND array_contains(codes, 0)"""
 _LAST_COMMIT = f"""
 WITH groups_of_others AS (
     SELECT DISTINCT run_id, group_id FROM (
-        SELECT run_id, group_id FROM fields WHERE api_key = 47 AND dir = 0
+        SELECT run_id, group_id FROM rare_fields WHERE api_key = 47 AND dir = 0
         UNION ALL
-        SELECT run_id, explode(group_ids) FROM fields WHERE api_key = 42 AND dir = 0)),
+        SELECT run_id, explode(group_ids) FROM rare_fields WHERE api_key = 42 AND dir = 0)),
 deleted AS (SELECT DISTINCT run_id, topic FROM partition_state WHERE leader = -2),
 -- `known_seq` is when a commit was known to count: its response, or that to the marker of its transaction.
 known AS (
@@ -218,7 +218,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "G-05", "error", "OffsetFetch returns the offset that was committed last, where the order is known and nothing is deleted or "
         "expires. Offsets of a transaction count from its marker on, and not if it is aborted.", "wire 12",
-        ("fetched_offsets", "commits", "txn_commits", "fields", "partition_state"), _LAST_COMMIT,
+        ("fetched_offsets", "commits", "txn_commits", "rare_fields", "partition_state"), _LAST_COMMIT,
         about="fetched_offsets", needs=(messages_of(9),),
     ),
     Rule(

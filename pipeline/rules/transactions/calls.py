@@ -20,21 +20,21 @@ OF_ID = "PARTITION BY run_id, node_id, process, transactional_id"
 
 TXN_CALLS = View(
     "txn_calls",
-    ("fields", "messages", "partition_state", "ends"),
+    ("rare_fields", "journals", "partition_state", "ends"),
     """
 WITH unsure AS (
-    SELECT run_id, node_id FROM fields WHERE api_key IN (22, 24, 25, 26, 27) AND (NOT has_body OR flags & 2 <> 0)
+    SELECT run_id, node_id FROM rare_fields WHERE api_key IN (22, 24, 25, 26, 27) AND (NOT has_body OR flags & 2 <> 0)
     UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless),
-sure AS (SELECT run_id, node_id FROM (SELECT DISTINCT run_id, node_id FROM messages) LEFT ANTI JOIN unsure USING (run_id, node_id)),
+sure AS (SELECT DISTINCT run_id, node_id FROM journals LEFT ANTI JOIN unsure USING (run_id, node_id) WHERE decoded > 0),
 leaders AS (SELECT DISTINCT run_id, leader AS node_id FROM partition_state WHERE topic = '__transaction_state' AND leader >= 0),
 unseen AS (SELECT DISTINCT run_id FROM leaders LEFT ANTI JOIN sure USING (run_id, node_id)),
 asked AS (
-    SELECT * FROM fields LEFT ANTI JOIN unsure USING (run_id, node_id) LEFT ANTI JOIN unseen USING (run_id)
+    SELECT * FROM rare_fields LEFT ANTI JOIN unsure USING (run_id, node_id) LEFT ANTI JOIN unseen USING (run_id)
     WHERE dir = 0 AND api_key IN (22, 24, 25, 26)),
 answers AS (
     SELECT run_id, node_id, cause_seq, seq AS answer_seq, ts_ns AS answer_ts_ns, error_code AS error, producer_id, producer_epoch, added,
         added_of_ids
-    FROM fields WHERE dir = 1 AND api_key IN (22, 24, 25, 26)),
+    FROM rare_fields WHERE dir = 1 AND api_key IN (22, 24, 25, 26)),
 calls AS (
     SELECT run_id, node_id, process, conn_id, seq, ts_ns, api_key, client_id, transactional_id,
         coalesce(producer_id, -1) AS producer_id, coalesce(producer_epoch, -1) AS producer_epoch, txn_topics AS topics, is_commit
@@ -67,14 +67,14 @@ first code that is not 0 if there is one."""
 
 TXN_MARKERS = View(
     "txn_markers",
-    ("fields",),
+    ("rare_fields",),
     """
 WITH answers AS (
     SELECT run_id, node_id, cause_seq, seq AS answer_seq, marked AS written
-    FROM fields WHERE dir IN (1, 3) AND api_key = 27),
+    FROM rare_fields WHERE dir IN (1, 3) AND api_key = 27),
 markers AS (
     SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, q.dir, q.client_id, a.answer_seq, a.written, m
-    FROM (SELECT * FROM fields LATERAL VIEW explode(markers) AS m
+    FROM (SELECT * FROM rare_fields LATERAL VIEW explode(markers) AS m
         WHERE dir IN (0, 2) AND api_key = 27) q
     LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq),
 topics AS (SELECT * EXCEPT (t), t.name AS topic, t.partitionIndexes AS indexes FROM markers LATERAL VIEW explode(m.topics) AS t),

@@ -39,9 +39,9 @@ WHERE m.client_id LIKE '%-txn-marker-sender'"""
 _MARKED = """
 WITH deleted AS (SELECT DISTINCT run_id, topic FROM partition_state WHERE leader = -2),
 unsure AS (
-    SELECT run_id, node_id FROM fields WHERE api_key = 27 AND (NOT has_body OR flags & 2 <> 0)
+    SELECT run_id, node_id FROM rare_fields WHERE api_key = 27 AND (NOT has_body OR flags & 2 <> 0)
     UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless),
-journals AS (SELECT DISTINCT run_id, node_id FROM messages LEFT ANTI JOIN unsure USING (run_id, node_id)),
+whole AS (SELECT DISTINCT run_id, node_id FROM journals LEFT ANTI JOIN unsure USING (run_id, node_id) WHERE decoded > 0),
 led AS (
     SELECT DISTINCT run_id, concat(topic, '-', partition) AS name, topic, leader FROM partition_state
     WHERE leader >= 0 AND topic IS NOT NULL),
@@ -55,7 +55,7 @@ complete AS (
 hidden AS (
     SELECT DISTINCT l.run_id, l.name, c.node_id
     FROM led l JOIN (SELECT DISTINCT run_id, node_id FROM complete) c ON c.run_id = l.run_id
-    LEFT JOIN journals j ON j.run_id = l.run_id AND j.node_id = l.leader
+    LEFT JOIN whole j ON j.run_id = l.run_id AND j.node_id = l.leader
     LEFT JOIN to_itself i ON i.run_id = l.run_id AND i.node_id = l.leader
     WHERE j.node_id IS NULL OR l.leader = c.node_id AND i.node_id IS NULL),
 -- A recording of clients alone has no marker at all.
@@ -155,7 +155,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "T-02", "error", "When a transactional id is used again after EndTxn, each partition of the transaction has got its marker.",
-        "wire 13", ("transactions_told", "txn_markers", "partition_state", "messages", "fields", "ends"), _MARKED,
+        "wire 13", ("transactions_told", "txn_markers", "partition_state", "journals", "rare_fields", "ends"), _MARKED,
         about="transactions_told",
         needs=(messages_of(27),),
     ),
