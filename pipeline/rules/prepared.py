@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+TINY = 2_000
+"""A view made from many rows that has at most this number becomes part of the plans that read it."""
+
+
 def partitions(spark: SparkSession) -> int:
     """Number of partitions of prepared views."""
     return int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
@@ -71,7 +75,9 @@ def prepare(spark: SparkSession, name: str, view: View | None, empty: set[str], 
         if count == 0 or (count is None and is_kept and rows.isEmpty()):
             empty.add(name)
     sizes.add(name, count)
-    if parts > 1 and sizes.are_few([name]):
+    if count is not None and 0 < count <= TINY:
+        rows = spark.createDataFrame(rows.toArrow(), rows.schema)  # so Spark knows how small it is, and sends it to each task of a join
+    elif parts > 1 and sizes.are_few([name]):
         rows = rows.coalesce(1)  # for readers that expect one partition
     rows.createOrReplaceTempView(name)
 

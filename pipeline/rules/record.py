@@ -84,6 +84,24 @@ class Tried(NamedTuple):
     """From batches of the query's rows to batches of `judged_schema()`. Spark's workers call it."""
 
 
+class Rows(NamedTuple):
+    """How a rule judges each row of a view by itself. Spark counts for all such rules over a view in one pass."""
+
+    view: str
+    looked: str
+    """SQL: whether the rule looks at a row."""
+    detail: str
+    """SQL: null, or what is wrong."""
+    evidence: str
+
+    @property
+    def sql(self) -> str:
+        """The query of the rule."""
+        return f"""
+SELECT run_id, node_id, conn_id, seq, {self.detail} AS detail, {self.evidence} AS evidence
+FROM {self.view} WHERE {self.looked}"""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One conformance rule."""
@@ -97,6 +115,8 @@ class Rule:
     """The views that the query reads: of silver, or prepared ones."""
     judged: str = ""
     """The query: `JUDGED_COLUMNS`, one row for each thing looked at. Empty if Python judges all rows."""
+    rows: Rows | None = None
+    """The parts of the query, if it judges each row by itself."""
     tried: Tried | None = None
     """More rows, which are judged by Python."""
     about: str = ""

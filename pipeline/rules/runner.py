@@ -177,7 +177,7 @@ def _jobs(judging: Sequence[Rule]) -> list[list[Rule]]:
     """The rules, grouped by the views that they read; those that wait for Python's workers come first."""
     jobs: dict[tuple[str, ...], list[Rule]] = {}
     for rule in sorted(judging, key=lambda rule: rule.tried is None):
-        key = (rule.id,) if rule.tried is not None else tuple(sorted(rule.inputs))
+        key = (rule.id,) if rule.tried is not None else ("", rule.rows.view) if rule.rows is not None else tuple(sorted(rule.inputs))
         jobs.setdefault(key, []).append(rule)
     return list(jobs.values())
 
@@ -189,16 +189,10 @@ def _judged(spark: SparkSession, job: Sequence[Rule]) -> list[tuple[Stat, list[V
     for rule in job:
         if rule.tried is not None:
             spark.sql(rule.tried.sql).mapInArrow(rule.tried.function, JUDGED_SCHEMA).createOrReplaceTempView(_view_of(rule))
-    at_once = partitions(spark) == 1
-    # Among few rows violations are few: planning a query of their own takes longer than a list of all of them.
-    found = f"slice(array_sort(collect_list({_FOUND})), 1, {KEPT})" if at_once else "CAST(NULL AS INT)"
-    counted = spark.sql(
-        f"""SELECT run_id, rule, count(*) AS checked, count(detail) AS violated, {found} AS found
-        FROM ({_rows_of(job)}) GROUP BY run_id, rule"""
-    ).toArrow().to_pylist()
+    counted = _counted(spark, job)
     violated = {row["rule"] for row in counted if row["violated"]}
     named = {(row["run_id"], row["rule"]): row["found"] for row in counted}
-    if violated and not at_once:
+    if any(row["violated"] and row["found"] is None for row in counted):
         named = _violations(spark, [rule for rule in job if rule.id in violated])
     severities = {rule.id: rule.severity for rule in job}
     judged = []
@@ -209,6 +203,30 @@ def _judged(spark: SparkSession, job: Sequence[Rule]) -> list[tuple[Stat, list[V
         ]
         judged.append((Stat(run, rule, row["checked"], row["violated"]), verdicts))
     return judged
+
+
+def _counted(spark: SparkSession, job: Sequence[Rule]) -> list[dict[str, Any]]:
+    """A row for each rule and run in which it was exercised; `found` are its violations, or null if they have to be named."""
+    by_row = [(rule, rule.rows) for rule in job if rule.rows is not None]
+    if len(by_row) == len(job):
+        counts = "".join(
+            f", count_if({rows.looked}) AS checked_{number}, count_if(({rows.looked}) AND ({rows.detail}) IS NOT NULL) AS violated_{number}"
+            for number, (_, rows) in enumerate(by_row)
+        )
+        found = spark.sql(f"SELECT run_id{counts} FROM {by_row[0][1].view} GROUP BY run_id").toArrow().to_pylist()
+        return [
+            {"run_id": row["run_id"], "rule": rule.id, "checked": row[f"checked_{number}"], "violated": row[f"violated_{number}"],
+             "found": None}
+            for row in found for number, (rule, _) in enumerate(by_row) if row[f"checked_{number}"]
+        ]
+    at_once = partitions(spark) == 1
+    # Among few rows violations are few: planning a query of their own takes longer than a list of all of them.
+    named = f"slice(array_sort(collect_list({_FOUND})), 1, {KEPT})" if at_once else "CAST(NULL AS INT)"
+    counted: list[dict[str, Any]] = spark.sql(
+        f"""SELECT run_id, rule, count(*) AS checked, count(detail) AS violated, {named} AS found
+        FROM ({_rows_of(job)}) GROUP BY run_id, rule"""
+    ).toArrow().to_pylist()
+    return counted
 
 
 _FOUND = "if(detail IS NULL, NULL, struct(node_id, seq, detail, conn_id, evidence))"

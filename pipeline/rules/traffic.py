@@ -10,18 +10,34 @@ CONNECTION = ("conn_id", "run_id", "node_id", "process")
 CLUSTER_KEYS = "4, 5, 6, 7, 27, 52, 53, 54, 56, 62, 63, 67, 75"
 """APIs that brokers send to each other: a peer that sends one of them is not a client."""
 
+NO_RESPONSE_OR_TOKEN = "9"
+"""`Flag.NO_RESPONSE | Flag.RAW_TOKEN`"""
+
+ANSWERS = f"dir = 1 AND flags & {NO_RESPONSE_OR_TOKEN} = 0"
+
+# The ids above are those that Java's clients set aside for authentication; after the last id they start again.
+NUMBERED = "dir = 0 AND reason IS NULL AND flags & 8 = 0 AND correlation_id BETWEEN 0 AND 2147483639"
+"""SQL: requests whose correlation ids have to rise."""
+
 TRAFFIC = View(
     "traffic",
     ("headers",),
-    """
+    f"""
 SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, listener, client_id, api_key, api_version, correlation_id, flags, cause_seq,
     frame_bytes, length_prefix, bytes_left, err, reason, error_code, errors, throttle_ms, peer_id,
-    substring(peer, 1, length(peer) - length(substring_index(peer, ':', -1)) - 1) AS host
-FROM headers""",
+    substring(peer, 1, length(peer) - length(substring_index(peer, ':', -1)) - 1) AS host,
+    max(if({ANSWERS}, cause_seq, NULL)) OVER before AS answered_before,
+    max(if({NUMBERED}, correlation_id, NULL)) OVER before AS id_before,
+    max(if({NUMBERED} AND api_key <> 18, correlation_id, NULL)) OVER before AS other_id_before,
+    last_value(if({NUMBERED} AND api_key = 18, correlation_id, NULL), true) OVER before AS versions_id_before
+FROM headers
+WINDOW before AS (PARTITION BY conn_id, run_id, node_id, process ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)""",
     cluster_by=CONNECTION,
     order_by=("seq",),
 )
-"""All frames without their bodies; those of a connection are together and in order. `host` is the peer without its port."""
+"""All frames without their bodies; those of a connection are together and in order. `host` is the peer without its port. Of the frames
+before, on the same connection: `answered_before` is the newest request that has a response; `id_before` is the highest correlation id of a
+request, `other_id_before` without ApiVersions, and `versions_id_before` that of the last ApiVersions."""
 
 FREQUENT_KEYS = "0, 1, 18"
 """Produce, Fetch and ApiVersions: nearly all frames of a long journal may be theirs."""

@@ -6,12 +6,9 @@ Frames of which only the header was kept are judged by their headers.
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rule, View, messages_of
+from klamm.pipeline.rules.record import Rows, Rule, View, messages_of
 from klamm.pipeline.rules.response_headers import DECODED, TRIED_AGAIN
-from klamm.pipeline.rules.traffic import unless_gaps
-
-NO_RESPONSE_OR_TOKEN = "9"
-"""`Flag.NO_RESPONSE | Flag.RAW_TOKEN`"""
+from klamm.pipeline.rules.traffic import ANSWERS, NO_RESPONSE_OR_TOKEN, NUMBERED, unless_gaps
 
 LIMIT = 104_857_600
 """Bytes of a request, without the length: `socket.request.max.bytes`."""
@@ -26,16 +23,13 @@ LONG_APIS = "0, 1, 7, 11, 14, 19, 20, 21, 37, 43, 45"
 
 MALFORMED = "'unknown_key', 'unknown_version', 'truncated', 'bad_length', 'malformed'"
 
-_ORDER = f"""
-SELECT run_id, node_id, conn_id, seq,
-    CASE WHEN cause_seq IS NULL THEN concat('answers no request: correlation id ', correlation_id)
-        WHEN cause_seq < newest THEN concat('answers the request of seq ', cause_seq, ' after that of seq ', newest)
-    END AS detail,
-    array_compact(array(cause_seq, newest, seq)) AS evidence
-FROM (
-    SELECT *, max(cause_seq) OVER (
-        PARTITION BY conn_id, run_id, node_id, process ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newest
-    FROM traffic WHERE dir = 1 AND flags & {NO_RESPONSE_OR_TOKEN} = 0)"""
+_ORDER = Rows(
+    "traffic", ANSWERS,
+    """CASE WHEN cause_seq IS NULL THEN concat('answers no request: correlation id ', correlation_id)
+        WHEN cause_seq < answered_before THEN concat('answers the request of seq ', cause_seq, ' after that of seq ', answered_before)
+    END""",
+    "array_compact(array(cause_seq, answered_before, seq))",
+)
 
 _RANGE = """
 WITH known AS (SELECT DISTINCT run_id, node_id, process, listener, from_seq, until_seq FROM ranges)
@@ -215,17 +209,16 @@ SELECT run_id, node_id, conn_id, seq,
     array_compact(array(handshake, cause_seq, seq)) AS evidence
 FROM early"""
 
-_LENGTH = f"""
-SELECT run_id, node_id, conn_id, seq,
-    CASE WHEN length_prefix IS NULL THEN 'has no length'
+_LENGTH = Rows(
+    "traffic", "flags & 8 = 0 AND (dir IN (1, 2) OR reason IS NULL)",
+    f"""CASE WHEN length_prefix IS NULL THEN 'has no length'
         WHEN flags & 2 = 0 AND frame_bytes <> length_prefix + 4L
             THEN concat('has ', frame_bytes, ' bytes, its length says ', length_prefix + 4L)
         WHEN frame_bytes > length_prefix + 4L THEN concat('has ', frame_bytes, ' bytes, its length says ', length_prefix + 4L)
         WHEN dir = 0 AND length_prefix > {LIMIT} THEN concat('a request of ', length_prefix, ' bytes is taken')
-    END AS detail,
-    array(seq) AS evidence
-FROM traffic
-WHERE flags & 8 = 0 AND (dir IN (1, 2) OR reason IS NULL)"""
+    END""",
+    "array(seq)",
+)
 
 _WHOLE = """
 WITH journaled AS (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM ends)
@@ -240,34 +233,27 @@ FROM traffic LEFT JOIN journaled ON dir = 3 AND run_id = of_run AND peer_id = jo
 WHERE (dir IN (1, 2) OR dir = 3 AND peer_id IS NOT NULL AND journaled_id IS NULL) AND flags & 10 = 0
     AND NOT reason <=> 'no_request' AND (reason IS NOT NULL OR bytes_left IS NOT NULL)"""
 
-_CORRELATION = """
-SELECT run_id, node_id, conn_id, seq,
-    CASE WHEN api_key = 18 AND correlation_id <= newest THEN concat('ApiVersions has correlation id ', correlation_id, ' after ', newest)
-        WHEN api_key <> 18 AND (correlation_id <= newest_other OR correlation_id = versions)
-            THEN concat('correlation id ', correlation_id, ' after ', coalesce(newest_other, versions))
-    END AS detail,
-    array(seq) AS evidence
-FROM (
-    SELECT *, max(correlation_id) OVER before AS newest,
-        max(if(api_key <> 18, correlation_id, NULL)) OVER before AS newest_other,
-        last_value(if(api_key = 18, correlation_id, NULL), true) OVER before AS versions
-    FROM traffic
-    -- The ids above are those that Java's clients set aside for authentication; after the last id they start again.
-    WHERE dir = 0 AND reason IS NULL AND flags & 8 = 0 AND correlation_id BETWEEN 0 AND 2147483639
-    WINDOW before AS (
-        PARTITION BY conn_id, run_id, node_id, process ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
+_CORRELATION = Rows(
+    "traffic", NUMBERED,
+    """CASE WHEN api_key = 18 AND correlation_id <= id_before
+            THEN concat('ApiVersions has correlation id ', correlation_id, ' after ', id_before)
+        WHEN api_key <> 18 AND (correlation_id <= other_id_before OR correlation_id = versions_id_before)
+            THEN concat('correlation id ', correlation_id, ' after ', coalesce(other_id_before, versions_id_before))
+    END""",
+    "array(seq)",
+)
 
-_THROTTLE = """
-SELECT run_id, node_id, conn_id, seq,
-    if(throttle_ms < 0, concat('API ', api_key, ' version ', api_version, ': throttle time ', throttle_ms, ' ms'), NULL) AS detail,
-    array_compact(array(cause_seq, seq)) AS evidence
-FROM traffic WHERE dir = 1 AND throttle_ms IS NOT NULL"""
+_THROTTLE = Rows(
+    "traffic", "dir = 1 AND throttle_ms IS NOT NULL",
+    "if(throttle_ms < 0, concat('API ', api_key, ' version ', api_version, ': throttle time ', throttle_ms, ' ms'), NULL)",
+    "array_compact(array(cause_seq, seq))",
+)
 
 VIEWS = (ODD, TOO_NEW, REFUSED)
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "W-01", "error", "Responses leave in the order of their requests, per connection.", "wire 1", ("traffic",), _ORDER,
+        "W-01", "error", "Responses leave in the order of their requests, per connection.", "wire 1", ("traffic",), _ORDER.sql, rows=_ORDER,
     ),
     Rule(
         "W-02", "error", "An answered request has a version within the range that this broker advertised (ApiVersions any).", "wire 4, 5",
@@ -299,13 +285,15 @@ RULES: tuple[Rule, ...] = (
         "W-07", "error", "A response has header version 1 if its API is flexible in this version, else 0; ApiVersions always 0.", "wire 2",
         ("traffic", "quarantine", "ends"), DECODED, tried=TRIED_AGAIN,
     ),
-    Rule("W-08", "error", "The length in front of a frame is that of the frame, and within the limit.", "wire 1", ("traffic",), _LENGTH),
+    Rule("W-08", "error", "The length in front of a frame is that of the frame, and within the limit.", "wire 1", ("traffic",),
+         _LENGTH.sql, rows=_LENGTH),
     Rule("W-09", "error", "A body that a broker sends, with or without a journal of its own, decodes, with no bytes over; a "
          "sample has the same bytes when it is encoded again.", "wire 3", ("traffic", "ends"), _WHOLE),
     Rule(
         "W-10", "warn",
         "A client uses no correlation id twice on a connection, and they rise, but ApiVersions may overtake the request that "
-        "it was sent for.", "clients", ("traffic",), _CORRELATION,
+        "it was sent for.", "clients", ("traffic",), _CORRELATION.sql, rows=_CORRELATION,
     ),
-    Rule("W-12", "error", "A throttle time is not negative.", "wire 8", ("traffic",), _THROTTLE),
+    Rule("W-12", "error", "A throttle time is not negative.", "wire 8", ("traffic",), _THROTTLE.sql,
+         rows=_THROTTLE),
 )
