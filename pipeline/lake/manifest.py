@@ -13,6 +13,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,8 +72,19 @@ def drop(lake: Path, table: str, dropped: Iterable[Entry]) -> None:
 def entries(lake: Path, table: str, runs: Collection[str] | None = None) -> list[Entry]:
     """The parts of a table, of all runs or of these, in the order in which they were last written."""
     path = lake / table / NAME
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return []
+    parts = _parts(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+    return [entry for entry in parts if runs is None or entry.run in runs]
+
+
+@lru_cache(maxsize=64)
+def _parts(path: Path, _version: tuple[int, ...]) -> tuple[Entry, ...]:
+    """The parts that this version of a manifest names."""
     latest: dict[tuple[str, str], Entry] = {}
-    for line in path.read_bytes().splitlines() if path.exists() else ():
+    for line in path.read_bytes().splitlines():
         try:
             change = json.loads(line)
             dropped = change.pop("drop", ())
@@ -84,7 +96,7 @@ def entries(lake: Path, table: str, runs: Collection[str] | None = None) -> list
         if entry is not None:
             latest.pop((entry.run, entry.batch), None)
             latest[entry.run, entry.batch] = entry
-    return [entry for entry in latest.values() if runs is None or entry.run in runs]
+    return tuple(latest.values())
 
 
 def files(lake: Path, table: str, runs: Collection[str] | None = None) -> list[Path]:

@@ -24,15 +24,19 @@ def spans_of(rows: Any) -> list[Span]:
     import pyarrow.compute as pc
 
     found: list[Span] = []
-    processes = rows["process"]
-    for process in sorted(pc.unique(processes).to_pylist()):
-        own = rows["seq"].filter(pc.equal(processes, process)).combine_chunks()
-        ordered = own.take(pc.sort_indices(own))
-        steps = pc.subtract(ordered.slice(1), ordered.slice(0, len(ordered) - 1))
-        ends = [*pc.indices_nonzero(pc.greater(steps, 1)).to_pylist(), len(ordered) - 1]
-        firsts = [0, *(end + 1 for end in ends[:-1])]
-        bounds = zip(ordered.take(firsts).to_pylist(), ordered.take(ends).to_pylist(), strict=True)
-        found += [Span(process, first, last) for first, last in bounds]
+    processes = pc.unique(rows["process"]).to_pylist()
+    for process in sorted(processes):
+        own = rows["seq"] if len(processes) == 1 else rows["seq"].filter(pc.equal(rows["process"], process))
+        bounds = pc.min_max(own)
+        first, last = bounds["min"].as_py(), bounds["max"].as_py()
+        if last - first + 1 == pc.count_distinct(own).as_py():
+            found.append(Span(process, first, last))
+            continue
+        ordered = own.take(pc.sort_indices(own)).combine_chunks()
+        lows, highs = ordered.slice(0, len(ordered) - 1), ordered.slice(1)
+        is_gap = pc.greater(pc.subtract(highs, lows), 1)
+        firsts, lasts = [first, *highs.filter(is_gap).to_pylist()], [*lows.filter(is_gap).to_pylist(), last]
+        found += map(Span, [process] * len(firsts), firsts, lasts)
     return found
 
 
