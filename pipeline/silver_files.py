@@ -9,7 +9,7 @@ worker holds at most one row group of each table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from klamm.journal.columns import EVENTS, FRAMES, Column
+from klamm.journal.columns import EVENTS, FRAMES, Column, Direction
 from klamm.machine.replaced_file import remove_temporaries
 from klamm.pipeline.decode.batches import LISTS, decode_batches, joined
 from klamm.pipeline.lake.column_types import arrow_type
@@ -32,12 +32,15 @@ from klamm.pipeline.lake.tables import (
     DECISIONS,
     EVENT_TABLE,
     FIELD_TABLE,
+    FOR_PEOPLE,
     MESSAGES,
     PARTITION_STATE,
     QUARANTINE,
     REASSIGN,
     Table,
+    direction_words,
 )
+from klamm.protocol.apis import APIS
 
 FLAT = {"states": PARTITION_STATE, "brokers": BROKER_STATE, "codes": API_ERRORS, "fields": FIELD_TABLE}
 """Column of a decoded row with a list → the table that gets a row for each element."""
@@ -59,6 +62,7 @@ READ = {"frames": FRAMES, "events": EVENTS}
 Add = Callable[[Table, Any], None]
 """What takes rows of a table; at least one row."""
 
+_MESSAGES, _QUARANTINE = ([column.name for column in table.judged] for table in (MESSAGES, QUARANTINE))
 _INT32 = 1 << 31
 _INT64 = 1 << 63
 
@@ -81,14 +85,14 @@ class Files:
         self._files: dict[Table, RowGroups] = {}
 
     def add(self, table: Table, rows: Any) -> None:
-        """Add rows of a table; at least one row."""
+        """Add rows with the columns of a table but those for people, which are added here; at least one row."""
         file = self._files.get(table)
         if file is None:
             path = stage(self._lake, table, self._batch) / self._name
             if path.parent.exists():
                 remove_temporaries(path.parent, (path.name,))  # of a try whose worker was killed
             file = self._files[table] = RowGroups(path)
-        file.add(rows)
+        file.add(with_names(table, rows))
 
     def close(self) -> None:
         """Write the remaining rows and complete the files."""
@@ -159,10 +163,10 @@ def decode_into(add: Add, batches: Iterator[Any]) -> None:
                 add(table, flat)
         decodable = pc.is_null(rows.column("reason"))
         if decodable.false_count:
-            add(QUARANTINE, rows.filter(pc.invert(decodable)).select(list(QUARANTINE.names)))
+            add(QUARANTINE, rows.filter(pc.invert(decodable)).select(_QUARANTINE))
             rows = rows.filter(decodable)
         if rows.num_rows:
-            add(MESSAGES, rows.select(list(MESSAGES.names)))
+            add(MESSAGES, rows.select(_MESSAGES))
 
 
 def _flat(rows: Any, name: str, table: Table) -> Any:
@@ -174,7 +178,8 @@ def _flat(rows: Any, name: str, table: Table) -> Any:
     parents = pc.list_parent_indices(lists)
     own = {field.name: structs.field(field.name) for field in LISTS[name]}
     arrays = []
-    for column in table.names:
+    names = [column.name for column in table.judged]
+    for column in names:
         if column in own:
             arrays.append(own[column])
         elif column == "request_seq":
@@ -182,13 +187,34 @@ def _flat(rows: Any, name: str, table: Table) -> Any:
             arrays.append(pc.if_else(is_response, rows.column("cause_seq"), pa.scalar(None, pa.int64())).take(parents))
         else:
             arrays.append(rows.column(column).take(parents))
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def with_names(table: Table, rows: Any) -> Any:
+    """The rows with the columns for people that the table has."""
+    if len(table.judged) == len(table.columns):
+        return rows
+    arrays = [_NAMES[name](rows) if name in FOR_PEOPLE else rows.column(name) for name in table.names]
     return pa.RecordBatch.from_arrays(arrays, names=list(table.names))
+
+
+def _words(column: str, words: Mapping[int, str]) -> Callable[[Any], Any]:
+    """What makes words of the numbers in a column; null where a number has none."""
+    keys, texts = pa.array(words.keys(), pa.int16()), pa.array(words.values())
+    return lambda rows: pa.DictionaryArray.from_arrays(pc.index_in(rows.column(column).cast(pa.int16()), keys), texts)
+
+
+_NAMES: Mapping[str, Callable[[Any], Any]] = {
+    "ts": lambda rows: pc.divide(rows.column("ts_ns"), 1000).cast(pa.timestamp("us", "UTC")),
+    "direction": _words("dir", {int(one): direction_words(one) for one in Direction}),
+    "api": _words("api_key", {int(key): api.name for key, api in APIS.items()}),
+}
 
 
 def events_into(add: Add, rows: Any) -> None:
     """Pass events, at least one, and the rows of the tables made from them to `add`."""
     arrays = [_cast(rows.column(column.name), arrow_type(column.type)) for column in EVENTS]
-    events = pa.RecordBatch.from_arrays(arrays, names=list(EVENT_TABLE.names))
+    events = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in EVENTS])
     add(EVENT_TABLE, events)
     kinds = events.column("kind")
     for table, chosen, derive in ((DECISIONS, ("decision",), _decision), (REASSIGN, REASSIGN_KINDS, _reassign)):

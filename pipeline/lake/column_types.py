@@ -15,6 +15,7 @@ SPARK_TYPES = {
     "bool": "boolean",
     "string": "string",
     "binary": "binary",
+    "timestamp": "timestamp",
     "list": "array",
 }
 
@@ -55,12 +56,14 @@ def _read(words: list[str]) -> Any:
                 words.pop(0)
                 break
         return pa.struct(fields)
+    if word == "timestamp":
+        return pa.timestamp("us", "UTC")
     return getattr(pa, {"double": "float64", "bool": "bool_"}.get(word, word))()
 
 
 _DUCKDB_TYPES = {
     "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN",
-    "string": "VARCHAR", "binary": "BLOB",
+    "string": "VARCHAR", "binary": "BLOB", "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
 }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TYPES: Mapping[str, str] = {
     "int8": "byte", "int16": "short", "int32": "integer", "int64": "long", "double": "double", "bool": "boolean", "string": "string",
-    "binary": "binary",
+    "binary": "binary", "timestamp[us, tz=UTC]": "timestamp",
 }  # fmt: skip
 
 

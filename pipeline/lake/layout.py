@@ -11,7 +11,7 @@ from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
 from klamm.pipeline.lake.tables import SILVER
 
 PLACE = f"{CHECKPOINTS}/place.json"
-LAYOUT = 2
+LAYOUT = 3
 """The version of the columns of silver."""
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 from klamm.journal.columns import Direction
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.column_types import duckdb_type, spark_type
-from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER, Table
+from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER, Table, direction_words
 from klamm.protocol.apis import APIS
 
 Engine = Literal["duckdb", "spark"]
@@ -74,6 +74,8 @@ def _selection(table: Table, paths: Sequence[str], engine: Engine) -> str:
     columns = []
     for column in table.columns:
         value = f"t.{quote}{column.name}{quote}"
+        if column.name == "ts":
+            continue  # it is made of ts_ns, as in all views
         columns.append(f"{value} AS {column.name}")
         if column.name == "body_json":
             columns.append(f"{'CAST(CAST(t.body_json AS JSON) AS VARIANT)' if engine == 'duckdb' else 'parse_json(t.body_json)'} AS body")
@@ -82,8 +84,8 @@ def _selection(table: Table, paths: Sequence[str], engine: Engine) -> str:
             columns.append(f"{time} AS {column.name.removesuffix('_ns')}")
         elif column.name == "api_key" and "api" not in table.names:
             columns.append("n.api")
-        elif column.name == "dir":
-            words = " ".join(f"WHEN {int(one)} THEN {_text(one.name.lower().replace('_', ' '))}" for one in Direction)
+        elif column.name == "dir" and "direction" not in table.names:
+            words = " ".join(f"WHEN {int(one)} THEN {_text(direction_words(one))}" for one in Direction)
             columns.append(f"CASE {value} {words} END AS direction")
     nulls = ", ".join(f"CAST(NULL AS {type_of(column.type)}) AS {quote}{column.name}{quote}" for column in table.columns)
     rows = f"SELECT {nulls} LIMIT 0"
@@ -92,7 +94,8 @@ def _selection(table: Table, paths: Sequence[str], engine: Engine) -> str:
         rows = f"({rows}) UNION ALL BY NAME SELECT * FROM read_parquet([{files}], union_by_name = true, hive_partitioning = false)"
     elif paths:
         rows = f"SELECT * FROM {table.name}_files"
-    joined = " LEFT JOIN api_names n ON n.api_key = t.api_key" if "api_key" in table.names else ""
+    has_key_only = "api_key" in table.names and "api" not in table.names
+    joined = " LEFT JOIN api_names n ON n.api_key = t.api_key" if has_key_only else ""
     return f"SELECT {', '.join(columns)} FROM ({rows}) t{joined}"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klamm.journal.columns import EVENTS, FRAMES, Column
+from klamm.journal.columns import EVENTS, FRAMES, Column, Direction
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.column_types import spark_type
 from klamm.pipeline.lake.field_columns import FIELDS
@@ -35,6 +35,11 @@ class Table(NamedTuple):
         """Of the columns, in order."""
         return tuple(column.name for column in self.columns)
 
+    @property
+    def judged(self) -> tuple[Column, ...]:
+        """The columns without those for people."""
+        return tuple(column for column in self.columns if self.layer != "silver" or column.name not in FOR_PEOPLE)
+
 
 def ddl(columns: Sequence[Column]) -> str:
     """The columns as the text of a Spark schema."""
@@ -44,6 +49,26 @@ def ddl(columns: Sequence[Column]) -> str:
 def _some(names: str) -> tuple[Column, ...]:
     by_name = {column.name: column for column in FRAMES}
     return tuple(by_name[name] for name in names.split())
+
+
+NAMED = {
+    "ts_ns": Column("ts", "timestamp", False, "`ts_ns` as a time, in microseconds"),
+    "dir": Column("direction", "string", True, "`dir` in words: request in, response out, request out, response in"),
+    "api_key": Column("api", "string", True, "the name of the API; null where the key is unknown"),
+}
+"""Column → the column for people that follows it where `_with_names` adds it."""
+
+FOR_PEOPLE = frozenset(column.name for column in NAMED.values())
+"""Columns that are made from others when a file of silver is written. No rule reads them."""
+
+
+def _with_names(columns: Sequence[Column], *named: str) -> tuple[Column, ...]:
+    return tuple(each for column in columns for each in ((column, NAMED[column.name]) if column.name in named else (column,)))
+
+
+def direction_words(direction: Direction) -> str:
+    """`request in`, `response out`, `request out`, `response in`."""
+    return direction.name.lower().replace("_", " ")
 
 
 HEADER = tuple(column for column in FRAMES if column.name != "frame")
@@ -62,7 +87,7 @@ _PLACE = (
 """The first columns of all rows that are made from a frame."""
 
 MESSAGES = Table("silver", "messages", (
-    *HEADER,
+    *_with_names(HEADER, "ts_ns", "dir", "api_key"),
     *SIZES,
     Column("body_json", "string", True, "JSON: the message, fields named as Kafka's JSON names them; null where only the header was kept. "
            "`records` are their size and first 61 bytes; subscriptions and assignments of a group's members are their size, a checksum "
@@ -84,7 +109,7 @@ FIELD_TABLE = Table("silver", "fields", (
    "first of equal responses")
 
 QUARANTINE = Table("silver", "quarantine", (
-    *HEADER,
+    *_with_names(HEADER, "ts_ns", "dir", "api_key"),
     *SIZES,
     Column("reason", "string", False, "one of the reasons at the end of the page"),
     Column("detail", "string", True, "what the decoder said"),
@@ -129,14 +154,14 @@ BROKER_STATE = Table("silver", "broker_state", (
 ), "a broker listed in an UpdateMetadata request or a Metadata response")
 
 API_ERRORS = Table("silver", "api_errors", (
-    *_PLACE,
+    *_with_names(_PLACE, "dir", "api_key"),
     *_some("client_id client_sw"),
     Column("path", "string", False, "of the field, `topics[].partitions[].errorCode`"),
     Column("error_code", "int16", False, "never 0"),
     Column("count", "int32", False, "how often in this response"),
 ), "an error code in a response")
 
-EVENT_TABLE = Table("silver", "events", EVENTS, "an event, as journaled")
+EVENT_TABLE = Table("silver", "events", _with_names(EVENTS, "ts_ns"), "an event, as journaled")
 
 DECISIONS = Table("silver", "decisions", (
     *EVENTS[:6],

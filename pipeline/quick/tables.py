@@ -41,7 +41,7 @@ def opened(memory: str, folder: str) -> duckdb.DuckDBPyConnection:
     for macro in MACROS:
         database.execute(f"CREATE MACRO {macro}")
     for table in SILVER:
-        kinds = {column.name: arrow_type(column.type) for column in table.columns}
+        kinds = {column.name: arrow_type(column.type) for column in table.judged}
         database.register("part", pa.schema(kinds.items()).empty_table())
         database.execute(f"CREATE TABLE {table.name} AS SELECT * FROM part")
         database.unregister("part")

@@ -163,6 +163,9 @@ def test_compaction_keeps_all_rows_in_fewer_sorted_files(spark: Any, tmp_path: P
     (file,) = manifest.files(tmp_path, "silver/messages")
     assert list((tmp_path / "silver/messages").rglob("*.parquet")) == [file]
     assert query(tmp_path, "silver/messages", "node_id, seq") == before[0][:6] + before[0][7:13]
+    assert query(tmp_path, "silver/messages", "DISTINCT typeof(ts), epoch_us(ts) = ts_ns // 1000, api") == [
+        ("TIMESTAMP WITH TIME ZONE", True, "Metadata")
+    ]
     views(spark, tmp_path, ["r"])
     assert spark.sql("SELECT count(body_json) AS bodies FROM messages").collect()[0].bodies == 12
     assert run_with(spark, tmp_path).rows["messages"] == 12

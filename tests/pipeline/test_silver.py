@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pandas
+import pyarrow.parquet as pq
 import pytest
 
 from klamm.journal.columns import Direction, Flag
@@ -100,6 +101,23 @@ def test_every_frame_is_a_message_or_in_quarantine(spark: Any, lake: Path) -> No
 def test_a_body_is_json_with_kafkas_names(spark: Any, lake: Path) -> None:
     (found,) = rows(spark, "SELECT body_json FROM messages WHERE api_key = 4")
     assert json.loads(found["body_json"])["topicStates"][0]["partitionStates"][0]["leaderEpoch"] == 3
+
+
+def test_rows_have_times_and_words_for_people(spark: Any, lake: Path) -> None:
+    found = rows(spark, "SELECT api, direction, ts_ns, ts FROM messages WHERE run_id = 'first' ORDER BY seq")
+    assert [(row["api"], row["direction"]) for row in found] == [
+        ("LeaderAndIsr", "request out"), ("UpdateMetadata", "request out"), ("Metadata", "request in"), ("Metadata", "response out"),
+        ("Metadata", "request in"), ("StopReplica", "request out"),
+    ]
+    assert all(row["ts"].timestamp() == pytest.approx(row["ts_ns"] / 1e9, abs=2e-6) for row in found)
+    assert rows(spark, "SELECT api, direction FROM quarantine ORDER BY seq") == [
+        {"api": None, "direction": "request in"}, {"api": None, "direction": "request in"}, {"api": "Metadata", "direction": "request in"},
+    ]
+    assert rows(spark, "SELECT api, direction FROM api_errors") == [{"api": "Metadata", "direction": "response out"}]
+    assert rows(spark, "SELECT count(ts) AS n, count_if(unix_micros(ts) = ts_ns div 1000) AS same FROM events") == [{"n": 3, "same": 3}]
+    (file,) = manifest.files(lake, MESSAGES.path, {"first"})
+    schema = pq.read_schema(file)
+    assert [str(schema.field(name).type) for name in ("ts", "api", "direction")] == ["timestamp[us, tz=UTC]", "string", "string"]
 
 
 def test_surplus_bytes_of_a_client_are_counted(spark: Any, lake: Path) -> None:

@@ -33,7 +33,8 @@ from klamm.tests.journal.writing import START_NS, TinyJournal
 RUN = "20261122T120000Z-0001"
 SECOND = 1_000_000_000
 HOSTILE = "</script><script>document.title='hostile'</script><b>&\"'"
-TYPES = {"list<int32>": pa.list_(pa.int32()), "list<int64>": pa.list_(pa.int64()), "double": pa.float64(), "bool": pa.bool_()}
+TYPES = {"list<int32>": pa.list_(pa.int32()), "list<int64>": pa.list_(pa.int64()), "double": pa.float64(), "bool": pa.bool_(),
+         "timestamp": pa.timestamp("us", "UTC")}
 
 
 def write(lake: Path, table: Table, rows: list[dict[str, Any]], run: str = RUN) -> None:
