@@ -25,8 +25,10 @@ def command(lake: Path, purge: bool, as_json: bool, master: str, remote: str | N
     """
     from klamm.pipeline.lake import compact
     from klamm.pipeline.lake.folder import spark_failures, written
+    from klamm.pipeline.lake.retention import finish
 
     with Bars() as bars, written(lake) as folder, spark_failures():
+        finish(folder)
         bars.begin("compaction", None)
         done = compact.compact(open_spark(master, remote, memory), folder)
         removed = compact.purge(folder) if purge else 0

@@ -16,6 +16,7 @@ from klamm.pipeline.commits import COMMITS, Commits
 from klamm.pipeline.lake import compact, manifest
 from klamm.pipeline.lake.folder import PipelineFailed, written
 from klamm.pipeline.lake.layout import LAYOUT, PLACE
+from klamm.pipeline.lake.merge import merge_small
 from klamm.pipeline.lake.tables import MESSAGES, views
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.run import run, watch
@@ -168,6 +169,31 @@ def test_compaction_keeps_all_rows_in_fewer_sorted_files(spark: Any, tmp_path: P
     ]
     views(spark, tmp_path, ["r"])
     assert spark.sql("SELECT count(body_json) AS bodies FROM messages").collect()[0].bodies == 12
+    assert run_with(spark, tmp_path).rows["messages"] == 12
+
+
+@pytest.mark.slow
+def test_parts_that_were_merged_without_spark_are_read_and_judged_as_before(spark: Any, tmp_path: Path) -> None:
+    tiny = write(tmp_path, raw=1)
+    for _ in range(2):
+        tiny.roll()
+        run_with(spark, tmp_path)
+        simple_exchange(tiny)
+    tiny.close()
+    run_with(spark, tmp_path, gold=True)
+    selected = "seq, ts_ns, body_json, api_key, error_code, bytes_left"
+    before = sorted(query(tmp_path, MESSAGES.path, selected)), check(tmp_path, no_session).judgement
+    with written(tmp_path) as lake:
+        done = {one.table: (one.parts, one.rows) for one in merge_small(lake, 1)}
+    assert done[MESSAGES.path] == (3, 10)
+    assert query(tmp_path, MESSAGES.path, selected) == before[0]
+    assert check(tmp_path, no_session).judgement == before[1]
+    views(spark, tmp_path, ["r"])
+    assert [row.seq for row in spark.sql("SELECT seq FROM messages WHERE body_json IS NOT NULL ORDER BY seq").collect()] == [
+        row[0] for row in before[0]
+    ]
+    simple_exchange(tiny)
+    tiny.close()
     assert run_with(spark, tmp_path).rows["messages"] == 12
 
 
