@@ -45,8 +45,14 @@ FREQUENT_KEYS = "0, 1, 18"
 RARE_TRAFFIC = View("rare_traffic", ("traffic",), f"SELECT * FROM traffic WHERE api_key NOT IN ({FREQUENT_KEYS})")
 """The frames of all other APIs, which are few in most journals."""
 
-RARE_FIELDS = View("rare_fields", ("fields",), f"SELECT * FROM fields WHERE api_key NOT IN ({FREQUENT_KEYS})")
-"""The same of `fields`."""
+RARE_FIELDS = View(
+    "rare_fields",
+    ("fields",),
+    f"""
+SELECT * EXCEPT (produced, offsets, isolation_level, records, advertised)
+FROM fields WHERE api_key NOT IN ({FREQUENT_KEYS})""",
+)
+"""The same of `fields`, without the columns that only these APIs have: they are the large ones, and would be read for all rows."""
 
 JOURNALS = View(
     "journals",
