@@ -1,12 +1,12 @@
 """Silver to gold: the tables that people look at. Each is one SQL statement over the views of `tables.views`.
 
-Whenever a run has new rows, its gold is computed again as a whole, and the folder of the run is overwritten. The tables of verdicts are
-made at the same time, from the same views (`rules/runner.py`).
+Whenever a run has new rows, its gold is computed again, and the folder of the run is overwritten; of a run that goes on for long only what
+is not final (`lake/windows.py`). The tables of verdicts are made at the same time, from the same views (`rules/runner.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,21 +28,26 @@ from klamm.pipeline.lake.tables import (
     QUARANTINE,
     REASSIGN,
     REASSIGN_SPANS,
+    RULE_STATS,
     TRANSACTIONS,
+    VERDICTS,
+    WINDOW,
     Table,
     ddl,
+    rows_seen,
 )
+from klamm.pipeline.lake.windows import SIZES, Sizes, Window, windows
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.groups.calls import COMMITS, GROUP_JOINS, MEMBER_CALLS
 from klamm.pipeline.rules.prepared import partitions
 from klamm.pipeline.rules.record import Need
-from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake
+from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake, together
 from klamm.pipeline.rules.transactions.calls import TRANSACTIONS_TOLD, TXN_MARKERS
-from klamm.pipeline.rules.verdict_tables import write_judgement
+from klamm.pipeline.rules.verdict_tables import batch_name, drop_parts, last_closed, read_judgement, write_judgement, write_window
 from klamm.protocol.apis import APIS
 
 BATCH = "gold"
-"""The batch of all parts: a run has one of each table."""
+"""The batch of all parts: a run has one of each table. That of a final part has a number behind it."""
 
 SMALL = 1_000_000
 """Up to this number of rows in silver, each table is one file."""
@@ -192,39 +197,113 @@ NEEDS: dict[Table, tuple[Need, ...]] = {
 """If none of these holds, the table has no rows, and its query does not run."""
 
 
-def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
-    """Compute gold's tables of these runs again, and judge them by all rules."""
-    silver = {table.name: manifest.rows(lake, table.path, runs) for table in (MESSAGES, QUARANTINE, PARTITION_STATE, EVENT_TABLE, REASSIGN)}
-    total = sum(silver.values())
-    silver[HEADERS] = silver[MESSAGES.name] + silver[QUARANTINE.name]
+SUMS = (LATENCY, API_MATRIX, CLIENT_SCORECARD)
+"""Tables with a row for each window of a run: they sum up frames."""
+
+OF_ROWS = (GROUP_GENERATIONS, OFFSET_COMMITS, TRANSACTIONS)
+"""Tables whose rows are in the window that has their `seq`. All others are made again of what the controller did since the run began."""
+
+
+def build_gold(spark: Any, lake: Path, runs: Sequence[str], sizes: Sizes = SIZES) -> Judgement:
+    """Compute gold's tables of these runs again, and judge them by all rules. Of a run that was cut: what is not final yet."""
+    cut = [run for run in runs if _build_windows(spark, lake, run, sizes)]
+    whole = [run for run in runs if run not in cut]
+    judgement = _build_whole(spark, lake, whole) if whole else Judgement([], [])
+    stored = read_judgement(lake, cut) if cut else None
+    return judgement if stored is None else together([judgement, stored])
+
+
+def _build_whole(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
+    silver = _rows(lake, runs)
     parts.clear(lake, QUERIES, BATCH)
     entries: list[Entry] = []
 
-    def build(table: Table, first: str, *_: str) -> None:
-        entries.extend(_build(spark, lake, table, runs, total if silver.get(first, total) and table not in lacking else 0))
+    def build(table: Table, rows: int) -> None:
+        entries.extend(_build(spark, lake, table, QUERIES[table], runs, rows))
 
-    contents = Contents(lake, runs, ())
-    lacking = {table for table, needs in NEEDS.items() if contents.lacks(needs)}
-    readers = [Reader(() if table in lacking else names, partial(build, table, *names)) for table, names in INPUTS.items()]
-    judgement = judge_lake(spark, lake, runs, readers=readers)
+    judgement = judge_lake(spark, lake, runs, readers=_readers(Contents(lake, runs, ()), silver, build))
     manifest.append(lake, entries)
     write_judgement(lake, judgement, runs)
+    for run in runs:
+        drop_parts(lake, [table.path for table in QUERIES], run, behind=None)
     return judgement
 
 
-def _build(spark: Any, lake: Path, table: Table, runs: Sequence[str], total: int) -> list[Entry]:
+def _build_windows(spark: Any, lake: Path, run: str, sizes: Sizes) -> bool:
+    """Build the windows of a run that are not final; False if the run is not to be cut."""
+    closed = last_closed(lake, run)
+    is_cut = False
+    for window in windows(lake, run, closed, sizes):
+        if not is_cut:
+            drop_parts(lake, [table.path for table in (*QUERIES, VERDICTS, RULE_STATS)], run, closed)
+        is_cut = True
+        _build_window(spark, lake, window)
+    return is_cut
+
+
+def _build_window(spark: Any, lake: Path, window: Window) -> None:
+    runs = [window.run]
+    silver = _rows(lake, runs, window)
+    ends = [(batch_name(BATCH, window.closing), window.final, window.since)] if window.closes else []
+    ends += [(BATCH, window.open, window.until)] if window.end is None else []
+    for batch, _, _ in ends:
+        parts.clear(lake, QUERIES, batch)
+    entries: list[Entry] = []
+
+    def build(table: Table, rows: int) -> None:
+        if table in (*SUMS, *OF_ROWS):
+            for batch, condition, since in ends:
+                query = QUERIES[table]
+                if table in SUMS:
+                    query = query.replace(f"FROM {HEADERS} ", f"FROM (SELECT * FROM {HEADERS} WHERE {condition}) ")
+                else:
+                    query = f"SELECT * FROM ({query}) WHERE {condition}"
+                entries.extend(_build(spark, lake, table, query, runs, rows, batch, since.ns))
+        elif window.end is None:
+            entries.extend(_build(spark, lake, table, QUERIES[table], runs, rows))
+
+    judgement = judge_lake(spark, lake, runs, readers=_readers(Contents(lake, runs, ()), silver, build), window=window)
+    manifest.append(lake, entries)
+    write_window(lake, judgement, window)
+
+
+def _rows(lake: Path, runs: Sequence[str], window: Window | None = None) -> dict[str, int]:
+    """View of silver → its rows."""
+    tables = (MESSAGES, QUARANTINE, PARTITION_STATE, EVENT_TABLE, REASSIGN)
+    silver = {table.name: rows_seen(lake, table, runs, window) for table in tables}
+    silver[HEADERS] = silver[MESSAGES.name] + silver[QUARANTINE.name]
+    return silver
+
+
+def _readers(contents: Contents, silver: Mapping[str, int], build: Callable[[Table, int], None]) -> list[Reader]:
+    """What makes the tables; `build` is called with a table and the number of rows of silver, 0 if the table has none."""
+    total = sum(silver[table.name] for table in (MESSAGES, QUARANTINE, PARTITION_STATE, EVENT_TABLE, REASSIGN))
+    lacking = {table for table, needs in NEEDS.items() if contents.lacks(needs)}
+
+    def work(table: Table, first: str) -> None:
+        build(table, total if silver.get(first, total) and table not in lacking else 0)
+
+    return [Reader(() if table in lacking else names, partial(work, table, names[0])) for table, names in INPUTS.items()]
+
+
+def _build(
+    spark: Any, lake: Path, table: Table, query: str, runs: Sequence[str], total: int, batch: str = BATCH, since_ns: int = -1
+) -> list[Entry]:
     """Write one table from `total` rows of silver. A run that had rows before and has none now gets an entry without rows."""
     entries = []
     if total > 0:
-        rows = _cast(spark.sql(QUERIES[table]), table)
+        sql = spark.sql(query)
+        if WINDOW in table.columns:
+            sql = sql.selectExpr("*", f"{since_ns if since_ns > 0 else 'NULL'} AS {WINDOW.name}")
+        rows = _cast(sql, table)
         if partitions(spark) == 1:  # few rows
-            parts.write_here(lake, table, rows, BATCH)
+            parts.write_here(lake, table, rows, batch)
         else:
-            parts.write(lake, table, rows.coalesce(1) if total <= SMALL else rows, BATCH, runs)
-        entries = parts.adopt(lake, table, BATCH, runs)
+            parts.write(lake, table, rows.coalesce(1) if total <= SMALL else rows, batch, runs)
+        entries = parts.adopt(lake, table, batch, runs)
     there = {entry.run for entry in entries}
-    gone = [entry._replace(rows=0) for entry in manifest.entries(lake, table.path, runs) if entry.run not in there]
-    return entries + gone
+    before = [entry for entry in manifest.entries(lake, table.path, runs) if entry.batch == batch]
+    return entries + [entry._replace(rows=0) for entry in before if entry.run not in there]
 
 
 def _cast(rows: Any, table: Table) -> Any:

@@ -15,6 +15,8 @@ from klamm.journal.columns import EVENTS, FRAMES, Column, Direction
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.column_types import spark_type
 from klamm.pipeline.lake.field_columns import FIELDS
+from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.windows import Window
 
 
 class Table(NamedTuple):
@@ -187,6 +189,10 @@ REASSIGN = Table("silver", "reassign", (
     Column("output", "string", True, "JSON, as journaled"),
 ), "a phase of a reassignment, a change of an assignment, a step of a throttle")
 
+WINDOW = Column(
+    "window_ts_ns", "int64", True, "the beginning of the window that the row is about, in a run of more than one; null for its first"
+)
+
 LATENCY = Table("gold", "latency", (
     *_some("run_id node_id dir api_key"),
     Column("api", "string", True, ""),
@@ -195,6 +201,7 @@ LATENCY = Table("gold", "latency", (
     Column("p99_ns", "int64", False, ""),
     Column("p999_ns", "int64", False, ""),
     Column("max_ns", "int64", False, ""),
+    WINDOW,
 ), "latencies of an API's responses at a broker: sent (1) or received (3)")
 
 API_MATRIX = Table("gold", "api_matrix", (
@@ -206,6 +213,7 @@ API_MATRIX = Table("gold", "api_matrix", (
     Column("errors", "int64", False, "responses with an error code other than 0"),
     Column("outside", "int64", False, "requests whose version the broker did not advertise"),
     Column("quarantined", "int64", False, "requests and responses that do not decode"),
+    WINDOW,
 ), "what a client used of an API in one version, at one broker")
 
 LEADER_TIMELINE = Table("gold", "leader_timeline", (
@@ -249,6 +257,7 @@ CLIENT_SCORECARD = Table("gold", "client_scorecard", (
     Column("p99_ns", "int64", True, "latency of the responses"),
     Column("first_ts_ns", "int64", False, ""),
     Column("last_ts_ns", "int64", False, ""),
+    WINDOW,
 ), "a client: what it did on the connections that brokers accepted")
 
 GROUP_GENERATIONS = Table("gold", "group_generations", (
@@ -311,6 +320,7 @@ RULE_STATS = Table("gold", "rule_stats", (
     Column("rule", "string", False, ""),
     Column("checked", "int64", False, "how often the rule had something to judge; 0: not exercised"),
     Column("violated", "int64", False, ""),
+    WINDOW,
 ), "how often a rule was checked in a run")
 
 BRONZE = (
@@ -334,14 +344,15 @@ FROM quarantine
 """
 
 
-def views(spark: Any, lake: Path, runs: Collection[str] | None = None, names: Collection[str] | None = None) -> frozenset[str]:
+def views(
+    spark: Any, lake: Path, runs: Collection[str] | None = None, names: Collection[str] | None = None, window: Window | None = None
+) -> frozenset[str]:
     """Register a temporary view for each table of silver and gold, and for `frames` of bronze, under the table's name.
 
     A table without rows is an empty view. `headers` has the frames of `messages` and of `quarantine` together: the columns of the journal
     but `frame`, then frame_bytes, length_prefix, bytes_left, err, error_code, errors, throttle_ms, and `reason`, null where the frame
-    decodes.
-    `runs` limits all views to these run ids. With `names` only these views are registered. The names of those that have no row are
-    returned.
+    decodes. `runs` limits all views to these run ids, `window` to the rows that rules see with it. With `names` only
+    these views are registered. The names of those that have no row are returned.
     """
     tables: tuple[Table, ...] = (BRONZE[0], *SILVER, *GOLD)
     if names is not None:
@@ -349,7 +360,7 @@ def views(spark: Any, lake: Path, runs: Collection[str] | None = None, names: Co
         tables = tuple(table for table in tables if table.name in behind)
     empty = {table.name for table in tables if manifest.rows(lake, table.path, runs) == 0}
     for table in tables:
-        read(spark, lake, table, runs).createOrReplaceTempView(table.name)
+        read(spark, lake, table, runs, window).createOrReplaceTempView(table.name)
     if MESSAGES in tables and QUARANTINE in tables:
         if {MESSAGES.name, QUARANTINE.name} <= empty:
             empty.add(HEADERS)
@@ -358,9 +369,25 @@ def views(spark: Any, lake: Path, runs: Collection[str] | None = None, names: Co
     return frozenset(empty)
 
 
-def read(spark: Any, lake: Path, table: Table, runs: Collection[str] | None = None) -> Any:
+def read(spark: Any, lake: Path, table: Table, runs: Collection[str] | None = None, window: Window | None = None) -> Any:
     """The rows of a table, from the files that its manifest names, as a DataFrame with exactly its columns."""
-    paths = [str(lake / entry.path) for entry in manifest.entries(lake, table.path, runs) if entry.rows > 0]
+    rows = _read(spark, lake, table, seen_parts(lake, table, runs, window))
+    return rows.where(window.sees(table.name)) if window is not None and table.layer == "silver" else rows
+
+
+def rows_seen(lake: Path, table: Table, runs: Collection[str] | None = None, window: Window | None = None) -> int:
+    """Number of rows in the files that `views` reads."""
+    return sum(entry.rows for entry in seen_parts(lake, table, runs, window))
+
+
+def seen_parts(lake: Path, table: Table, runs: Collection[str] | None, window: Window | None) -> list[Entry]:
+    """The parts with rows that `views` reads."""
+    entries = [entry for entry in manifest.entries(lake, table.path, runs) if entry.rows > 0]
+    return entries if window is None or table.layer != "silver" else [entry for entry in entries if window.reads(lake, entry)]
+
+
+def _read(spark: Any, lake: Path, table: Table, entries: Collection[Entry]) -> Any:
+    paths = [str(lake / entry.path) for entry in entries]
     if not paths:
         nulls = ", ".join(f"CAST(NULL AS {spark_type(column.type)}) AS {column.name}" for column in table.columns)
         return spark.sql(f"SELECT {nulls} LIMIT 0")  # which Spark knows to be empty when it plans

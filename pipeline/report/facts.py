@@ -341,10 +341,10 @@ def _rules(tables: RunTables) -> list[RuleResult]:
         of_rule = violations.setdefault(row["rule"], [])
         if len(of_rule) < VIOLATIONS:
             of_rule.append(row)
-    return [
-        RuleResult(row["rule"], row["checked"], row["violated"], violations.get(row["rule"], []))
-        for row in tables.read(RULE_STATS, RULE_STATS.names).to_pylist()
-    ]
+    sums: dict[str, Counter[str]] = {}
+    for row in tables.read(RULE_STATS, ("rule", "checked", "violated")).to_pylist():
+        sums.setdefault(row["rule"], Counter()).update(checked=row["checked"], violated=row["violated"])
+    return [RuleResult(rule, sums[rule]["checked"], sums[rule]["violated"], violations.get(rule, [])) for rule in sorted(sums)]
 
 
 def _simulation(lake: Path) -> Simulation | None:

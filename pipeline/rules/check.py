@@ -109,7 +109,7 @@ def _check(lake: Path, open_session: Callable[[], Any], runs: Sequence[str], cho
     stored = read_judgement(lake, judging)
     if stored is None:
         refuse_older(lake)
-    judgement = runner.judge_lake(open_session(), lake, judging, rules.values()) if stored is None else stored.by(rules)
+    judgement = runner.judge_runs(open_session(), lake, judging, rules.values()) if stored is None else stored.by(rules)
     checked = Checked(judging, rules, judgement)
     checked.missing = missing_rows(lake, judging)
     checked.torn = torn_segments(lake, judging)

@@ -7,17 +7,21 @@ from functools import cache
 from pathlib import Path
 
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.tables import HEADERS, MESSAGES, QUARANTINE, SILVER
+from klamm.pipeline.lake.tables import HEADERS, MESSAGES, QUARANTINE, SILVER, rows_seen, seen_parts
+from klamm.pipeline.lake.windows import Window
 from klamm.pipeline.rules.record import Need
 from klamm.pipeline.spark.settings import FEW
 
 
 class Contents:
-    """Of the tables of silver, in some runs."""
+    """Of the tables of silver, in some runs, or in what rules see with a window of a run."""
 
-    def __init__(self, lake: Path, runs: Collection[str], empty: Collection[str], few: int = FEW) -> None:
+    def __init__(
+        self, lake: Path, runs: Collection[str], empty: Collection[str], few: int = FEW, window: Window | None = None
+    ) -> None:
         self._lake = lake
         self._runs = runs
+        self._window = window
         self.empty = frozenset(empty)
         """The views that have no row."""
         self.few = few
@@ -26,7 +30,7 @@ class Contents:
 
     def small(self) -> set[str]:
         """The views of silver that have few rows."""
-        rows = {table.name: manifest.rows(self._lake, table.path, self._runs) for table in SILVER}
+        rows = {table.name: rows_seen(self._lake, table, self._runs, self._window) for table in SILVER}
         rows[HEADERS] = rows[MESSAGES.name] + rows[QUARANTINE.name]
         return {name for name, count in rows.items() if count <= self.few}
 
@@ -39,9 +43,11 @@ class Contents:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        for file in manifest.files(self._lake, f"silver/{need.table}", self._runs):
-            column = pq.ParquetFile(file).read([need.column]).column(0)
-            found = pc.match_substring(column, need.part) if need.part else pc.is_in(column, pa.array(sorted(need.values), column.type))
-            if pc.any(found).as_py():
-                return True
+        (table,) = (table for table in SILVER if table.name == need.table)
+        for entry in seen_parts(self._lake, table, self._runs, self._window):
+            for file in manifest.files_of(self._lake / entry.path):
+                column = pq.ParquetFile(file).read([need.column]).column(0)
+                found = pc.match_substring(column, need.part) if need.part else pc.is_in(column, pa.array(sorted(need.values), column.type))
+                if pc.any(found).as_py():
+                    return True
         return False

@@ -12,13 +12,16 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.pipeline.lake import tables
+from klamm.pipeline.lake.windows import Window, windows
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.prepared import Sizes, in_turns, needed, partitions, prepare
 from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View
+from klamm.pipeline.rules.traffic import ENDS, JOURNALS
 from klamm.pipeline.spark.session import few_rows
 
 if TYPE_CHECKING:
@@ -78,6 +81,13 @@ class Judgement(NamedTuple):
         known = rules()
         return sum(stat.violated for stat in self.stats if severity in (None, known[stat.rule].severity))
 
+    def of(self, run: str, part: str | None = None) -> Judgement:
+        """Those of one part, or of all, as verdicts on this run."""
+        return Judgement(
+            [one._replace(run_id=run) for one in self.stats if part in (None, one.run_id)],
+            [one._replace(run_id=run) for one in self.verdicts if part in (None, one.run_id)],
+        )
+
     def by(self, chosen: Collection[str]) -> Judgement:
         """The verdicts of these rules."""
         return Judgement([one for one in self.stats if one.rule in chosen], [one for one in self.verdicts if one.rule in chosen])
@@ -103,12 +113,34 @@ def _module(family: str) -> Any:
 
 
 def judge_lake(
-    spark: SparkSession, lake: Path, runs: Sequence[str], chosen: Iterable[Rule] | None = None, readers: Sequence[Reader] = ()
+    spark: SparkSession,
+    lake: Path,
+    runs: Sequence[str],
+    chosen: Iterable[Rule] | None = None,
+    readers: Sequence[Reader] = (),
+    window: Window | None = None,
 ) -> Judgement:
-    """Judge these runs of a lake by all rules or the chosen ones, and do other work on the same views."""
+    """Judge these runs of a lake by all rules or the chosen ones, and do other work on the same views.
+
+    With `window` the one run is judged within it, and the judgement has the names of its parts in place of the run.
+    """
     judging = list(rules().values() if chosen is None else chosen)
-    empty = tables.views(spark, lake, runs, read_by(judging).union(*(reader.inputs for reader in readers)))
-    return judge(spark, runs, judging, Contents(lake, runs, empty), readers)
+    empty = tables.views(spark, lake, runs, read_by(judging).union(*(reader.inputs for reader in readers)), window)
+    names = runs if window is None else window.places
+    return judge(spark, names, judging, Contents(lake, runs, empty, window=window), readers, window)
+
+
+def judge_runs(spark: SparkSession, lake: Path, runs: Sequence[str], chosen: Iterable[Rule]) -> Judgement:
+    """Judge these runs of a lake by the chosen rules; a run that goes on for long is judged one window after another."""
+    judging, judged, whole = list(chosen), [], []
+    for run in runs:
+        cut = [judge_lake(spark, lake, [run], judging, window=window).of(run) for window in windows(lake, run, None)]
+        judged += cut
+        if not cut:
+            whole.append(run)
+    if whole:
+        judged.append(judge_lake(spark, lake, whole, judging))
+    return together(judged)
 
 
 def judge(
@@ -117,13 +149,14 @@ def judge(
     chosen: Iterable[Rule] | None = None,
     contents: Contents | None = None,
     others: Sequence[Reader] = (),
+    window: Window | None = None,
 ) -> Judgement:
     """Judge what the session's views hold (`pipeline.tables.views`), which are the rows of `runs`, by all rules or the chosen ones.
 
     With `contents`, rules without anything to look at are left out, and queries over few rows have the settings for few rows.
     """
     judging = list(rules().values() if chosen is None else chosen)
-    known = views()
+    known = views() if window is None else _in_window(views(), window)
     none = set() if contents is None else _without_rows(known, contents)
     jobs = _jobs([rule for rule in judging if contents is None or not contents.lacks(rule.needs)])
     inputs = [{name for rule in job for name in rule.inputs} for job in jobs] + [set(other.inputs) for other in others]
@@ -138,7 +171,7 @@ def judge(
         if isinstance(node, int) and node >= len(jobs):
             others[node - len(jobs)].work()
         elif isinstance(node, int):
-            for stat, found in _judged(spark, [rule for rule in jobs[node] if rule.about not in none]):
+            for stat, found in _judged(spark, [rule for rule in jobs[node] if rule.about not in none], window):
                 stats[stat.run_id, stat.rule] = stat
                 verdicts.extend(found)
         elif node in known or node in small:
@@ -158,6 +191,19 @@ def _sizes(spark: SparkSession, contents: Contents | None, graph: Collection[str
         return Sizes(None, every), every
     small = set() if contents is None else contents.small()
     return Sizes(None if contents is None else contents.few, small), small
+
+
+def together(judged: Iterable[Judgement]) -> Judgement:
+    """One judgement of several: the counts of a rule in a run are summed up."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    verdicts: list[Verdict] = []
+    for one in judged:
+        verdicts += one.verdicts
+        for run, rule, checked, violated in one.stats:
+            counts[run, rule, "checked"] += checked
+            counts[run, rule, "violated"] += violated
+    names = {(run, rule) for run, rule, _ in counts}
+    return in_order_of_place((Stat(*name, counts[*name, "checked"], counts[*name, "violated"]) for name in names), verdicts)
 
 
 def in_order_of_place(stats: Iterable[Stat], verdicts: Iterable[Verdict]) -> Judgement:
@@ -182,18 +228,29 @@ def _jobs(judging: Sequence[Rule]) -> list[list[Rule]]:
     return list(jobs.values())
 
 
-def _judged(spark: SparkSession, job: Sequence[Rule]) -> list[tuple[Stat, list[Verdict]]]:
+def _in_window(known: Mapping[str, View], window: Window) -> dict[str, View]:
+    """The views; those that count the rows of journals do not count what a window has as history."""
+    found = dict(known)
+    for view in (JOURNALS, ENDS):
+        sql = view.sql
+        for name in view.inputs:
+            sql = sql.replace(f"FROM {name} GROUP", f"FROM {name} WHERE {window.recent} GROUP")
+        found[view.name] = replace(view, sql=sql)
+    return found
+
+
+def _judged(spark: SparkSession, job: Sequence[Rule], window: Window | None) -> list[tuple[Stat, list[Verdict]]]:
     """The counts of these rules in each run in which they were exercised, and what they found wrong."""
     if not job:
         return []
     for rule in job:
         if rule.tried is not None:
             spark.sql(rule.tried.sql).mapInArrow(rule.tried.function, JUDGED_SCHEMA).createOrReplaceTempView(_view_of(rule))
-    counted = _counted(spark, job)
+    counted = _counted(spark, job, window)
     violated = {row["rule"] for row in counted if row["violated"]}
     named = {(row["run_id"], row["rule"]): row["found"] for row in counted}
     if any(row["violated"] and row["found"] is None for row in counted):
-        named = _violations(spark, [rule for rule in job if rule.id in violated])
+        named = _violations(spark, [rule for rule in job if rule.id in violated], window)
     severities = {rule.id: rule.severity for rule in job}
     judged = []
     for row in counted:
@@ -205,7 +262,7 @@ def _judged(spark: SparkSession, job: Sequence[Rule]) -> list[tuple[Stat, list[V
     return judged
 
 
-def _counted(spark: SparkSession, job: Sequence[Rule]) -> list[dict[str, Any]]:
+def _counted(spark: SparkSession, job: Sequence[Rule], window: Window | None) -> list[dict[str, Any]]:
     """A row for each rule and run in which it was exercised; `found` are its violations, or null if they have to be named."""
     by_row = [(rule, rule.rows) for rule in job if rule.rows is not None]
     if len(by_row) == len(job):
@@ -213,7 +270,8 @@ def _counted(spark: SparkSession, job: Sequence[Rule]) -> list[dict[str, Any]]:
             f", count_if({rows.looked}) AS checked_{number}, count_if(({rows.looked}) AND ({rows.detail}) IS NOT NULL) AS violated_{number}"
             for number, (_, rows) in enumerate(by_row)
         )
-        found = spark.sql(f"SELECT run_id{counts} FROM {by_row[0][1].view} GROUP BY run_id").toArrow().to_pylist()
+        place, where = ("run_id", "") if window is None else (window.place, f" WHERE {window.judged}")
+        found = spark.sql(f"SELECT {place} AS run_id{counts} FROM {by_row[0][1].view}{where} GROUP BY {place}").toArrow().to_pylist()
         return [
             {"run_id": row["run_id"], "rule": rule.id, "checked": row[f"checked_{number}"], "violated": row[f"violated_{number}"],
              "found": None}
@@ -224,7 +282,7 @@ def _counted(spark: SparkSession, job: Sequence[Rule]) -> list[dict[str, Any]]:
     named = f"slice(array_sort(collect_list({_FOUND})), 1, {KEPT})" if at_once else "CAST(NULL AS INT)"
     counted: list[dict[str, Any]] = spark.sql(
         f"""SELECT run_id, rule, count(*) AS checked, count(detail) AS violated, {named} AS found
-        FROM ({_rows_of(job)}) GROUP BY run_id, rule"""
+        FROM ({_rows_of(job, window)}) GROUP BY run_id, rule"""
     ).toArrow().to_pylist()
     return counted
 
@@ -233,12 +291,12 @@ _FOUND = "if(detail IS NULL, NULL, struct(node_id, seq, detail, conn_id, evidenc
 """SQL: a violation, the columns by which they are sorted first; null for what obeys the rule."""
 
 
-def _violations(spark: SparkSession, job: Sequence[Rule]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def _violations(spark: SparkSession, job: Sequence[Rule], window: Window | None) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """(run, rule) → the first violations."""
     named = spark.sql(
         f"""SELECT run_id, rule, found FROM (
             SELECT run_id, rule, {_FOUND} AS found, row_number() OVER (PARTITION BY rule, run_id ORDER BY node_id, seq, detail) AS nth
-            FROM ({_rows_of(job)}) WHERE detail IS NOT NULL)
+            FROM ({_rows_of(job, window)}) WHERE detail IS NOT NULL)
         WHERE nth <= {KEPT}"""
     )
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -247,11 +305,14 @@ def _violations(spark: SparkSession, job: Sequence[Rule]) -> dict[tuple[str, str
     return found
 
 
-def _rows_of(job: Sequence[Rule]) -> str:
+def _rows_of(job: Sequence[Rule], window: Window | None) -> str:
     """SQL: what these rules looked at."""
     sources = [(rule.id, f"({rule.judged})") for rule in job if rule.judged]
     sources += [(rule.id, _view_of(rule)) for rule in job if rule.tried is not None]
-    return " UNION ALL ".join(f"SELECT '{name}' AS rule, {', '.join(JUDGED_COLUMNS)} FROM {source}" for name, source in sources)
+    columns, where = ", ".join(JUDGED_COLUMNS), ""
+    if window is not None:
+        columns, where = f"{window.place} AS run_id, {', '.join(JUDGED_COLUMNS[1:])}", f" WHERE {window.judged}"
+    return " UNION ALL ".join(f"SELECT '{name}' AS rule, {columns} FROM {source}{where}" for name, source in sources)
 
 
 def _view_of(rule: Rule) -> str:

@@ -1,15 +1,19 @@
 """The gold tables of verdicts: one part per run, replaced when all rules judge the run again.
 
+Of a run that was cut (`pipeline/lake/windows.py`) there is a part for each time it was, which is final, and the part of the rows behind the
+last place, which is replaced. A final part says up to which place its rows were judged.
+
 Each file has a stamp of the rows that were judged and of the code that judged them. While the stamp is valid, verdicts are read from the
-file instead of judging again. Violations after the first `KEPT` of a rule are counted but not stored.
+file instead of judging again. Violations after the first `KEPT` of a rule in a part are counted but not stored.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -17,35 +21,130 @@ import pyarrow.parquet as pq
 
 from klamm.machine.replaced_file import replacing
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.tables import RULE_STATS, SILVER, VERDICTS, Table
-from klamm.pipeline.rules.runner import Judgement, Stat, Verdict
+from klamm.pipeline.lake.windows import FINAL, Closed, Cut, Window, is_valid
+from klamm.pipeline.rules.runner import Judgement, Stat, Verdict, together
 from klamm.pipeline.spark.cluster import code_digest
 
 BATCH = "rules"
-"""The batch of all parts, because a run is judged as a whole."""
+"""The batch of the part that is replaced; those of final parts have a number behind it."""
 
 FILE = "part-0.parquet"
 STAMP = b"klamm.judged"
+CLOSED = b"klamm.closed"
+
+TABLES = (VERDICTS, RULE_STATS)
+
+
+class Final(NamedTuple):
+    """A final part of the verdicts on a run."""
+
+    batch: str
+    code: str
+    """Digest of the code that judged."""
+    closed: Closed
 
 
 def write_judgement(lake: Path, judgement: Judgement, runs: Sequence[str]) -> list[Entry]:
     """Write gold/verdicts and gold/rule_stats of the runs in place of what was there; the manifests' entries. A few rows of each run, so
     the driver writes them."""
-    tables: tuple[tuple[Table, Sequence[tuple[object, ...]]], ...] = ((VERDICTS, judgement.verdicts), (RULE_STATS, judgement.stats))
-    stamps = _stamps(lake, runs)
-    entries = [_write(lake, table, run, [row for row in rows if row[0] == run], stamps[run]) for run in runs for table, rows in tables]
+    entries, stamps = [], _stamps(lake, runs)
+    for run in runs:
+        entries += _write(lake, run, BATCH, judgement.of(run, run), None, {STAMP: stamps[run]})
     manifest.append(lake, entries)
+    for run in runs:
+        drop_parts(lake, [table.path for table in TABLES], run, behind=None)
     return entries
+
+
+def write_window(lake: Path, judgement: Judgement, window: Window) -> None:
+    """The same of one window of a run: its final part, and the part that is replaced if the window has one."""
+    run, entries = window.run, []
+    for place in window.places:
+        is_final = place.endswith(FINAL) and place != run
+        if is_final and not window.closes:
+            continue
+        about = {CLOSED: _text(window.closing)} if is_final else {STAMP: _stamps(lake, [run])[run]}
+        since = (window.since if is_final else window.until).ns
+        batch = batch_name(BATCH, window.closing) if is_final else BATCH
+        entries += _write(lake, run, batch, judgement.of(run, place), since if since > 0 else None, about)
+    manifest.append(lake, entries)
+
+
+def batch_name(batch: str, closed: Closed) -> str:
+    """The batch of a final part of a table of gold."""
+    return f"{batch}-{closed.until.ns}"
+
+
+def last_closed(lake: Path, run: str) -> Closed | None:
+    """Up to where verdicts on a run are final; None if no part is, or none that this code judged and that no row came too late for."""
+    code = code_digest()
+    for final in reversed(_finals(lake, run)):
+        if final.code == code and is_valid(lake, run, final.closed):
+            return final.closed
+    return None
+
+
+def drop_parts(lake: Path, tables: Iterable[str], run: str, behind: Closed | None) -> None:
+    """Remove the final parts of these tables of gold behind a place, or all."""
+    for table in tables:
+        gone = [
+            entry
+            for entry in manifest.entries(lake, table, {run})
+            if (number := entry.batch.rpartition("-")[2]).isdigit() and (behind is None or int(number) > behind.until.ns)
+        ]
+        if gone:
+            manifest.drop(lake, table, gone)
 
 
 def read_judgement(lake: Path, runs: Sequence[str]) -> Judgement | None:
     """The stored verdicts on these runs, if they are still valid: no rows were added, and Klamm's code is the same."""
-    stamps = _stamps(lake, runs)
-    stats, verdicts = (_read(lake, table, stamps) for table in (RULE_STATS, VERDICTS))
-    if stats is None or verdicts is None:
-        return None
-    return Judgement([Stat(**row) for row in stats], [Verdict(**row) for row in verdicts])
+    code, stamps = code_digest(), _stamps(lake, runs)
+    found = []
+    for table in TABLES:
+        current = set()
+        for entry in manifest.entries(lake, table.path, runs):
+            part = _read(lake, entry)
+            if part is None or not (_says(part, STAMP) == stamps[entry.run] if entry.batch == BATCH else _code(part) == code):
+                return None
+            if entry.batch == BATCH:
+                current.add(entry.run)
+            rows = part.to_pylist()
+            found.append(
+                Judgement([], [Verdict(**row) for row in rows])
+                if table is VERDICTS
+                else Judgement([Stat(*(row[name] for name in Stat._fields)) for row in rows], [])
+            )
+        if current != set(runs):
+            return None
+    return together(found)
+
+
+def _finals(lake: Path, run: str) -> list[Final]:
+    """The final parts of a run, in order."""
+    found = []
+    for entry in manifest.entries(lake, RULE_STATS.path, {run}):
+        part = None if entry.batch == BATCH else _read(lake, entry)
+        if part is not None:
+            text = json.loads(_says(part, CLOSED))
+            seen, until = (Cut(ns, {int(node): seq for node, seq in seqs.items()}) for ns, seqs in (text["seen"], text["until"]))
+            found.append(Final(entry.batch, text["code"], Closed(seen, until, text["rows"])))
+    return sorted(found, key=lambda final: final.closed.until.ns)
+
+
+def _text(closed: Closed) -> str:
+    return json.dumps({"code": code_digest(), "seen": closed.seen, "until": closed.until, "rows": closed.rows})
+
+
+def _code(part: pa.Table) -> str:
+    text = _says(part, CLOSED)
+    return str(json.loads(text)["code"]) if text else ""
+
+
+def _says(part: pa.Table, key: bytes) -> str:
+    return (part.schema.metadata or {}).get(key, b"").decode()
 
 
 def _stamps(lake: Path, runs: Sequence[str]) -> dict[str, str]:
@@ -57,32 +156,26 @@ def _stamps(lake: Path, runs: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _write(lake: Path, table: Table, run: str, rows: Iterable[tuple[object, ...]], stamp: str) -> Entry:
-    records = [dict(zip(table.names, row, strict=True)) for row in rows]
-    fields = [(column.name, _arrow_type(column.type)) for column in table.columns]
-    folder = f"{table.path}/run={quote(run, safe='')}/batch={BATCH}"
-    (lake / folder).mkdir(parents=True, exist_ok=True)
-    path = lake / folder / FILE
-    with replacing(path) as temporary:
-        pq.write_table(pa.Table.from_pylist(records, schema=pa.schema(fields, {STAMP: stamp})), temporary, compression="zstd")
-    return Entry(table.path, run, BATCH, folder, len(records))
+def _write(lake: Path, run: str, batch: str, judgement: Judgement, since_ns: int | None, about: dict[bytes, str]) -> list[Entry]:
+    """Write a part of both tables; what is said `about` it is the metadata of its files."""
+    rows: tuple[tuple[Table, list[dict[str, object]]], ...] = (
+        (VERDICTS, [one._asdict() for one in judgement.verdicts]),
+        (RULE_STATS, [one._asdict() | {"window_ts_ns": since_ns} for one in judgement.stats]),
+    )
+    entries = []
+    for table, records in rows:
+        folder = f"{table.path}/run={quote(run, safe='')}/batch={batch}"
+        (lake / folder).mkdir(parents=True, exist_ok=True)
+        schema = pa.schema([(column.name, arrow_type(column.type)) for column in table.columns], about)
+        with replacing(lake / folder / FILE) as temporary:
+            pq.write_table(pa.Table.from_pylist(records, schema=schema), temporary, compression="zstd")
+        entries.append(Entry(table.path, run, batch, folder, len(records)))
+    return entries
 
 
-def _read(lake: Path, table: Table, stamps: Mapping[str, str]) -> list[dict[str, Any]] | None:
-    """The rows of these runs; None where a run has no part with its stamp."""
-    folders = {entry.run: lake / entry.path for entry in manifest.entries(lake, table.path, stamps)}
-    rows: list[dict[str, Any]] = []
-    for run, stamp in stamps.items():
-        try:
-            part = pq.ParquetFile(folders[run] / FILE).read() if run in folders else None
-        except (OSError, pa.ArrowException):
-            part = None
-        if part is None or (part.schema.metadata or {}).get(STAMP) != stamp.encode():
-            return None
-        rows += part.to_pylist()
-    return rows
-
-
-def _arrow_type(name: str) -> pa.DataType:
-    types = {"string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "list<int64>": pa.list_(pa.int64())}
-    return types[name]
+def _read(lake: Path, entry: Entry) -> pa.Table | None:
+    """The rows of a part with what its file says about it; None if it cannot be read."""
+    try:
+        return pq.ParquetFile(lake / entry.path / FILE).read()
+    except (OSError, pa.ArrowException):
+        return None

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from klamm.pipeline import run
-from klamm.pipeline.lake import tables
+from klamm.pipeline.lake import manifest, tables
+from klamm.pipeline.lake.windows import NUMBERED, Sizes, windows
 from klamm.pipeline.rules import runner
 from klamm.tests.pipeline.both_engines import assert_quick_agrees
 from klamm.tests.pipeline.real_clusters.own_cluster import live_through_much
@@ -34,3 +35,14 @@ async def test_a_cluster_that_lives_through_much_breaks_no_rule(zookeeper: str, 
     errors = {rule.id for rule in runner.rules().values() if rule.severity == "error"}
     assert {stat.rule for stat in judgement.stats if stat.checked == 0} & errors == set(NOT_EXERCISED)
     assert_quick_agrees(lake, ["own"], judgement)
+    cut = [runner.judge_lake(spark, lake, ["own"], window=window) for window in windows(lake, "own", None, _thirds(lake))]
+    assert len(cut) > 1
+    assert runner.together(judged.of("own") for judged in cut) == judgement
+
+
+def _thirds(lake: Path) -> Sizes:
+    """Windows that last for a third of the run, judged one after another, with margins of half of that."""
+    parts = [entry for name in NUMBERED for entry in manifest.entries(lake, f"silver/{name}")]
+    bounds = [ns for entry in parts for ns in (entry.first_ts_ns, entry.last_ts_ns) if ns is not None]
+    width = (max(bounds) - min(bounds)) // 3
+    return Sizes(width, width // 2, 1 << 40, 1)

@@ -1,0 +1,244 @@
+"""Windows of a run that goes on for long: what was judged once is final, and costs nothing later.
+
+A run that lasts longer than a window is cut at places, the same for all tables: a time, and for each broker the number of the first row
+behind it. Rows before the last place at which the run was cut are final: their verdicts and sums are in parts of gold that are not made
+again. Rows behind it are judged again whenever rows are added, until a whole window and the margin behind it have gone by.
+
+Rules see more than they judge: `MARGIN_NS` around a window, because a response or its absence may say whether a request was treated well,
+and of all that came before what brokers were told and what the controller did (`HISTORY`), which is little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.manifest import Entry
+
+WIDTH_NS = 3_600_000_000_000
+"""Longest time of a window."""
+
+MARGIN_NS = 360_000_000_000
+"""Time around a window that rules see: longer than a rule waits for a response (330 s)."""
+
+ROWS = 2_000_000
+"""A window has about this number of rows, if it is longer than twice the margin with them."""
+
+STEP_ROWS = 4_000_000
+"""Of a long run that was never judged, about this number of rows is judged at a time."""
+
+_OF_CONTROLLERS = "api_key IN (4, 5, 6)"
+
+HISTORY = {
+    "messages": _OF_CONTROLLERS,
+    "quarantine": _OF_CONTROLLERS,
+    "fields": "api_key IN (4, 5, 6, 11, 14, 22, 24, 25, 26, 27)",
+    "events": "kind NOT IN ('conn_open', 'conn_close', 'decision')",
+    "partition_state": "dir IN (0, 2)",
+    "broker_state": "dir IN (0, 2)",
+    "reassign": "true",
+}
+"""Table → SQL: its rows that rules see however old they are: what controllers sent and did, which generations and producers there are."""
+
+NUMBERED = ("messages", "quarantine", "events")
+"""Tables of silver that have all rows of a journal, each row once."""
+
+FINAL = " (final)"
+"""Behind the id of a run, in a judgement: rows before the place at which the run is cut now."""
+
+
+class Sizes(NamedTuple):
+    """How runs are cut. The margin is as long as rules may wait."""
+
+    width_ns: int = WIDTH_NS
+    margin_ns: int = MARGIN_NS
+    rows: int = ROWS
+    step_rows: int = STEP_ROWS
+
+
+SIZES = Sizes()
+
+
+class Cut(NamedTuple):
+    """A place in the journals of a run: a time (ns), and broker → the first row behind it. Of brokers that are not named all rows are."""
+
+    ns: int
+    seqs: dict[int, int]
+
+    @property
+    def behind(self) -> str:
+        """SQL: whether a row of columns `node_id` and `seq` is behind it."""
+        firsts = " ".join(f"WHEN {node} THEN {seq}" for node, seq in sorted(self.seqs.items()))
+        return f"seq >= CASE node_id {firsts} ELSE 0 END" if firsts else "true"
+
+
+BEGIN = Cut(-(1 << 63), {})
+"""All rows are behind it."""
+
+
+class Closed(NamedTuple):
+    """What is known of a run up to the place at which it was cut last."""
+
+    seen: Cut
+    """The margin before the place: what is judged later sees rows from here on."""
+    until: Cut
+    rows: int
+    """Number of rows before `until.ns`: if there are more now, some came late."""
+
+
+class Window(NamedTuple):
+    """What is judged at once: rows between `since` and `until` become final, those behind `until` do not, or are left out."""
+
+    run: str
+    seen: Cut
+    since: Cut
+    until: Cut
+    end: Cut | None
+    """Where what rules see ends; None: with the last row, and the rows behind `until` are judged too."""
+    closing: Closed
+    """What is known when it was judged."""
+
+    @property
+    def closes(self) -> bool:
+        """Whether any row becomes final."""
+        return self.until.ns > self.since.ns
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The names that stand for its parts."""
+        return (self.run + FINAL,) if self.end is not None else (self.run + FINAL, self.run)
+
+    @property
+    def place(self) -> str:
+        """SQL: the name of the part of a row of the columns `run_id`, `node_id` and `seq`."""
+        return f"if({self.until.behind}, run_id, concat(run_id, '{FINAL}'))"
+
+    @property
+    def judged(self) -> str:
+        """SQL: whether a row is judged."""
+        return self.since.behind + ("" if self.end is None else f" AND NOT ({self.until.behind})")
+
+    @property
+    def final(self) -> str:
+        """SQL: whether a row becomes final."""
+        return f"{self.since.behind} AND NOT ({self.until.behind})"
+
+    @property
+    def open(self) -> str:
+        """SQL: whether a row does not."""
+        return self.until.behind
+
+    @property
+    def recent(self) -> str:
+        """SQL: whether a row is in the time that rules see, not only as history."""
+        return self.seen.behind + ("" if self.end is None else f" AND NOT ({self.end.behind})")
+
+    def sees(self, table: str) -> str:
+        """SQL: whether rules see a row of a table of silver."""
+        history = HISTORY.get(table)
+        if history is None:
+            return self.recent
+        return f"({self.seen.behind} OR {history})" + ("" if self.end is None else f" AND NOT ({self.end.behind})")
+
+    def reads(self, lake: Path, entry: Entry) -> bool:
+        """Whether a part of a table may have rows that rules see."""
+        bounds = times(lake, entry)
+        if bounds is None:
+            return True
+        is_old = bounds[1] < self.seen.ns and entry.table.rpartition("/")[2] not in HISTORY
+        return not is_old and (self.end is None or bounds[0] < self.end.ns)
+
+
+def times(lake: Path, entry: Entry) -> tuple[int, int] | None:
+    """The first and the last time (ns) of the rows of a part, as its manifest says, or else its files; None without rows."""
+    about = entry if entry.first_ts_ns is not None else manifest.footers(lake / entry.path)
+    return None if about.first_ts_ns is None or about.last_ts_ns is None else (about.first_ts_ns, about.last_ts_ns)
+
+
+def windows(lake: Path, run: str, last: Closed | None, sizes: Sizes = SIZES) -> Iterator[Window]:
+    """The windows of a run that are to be judged one after another, behind what is `last` known; none if the run is not to be cut.
+
+    The last one has the rows that do not become final, the others have only such that do.
+    """
+    parts = [(entry, bounds) for entry in _parts(lake, run) if (bounds := times(lake, entry)) is not None]
+    if not parts:
+        return
+    begin, end = min(bounds[0] for _, bounds in parts), max(bounds[1] for _, bounds in parts)
+    rate = sum(entry.rows for entry, _ in parts) / max(1, end - begin)
+    width = max(2 * sizes.margin_ns, min(sizes.width_ns, round(sizes.rows / rate)))
+    closed = last or Closed(BEGIN, BEGIN, 0)
+    origin = begin if last is None else last.until.ns
+    count = (end - sizes.margin_ns - origin) // width
+    if count < 1 and last is None:
+        return
+    at_once = max(1, round(sizes.step_rows / (rate * width)))
+    while True:
+        step = min(at_once, count)
+        count -= step
+        is_last = count < 1
+        until_ns = origin + step * width
+        if step < 1:  # nothing becomes final
+            seen, until, beyond = closed.seen, closed.until, None
+            rows = closed.rows
+        else:
+            wanted = (until_ns - sizes.margin_ns, until_ns, until_ns + sizes.margin_ns)
+            seen, until, beyond = _cuts(lake, parts, closed.until, wanted)
+            rows = rows_before(lake, parts, until_ns)
+        after = Closed(seen, until, rows)
+        yield Window(run, closed.seen, closed.until, until, None if is_last else beyond, after)
+        if is_last:
+            return
+        closed, origin = after, until_ns
+
+
+def is_valid(lake: Path, run: str, closed: Closed) -> bool:
+    """No row came late: as many rows are before the place as when it was reached. Rows that are gone for good do not count."""
+    parts = [(entry, bounds) for entry in _parts(lake, run) if (bounds := times(lake, entry)) is not None]
+    return rows_before(lake, parts, closed.until.ns) <= closed.rows
+
+
+def _parts(lake: Path, run: str) -> list[Entry]:
+    return [entry for table in NUMBERED for entry in manifest.entries(lake, f"silver/{table}", {run}) if entry.rows]
+
+
+Part = tuple[Entry, tuple[int, int]]
+"""A part and the first and the last time of its rows."""
+
+
+def rows_before(lake: Path, parts: Collection[Part], ns: int) -> int:
+    """Number of rows before this time. Files are read only where the time is within a part."""
+    import pyarrow.compute as pc
+
+    count = 0
+    for entry, (first, last) in parts:
+        if last < ns:
+            count += entry.rows
+        elif first < ns:
+            count += sum(pc.sum(pc.less(rows["ts_ns"], ns)).as_py() or 0 for rows in _columns(lake, entry, ["ts_ns"]))
+    return count
+
+
+def _cuts(lake: Path, parts: Collection[Part], since: Cut, times_ns: Sequence[int]) -> list[Cut]:
+    """The places in the journals at these times, all behind the place `since`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = [dict(since.seqs) for _ in times_ns]
+    for entry, (first, last) in parts:
+        if last < since.ns or first >= max(times_ns):
+            continue
+        for rows in _columns(lake, entry, ["node_id", "seq", "ts_ns"]):
+            for ns, seqs in zip(times_ns, found, strict=True):
+                before = rows.filter(pc.less(rows["ts_ns"], pa.scalar(ns, pa.int64())))
+                for row in before.group_by("node_id").aggregate([("seq", "max")]).to_pylist():
+                    seqs[row["node_id"]] = max(seqs.get(row["node_id"], 0), row["seq_max"] + 1)
+    return [Cut(ns, seqs) for ns, seqs in zip(times_ns, found, strict=True)]
+
+
+def _columns(lake: Path, entry: Entry, names: list[str]) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    for file in manifest.files_of(lake / entry.path):
+        yield pq.ParquetFile(file).read(names)

@@ -1,0 +1,95 @@
+"""A run that goes on: each run of the pipeline costs what is new, and the verdicts are those of the whole."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.rules.check import Checked, check
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.tests.journal.writing import TinyJournal, simple_exchange
+from klamm.tests.pipeline.both_engines import assert_quick_agrees
+from klamm.tests.pipeline.journals import no_session, query, run_with
+
+HALF_A_MINUTE = 30_000_000_000
+
+
+def exchanges(tiny: TinyJournal, count: int) -> None:
+    """A request and its response each minute."""
+    for _ in range(count):
+        simple_exchange(tiny)
+
+
+def disorder(tiny: TinyJournal) -> None:
+    """Two responses in the wrong order."""
+    asked = [tiny.request(7, ApiKey.METADATA, 12, messages.MetadataRequest()) for _ in range(2)]
+    for seq in reversed(asked):
+        tiny.response(7, seq, messages.MetadataResponse())
+
+
+def judged(lake: Path) -> tuple[int, int, list[int]]:
+    """Of rule W-01: checked, violated, and the rows; as stored, which are the verdicts of the quick judge."""
+    found: Checked = check(lake, no_session)
+    assert_quick_agrees(lake, found.runs, found.judgement)
+    stat = found.stat("r", "W-01")
+    return stat.checked, stat.violated, [one.seq for one in found.judgement.verdicts if one.rule == "W-01"]
+
+
+def finals(lake: Path) -> dict[str, int]:
+    """Files of final parts of gold → when they were written."""
+    return {str(file): file.stat().st_mtime_ns for file in (lake / "gold").glob("*/run=r/batch=*-*/*.parquet")}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_verdicts_of_windows_that_are_over_are_final_and_add_up(spark: Any, tmp_path: Path) -> None:
+    tiny = TinyJournal(tmp_path, "r")
+    tiny.step_ns = HALF_A_MINUTE
+    exchanges(tiny, 30)
+    disorder(tiny)
+    exchanges(tiny, 120)
+    tiny.roll()
+    run_with(spark, tmp_path, gold=True)
+    assert judged(tmp_path) == (152, 1, [64])
+    first = finals(tmp_path)
+    assert {Path(file).parts[-4] for file in first} >= {"rule_stats", "verdicts", "latency", "api_matrix", "client_scorecard"}
+    assert query(tmp_path, "gold/latency", "sum(count)::int, count(DISTINCT coalesce(window_ts_ns, 0))") == [(152, 2)]
+
+    exchanges(tiny, 20)
+    disorder(tiny)
+    exchanges(tiny, 40)
+    tiny.roll()
+    run_with(spark, tmp_path, gold=True)
+    assert judged(tmp_path) == (214, 2, [64, 348])
+    second = finals(tmp_path)
+    assert first.items() < second.items()
+    assert query(tmp_path, "gold/api_matrix", "sum(responses)::int, sum(requests)::int") == [(214, 214)]
+
+    shutil.rmtree(tmp_path / "gold")
+    assert check(tmp_path, lambda: spark).judgement == check(tmp_path, no_session).judgement
+    assert judged(tmp_path) == (214, 2, [64, 348])
+    tiny.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_final_parts_are_made_again_when_other_rows_came_late(spark: Any, tmp_path: Path) -> None:
+    tiny = TinyJournal(tmp_path, "r")
+    tiny.step_ns = HALF_A_MINUTE
+    exchanges(tiny, 150)
+    tiny.close()
+    run_with(spark, tmp_path, gold=True)
+    before = finals(tmp_path)
+    late = TinyJournal(tmp_path, "r", 2)
+    disorder(late)
+    late.close()
+    run_with(spark, tmp_path, gold=True)
+    assert judged(tmp_path) == (152, 1, [4])
+    assert before.keys() == finals(tmp_path).keys()
+    assert not set(before.values()) & set(finals(tmp_path).values())
+    assert manifest.rows(tmp_path, "gold/verdicts") == 1
