@@ -11,7 +11,7 @@ from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import unjudged_rows as missing
 from klamm.pipeline.lake.merge import merge_small
 from klamm.pipeline.lake.retention import Removal, retain
-from klamm.pipeline.lake.tables import SILVER
+from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER
 from klamm.pipeline.stream import account
 
 
@@ -32,6 +32,6 @@ def upkeep(lake: Path, commits: Commits, keep_ns: int | None) -> Upkept:
     commits.fold(lambda run: missing.numbers_by_node(missing.silver_numbers(lake, run)))
     plan = Removal() if keep_ns is None else retain(lake, commits, time.time_ns() - keep_ns)
     merge_small(lake)
-    for table in SILVER:
+    for table in (*BRONZE, *SILVER, *GOLD):
         manifest.tidy(lake, table.path)
     return Upkept(plan.runs, plan.shortened, [] if plan.is_empty else [plan.line])

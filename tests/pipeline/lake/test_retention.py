@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.retention import PLAN, finish, retain
 from klamm.pipeline.lake.unjudged_rows import Missing, missing_rows
 from klamm.pipeline.stream import account
+from klamm.pipeline.upkeep import upkeep
 from klamm.tests.cli.running import call
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.journal.writing import START_NS, TinyJournal, simple_exchange
@@ -92,6 +94,17 @@ def test_what_is_older_leaves_all_tables_and_the_journal_and_is_not_missed(lake:
     assert_retained_to_day_3(lake)
     assert retain(lake, Commits(lake), day(3)).is_empty
     assert to_silver(lake, "again").added == 0
+
+
+def test_upkeep_folds_removes_and_writes_long_manifests_again(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "LINES", 0)
+    upkept = upkeep(lake, Commits(lake), time.time_ns() - day(3) + DAY_NS // 2)
+    assert (upkept.removed, upkept.shortened) == (["old"], ["on"])
+    assert upkept.notes[0].startswith("1 run and the oldest rows of 1 more: 10 frames and 5 events, 10 segments of the journal, ")
+    assert_retained_to_day_3(lake)
+    for table in ("bronze/frames", "silver/messages"):
+        assert len((lake / table / manifest.NAME).read_text().splitlines()) == 3
+    assert upkeep(lake, Commits(lake), None).notes == []
 
 
 def test_a_dry_run_removes_nothing_and_says_the_same(lake: Path) -> None:
