@@ -4,7 +4,7 @@ A judgement has about fifty queries. Each names the views that it reads, so they
 views are ready.
 
 A query reads few rows or many. Among many, a prepared view is partitioned and sorted for the window functions of the rules that read it.
-If all views that a query reads have few rows (`Sizes`), Spark spends most time on planning and on starting tasks. Then settings for few
+If all views that a query reads have few rows (`ViewSizes`), Spark spends most time on planning and on starting tasks. Then settings for few
 rows apply (`session.few_rows`), and each view, also of silver, is computed into one partition: no query shuffles, and each is one stage
 with one task. A view with only one reader is computed within that query, unless it is marked to be kept. Settings belong to the session, so
 queries over few rows and queries over many take turns (`in_turns`).
@@ -36,7 +36,7 @@ def partitions(spark: SparkSession) -> int:
     return int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
 
 
-class Sizes:
+class ViewSizes:
     """Which views have few rows: at most `limit`. Without a limit all queries are planned by the settings that the session has."""
 
     def __init__(self, limit: int | None, few: Collection[str] = ()) -> None:
@@ -58,7 +58,7 @@ class Sizes:
         return self._limit is not None
 
 
-def prepare(spark: SparkSession, name: str, view: View | None, empty: set[str], readers: int, sizes: Sizes) -> None:
+def prepare(spark: SparkSession, name: str, view: View | None, empty: set[str], readers: int, sizes: ViewSizes) -> None:
     """Register the view `name`: a prepared view, or a view of silver if `view` is None. A view without rows is added to `empty`.
 
     `readers` is the number of queries that read it.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from klamm.pipeline.lake import tables
 from klamm.pipeline.lake.windows import Window, windows
 from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.prepared import Sizes, in_turns, needed, partitions, prepare
+from klamm.pipeline.rules.prepared import ViewSizes, in_turns, needed, partitions, prepare
 from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View
 from klamm.pipeline.rules.traffic import ENDS, JOURNALS
 from klamm.pipeline.spark.session import few_rows
@@ -184,13 +184,13 @@ def judge(
     return in_order_of_place(stats.values(), verdicts)
 
 
-def _sizes(spark: SparkSession, contents: Contents | None, graph: Collection[str | int]) -> tuple[Sizes, set[str]]:
+def _sizes(spark: SparkSession, contents: Contents | None, graph: Collection[str | int]) -> tuple[ViewSizes, set[str]]:
     """What is known of sizes before the work begins, and the views of silver with few rows."""
     if partitions(spark) == 1:
         every = {node for node in graph if isinstance(node, str)}
-        return Sizes(None, every), every
+        return ViewSizes(None, every), every
     small = set() if contents is None else contents.small()
-    return Sizes(None if contents is None else contents.few, small), small
+    return ViewSizes(None if contents is None else contents.few, small), small
 
 
 def together(judged: Iterable[Judgement]) -> Judgement:
