@@ -36,7 +36,7 @@ from klamm.pipeline.lake.tables import (
     ddl,
     rows_seen,
 )
-from klamm.pipeline.lake.windows import SIZES, Sizes, Window, windows
+from klamm.pipeline.lake.windows import SIZES, Window, WindowSizes, windows
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.groups.calls import COMMITS, GROUP_JOINS, MEMBER_CALLS
 from klamm.pipeline.rules.prepared import partitions
@@ -204,7 +204,7 @@ OF_ROWS = (GROUP_GENERATIONS, OFFSET_COMMITS, TRANSACTIONS)
 """Tables whose rows are in the window that has their `seq`. All others are made again of what the controller did since the run began."""
 
 
-def build_gold(spark: Any, lake: Path, runs: Sequence[str], sizes: Sizes = SIZES) -> Judgement:
+def build_gold(spark: Any, lake: Path, runs: Sequence[str], sizes: WindowSizes = SIZES) -> Judgement:
     """Compute gold's tables of these runs again, and judge them by all rules. Of a run that was cut: what is not final yet."""
     cut = [run for run in runs if _build_windows(spark, lake, run, sizes)]
     whole = [run for run in runs if run not in cut]
@@ -229,7 +229,7 @@ def _build_whole(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
     return judgement
 
 
-def _build_windows(spark: Any, lake: Path, run: str, sizes: Sizes) -> bool:
+def _build_windows(spark: Any, lake: Path, run: str, sizes: WindowSizes) -> bool:
     """Build the windows of a run that are not final; False if the run is not to be cut."""
     closed = last_closed(lake, run)
     is_cut = False
@@ -258,7 +258,8 @@ def _build_window(spark: Any, lake: Path, window: Window) -> None:
                     query = query.replace(f"FROM {HEADERS} ", f"FROM (SELECT * FROM {HEADERS} WHERE {condition}) ")
                 else:
                     query = f"SELECT * FROM ({query}) WHERE {condition}"
-                entries.extend(_build(spark, lake, table, query, runs, rows, batch, since.ns))
+                made = _build(spark, lake, table, query, runs, rows, batch, since.ns)
+                entries.extend(made if batch == BATCH else map(window.dated, made))
         elif window.end is None:
             entries.extend(_build(spark, lake, table, QUERIES[table], runs, rows))
 

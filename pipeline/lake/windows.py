@@ -49,7 +49,7 @@ FINAL = " (final)"
 """Behind the id of a run, in a judgement: rows before the place at which the run is cut now."""
 
 
-class Sizes(NamedTuple):
+class WindowSizes(NamedTuple):
     """How runs are cut. The margin is as long as rules may wait."""
 
     width_ns: int = WIDTH_NS
@@ -58,7 +58,7 @@ class Sizes(NamedTuple):
     step_rows: int = STEP_ROWS
 
 
-SIZES = Sizes()
+SIZES = WindowSizes()
 
 
 class Cut(NamedTuple):
@@ -135,6 +135,10 @@ class Window(NamedTuple):
         """SQL: whether a row is in the time that rules see, not only as history."""
         return self.seen.behind + ("" if self.end is None else f" AND NOT ({self.end.behind})")
 
+    def dated(self, entry: Entry) -> Entry:
+        """A final part with the bounds of its time: retention removes it when they are old."""
+        return entry._replace(first_ts_ns=max(0, self.since.ns), last_ts_ns=self.until.ns - 1)
+
     def sees(self, table: str) -> str:
         """SQL: whether rules see a row of a table of silver."""
         history = HISTORY.get(table)
@@ -157,7 +161,7 @@ def times(lake: Path, entry: Entry) -> tuple[int, int] | None:
     return None if about.first_ts_ns is None or about.last_ts_ns is None else (about.first_ts_ns, about.last_ts_ns)
 
 
-def windows(lake: Path, run: str, last: Closed | None, sizes: Sizes = SIZES) -> Iterator[Window]:
+def windows(lake: Path, run: str, last: Closed | None, sizes: WindowSizes = SIZES) -> Iterator[Window]:
     """The windows of a run that are to be judged one after another, behind what is `last` known; none if the run is not to be cut.
 
     The last one has the rows that do not become final, the others have only such that do.

@@ -57,7 +57,7 @@ C_16 = Rule(
     "C-16", "error", "Metadata has leader, leader epoch, ISR, replicas and topic id of the last UpdateMetadata that the broker took; no "
     "leader that is not among its live brokers; all live brokers with the listener and no others; its controller; one cluster id. Before "
     "the first UpdateMetadata it has no brokers", "controller 15",
-    ("shown_states", "states", "controller_requests", "broker_state", "rare_traffic", "gappy"),
+    ("shown_states", "states", "controller_requests", "broker_state", "rare_traffic", "midway", "gappy"),
     unless_gaps(f"""
     WITH {_TOLD},
     live_lists AS (
@@ -79,10 +79,11 @@ C_16 = Rule(
         WHERE NOT c.agrees AND (u.error IS NULL OR u.replaced_seq IS NULL OR u.replaced_seq > c.m.request_seq)
             AND {_AGREES.replace("m.", "c.m.")}),
     judged AS (
-        SELECT c.*, f.listed, f.is_settled, x.seq IS NOT NULL AS is_excused
+        SELECT c.*, f.listed, f.is_settled, x.seq IS NOT NULL OR c.u IS NULL AND y.process IS NOT NULL AS is_excused
         FROM shown_states c JOIN frames f ON c.run_id = f.run_id AND c.node_id = f.node_id AND c.seq = f.seq
         LEFT JOIN excused x ON c.run_id = x.run_id AND c.node_id = x.node_id AND c.seq = x.seq AND c.topic = x.topic
-            AND c.partition = x.partition),
+            AND c.partition = x.partition
+        LEFT JOIN midway y ON c.run_id = y.run_id AND c.node_id = y.node_id AND c.process = y.process),
     shown_brokers AS (
         SELECT run_id, node_id, seq, collect_set(broker_id) AS brokers, max(controller_id) AS controller_id, max(cluster_id) AS cluster_id
         FROM broker_state WHERE source = 'Metadata' AND dir = 1 GROUP BY ALL),
@@ -90,7 +91,8 @@ C_16 = Rule(
         SELECT f.*, e.seq IS NOT NULL AS has_brokers, e.brokers, e.controller_id, e.cluster_id,
             if(is_settled, array_except(f.listed.live, e.brokers), NULL) AS absent
         FROM frames f LEFT JOIN shown_brokers e ON f.run_id = e.run_id AND f.node_id = e.node_id AND f.seq = e.seq
-        WHERE f.listed IS NULL OR is_settled),
+        LEFT JOIN midway y ON f.run_id = y.run_id AND f.node_id = y.node_id AND f.process = y.process
+        WHERE f.listed IS NULL AND y.process IS NULL OR is_settled),
     -- A broker without the listener that the client is connected to has no place in its Metadata.
     left_out AS (
         SELECT c.run_id, c.node_id, c.seq, min(b.broker_id) AS broker_id

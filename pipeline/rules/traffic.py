@@ -107,6 +107,18 @@ FROM (SELECT * FROM told UNION ALL SELECT * FROM answered) LATERAL VIEW explode(
 """What each broker advertised, on which listener, from and until which rows of its journal. Without events that say it: what it answered
 to ApiVersions."""
 
+MIDWAY = View(
+    "midway",
+    ("events", "journals"),
+    """
+SELECT run_id, node_id, min_by(process, low) AS process FROM (
+    SELECT run_id, node_id, process, low FROM journals
+    UNION ALL SELECT run_id, node_id, process, min(seq) FROM events GROUP BY ALL)
+GROUP BY run_id, node_id HAVING min(low) > 1""",
+    is_kept=True,
+)
+"""The processes whose journals begin in the middle, because older rows were removed: what their brokers were told before is not known."""
+
 GAPPY = View(
     "gappy", ("ends",), "SELECT run_id, node_id, true AS has_gaps FROM ends WHERE NOT is_gapless GROUP BY run_id, node_id", is_kept=True
 )
@@ -126,4 +138,4 @@ def unless_gaps(judged: str, *, of: str = "broker") -> str:
     FROM ({judged}) j LEFT JOIN {gaps} g ON {same}"""
 
 
-VIEWS = (TRAFFIC, RARE_TRAFFIC, RARE_FIELDS, JOURNALS, CLOSINGS, ENDS, RANGES, GAPPY)
+VIEWS = (TRAFFIC, RARE_TRAFFIC, RARE_FIELDS, JOURNALS, CLOSINGS, ENDS, RANGES, MIDWAY, GAPPY)

@@ -61,7 +61,8 @@ def write_judgement(lake: Path, judgement: Judgement, runs: Sequence[str]) -> li
 
 def write_window(lake: Path, judgement: Judgement, window: Window) -> None:
     """The same of one window of a run: its final part, and the part that is replaced if the window has one."""
-    run, entries = window.run, []
+    run = window.run
+    entries: list[Entry] = []
     for place in window.places:
         is_final = place.endswith(FINAL) and place != run
         if is_final and not window.closes:
@@ -69,7 +70,8 @@ def write_window(lake: Path, judgement: Judgement, window: Window) -> None:
         about = {CLOSED: _text(window.closing)} if is_final else {STAMP: _stamps(lake, [run])[run]}
         since = (window.since if is_final else window.until).ns
         batch = batch_name(BATCH, window.closing) if is_final else BATCH
-        entries += _write(lake, run, batch, judgement.of(run, place), since if since > 0 else None, about)
+        written = _write(lake, run, batch, judgement.of(run, place), since if since > 0 else None, about)
+        entries += map(window.dated, written) if is_final else written
     manifest.append(lake, entries)
 
 

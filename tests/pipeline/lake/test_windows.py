@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.manifest import Entry
-from klamm.pipeline.lake.windows import Closed, Sizes, Window, is_valid, windows
+from klamm.pipeline.lake.windows import Closed, Window, WindowSizes, is_valid, windows
 
 MINUTE = 60_000_000_000
-SIZES = Sizes(width_ns=60 * MINUTE, margin_ns=6 * MINUTE, rows=1_000_000, step_rows=1_000_000)
+SIZES = WindowSizes(width_ns=60 * MINUTE, margin_ns=6 * MINUTE, rows=1_000_000, step_rows=1_000_000)
 
 
 def add(lake: Path, batch: str, rows: Sequence[tuple[int, int, float]], table: str = "messages") -> None:
@@ -28,7 +28,7 @@ def add(lake: Path, batch: str, rows: Sequence[tuple[int, int, float]], table: s
     manifest.append(lake, [Entry(f"silver/{table}", "r", batch, path, len(rows), min(times), max(times))])
 
 
-def found(lake: Path, last: Closed | None = None, sizes: Sizes = SIZES) -> list[Window]:
+def found(lake: Path, last: Closed | None = None, sizes: WindowSizes = SIZES) -> list[Window]:
     return list(windows(lake, "r", last, sizes))
 
 

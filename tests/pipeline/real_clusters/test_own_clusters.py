@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from klamm.pipeline import run
+from klamm.pipeline.bronze import own_segments, pending
 from klamm.pipeline.lake import manifest, tables
-from klamm.pipeline.lake.windows import NUMBERED, Sizes, windows
+from klamm.pipeline.lake.windows import NUMBERED, WindowSizes, windows
+from klamm.pipeline.quick.judge import judge
+from klamm.pipeline.quick.tables import load, opened
 from klamm.pipeline.rules import runner
+from klamm.pipeline.rules.runner import Verdict
 from klamm.tests.pipeline.both_engines import assert_quick_agrees
 from klamm.tests.pipeline.real_clusters.own_cluster import live_through_much
 
@@ -38,11 +42,26 @@ async def test_a_cluster_that_lives_through_much_breaks_no_rule(zookeeper: str, 
     cut = [runner.judge_lake(spark, lake, ["own"], window=window) for window in windows(lake, "own", None, _thirds(lake))]
     assert len(cut) > 1
     assert runner.together(judged.of("own") for judged in cut) == judgement
+    for share in (0.15, 0.3, 0.5, 0.7):
+        assert [one for one in _judged_from(lake, share, tmp_path) if one.severity == "error"] == []
 
 
-def _thirds(lake: Path) -> Sizes:
+def _judged_from(lake: Path, share: float, folder: Path) -> list[Verdict]:
+    """The verdicts where only a part of the time is there: what went before was removed from all journals."""
+    database = opened("1g", str(folder))
+    load(database, own_segments(pending(lake, set()))[0])
+    rows = "(SELECT node_id, seq, ts_ns FROM messages UNION ALL SELECT node_id, seq, ts_ns FROM events)"
+    ((since, until),) = database.execute(f"SELECT min(ts_ns), max(ts_ns) FROM {rows}").fetchall()
+    at = round(since + (until - since) * share)
+    database.execute(f"CREATE TABLE gone AS SELECT node_id, max(seq) AS last FROM {rows} WHERE ts_ns < {at} GROUP BY node_id")
+    for table in tables.SILVER:
+        database.execute(f"DELETE FROM {table.name} t USING gone g WHERE t.node_id = g.node_id AND t.seq <= g.last")
+    return judge(database, ["own"]).verdicts
+
+
+def _thirds(lake: Path) -> WindowSizes:
     """Windows that last for a third of the run, judged one after another, with margins of half of that."""
     parts = [entry for name in NUMBERED for entry in manifest.entries(lake, f"silver/{name}")]
     bounds = [ns for entry in parts for ns in (entry.first_ts_ns, entry.last_ts_ns) if ns is not None]
     width = (max(bounds) - min(bounds)) // 3
-    return Sizes(width, width // 2, 1 << 40, 1)
+    return WindowSizes(width, width // 2, 1 << 40, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from klamm.pipeline.quick.judge import judge
@@ -43,3 +45,20 @@ def flagged(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("rule", sorted(CAREFUL - SURE))
 def test_a_rule_accuses_nobody_whose_journal_lacks_rows(rule: str, flagged: set[tuple[str, str]]) -> None:
     assert {run for which, run in flagged if which == rule and run.startswith(f"{rule}-")} <= RIGHTLY
+
+
+BEFORE = ("C-16-bad-metadata_shows_brokers_too_early",)
+"""What a broker was told before the journal begins may explain these."""
+
+
+def test_a_rule_accuses_nobody_of_what_the_journal_does_not_show_because_it_begins_in_the_middle(tmp_path: Path) -> None:
+    runs = [fixture for fixture in FIXTURES.values() if fixture.run_id in BEFORE]
+    assert len(runs) == len(BEFORE)
+    for first, lake in ((1, tmp_path / "whole"), (2, tmp_path / "middle")):
+        for fixture in runs:
+            run = Run(lake, fixture.run_id)
+            run.journal().next_seq = first
+            fixture.write(run)
+            run.close()
+        flagged = {one.run_id for one in judge(silver(lake), list(BEFORE)).verdicts if one.run_id.startswith(one.rule)}
+        assert flagged == (set(BEFORE) if first == 1 else set())
