@@ -9,28 +9,28 @@ import click
 
 from klamm.cli.output import counted, say
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import JSON, LAKE, Bars, open_spark, session_options
+from klamm.cli.pipeline.options import JSON, LAKE, Bars
 
 
 @click.command("compact", short_help="Make few large files of many small ones.")
 @click.argument("lake", type=LAKE)
 @JSON
 @click.option("--purge", is_flag=True, help="Delete bronze, whose rows are all in silver. Frames are then kept in the journal only.")
-@session_options
 @interruptible
-def command(lake: Path, purge: bool, as_json: bool, master: str, remote: str | None, memory: str) -> None:
-    """Make one part of the many parts that each run of LAKE has in silver, sorted by broker, connection and row.
+def command(lake: Path, purge: bool, as_json: bool) -> None:
+    """Make few parts of the many parts that each run of LAKE has in silver, sorted by broker, connection and row.
 
-    Readers that began before go on with files that are deleted; run it while nobody reads.
+    A part gets at most 500,000 rows and covers at most a week. Readers that began before go on with files that are deleted; run it while
+    nobody reads.
     """
     from klamm.pipeline.lake import compact
-    from klamm.pipeline.lake.folder import spark_failures, written
+    from klamm.pipeline.lake.folder import written
     from klamm.pipeline.lake.retention import finish
 
-    with Bars() as bars, written(lake) as folder, spark_failures():
+    with Bars() as bars, written(lake) as folder:
         finish(folder)
         bars.begin("compaction", None)
-        done = compact.compact(open_spark(master, remote, memory), folder)
+        done = compact.compact(folder)
         removed = compact.purge(folder) if purge else 0
     if as_json:
         say(json.dumps({"compacted": [one._asdict() for one in done], "bronze_files_deleted": removed}))

@@ -1,54 +1,30 @@
-"""Compaction: merges the many small parts of a table into one part per run, sorted by broker, connection and row.
+"""What `klamm pipeline compact` does: merges all small parts of silver, and deletes bronze if that is wanted.
 
-The new part is written under a name that no batch has. Then one line of the manifest replaces the old parts by it, and the old files are
-deleted. A compaction that was killed leaves files that no line names; the next one removes them. Bronze is never rewritten. `purge` deletes
-it if all its rows are in silver. The journal itself is never changed.
+`run` merges parts where there are many of them. Bronze is never rewritten, and the journal itself is never changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.manifest import Entry
-from klamm.pipeline.lake.table_parts import part_path
-from klamm.pipeline.lake.tables import SILVER, Table
+from klamm.pipeline.lake.merge import Merged, merge_small
+from klamm.pipeline.lake.tables import SILVER
 from klamm.pipeline.stream import account
 
-SORTED_BY = ("node_id", "conn_id", "seq")
-PREFIX = "compact-"
-ROWS_A_FILE = 4_000_000
 
+def compact(lake: Path) -> list[Merged]:
+    """Merge all small parts of silver. The caller holds the lock of the lake (`folder.written`).
 
-class Compacted(NamedTuple):
-    """The compaction of one run of one table."""
-
-    table: str
-    run: str
-    parts: int
-    rows: int
-
-
-def compact(spark: Any, lake: Path) -> list[Compacted]:
-    """Compact silver. The caller holds the lock of the lake (`folder.written`).
-
-    Raises PipelineFailed, and replaces nothing, if rows get lost.
+    Raises PipelineFailed if rows get lost; then the part is not replaced.
     """
-    done = []
     for table in SILVER:
         manifest.sweep(lake, table.path)
-        parts = manifest.entries(lake, table.path)
-        for run in sorted({part.run for part in parts}):
-            of_run = [part for part in parts if part.run == run]
-            if len(of_run) > 1:
-                done.append(_compact_run(spark, lake, table, of_run))
-        if parts:
+    done = merge_small(lake, many=1)
+    for table in SILVER:
+        if manifest.entries(lake, table.path):
             manifest.rewrite(lake, table.path)
-            manifest.sweep(lake, table.path)
     return done
 
 
@@ -63,23 +39,3 @@ def purge(lake: Path) -> int:
             manifest.drop(lake, table, parts)
             removed += len(manifest.sweep(lake, table))
     return removed
-
-
-def _compact_run(spark: Any, lake: Path, table: Table, parts: Sequence[Entry]) -> Compacted:
-    run, rows = parts[0].run, sum(part.rows for part in parts)
-    number = 1 + max((int(part.batch.removeprefix(PREFIX)) for part in parts if part.batch.startswith(PREFIX)), default=-1)
-    batch = f"{PREFIX}{number}"
-    entry = Entry(table.path, run, batch, part_path(table, run, batch), rows)
-    filled = [str(lake / part.path) for part in parts if part.rows > 0]
-    if filled:
-        frame = spark.read.option("mergeSchema", "true").parquet(*filled)
-        by = [name for name in SORTED_BY if name in frame.columns]
-        files = 1 + rows // ROWS_A_FILE
-        ordered = frame.repartitionByRange(files, *by) if files > 1 else frame.coalesce(1)
-        ordered.sortWithinPartitions(*by).write.mode("overwrite").option("compression", "zstd").parquet(str(lake / entry.path))
-        written = manifest.footers(lake / entry.path)
-        if written.rows != rows:
-            raise PipelineFailed(f"{table.path} of run {run}: {len(parts)} parts have {rows} rows, their compaction {written.rows}")
-        entry = entry._replace(first_ts_ns=written.first_ts_ns, last_ts_ns=written.last_ts_ns)
-    manifest.replace(lake, entry, parts)
-    return Compacted(table.path, run, len(parts), rows)

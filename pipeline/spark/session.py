@@ -114,7 +114,7 @@ def with_tries(master: str) -> str:
 
 def session_settings(master: str, java: Java, memory: str, options: tuple[str, ...] | None = None) -> dict[str, str]:
     """Spark's settings for a session that Klamm opens, also for servers and programs of others."""
-    whens = {When.ALWAYS, When.TABLES} | ({When.LOCAL} if master.startswith("local") else set())
+    whens = {When.ALWAYS} | ({When.LOCAL} if master.startswith("local") else set())
     whens |= set() if _is_one_process(master) else {When.ELSEWHERE}
     archive = " ".join(archive_options(java) if options is None else options)
     facts = {
@@ -169,7 +169,7 @@ def _connected(builder: Any, remote: str, settings: Mapping[str, str]) -> Any:
         raise NoSpark(f"--remote needs the packages of Spark Connect: {install_command('connect')}") from problem
     except Exception as problem:  # grpc and PySpark raise many classes for a server that is not there
         raise NoSpark(f"no Spark Connect server at {remote}: {_reason(problem, '')}") from problem
-    for key, value in {**chosen(Kind.SPARK, {When.TABLES}, {}), **settings}.items():
+    for key, value in settings.items():
         session.conf.set(key, value)
     session.addArtifact(str(code_zip()), pyfile=True)
     return session

@@ -30,7 +30,6 @@ class When(Enum):
     """When a row applies."""
 
     ALWAYS = "always, also for `serve` and `submit`"
-    TABLES = "always, also on a Connect server of others"
     LOCAL = "the master is `local…`"
     ALONE = "a session on this machine that only Klamm uses"
     ELSEWHERE = "workers are not the driver's own processes"
@@ -63,10 +62,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(Kind.SPARK, When.ALWAYS, "spark.sql.session.timeZone", "UTC", "Times do not depend on the machine."),
     Setting(Kind.SPARK, When.ALWAYS, "spark.pyspark.python", "{python}", _OWN_PYTHON),
     Setting(Kind.SPARK, When.ALWAYS, "spark.pyspark.driver.python", "{python}", _OWN_PYTHON),
-    Setting(
-        Kind.SPARK, When.TABLES, "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS",
-        "Times that `compact` writes have the type of those that workers write. Spark's own, INT96, other readers take for nanoseconds.",
-    ),
     Setting(Kind.SPARK, When.LOCAL, "spark.driver.host", "127.0.0.1", "Nothing listens on other interfaces."),
     Setting(Kind.SPARK, When.LOCAL, "spark.driver.bindAddress", "127.0.0.1", "Nothing listens on other interfaces."),
     Setting(

@@ -16,7 +16,6 @@ from klamm.pipeline.commits import COMMITS, Commits
 from klamm.pipeline.lake import compact, manifest
 from klamm.pipeline.lake.folder import PipelineFailed, written
 from klamm.pipeline.lake.layout import LAYOUT, PLACE
-from klamm.pipeline.lake.merge import merge_small
 from klamm.pipeline.lake.tables import MESSAGES, views
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.run import run, watch
@@ -154,12 +153,13 @@ def test_watching_brings_what_is_journaled_meanwhile_into_silver(spark: Any, tmp
 def test_compaction_keeps_all_rows_in_fewer_sorted_files(spark: Any, tmp_path: Path) -> None:
     for node in (2, 1):
         write(tmp_path, node=node, raw=1).close()
-        run_with(spark, tmp_path)
+        run_with(spark, tmp_path, gold=node == 1)
     before = numbers(tmp_path, *FRAMES), numbers(tmp_path, "silver/events")
+    judged = check(tmp_path, no_session).judgement
     with written(tmp_path) as lake:
-        done = {one.table: one for one in compact.compact(spark, lake)}
+        done = {one.table: one for one in compact.compact(lake)}
         assert (done["silver/messages"].parts, done["silver/messages"].rows) == (2, 12)
-        assert compact.compact(spark, lake) == []
+        assert compact.compact(lake) == []
     assert (numbers(tmp_path, *FRAMES), numbers(tmp_path, "silver/events")) == before
     (file,) = manifest.files(tmp_path, "silver/messages")
     assert list((tmp_path / "silver/messages").rglob("*.parquet")) == [file]
@@ -167,33 +167,9 @@ def test_compaction_keeps_all_rows_in_fewer_sorted_files(spark: Any, tmp_path: P
     assert query(tmp_path, "silver/messages", "DISTINCT typeof(ts), epoch_us(ts) = ts_ns // 1000, api") == [
         ("TIMESTAMP WITH TIME ZONE", True, "Metadata")
     ]
+    assert check(tmp_path, no_session).judgement == judged
     views(spark, tmp_path, ["r"])
     assert spark.sql("SELECT count(body_json) AS bodies FROM messages").collect()[0].bodies == 12
-    assert run_with(spark, tmp_path).rows["messages"] == 12
-
-
-@pytest.mark.slow
-def test_parts_that_were_merged_without_spark_are_read_and_judged_as_before(spark: Any, tmp_path: Path) -> None:
-    tiny = write(tmp_path, raw=1)
-    for _ in range(2):
-        tiny.roll()
-        run_with(spark, tmp_path)
-        simple_exchange(tiny)
-    tiny.close()
-    run_with(spark, tmp_path, gold=True)
-    selected = "seq, ts_ns, body_json, api_key, error_code, bytes_left"
-    before = sorted(query(tmp_path, MESSAGES.path, selected)), check(tmp_path, no_session).judgement
-    with written(tmp_path) as lake:
-        done = {one.table: (one.parts, one.rows) for one in merge_small(lake, 1)}
-    assert done[MESSAGES.path] == (3, 10)
-    assert query(tmp_path, MESSAGES.path, selected) == before[0]
-    assert check(tmp_path, no_session).judgement == before[1]
-    views(spark, tmp_path, ["r"])
-    assert [row.seq for row in spark.sql("SELECT seq FROM messages WHERE body_json IS NOT NULL ORDER BY seq").collect()] == [
-        row[0] for row in before[0]
-    ]
-    simple_exchange(tiny)
-    tiny.close()
     assert run_with(spark, tmp_path).rows["messages"] == 12
 
 
@@ -202,7 +178,7 @@ def test_bronze_is_deleted_only_by_a_purge_and_is_not_made_again(spark: Any, tmp
     write(tmp_path).close()
     run_with(spark, tmp_path)
     with written(tmp_path) as lake:
-        compact.compact(spark, lake)
+        compact.compact(lake)
         assert len(manifest.files(tmp_path, "bronze/frames")) == 1
         assert compact.purge(lake) == 2
     assert list((tmp_path / "bronze").rglob("*.parquet")) == []
