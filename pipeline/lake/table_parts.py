@@ -7,8 +7,7 @@ The rows of a part are counted from the metadata of its files, without a job of 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,8 @@ from klamm.pipeline.lake.tables import Table
 STAGED = f"{CHECKPOINTS}/staged"
 """The staging folder."""
 
-AT_ONCE = 4
-"""Number of tables that are written at the same time."""
-
 _ESCAPED = frozenset('"#%\'*/:=?\\{[]^\x7f') | frozenset(map(chr, range(1, 32)))
 """What Spark escapes in the name of a partition's folder."""
-
-
-def at_once(parts: Sequence[Callable[[], list[Entry]]]) -> list[Entry]:
-    """Write parts of tables at the same time; returns all entries, in order. The first error is raised when all have ended."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return [entry for entries in pool.map(lambda part: part(), parts) for entry in entries]
 
 
 def part_path(table: Table, run: str, batch: str) -> str:
