@@ -21,7 +21,7 @@ from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.row_numbers import Span, spans_of
 
-LOCAL_BYTES = 256 << 20
+LOCAL_BYTES = 512 << 20
 """Above this number of bytes, segments are converted by Spark's workers."""
 
 SPANS = 20_000

@@ -39,11 +39,11 @@ from klamm.pipeline.lake.tables import (
 from klamm.pipeline.lake.windows import SIZES, Window, WindowSizes, windows
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.groups.calls import COMMITS, GROUP_JOINS, MEMBER_CALLS
-from klamm.pipeline.rules.prepared import partitions
 from klamm.pipeline.rules.record import Need
 from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake, together
 from klamm.pipeline.rules.transactions.calls import TRANSACTIONS_TOLD, TXN_MARKERS
 from klamm.pipeline.rules.verdict_tables import batch_name, drop_parts, last_closed, read_judgement, write_judgement, write_window
+from klamm.pipeline.spark.settings import FEW
 from klamm.protocol.apis import APIS
 
 BATCH = "gold"
@@ -297,9 +297,7 @@ def _build(
         if WINDOW in table.columns:
             sql = sql.selectExpr("*", f"{since_ns if since_ns > 0 else 'NULL'} AS {WINDOW.name}")
         rows = _cast(sql, table)
-        if partitions(spark) == 1:  # few rows
-            parts.write_here(lake, table, rows, batch)
-        else:
+        if not parts.write_few(lake, table, rows, batch, FEW):
             parts.write(lake, table, rows.coalesce(1) if total <= SMALL else rows, batch, runs)
         entries = parts.adopt(lake, table, batch, runs)
     there = {entry.run for entry in entries}

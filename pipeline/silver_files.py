@@ -10,6 +10,7 @@ worker holds at most one row group of each table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -200,8 +201,16 @@ def with_names(table: Table, rows: Any) -> Any:
 
 def _words(column: str, words: Mapping[int, str]) -> Callable[[Any], Any]:
     """What makes words of the numbers in a column; null where a number has none."""
-    keys, texts = pa.array(words.keys(), pa.int16()), pa.array(words.values())
-    return lambda rows: pa.DictionaryArray.from_arrays(pc.index_in(rows.column(column).cast(pa.int16()), keys), texts)
+
+    @cache  # not when this module is imported: the first array of Arrow imports pandas, which takes a second
+    def arrays() -> tuple[Any, Any]:
+        return pa.array(words.keys(), pa.int16()), pa.array(words.values())
+
+    def made(rows: Any) -> Any:
+        keys, texts = arrays()
+        return pa.DictionaryArray.from_arrays(pc.index_in(rows.column(column).cast(pa.int16()), keys), texts)
+
+    return made
 
 
 _NAMES: Mapping[str, Callable[[Any], Any]] = {

@@ -59,16 +59,20 @@ def write(lake: Path, table: Table, rows: Any, batch: str, runs: Sequence[str]) 
         placed.write.mode("overwrite").option("compression", "zstd").partitionBy("run").parquet(str(folder))
 
 
-def write_here(lake: Path, table: Table, rows: Any, batch: str) -> None:
-    """Write few rows of a DataFrame to the staging folder from this process, which is cheaper than a job of Spark."""
+def write_few(lake: Path, table: Table, rows: Any, batch: str, most: int) -> bool:
+    """Write rows of a DataFrame to the staging folder from this process, which is cheaper than a job of Spark; False if they are more than
+    `most`."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    here = rows.toArrow()
+    here = rows.limit(most + 1).toArrow()
+    if here.num_rows > most:
+        return False
     for run in pc.unique(here.column("run_id")).to_pylist():
         folder = stage(lake, table, batch) / folder_of_run(run)
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(here.filter(pc.equal(here.column("run_id"), run)), folder / "part-0.parquet", compression="zstd")
+    return True
 
 
 def adopt(lake: Path, table: Table, batch: str, runs: Iterable[str]) -> list[Entry]:
