@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.pipeline.lake import tables
-from klamm.pipeline.lake.windows import Window, windows
+from klamm.pipeline.lake.windows import BEGIN, Window, windows
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.prepared import ViewSizes, in_turns, needed, partitions, prepare
 from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View
-from klamm.pipeline.rules.traffic import ENDS, JOURNALS
+from klamm.pipeline.rules.traffic import ENDS, JOURNALS, MIDWAY
 from klamm.pipeline.spark.session import few_rows
 
 if TYPE_CHECKING:
@@ -229,13 +229,16 @@ def _jobs(judging: Sequence[Rule]) -> list[list[Rule]]:
 
 
 def _in_window(known: Mapping[str, View], window: Window) -> dict[str, View]:
-    """The views; those that count the rows of journals do not count what a window has as history."""
+    """The views; those that count the rows of journals do not count what a window has as history. How a journal begins only its events
+    tell there."""
     found = dict(known)
     for view in (JOURNALS, ENDS):
         sql = view.sql
         for name in view.inputs:
             sql = sql.replace(f"FROM {name} GROUP", f"FROM {name} WHERE {window.recent} GROUP")
         found[view.name] = replace(view, sql=sql)
+    if window.since != BEGIN:
+        found[MIDWAY.name] = replace(MIDWAY, sql=MIDWAY.sql.replace("FROM journals", "FROM journals WHERE false"))
     return found
 
 

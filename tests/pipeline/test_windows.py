@@ -50,12 +50,13 @@ def finals(lake: Path) -> dict[str, int]:
 def test_verdicts_of_windows_that_are_over_are_final_and_add_up(spark: Any, tmp_path: Path) -> None:
     tiny = TinyJournal(tmp_path, "r")
     tiny.step_ns = HALF_A_MINUTE
+    tiny.event("broker_started")
     exchanges(tiny, 30)
     disorder(tiny)
     exchanges(tiny, 120)
     tiny.roll()
     run_with(spark, tmp_path, gold=True)
-    assert judged(tmp_path) == (152, 1, [64])
+    assert judged(tmp_path) == (152, 1, [65])
     first = finals(tmp_path)
     assert {Path(file).parts[-4] for file in first} >= {"rule_stats", "verdicts", "latency", "api_matrix", "client_scorecard"}
     assert query(tmp_path, "gold/latency", "sum(count)::int, count(DISTINCT coalesce(window_ts_ns, 0))") == [(152, 2)]
@@ -65,14 +66,14 @@ def test_verdicts_of_windows_that_are_over_are_final_and_add_up(spark: Any, tmp_
     exchanges(tiny, 40)
     tiny.roll()
     run_with(spark, tmp_path, gold=True)
-    assert judged(tmp_path) == (214, 2, [64, 348])
+    assert judged(tmp_path) == (214, 2, [65, 349])
     second = finals(tmp_path)
     assert first.items() < second.items()
     assert query(tmp_path, "gold/api_matrix", "sum(responses)::int, sum(requests)::int") == [(214, 214)]
 
     shutil.rmtree(tmp_path / "gold")
     assert check(tmp_path, lambda: spark).judgement == check(tmp_path, no_session).judgement
-    assert judged(tmp_path) == (214, 2, [64, 348])
+    assert judged(tmp_path) == (214, 2, [65, 349])
     tiny.close()
 
 
