@@ -42,7 +42,7 @@ from klamm.pipeline.rules.groups.calls import COMMITS, GROUP_JOINS, MEMBER_CALLS
 from klamm.pipeline.rules.record import Need
 from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake, together
 from klamm.pipeline.rules.transactions.calls import TRANSACTIONS_TOLD, TXN_MARKERS
-from klamm.pipeline.rules.verdict_tables import batch_name, drop_parts, last_closed, read_judgement, write_judgement, write_window
+from klamm.pipeline.rules.verdict_tables import drop_parts, last_closed, read_judgement, write_judgement, write_window
 from klamm.pipeline.spark.settings import FEW
 from klamm.protocol.apis import APIS
 
@@ -224,8 +224,7 @@ def _build_whole(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
     judgement = judge_lake(spark, lake, runs, readers=_readers(Contents(lake, runs, ()), silver, build))
     manifest.append(lake, entries)
     write_judgement(lake, judgement, runs)
-    for run in runs:
-        drop_parts(lake, [table.path for table in QUERIES], run, behind=None)
+    drop_parts(lake, QUERIES, runs, behind=None)
     return judgement
 
 
@@ -235,7 +234,7 @@ def _build_windows(spark: Any, lake: Path, run: str, sizes: WindowSizes) -> bool
     is_cut = False
     for window in windows(lake, run, closed, sizes):
         if not is_cut:
-            drop_parts(lake, [table.path for table in (*QUERIES, VERDICTS, RULE_STATS)], run, closed)
+            drop_parts(lake, (*QUERIES, VERDICTS, RULE_STATS), [run], closed)
         is_cut = True
         _build_window(spark, lake, window)
     return is_cut
@@ -244,26 +243,24 @@ def _build_windows(spark: Any, lake: Path, run: str, sizes: WindowSizes) -> bool
 def _build_window(spark: Any, lake: Path, window: Window) -> None:
     runs = [window.run]
     silver = _rows(lake, runs, window)
-    ends = [(batch_name(BATCH, window.closing), window.final, window.since)] if window.closes else []
-    ends += [(BATCH, window.open, window.until)] if window.end is None else []
-    for batch, _, _ in ends:
-        parts.clear(lake, QUERIES, batch)
+    for part in window.parts:
+        parts.clear(lake, QUERIES, part.batch(BATCH))
     entries: list[Entry] = []
 
     def build(table: Table, rows: int) -> None:
         if table in (*SUMS, *OF_ROWS):
-            for batch, condition, since in ends:
+            for part in window.parts:
                 query = QUERIES[table]
                 if table in SUMS:
-                    query = query.replace(f"FROM {HEADERS} ", f"FROM (SELECT * FROM {HEADERS} WHERE {condition}) ")
+                    query = query.replace(f"FROM {HEADERS} ", f"FROM (SELECT * FROM {HEADERS} WHERE {part.rows}) ")
                 else:
-                    query = f"SELECT * FROM ({query}) WHERE {condition}"
-                made = _build(spark, lake, table, query, runs, rows, batch, since.ns)
-                entries.extend(made if batch == BATCH else map(window.dated, made))
+                    query = f"SELECT * FROM ({query}) WHERE {part.rows}"
+                entries.extend(map(part.dated, _build(spark, lake, table, query, runs, rows, part.batch(BATCH), part.since_ns)))
         elif window.end is None:
             entries.extend(_build(spark, lake, table, QUERIES[table], runs, rows))
 
-    judgement = judge_lake(spark, lake, runs, readers=_readers(Contents(lake, runs, ()), silver, build), window=window)
+    contents = Contents(lake, runs, (), window=window)
+    judgement = judge_lake(spark, lake, runs, readers=_readers(contents, silver, build), window=window)
     manifest.append(lake, entries)
     write_window(lake, judgement, window)
 
@@ -288,14 +285,14 @@ def _readers(contents: Contents, silver: Mapping[str, int], build: Callable[[Tab
 
 
 def _build(
-    spark: Any, lake: Path, table: Table, query: str, runs: Sequence[str], total: int, batch: str = BATCH, since_ns: int = -1
+    spark: Any, lake: Path, table: Table, query: str, runs: Sequence[str], total: int, batch: str = BATCH, since_ns: int | None = None
 ) -> list[Entry]:
     """Write one table from `total` rows of silver. A run that had rows before and has none now gets an entry without rows."""
     entries = []
     if total > 0:
         sql = spark.sql(query)
         if WINDOW in table.columns:
-            sql = sql.selectExpr("*", f"{since_ns if since_ns > 0 else 'NULL'} AS {WINDOW.name}")
+            sql = sql.selectExpr("*", f"{'NULL' if since_ns is None else since_ns} AS {WINDOW.name}")
         rows = _cast(sql, table)
         if not parts.write_few(lake, table, rows, batch, FEW):
             parts.write(lake, table, rows.coalesce(1) if total <= SMALL else rows, batch, runs)

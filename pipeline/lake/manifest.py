@@ -134,6 +134,14 @@ def footers(part: Path) -> Footers:
     return Footers(sum(file.num_rows for file in files), first, last)
 
 
+def with_bounds(lake: Path, entry: Entry) -> Entry:
+    """The part with the bounds of its time: of its files, if an older Klamm wrote it."""
+    if entry.last_ts_ns is not None or not entry.rows:
+        return entry
+    told = footers(lake / entry.path)
+    return entry._replace(first_ts_ns=told.first_ts_ns, last_ts_ns=told.last_ts_ns)
+
+
 def _bounds_of_time(group: Any) -> tuple[int, int] | None:
     """The least and the greatest `ts_ns` of a row group, as its statistics say."""
     for number in range(group.num_columns):

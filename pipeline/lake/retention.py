@@ -176,7 +176,7 @@ class _Planning:
         if is_named:
             self._whole(run, entries, journal)
         elif limit_ns is not None:
-            entries = [self._with_bounds(entry) for entry in entries]
+            entries = [entry if entry.table.startswith("gold/") else manifest.with_bounds(self._lake, entry) for entry in entries]
             newest = [entry.last_ts_ns for entry in entries if entry.last_ts_ns is not None]
             newest += [segment.path.stat().st_mtime_ns for segment in journal if (run, batch_name(segment)) not in self._commits]
             if not is_live and newest and max(newest) < limit_ns:
@@ -241,10 +241,3 @@ class _Planning:
         for segment in journal:
             self.plan.journal_files += 1
             self.plan.bytes += segment.path.stat().st_size
-
-    def _with_bounds(self, entry: Entry) -> Entry:
-        """An entry of an older Klamm gets the bounds of its files."""
-        if entry.last_ts_ns is not None or not entry.rows or entry.table.startswith("gold/"):
-            return entry
-        told = manifest.footers(self._lake / entry.path)
-        return entry._replace(first_ts_ns=told.first_ts_ns, last_ts_ns=told.last_ts_ns)

@@ -68,6 +68,11 @@ class Cut(NamedTuple):
     seqs: dict[int, int]
 
     @property
+    def begin_ns(self) -> int | None:
+        """The time; None if it is the beginning of a run."""
+        return self.ns if self.ns > 0 else None
+
+    @property
     def behind(self) -> str:
         """SQL: whether a row of columns `node_id` and `seq` is behind it."""
         firsts = " ".join(f"WHEN {node} THEN {seq}" for node, seq in sorted(self.seqs.items()))
@@ -88,6 +93,32 @@ class Closed(NamedTuple):
     """Number of rows before `until.ns`: if there are more now, some came late."""
 
 
+class WindowPart(NamedTuple):
+    """Rows of a window that go into one part of each table of gold."""
+
+    name: str
+    """What stands for the run in a judgement."""
+    rows: str
+    """SQL: whether a row of the columns `node_id` and `seq` is one of them."""
+    since_ns: int | None
+    """Where they begin; None: with the run."""
+    until_ns: int | None
+    """Where they end, if they are final."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the part is not made again."""
+        return self.until_ns is not None
+
+    def batch(self, name: str) -> str:
+        """The batch of the part: that of a part which is replaced, or a name of its own."""
+        return name if self.until_ns is None else f"{name}-{self.until_ns}"
+
+    def dated(self, entry: Entry) -> Entry:
+        """A final part with the bounds of its time: retention removes it when they are old."""
+        return entry if self.until_ns is None else entry._replace(first_ts_ns=self.since_ns or 0, last_ts_ns=self.until_ns - 1)
+
+
 class Window(NamedTuple):
     """What is judged at once: rows between `since` and `until` become final, those behind `until` do not, or are left out."""
 
@@ -101,14 +132,11 @@ class Window(NamedTuple):
     """What is known when it was judged."""
 
     @property
-    def closes(self) -> bool:
-        """Whether any row becomes final."""
-        return self.until.ns > self.since.ns
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """The names that stand for its parts."""
-        return (self.run + FINAL,) if self.end is not None else (self.run + FINAL, self.run)
+    def parts(self) -> list[WindowPart]:
+        """The rows that become final, if any do, and those that do not, if they are judged."""
+        final = WindowPart(self.run + FINAL, f"{self.since.behind} AND NOT ({self.until.behind})", self.since.begin_ns, self.until.ns)
+        later = WindowPart(self.run, self.until.behind, self.until.begin_ns, None)
+        return [*([final] if self.until.ns > self.since.ns else []), *([later] if self.end is None else [])]
 
     @property
     def place(self) -> str:
@@ -118,47 +146,27 @@ class Window(NamedTuple):
     @property
     def judged(self) -> str:
         """SQL: whether a row is judged."""
-        return self.since.behind + ("" if self.end is None else f" AND NOT ({self.until.behind})")
-
-    @property
-    def final(self) -> str:
-        """SQL: whether a row becomes final."""
-        return f"{self.since.behind} AND NOT ({self.until.behind})"
-
-    @property
-    def open(self) -> str:
-        """SQL: whether a row does not."""
-        return self.until.behind
+        return " OR ".join(f"({part.rows})" for part in self.parts)
 
     @property
     def recent(self) -> str:
         """SQL: whether a row is in the time that rules see, not only as history."""
-        return self.seen.behind + ("" if self.end is None else f" AND NOT ({self.end.behind})")
-
-    def dated(self, entry: Entry) -> Entry:
-        """A final part with the bounds of its time: retention removes it when they are old."""
-        return entry._replace(first_ts_ns=max(0, self.since.ns), last_ts_ns=self.until.ns - 1)
+        return self._to_the_end(self.seen.behind)
 
     def sees(self, table: str) -> str:
         """SQL: whether rules see a row of a table of silver."""
-        history = HISTORY.get(table)
-        if history is None:
-            return self.recent
-        return f"({self.seen.behind} OR {history})" + ("" if self.end is None else f" AND NOT ({self.end.behind})")
+        return self._to_the_end(f"({self.seen.behind} OR {HISTORY.get(table, 'false')})")
+
+    def _to_the_end(self, rows: str) -> str:
+        return rows if self.end is None else f"{rows} AND NOT ({self.end.behind})"
 
     def reads(self, lake: Path, entry: Entry) -> bool:
         """Whether a part of a table may have rows that rules see."""
-        bounds = times(lake, entry)
-        if bounds is None:
+        entry = manifest.with_bounds(lake, entry)
+        if entry.first_ts_ns is None or entry.last_ts_ns is None:
             return True
-        is_old = bounds[1] < self.seen.ns and entry.table.rpartition("/")[2] not in HISTORY
-        return not is_old and (self.end is None or bounds[0] < self.end.ns)
-
-
-def times(lake: Path, entry: Entry) -> tuple[int, int] | None:
-    """The first and the last time (ns) of the rows of a part, as its manifest says, or else its files; None without rows."""
-    about = entry if entry.first_ts_ns is not None else manifest.footers(lake / entry.path)
-    return None if about.first_ts_ns is None or about.last_ts_ns is None else (about.first_ts_ns, about.last_ts_ns)
+        is_old = entry.last_ts_ns < self.seen.ns and entry.table.rpartition("/")[2] not in HISTORY
+        return not is_old and (self.end is None or entry.first_ts_ns < self.end.ns)
 
 
 def windows(lake: Path, run: str, last: Closed | None, sizes: WindowSizes = SIZES) -> Iterator[Window]:
@@ -166,7 +174,7 @@ def windows(lake: Path, run: str, last: Closed | None, sizes: WindowSizes = SIZE
 
     The last one has the rows that do not become final, the others have only such that do.
     """
-    parts = [(entry, bounds) for entry in _parts(lake, run) if (bounds := times(lake, entry)) is not None]
+    parts = _parts(lake, run)
     if not parts:
         return
     begin, end = min(bounds[0] for _, bounds in parts), max(bounds[1] for _, bounds in parts)
@@ -183,15 +191,12 @@ def windows(lake: Path, run: str, last: Closed | None, sizes: WindowSizes = SIZE
         count -= step
         is_last = count < 1
         until_ns = origin + step * width
-        if step < 1:  # nothing becomes final
-            seen, until, beyond = closed.seen, closed.until, None
-            rows = closed.rows
-        else:
+        after, beyond = closed, closed.until
+        if step > 0:  # rows become final
             wanted = (until_ns - sizes.margin_ns, until_ns, until_ns + sizes.margin_ns)
             seen, until, beyond = _cuts(lake, parts, closed.until, wanted)
-            rows = rows_before(lake, parts, until_ns)
-        after = Closed(seen, until, rows)
-        yield Window(run, closed.seen, closed.until, until, None if is_last else beyond, after)
+            after = Closed(seen, until, rows_before(lake, parts, until_ns))
+        yield Window(run, closed.seen, closed.until, after.until, None if is_last else beyond, after)
         if is_last:
             return
         closed, origin = after, until_ns
@@ -199,16 +204,20 @@ def windows(lake: Path, run: str, last: Closed | None, sizes: WindowSizes = SIZE
 
 def is_valid(lake: Path, run: str, closed: Closed) -> bool:
     """No row came late: as many rows are before the place as when it was reached. Rows that are gone for good do not count."""
-    parts = [(entry, bounds) for entry in _parts(lake, run) if (bounds := times(lake, entry)) is not None]
-    return rows_before(lake, parts, closed.until.ns) <= closed.rows
-
-
-def _parts(lake: Path, run: str) -> list[Entry]:
-    return [entry for table in NUMBERED for entry in manifest.entries(lake, f"silver/{table}", {run}) if entry.rows]
+    return rows_before(lake, _parts(lake, run), closed.until.ns) <= closed.rows
 
 
 Part = tuple[Entry, tuple[int, int]]
 """A part and the first and the last time of its rows."""
+
+
+def _parts(lake: Path, run: str) -> list[Part]:
+    entries = [entry for table in NUMBERED for entry in manifest.entries(lake, f"silver/{table}", {run}) if entry.rows]
+    return [
+        (entry, (entry.first_ts_ns, entry.last_ts_ns))
+        for entry in (manifest.with_bounds(lake, entry) for entry in entries)
+        if entry.first_ts_ns is not None and entry.last_ts_ns is not None
+    ]
 
 
 def rows_before(lake: Path, parts: Collection[Part], ns: int) -> int:

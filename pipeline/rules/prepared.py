@@ -107,11 +107,6 @@ def needed(known: Mapping[str, View], wanted: Iterable[str]) -> dict[str, tuple[
     return found
 
 
-def in_order(graph: Mapping[Any, Iterable[Any]], work: Callable[[Any], None], at_once: int) -> None:
-    """Call `work` with each node of the graph, node → what has to be done before it, by `at_once` threads. The first failure is raised."""
-    in_turns(graph, work, at_once, lambda _: True, lambda _: nullcontext())
-
-
 def in_turns(
     graph: Mapping[Any, Iterable[Any]],
     work: Callable[[Any], None],
@@ -119,8 +114,9 @@ def in_turns(
     is_few: Callable[[Any], bool],
     turn: Callable[[bool], AbstractContextManager[None]],
 ) -> None:
-    """As `in_order`, but nodes over few rows and nodes over many take turns, each turn within `turn(is_few)`.
+    """Call `work` with each node of the graph, node → what has to be done before it, by `at_once` threads. The first failure is raised.
 
+    Nodes over few rows and nodes over many take turns, each turn within `turn(is_few)`.
     A turn lasts as long as a node of its kind is ready. `is_few` is asked when the node is ready.
     """
     sorter = TopologicalSorter(graph)

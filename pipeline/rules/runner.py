@@ -126,7 +126,7 @@ def judge_lake(
     """
     judging = list(rules().values() if chosen is None else chosen)
     empty = tables.views(spark, lake, runs, read_by(judging).union(*(reader.inputs for reader in readers)), window)
-    names = runs if window is None else window.places
+    names = runs if window is None else [part.name for part in window.parts]
     return judge(spark, names, judging, Contents(lake, runs, empty, window=window), readers, window)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -24,7 +24,7 @@ from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.tables import RULE_STATS, SILVER, VERDICTS, Table
-from klamm.pipeline.lake.windows import FINAL, Closed, Cut, Window, is_valid
+from klamm.pipeline.lake.windows import Closed, Cut, Window, is_valid
 from klamm.pipeline.rules.runner import Judgement, Stat, Verdict, together
 from klamm.pipeline.spark.cluster import code_digest
 
@@ -39,9 +39,8 @@ TABLES = (VERDICTS, RULE_STATS)
 
 
 class Final(NamedTuple):
-    """A final part of the verdicts on a run."""
+    """What a final part of the verdicts on a run says."""
 
-    batch: str
     code: str
     """Digest of the code that judged."""
     closed: Closed
@@ -54,30 +53,18 @@ def write_judgement(lake: Path, judgement: Judgement, runs: Sequence[str]) -> li
     for run in runs:
         entries += _write(lake, run, BATCH, judgement.of(run, run), None, {STAMP: stamps[run]})
     manifest.append(lake, entries)
-    for run in runs:
-        drop_parts(lake, [table.path for table in TABLES], run, behind=None)
+    drop_parts(lake, TABLES, runs, behind=None)
     return entries
 
 
 def write_window(lake: Path, judgement: Judgement, window: Window) -> None:
-    """The same of one window of a run: its final part, and the part that is replaced if the window has one."""
-    run = window.run
+    """The same of the parts of one window of a run."""
     entries: list[Entry] = []
-    for place in window.places:
-        is_final = place.endswith(FINAL) and place != run
-        if is_final and not window.closes:
-            continue
-        about = {CLOSED: _text(window.closing)} if is_final else {STAMP: _stamps(lake, [run])[run]}
-        since = (window.since if is_final else window.until).ns
-        batch = batch_name(BATCH, window.closing) if is_final else BATCH
-        written = _write(lake, run, batch, judgement.of(run, place), since if since > 0 else None, about)
-        entries += map(window.dated, written) if is_final else written
+    for part in window.parts:
+        about = {CLOSED: _text(window.closing)} if part.is_final else {STAMP: _stamps(lake, [window.run])[window.run]}
+        written = _write(lake, window.run, part.batch(BATCH), judgement.of(window.run, part.name), part.since_ns, about)
+        entries += map(part.dated, written)
     manifest.append(lake, entries)
-
-
-def batch_name(batch: str, closed: Closed) -> str:
-    """The batch of a final part of a table of gold."""
-    return f"{batch}-{closed.until.ns}"
 
 
 def last_closed(lake: Path, run: str) -> Closed | None:
@@ -89,16 +76,16 @@ def last_closed(lake: Path, run: str) -> Closed | None:
     return None
 
 
-def drop_parts(lake: Path, tables: Iterable[str], run: str, behind: Closed | None) -> None:
+def drop_parts(lake: Path, tables: Iterable[Table], runs: Collection[str], behind: Closed | None) -> None:
     """Remove the final parts of these tables of gold behind a place, or all."""
     for table in tables:
         gone = [
             entry
-            for entry in manifest.entries(lake, table, {run})
+            for entry in manifest.entries(lake, table.path, runs)
             if (number := entry.batch.rpartition("-")[2]).isdigit() and (behind is None or int(number) > behind.until.ns)
         ]
         if gone:
-            manifest.drop(lake, table, gone)
+            manifest.drop(lake, table.path, gone)
 
 
 def read_judgement(lake: Path, runs: Sequence[str]) -> Judgement | None:
@@ -132,7 +119,7 @@ def _finals(lake: Path, run: str) -> list[Final]:
         if part is not None:
             text = json.loads(_says(part, CLOSED))
             seen, until = (Cut(ns, {int(node): seq for node, seq in seqs.items()}) for ns, seqs in (text["seen"], text["until"]))
-            found.append(Final(entry.batch, text["code"], Closed(seen, until, text["rows"])))
+            found.append(Final(text["code"], Closed(seen, until, text["rows"])))
     return sorted(found, key=lambda final: final.closed.until.ns)
 
 

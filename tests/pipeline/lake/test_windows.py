@@ -43,7 +43,7 @@ def test_a_run_is_not_cut_before_a_window_and_its_margin_are_over(tmp_path: Path
     assert found(tmp_path) == []
     add(tmp_path, "1", every_minute(66, 66), "events")
     (window,) = found(tmp_path)
-    assert (window.closes, window.end, window.until.ns) == (True, None, 60 * MINUTE)
+    assert ([part.is_final for part in window.parts], window.end, window.until.ns) == ([True, False], None, 60 * MINUTE)
     assert window.closing == Closed(window.closing.seen, window.until, 60)
     assert (window.until.seqs, window.closing.seen.ns, window.closing.seen.seqs) == ({1: 61}, 54 * MINUTE, {1: 55})
 
@@ -55,8 +55,9 @@ def test_what_is_final_is_not_judged_again_and_brokers_without_rows_keep_their_p
     assert is_valid(tmp_path, "r", first.closing)
     add(tmp_path, "1", every_minute(71, 100))
     (same,) = found(tmp_path, first.closing)
-    assert (same.closes, same.since, same.closing) == (False, first.until, first.closing)
-    assert same.places == ("r (final)", "r")
+    assert (same.since, same.closing) == (first.until, first.closing)
+    assert [part.name for part in first.parts] == ["r (final)", "r"]
+    assert [part.name for part in same.parts] == ["r"]
     add(tmp_path, "2", every_minute(101, 200))
     (later,) = found(tmp_path, first.closing)
     assert (later.seen.seqs, later.since.seqs, later.until.seqs) == ({1: 55, 2: 32}, {1: 61, 2: 32}, {1: 181, 2: 32})
@@ -68,7 +69,7 @@ def test_a_long_run_that_was_never_judged_is_judged_step_by_step(tmp_path: Path)
     assert [(one.since.seqs, one.until.seqs, None if one.end is None else one.end.seqs) for one in steps] == [
         ({}, {1: 61}, {1: 67}), ({1: 61}, {1: 121}, {1: 127}), ({1: 121}, {1: 181}, {1: 187}), ({1: 181}, {1: 241}, None),
     ]  # fmt: skip
-    assert steps[0].places == ("r (final)",)
+    assert [part.name for part in steps[0].parts] == ["r (final)"]
 
 
 def test_a_window_with_many_rows_is_shorter_but_not_shorter_than_two_margins(tmp_path: Path) -> None:

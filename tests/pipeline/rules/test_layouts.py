@@ -12,7 +12,7 @@ import pytest
 from klamm.pipeline.lake.tables import views
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.prepared import in_order, in_turns, partitions
+from klamm.pipeline.rules.prepared import in_turns, partitions
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.spark.settings import Kind, When, chosen
 from klamm.tests.pipeline.rules.conftest import Whatever
@@ -92,7 +92,7 @@ def test_work_over_few_rows_and_over_many_takes_turns() -> None:
 def test_work_waits_for_what_it_reads_and_the_first_failure_is_raised() -> None:
     done: list[str] = []
     graph = {"c": {"a", "b"}, "b": {"a"}, "a": set(), "d": set()}
-    in_order(graph, done.append, 3)
+    in_turns(graph, done.append, 3, lambda _: True, lambda _: contextlib.nullcontext())
     assert sorted(done) == ["a", "b", "c", "d"]
     assert done.index("a") < done.index("b") < done.index("c")
 
@@ -103,5 +103,5 @@ def test_work_waits_for_what_it_reads_and_the_first_failure_is_raised() -> None:
 
     done.clear()
     with pytest.raises(ValueError, match="no"):
-        in_order(graph, fail, 2)
+        in_turns(graph, fail, 2, lambda _: True, lambda _: contextlib.nullcontext())
     assert "c" not in done
