@@ -19,7 +19,10 @@ causes AS (
 known AS (
     SELECT run_id, producer_id, producer_epoch, is_commit, flatten(collect_list(partitions)) AS partitions, sum(groups) AS groups
     FROM causes GROUP BY run_id, producer_id, producer_epoch, is_commit),
-producers AS (SELECT DISTINCT run_id, given_id AS producer_id FROM txn_calls WHERE api_key = 22 AND code = 0)
+-- Where a journal begins in the middle, what a producer did before is known only if its first epoch was given later.
+producers AS (
+    SELECT c.run_id, c.given_id AS producer_id FROM txn_calls c LEFT JOIN (SELECT DISTINCT run_id FROM midway) y ON y.run_id = c.run_id
+    WHERE c.api_key = 22 AND c.code = 0 GROUP BY c.run_id, c.given_id, y.run_id HAVING y.run_id IS NULL OR min(c.given_epoch) = 0)
 SELECT m.run_id, m.node_id, m.conn_id, m.seq,
     CASE WHEN k.producer_id IS NULL
             THEN concat('producer ', m.producer_id, ', epoch ', m.producer_epoch, ': ', if(m.is_commit, 'a commit', 'an abort'),
@@ -150,8 +153,8 @@ FROM reads"""
 RULES: tuple[Rule, ...] = (
     Rule(
         "T-01", "error", "A marker of a coordinator ends its transaction as the producer asked with EndTxn, or aborts it with the next "
-        "epoch; and its partition was added to the transaction.", "wire 13", ("txn_markers", "txn_calls"), _OUTCOME, about="txn_markers",
-        needs=(messages_of(27),),
+        "epoch; and its partition was added to the transaction.", "wire 13", ("txn_markers", "txn_calls", "midway"), _OUTCOME,
+        about="txn_markers", needs=(messages_of(27),),
     ),
     Rule(
         "T-02", "error", "When a transactional id is used again after EndTxn, each partition of the transaction has got its marker.",

@@ -42,7 +42,7 @@ async def test_a_cluster_that_lives_through_much_breaks_no_rule(zookeeper: str, 
     cut = [runner.judge_lake(spark, lake, ["own"], window=window) for window in windows(lake, "own", None, _thirds(lake))]
     assert len(cut) > 1
     assert runner.together(judged.of("own") for judged in cut) == judgement
-    for share in (0.15, 0.3, 0.5, 0.7):
+    for share in (0.15, 0.3, 0.4, 0.5, 0.7):
         assert [one for one in _judged_from(lake, share, tmp_path) if one.severity == "error"] == []
 
 
