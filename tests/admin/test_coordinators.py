@@ -201,6 +201,15 @@ def test_the_last_error_of_a_group_is_its_outcome_at_the_deadline(cluster: Scrip
         assert error.code == code
 
 
+def test_an_attempt_that_the_deadline_cuts_off_leaves_the_error_before_it(cluster: ScriptedCluster) -> None:
+    one, two = cluster.add(1, 2)
+    one.on(FIND, coordinators({"a": 2}))
+    begun = time.monotonic()
+    two.on(DESCRIBE, lambda body, version: described({"a": LOADING})(body, version) if time.monotonic() < begun + 0.7 else HANG)
+    with AdminClient(one.address) as admin:
+        assert admin.describe_groups(["a"], timeout_ms=1000).errors["a"].code == LOADING
+
+
 def test_a_coordinator_that_does_not_respond_has_half_of_the_time(cluster: ScriptedCluster) -> None:
     one, two = cluster.add(1, 2)
     where = {"a": 2}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from klamm.broker.log.files import marker_files
 from klamm.broker.log.files.directories import LogDirectories
 from klamm.broker.log.files.directory import LogDirectory
 from klamm.broker.log.files.directory_storage import DirectoryStorage
@@ -643,6 +644,7 @@ async def test_log_moves_to_another_directory_while_it_is_written(make: Make, tm
     assert reports.written_to[-1] == 301 and not reports.errors
     assert storage.directory == str(tmp_path / "b")
     await eventually(lambda: not source.exists(), "the old folder has gone")
+    await eventually(lambda: not (target / marker_files.MOVE).exists(), "the new one is marked no more")
     assert len(await storage.read(ReadCommand(20, 0, position, 20, 300, EVERYTHING, False))) == position
     assert [name for name in files(target) if name.endswith(".log")] == [f"{base:020d}.log" for base in (0, 10, 20)]
     await directories.abandon()

@@ -12,18 +12,24 @@ from __future__ import annotations
 import random
 import secrets
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from klamm.tests.plugins.unstable import REAL_PROCESSES, REAL_WHEN_LONG, folder_among
-
 ROOT = Path(__file__).resolve().parents[2]
 SEEDED = frozenset({"tests/controller"})
 """Folders of deterministic tests; only what is marked `many_seeds` is drawn there."""
-DRAWN = ((REAL_PROCESSES | REAL_WHEN_LONG) - {"tests/stories/both"}) | SEEDED
+DRAWN = SEEDED | {
+    f"tests/{folder}"
+    for folder in (
+        "admin", "blacklist", "chaos", "cli", "clients", "cluster", "control", "distributions", "docs", "duel", "groups", "histories",
+        "images", "logs_on_disk", "mixed", "moves", "pipeline/real_clusters", "pipeline/spark", "reference", "registered", "server/net",
+        "server/replication", "testing", "tools", "transactions", "versions",
+    )
+}
+"""Folders whose long tests run processes or measure real time, and those of `SEEDED`."""
 RETOLD_PART = 5
 NEWEST = 3
 """Commits whose subjects are tested in full."""
@@ -69,6 +75,11 @@ def touched(files: Iterable[str]) -> set[str]:
         found.update(f"tests/{name}" for folder in folders for name in SUBJECTS.get(folder, ()))
         found.update(DRAWN.intersection(folders))
     return found
+
+
+def folder_among(nodeid: str, folders: Set[str]) -> str | None:
+    """The one of these folders that holds a test, at any depth; None if it is in none of them."""
+    return next((str(folder) for folder in Path(nodeid.partition("::")[0]).parents if str(folder) in folders), None)
 
 
 def newest_files() -> list[str]:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from klamm.tests.plugins.unstable import REAL_PROCESSES, REAL_WHEN_LONG, Failure, judged
+from klamm.tests.plugins.unstable import DETERMINISTIC, MOST, Failure, judged
 
 ROOT = Path(__file__).resolve().parents[2]
-REAL = [Failure(f"tests/mixed/test_x.py::test_{number}", "call", f"output {number}", False) for number in range(6)]
-PURE = Failure("tests/records/test_x.py::test_y", "call", "", False)
+REAL = [Failure(f"tests/mixed/test_x.py::test_{number}", "call", f"output {number}") for number in range(MOST + 1)]
+PURE = Failure("tests/records/test_x.py::test_y", "call", "")
 
 
-def test_the_folders_of_real_processes_exist() -> None:
-    assert all((ROOT / folder).is_dir() for folder in REAL_PROCESSES | REAL_WHEN_LONG)
+def test_the_folders_that_are_deterministic_exist() -> None:
+    assert all((ROOT / folder).is_dir() for folder in DETERMINISTIC)
 
 
 def test_a_test_of_real_processes_that_passes_alone_is_named_with_its_output() -> None:
@@ -36,7 +36,7 @@ def test_a_test_of_real_processes_that_passes_alone_is_named_with_its_output() -
     ("failures", "reason"),
     [
         ([], "no test did"),
-        (REAL, "6 tests failed"),
+        (REAL, f"{MOST + 1} tests failed"),
         ([PURE], "is not repeated"),
         ([REAL[0], PURE], "is not repeated"),
         ([REAL[0]._replace(when="collect")], "is not repeated"),
@@ -48,19 +48,20 @@ def test_what_else_fails_is_not_repeated(failures: list[Failure], reason: str) -
 
 
 @pytest.mark.parametrize(
-    ("nodeid", "is_long", "repeated"),
+    ("nodeid", "repeated"),
     [
-        ("tests/mixed/test_x.py::test_y", False, True),
-        ("tests/cli/metadata_log/test_x.py::test_y", False, True),
-        ("tests/pipeline/spark/test_x.py::test_y[a/b]", True, True),
-        ("tests/pipeline/rules/test_x.py::test_y", True, False),
-        ("tests/logs_on_disk/test_x.py::test_y", True, True),
-        ("tests/logs_on_disk/test_x.py::test_y", False, False),
-        ("tests/controller/simulation/test_x.py::test_y", True, False),
+        ("tests/mixed/test_x.py::test_y", True),
+        ("tests/cli/metadata_log/test_x.py::test_y", True),
+        ("tests/pipeline/spark/test_x.py::test_y[a/b]", True),
+        ("tests/pipeline/test_x.py::test_y", True),
+        ("tests/pipeline/rules/test_x.py::test_y", False),
+        ("tests/logs_on_disk/test_x.py::test_y", True),
+        ("tests/controller/simulation/test_x.py::test_y", False),
+        ("tests/test_x.py::test_y", False),
     ],
 )
-def test_what_is_deterministic_is_never_repeated(nodeid: str, is_long: bool, repeated: bool) -> None:
-    assert Failure(nodeid, "call", "", is_long).is_repeatable == repeated
+def test_what_is_deterministic_is_never_repeated(nodeid: str, repeated: bool) -> None:
+    assert Failure(nodeid, "call", "").is_repeatable == repeated
 
 
 def test_a_test_with_the_real_zookeeper_is_repeated_in_every_folder() -> None:
@@ -97,6 +98,6 @@ def test_good():
     assert subprocess.run(command, cwd=tmp_path, check=False, capture_output=True).returncode == 1
     failures = sorted(Failure(*json.loads(line)) for line in (tmp_path / "failures").read_text().splitlines())
     assert [failure._replace(output="") for failure in failures] == [
-        Failure("test_some.py::test_bad", "call", "", is_long=True, is_real=True), Failure("test_some.py::test_odd", "call", "", False),
+        Failure("test_some.py::test_bad", "call", "", is_real=True), Failure("test_some.py::test_odd", "call", ""),
     ]
     assert "assert 1 == 2" in failures[0].output and "said" in failures[0].output

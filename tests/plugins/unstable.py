@@ -1,9 +1,9 @@
 """Runs failed tests of real processes once more, each alone, and names those that pass then as unstable.
 
 As a plugin of pytest it writes each failure of a run to the file of `--failures`. As a program it reads that file after the run:
-`python -m klamm.tests.plugins.unstable FILE`. Only tests with real processes or in real time are repeated: they compete for a busy machine.
-A test that uses the real ZooKeeper of the fixture `zookeeper` is one of them in every folder. Any other failure, a second failure, or more
-than five tests that failed make the program fail too.
+`python -m klamm.tests.plugins.unstable FILE`. Tests in folders that are deterministic are not repeated, unless they use the real ZooKeeper
+of the fixture `zookeeper`: the others compete for a busy machine. Any other failure, a second failure, or more than eight tests that failed
+make the program fail too.
 """
 
 from __future__ import annotations
@@ -11,57 +11,46 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-REAL_PROCESSES = frozenset(
+DETERMINISTIC = frozenset(
     f"tests/{folder}"
     for folder in (
-        "admin", "blacklist", "chaos", "cli", "clients", "cluster", "histories", "mixed", "moves", "pipeline/real_clusters",
-        "pipeline/spark", "registered", "tools",
+        "broker", "configs", "controller", "golden", "mutants", "pipeline/decode", "pipeline/injected", "pipeline/report", "pipeline/rules",
+        "pipeline/simulation", "plugins", "protocol", "quotas", "records", "topics",
     )
 )
-"""Folders whose tests run processes, or have deadlines in real time (`admin`)."""
-REAL_WHEN_LONG = frozenset(
-    f"tests/{folder}"
-    for folder in (
-        "control", "duel", "groups", "logs_on_disk", "reference", "server/net", "server/replication", "stories/both", "testing",
-        "distributions", "docs", "images", "transactions", "versions",
-    )
-)
-"""Folders whose long tests run processes or measure real time; the others of their tests are deterministic."""
+"""Folders whose tests have neither processes nor sockets nor disks that could be slow: a failure there is a failure."""
 REAL_FIXTURE = "zookeeper"
 """A fixture that is a process; also the keyword by which reports of its tests are known."""
-MOST = 5
+MOST = 8
 """Unstable tests of one run that are only named."""
 
 
-def folder_among(nodeid: str, folders: Set[str]) -> str | None:
-    """The one of these folders that holds a test, at any depth; None if it is in none of them."""
-    return next((str(folder) for folder in Path(nodeid.partition("::")[0]).parents if str(folder) in folders), None)
+def is_deterministic(nodeid: str) -> bool:
+    """Whether a test is in one of these folders, at any depth, or a file of `tests` itself."""
+    parents = [str(folder) for folder in Path(nodeid.partition("::")[0]).parents]
+    return parents[0] == "tests" or not DETERMINISTIC.isdisjoint(parents)
 
 
 class Failure(NamedTuple):
     """One failed step of a test: setup, call or teardown; or a file that could not be collected.
 
-    `is_long`: it is marked `slow`. `is_real`: it uses REAL_FIXTURE.
+    `is_real`: it uses REAL_FIXTURE.
     """
 
     nodeid: str
     when: str
     output: str
-    is_long: bool
     is_real: bool = False
 
     @property
     def is_repeatable(self) -> bool:
-        if self.when == "collect":
-            return False
-        folders = REAL_PROCESSES | REAL_WHEN_LONG if self.is_long else REAL_PROCESSES
-        return self.is_real or folder_among(self.nodeid, folders) is not None
+        return self.when != "collect" and (self.is_real or not is_deterministic(self.nodeid))
 
 
 class Failures:
@@ -81,7 +70,7 @@ class Failures:
             sections = (f"---- {name} ----\n{content}" for name, content in report.sections)
             output = "\n".join((report.longreprtext, *sections))
             with self._path.open("a") as file:
-                failure = Failure(report.nodeid, when, output, "slow" in report.keywords, REAL_FIXTURE in report.keywords)
+                failure = Failure(report.nodeid, when, output, REAL_FIXTURE in report.keywords)
                 file.write(json.dumps(failure) + "\n")
 
 
