@@ -36,7 +36,7 @@ async def each_by_broker(
     outcomes: dict[K, V | AdminError] = dict.fromkeys(pending, response_error(ErrorCode.UNKNOWN_SERVER_ERROR, "missing in the response"))
     is_first = True
 
-    def tells(outcome: V | AdminError) -> bool:
+    def counts(outcome: V | AdminError) -> bool:
         """False for an attempt that was cut off by the deadline after another one: the error before it says more."""
         return is_first or not isinstance(outcome, TimedOut) or scope.remaining_s > 0
 
@@ -46,9 +46,9 @@ async def each_by_broker(
         except AdminError as error:
             if is_first:
                 raise
-            return outcomes | dict.fromkeys(pending, error) if tells(error) else outcomes
+            return outcomes | dict.fromkeys(pending, error) if counts(error) else outcomes
         attempt = await _attempt(session, pending, brokers, send)
-        outcomes |= {key: outcome for key, outcome in attempt.items() if tells(outcome)}
+        outcomes |= {key: outcome for key, outcome in attempt.items() if counts(outcome)}
         is_first = False
         pending = [key for key in pending if is_retried(outcomes[key], retried)]
         if not pending or scope.remaining_s <= RETRY_BACKOFF_S:
