@@ -1,10 +1,12 @@
 """From a journal to tables, verdicts and a report: how long `klamm pipeline run`, `check` and `klamm report` take, each in its own process.
 
-    python -m klamm.benchmarks.verdicts [--frames 10000] [--copies 1]
+    python -m klamm.benchmarks.verdicts [--frames 10000] [--copies 1] [--only ApiVersions] [--journal LAKE]
 
 A cluster of three brokers is served, and a client produces and consumes one record after the other until the journal has about so many
 frames; a million take three minutes. With `--copies` the journal is that of so many runs: 20,000 frames and 50 copies are a million too,
-in many small files. Wall time. `klamm pipeline warm` before it halves the start of Spark.
+in many small files. With `--only ApiVersions` clients send nothing else, 64 requests in flight on each of eight connections. With
+`--journal` the journal is written to this folder, and nothing is timed. Wall time. `klamm pipeline warm` before it halves the start of
+Spark.
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,14 +34,27 @@ FRAMES_A_RECORD = 13
 """That journals of three brokers have for a record that is produced with acks=all and fetched, requests and responses."""
 
 
+CONNECTIONS, IN_FLIGHT = 8, 64
+"""Of clients that send one kind of request."""
+
+
+@contextmanager
+def served(lake: Path) -> Iterator[str]:
+    """A cluster of three brokers with a journal. Yields its bootstrap servers."""
+    options = ["--brokers", "3", "--port", "0", "--json", "--topic", "orders:6:3", "--journal", str(lake)]
+    with subprocess.Popen([*KLAMM, "serve", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as cluster:
+        assert cluster.stdout is not None
+        try:
+            yield json.loads(cluster.stdout.readline())["bootstrap_servers"]
+        finally:
+            cluster.send_signal(signal.SIGTERM)
+
+
 def journal(lake: Path, frames: int) -> None:
     """Serve a cluster and use it."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
-    options = ["--brokers", "3", "--port", "0", "--json", "--topic", "orders:6:3", "--journal", str(lake)]
-    with subprocess.Popen([*KLAMM, "serve", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as cluster:
-        assert cluster.stdout is not None
-        servers = json.loads(cluster.stdout.readline())["bootstrap_servers"]
+    with served(lake) as servers:
         producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 0})
         consumer = Consumer(
             {"bootstrap.servers": servers, "group.id": "verdicts", "auto.offset.reset": "earliest", "fetch.wait.max.ms": 20}
@@ -48,7 +66,31 @@ def journal(lake: Path, frames: int) -> None:
             consumer.poll(0.005)
         consumer.close()
         del producer
-        cluster.send_signal(signal.SIGTERM)
+
+
+def api_versions_request(correlation_id: int) -> bytes:
+    """ApiVersions v3, with its length."""
+    body = struct.pack(">hhih4sx", 18, 3, correlation_id, 4, b"load") + b"\x06klamm\x041.0\x00"
+    return struct.pack(">i", len(body)) + body
+
+
+def api_versions_journal(lake: Path, frames: int) -> None:
+    """Serve a cluster, and send it so many ApiVersions requests that they and their answers are the frames."""
+    with served(lake) as servers, ExitStack() as stack:
+        addresses = [address.rsplit(":", 1) for address in servers.split(",")]
+        sockets, readers = [], []
+        for number in range(CONNECTIONS):
+            host, port = addresses[number % len(addresses)]
+            sockets.append(stack.enter_context(socket.create_connection((host, int(port)))))
+            readers.append(stack.enter_context(sockets[-1].makefile("rb", buffering=1 << 20)))
+        for begin in range(0, frames // 2, CONNECTIONS * IN_FLIGHT):
+            numbers = range(begin, min(begin + CONNECTIONS * IN_FLIGHT, frames // 2))
+            for number, each in enumerate(sockets):
+                each.sendall(b"".join(map(api_versions_request, numbers[number::CONNECTIONS])))
+            for number, reader in enumerate(readers):
+                for correlation_id in numbers[number::CONNECTIONS]:
+                    answer = reader.read(int.from_bytes(reader.read(4), "big"))
+                    assert struct.unpack_from(">ih", answer) == (correlation_id, 0), answer
 
 
 def copy(lake: Path, copies: int) -> None:
@@ -82,10 +124,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=10_000)
     parser.add_argument("--copies", type=int, default=1)
+    parser.add_argument("--only", choices=["ApiVersions"], help="send requests of this kind only")
+    parser.add_argument("--journal", type=Path, metavar="LAKE", help="write the journal to this folder, and time nothing")
     chosen = parser.parse_args(arguments)
+    record = api_versions_journal if chosen.only else journal
+    if chosen.journal:
+        record(chosen.journal, chosen.frames)
+        copy(chosen.journal, chosen.copies)
+        return
     with tempfile.TemporaryDirectory() as folder:
         lake = Path(folder) / "lake"
-        journal(lake, chosen.frames)
+        record(lake, chosen.frames)
         copy(lake, chosen.copies)
         timed("pipeline", "run", str(lake))
         timed("pipeline", "check", str(lake))
