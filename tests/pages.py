@@ -435,8 +435,39 @@ def conformance_page() -> str:
         "`error` that nothing there exercises:",
         "",
         *(f"* {rule}: {reason}." for rule, reason in _not_exercised().items()),
+        *_injected(),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _injected() -> list[str]:
+    """How many violations of each rule a test injects."""
+    from klamm.pipeline.rules.runner import rules
+    from klamm.tests.pipeline.injected import all_violations  # noqa: F401 registers them
+    from klamm.tests.pipeline.injected.injections import INJECTIONS
+    from klamm.tests.pipeline.injected.other_rules import NOT_FOUND
+
+    violations = [one for one in INJECTIONS if not one.is_allowed]
+    edges = [one for one in violations if one.is_edge]
+    allowed = [one for one in INJECTIONS if one.is_allowed]
+    lines = [
+        "",
+        "## Injected violations",
+        "",
+        f"`tests/pipeline/injected` puts {len(violations)} violations into journals of clusters that did everything right, each in a run",
+        f"of its own: at least two for each rule, one of them the smallest that there is ({len(edges)}), and {len(allowed)} changes",
+        f"that are just allowed. All runs are judged at once. Found: {len(violations)}. Missed: 0. Falsely accused: 0. DuckDB and Spark",
+        "say the same; the test fails otherwise. `python -m klamm.tests.pipeline.injected.injections` prints the table. What an injection",
+        "violates besides its own rule is in `other_rules.py`. SASL, throttled answers, error storms and stubborn clients are in no such",
+        "cluster, so these frames are added.",
+        "",
+        "| rule | violations | at the edge | just allowed |",
+        "|---|---|---|---|",
+    ]
+    for rule in rules():
+        counts = [sum(one.rule == rule for one in some) for some in (violations, edges, allowed)]
+        lines.append(f"| {rule} | {' | '.join(map(str, counts))} |")
+    return [*lines, "", "Violations that were tried and are not found:", "", *(f"* {rule}: {text}." for rule, text in NOT_FOUND.items())]
 
 
 def _not_exercised() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -40,8 +41,8 @@ def always(body: Any, row: Row) -> bool:
 
 def simple(rule: str, name: str, key: int, direction: int, wanted: Callable[..., bool], how: Callable[[Any], Any], **more: Any) -> None:
     """An injection that changes one frame."""
-    edge, which = more.get("edge", False), more.get("which", 0)
-    injected(rule, name, edge=edge)(lambda world: change(world, key, direction, wanted, how, which=which))
+    which = more.pop("which", 0)
+    injected(rule, name, **more)(lambda world: change(world, key, direction, wanted, how, which=which))
 
 
 def with_state(wanted: Callable[[Any], bool], how: Callable[[Any], None]) -> tuple[Callable[..., bool], Callable[[Any], None]]:
@@ -86,11 +87,12 @@ def _answers(world: TrueRun, key: int = Api.METADATA) -> list[Row]:
     return world.frames(key, RESPONSE_OUT)
 
 
-@injected("W-01", "an answer belongs to an earlier request of its connection", edge=True)
+@injected("W-01", "an answer leaves behind that of the next request", edge=True)
 def _(world: TrueRun) -> Edits:
-    one, two = next((a, b) for a in _answers(world) for b in _answers(world) if a["conn_id"] == b["conn_id"]
+    one, two = next((a, b) for a in _answers(world, Api.PRODUCE) for b in _answers(world, Api.PRODUCE) if a["conn_id"] == b["conn_id"]
                     and (a["node_id"], a["process"]) == (b["node_id"], b["process"]) and a["seq"] < b["seq"])
-    return {place(two): {**two, "cause_seq": one["cause_seq"], "correlation_id": one["correlation_id"]}}
+    later = two["seq"] + 0.5
+    return {place(one): neutral(one), (two["node_id"], later): moved(one, {**two, "seq": later})}
 
 
 @injected("W-01", "an answer belongs to no request")
@@ -124,7 +126,7 @@ def _(world: TrueRun) -> Edits:
     return _advertised(lambda apis: apis.remove(next(api for api in apis if api[0] == Api.METADATA)))(world)
 
 
-def _lost(world: TrueRun, key: int, *, is_last: bool) -> Edits:
+def lost_answer(world: TrueRun, key: int, *, is_last: bool) -> Edits:
     """An answer is lost, and a later request of the connection is answered or not."""
     for row in world.frames(key, RESPONSE_OUT):
         later = [r for r in world.rows.values() if r["node_id"] == row["node_id"] and r["process"] == row["process"]
@@ -136,12 +138,12 @@ def _lost(world: TrueRun, key: int, *, is_last: bool) -> Edits:
 
 @injected("W-03", "an answer is lost, and its connection serves on and is closed")
 def _(world: TrueRun) -> Edits:
-    return _lost(world, Api.API_VERSIONS, is_last=False)
+    return lost_answer(world, Api.API_VERSIONS, is_last=False)
 
 
 @injected("W-03", "an answer is lost in the middle of a client's requests", edge=True)
 def _(world: TrueRun) -> Edits:
-    return _lost(world, Api.FIND_COORDINATOR, is_last=False)
+    return lost_answer(world, Api.FIND_COORDINATOR, is_last=False)
 
 
 @injected("W-03", "a request is answered twice")
@@ -218,7 +220,7 @@ injected("W-09", "what a controller is answered is cut")(_bytes(lambda frame: _s
 
 @injected("W-10", "a client uses a correlation id twice", edge=True)
 def _(world: TrueRun) -> Edits:
-    one, two = next((a, b) for a in world.frames(Api.METADATA, REQUEST_IN) for b in world.frames(Api.METADATA, REQUEST_IN)
+    one, two = next((a, b) for a in world.frames(Api.PRODUCE, REQUEST_IN) for b in world.frames(Api.PRODUCE, REQUEST_IN)
                     if a["conn_id"] == b["conn_id"] and (a["node_id"], a["process"]) == (b["node_id"], b["process"])
                     and a["seq"] < b["seq"])
     return {place(two): {**two, "correlation_id": one["correlation_id"]}}
@@ -249,8 +251,21 @@ simple("W-12", "a throttle time that has overflowed", Api.FETCH, RESPONSE_OUT, a
 
 # --- C: controllers
 
-simple("C-01", "a leader epoch falls by one behind LeaderAndIsr", UPDATE, REQUEST_OUT,
-       *with_state(is_later, setting(leader_epoch=lambda e: e - 1)), edge=True, which=-1)
+@injected("C-01", "a leader epoch falls by one behind LeaderAndIsr", edge=True)
+def _(world: TrueRun) -> Edits:
+    for row in world.frames(LEAD, REQUEST_OUT):
+        led_now = {(t.topic_name, s.partition_index) for t in body_of(row).topic_states for s in t.partition_states if is_later(s)}
+        for other in world.frames(UPDATE, REQUEST_OUT):
+            if (other["node_id"], other["cause_seq"], other["peer_id"]) == (row["node_id"], row["cause_seq"], row["peer_id"]):
+                body = body_of(other)
+                for topic in body.topic_states:
+                    for state in topic.partition_states:
+                        if (topic.topic_name, state.partition_index) in led_now:
+                            state.leader_epoch -= 1
+                            return {place(each): with_body(each, body) for each in world.copies(other)}
+    raise LookupError
+
+
 simple("C-01", "a leader epoch falls to zero in UpdateMetadata", UPDATE, REQUEST_OUT, *with_state(is_later, setting(leader_epoch=0)),
        which=-1)
 simple("C-01", "a leader epoch is negative", UPDATE, REQUEST_OUT, *with_state(led, setting(leader_epoch=-1)))
@@ -306,7 +321,37 @@ def _everywhere(wanted: Callable[[Any], bool], how: Callable[[Any], None], keys:
 injected("C-07", "an unclean election leaves no mark", edge=True)(
     _everywhere(lambda s: s.leader_recovery_state == 1, setting(leader_recovery_state=0)))
 
-def _ibp(ibp: str) -> Callable[[TrueRun], Edits]:
+injected("C-07", "an unclean election keeps the leader epoch")(
+    _everywhere(lambda s: s.leader_recovery_state == 1, setting(leader_epoch=lambda e: e - 1)))
+
+
+def _cleared(world: TrueRun) -> list[Row]:
+    """The first AlterPartition after the unclean election, and its answer, in both journals."""
+    marked = min(r["ts_ns"] for r in world.frames(LEAD, REQUEST_IN) if any(s.leader_recovery_state == 1 for s in states(body_of(r))))
+    asked = min(
+        (r for r in world.frames(Api.ALTER_PARTITION, REQUEST_OUT) if r["ts_ns"] > marked and r["node_id"] == 4), key=lambda r: r["ts_ns"])
+    return [copy for one in (asked, world.answer(asked)) for copy in world.copies(one)]
+
+
+@injected("C-08", "the mark goes without AlterPartition", edge=True)
+def _(world: TrueRun) -> Edits:
+    return {place(row): neutral(row) for row in _cleared(world)}
+
+
+@injected("C-08", "the mark goes though AlterPartition is refused")
+def _(world: TrueRun) -> Edits:
+    edits: Edits = {}
+    for row in _cleared(world):
+        if row["dir"] in (RESPONSE_OUT, RESPONSE_IN):
+            body = body_of(row)
+            for topic in body.topics:
+                for each in topic.partitions:
+                    setting(error_code=9, leader_id=0, leader_epoch=0, isr=[], leader_recovery_state=0, partition_epoch=0)(each)
+            edits[place(row)] = with_body(row, body)
+    return edits
+
+
+def release(ibp: str) -> Callable[[TrueRun], Edits]:
     return lambda world: of_event(world, "batch", lambda row: bool(_sent(world, row)), lambda row, given, output: output.update(ibp=ibp))
 
 
@@ -315,8 +360,8 @@ def _sent(world: TrueRun, batch: Row) -> list[Row]:
     return [r for r in world.rows.values() if r["node_id"] == batch["node_id"] and r["cause_seq"] == batch["seq"] and "frame" in r]
 
 
-injected("C-14", "a batch has the versions of the release after its protocol's", edge=True)(_ibp("3.3"))
-injected("C-14", "a batch has much newer versions than its protocol")(_ibp("1.0"))
+injected("C-14", "a batch has the versions of the release after its protocol's", edge=True)(release("3.3"))
+injected("C-14", "a batch has much newer versions than its protocol")(release("1.0"))
 
 
 @injected("C-09", "LeaderAndIsr is sent for a change of the ISR")
@@ -498,6 +543,22 @@ def _(world: TrueRun) -> Edits:
 
 # --- D, E, B
 
+
+def _decided(how: Callable[[Any], Any]) -> Callable[[TrueRun], Edits]:
+    """The output of a decision that writes a leader."""
+
+    def make(world: TrueRun) -> Edits:
+        row = next(r for r in world.events("decision") if '"leader":' in (r["output"] or "").replace(" ", ""))
+        return {place(row): {**row, "output": how(row["output"])}}
+
+    return make
+
+
+injected("D-01", "a decision writes a leader that is one higher", edge=True)(
+    _decided(lambda text: re.sub(r'("leader": ?)(\d+)', lambda found: f"{found[1]}{int(found[2]) + 1}", text, count=1)))
+injected("D-01", "a decision is to do nothing")(_decided(lambda text: "{}"))
+injected("D-01", "a decision is written with spaces", allowed=True)(_decided(lambda text: json.dumps(json.loads(text), indent=1)))
+
 ELECT = Api.ELECT_LEADERS
 
 
@@ -562,6 +623,12 @@ def _(world: TrueRun) -> Edits:
             given = json.loads(row["input"]) | {"leader": 1}
             return {place(row): {**row, "input": json.dumps(given)}}
     raise LookupError
+
+
+@injected("B-02", "the blacklist names the broker that gets the lead")
+def _(world: TrueRun) -> Edits:
+    return of_event(world, "config_change", lambda r: '"listed":[1]' in (r["output"] or "").replace(" ", ""),
+                    lambda row, given, output: output.update(listed=[1, 2, 3, 4]), which=-1)
 
 
 # --- R: reassignments

@@ -1,9 +1,11 @@
 """Violations put into the journal of a cluster that did everything right, one in each copy of it, to count which ones the rules find.
 
-    .venv/bin/python -m klamm.tests.pipeline.injected.injections LAKE      # a lake whose only run has no violation: prints the table
+    python -m klamm.tests.pipeline.injected.injections [RULE ...]      # prints the table
 
-A frame between two brokers of the cluster is in both their journals, so both copies are changed. A row that goes is replaced by an event
-that says nothing, because a gap would make the rules silent. Each violation is written in a run of its own; all runs are judged at once.
+The journals are those of `recording.py`. A frame between two brokers of the cluster is in both their journals, so both copies are changed.
+A row that goes is replaced by an event that says nothing, because a gap would make the rules silent; where rows are added, the rows behind
+them get other numbers. Each violation is written in a run of its own; all runs are judged at once. Counterparts are changes that are just
+allowed: nobody may be accused of them.
 """
 
 from __future__ import annotations
@@ -12,23 +14,28 @@ import json
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from klamm.journal.columns import Direction
-from klamm.journal.reading import open_segment, segments
+from klamm.journal.reading import segments
 from klamm.journal.segments import OpenSegment, disk_schema, node_folder, segment_metadata, table_schema
 from klamm.pipeline.rules import runner
+from klamm.pipeline.rules.runner import Verdict
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.tests.pipeline.injected.other_rules import OTHER_RULES
+from klamm.tests.pipeline.injected.recording import STORIES, TABLES, recorded
 
 Row = dict[str, Any]
-Place = tuple[int, int]
-"""Broker and seq."""
+Place = tuple[int, float]
+"""Broker and seq. A seq between two numbers is that of a row that is added there."""
 
 REQUEST_IN, RESPONSE_OUT, REQUEST_OUT, RESPONSE_IN = Direction
 OPPOSITE = {REQUEST_IN: REQUEST_OUT, REQUEST_OUT: REQUEST_IN, RESPONSE_OUT: RESPONSE_IN, RESPONSE_IN: RESPONSE_OUT}
@@ -149,22 +156,31 @@ def moved(row: Row, to: Row, **columns: Any) -> Row:
 
 
 class Injection(NamedTuple):
-    """A violation."""
+    """A violation, or a counterpart: a change that violates nothing."""
 
     rule: str
     name: str
     make: Callable[[TrueRun], Edits]
     is_edge: bool
+    story: str
+    is_allowed: bool
+
+    @property
+    def expected(self) -> frozenset[str]:
+        """All rules that it violates."""
+        return frozenset() if self.is_allowed else frozenset({self.rule, *OTHER_RULES.get((self.rule, self.name), ())})
 
 
 INJECTIONS: list[Injection] = []
 
 
-def injected(rule: str, name: str, *, edge: bool = False) -> Callable[[Callable[[TrueRun], Edits]], Callable[[TrueRun], Edits]]:
+def injected(
+    rule: str, name: str, *, edge: bool = False, story: str = "controllers", allowed: bool = False
+) -> Callable[[Callable[[TrueRun], Edits]], Callable[[TrueRun], Edits]]:
     """The function returns the rows that are otherwise."""
 
     def register(make: Callable[[TrueRun], Edits]) -> Callable[[TrueRun], Edits]:
-        INJECTIONS.append(Injection(rule, name, make, edge))
+        INJECTIONS.append(Injection(rule, name, make, edge, story, allowed))
         return make
 
     return register
@@ -195,102 +211,157 @@ class Outcome(NamedTuple):
     """What the rules said of an injection."""
 
     injection: Injection
-    found: bool
-    """By its rule, and the violation or its evidence is one of the rows that were changed, or beside it."""
-    others: list[str]
-    """Other rules that it breaks too."""
-    false: list[str]
-    """Verdicts that have nothing to do with the changed rows."""
+    accused: frozenset[str]
+    """The rules that name a violation in its run."""
+    details: list[str]
+
+    @property
+    def is_found(self) -> bool:
+        return self.injection.rule in self.accused
+
+    @property
+    def false(self) -> frozenset[str]:
+        """Rules that are not violated, and name a violation."""
+        return self.accused - self.injection.expected
+
+    @property
+    def is_as_expected(self) -> bool:
+        return self.accused == self.injection.expected
 
 
-def load(lake: Path) -> TrueRun:
-    """The only run of a lake."""
-    rows: dict[Place, Row] = {}
-    for segment in segments(lake):
-        for batch in open_segment(segment.path):
-            for row in batch.to_pylist():
-                rows[place(row)] = row
-    return TrueRun(dict(sorted(rows.items())))
+@cache
+def true_run(story: str) -> TrueRun:
+    """The run of a story. It is not to be changed."""
+    return TrueRun({place(row): row for row in sorted(recorded(story), key=place)})
 
 
-def write(lake: Path, world: TrueRun, run: str, edits: Edits) -> None:
-    """Write the rows as a run, these in place of those at their places."""
-    tables: dict[tuple[int, str], list[Row]] = defaultdict(list)
-    for where, row in world.rows.items():
-        row = edits.get(where, row)
-        tables[row["node_id"], "frames" if "frame" in row else "events"].append(row)
-    for (node, table), rows in tables.items():
-        folder = node_folder(lake, run, node)
-        folder.mkdir(parents=True, exist_ok=True)
-        schema = disk_schema(table, segment_metadata(run, node, 1, 0, "0"))
-        segment = OpenSegment(folder, table, rows[0]["seq"], schema)
-        columns = {}
-        for column in table_schema(table):
-            values = pa.array([run] * len(rows) if column.name == "run_id" else [row[column.name] for row in rows], column.type)
-            columns[column.name] = values.dictionary_encode() if pa.types.is_dictionary(schema.field(column.name).type) else values
-        segment.write(pa.RecordBatch.from_arrays(list(columns.values()), schema=schema))
-        segment.seal()
+class RunWriter:
+    """Writes a run again and again, with a few rows otherwise."""
+
+    def __init__(self, world: TrueRun) -> None:
+        rows: dict[tuple[int, str], list[Row]] = defaultdict(list)
+        for row in world.rows.values():
+            rows[row["node_id"], table_of(row)].append(row)
+        self._tables = {key: pa.Table.from_pylist(some, table_schema(key[1])) for key, some in rows.items()}
+        self._seqs = {node: [row["seq"] for row in world.rows.values() if row["node_id"] == node] for node, _ in rows}
+
+    def write(self, lake: Path, run: str, edits: Edits) -> None:
+        """Write the rows as a run, these in place of those at their places, or between them."""
+        edited: dict[int, list[Row]] = defaultdict(list)
+        for (node, _), row in edits.items():
+            edited[node].append(row)
+        for (node, table), true in self._tables.items():
+            others = sorted(edited[node], key=lambda row: row["seq"])
+            if others:
+                gone = pc.is_in(true["seq"], pa.array([row["seq"] for row in others if row["seq"] == int(row["seq"])], pa.int64()))
+                numbers = {row["seq"] for row in others} - set(self._seqs[node])
+                number = _numbering(self._seqs[node], numbers)
+                rows = [
+                    {**row, "seq": number(row["seq"]), "cause_seq": None if row["cause_seq"] is None else number(row["cause_seq"])}
+                    for row in others if table_of(row) == table
+                ]
+                true = true.filter(pc.invert(gone))
+                if numbers:
+                    for name in ("seq", "cause_seq"):
+                        moved_to = [None if each is None else number(each) for each in true[name].to_pylist()]
+                        true = true.set_column(true.schema.get_field_index(name), true.schema.field(name), pa.array(moved_to, pa.int64()))
+                true = pa.concat_tables([true, pa.Table.from_pylist(rows, table_schema(table))]).sort_by("seq")
+            _write_segment(lake, run, node, table, true)
 
 
-def near(world: TrueRun, edits: Edits) -> set[Place]:
-    """The rows that were changed, and their requests and answers."""
-    found = set(edits)
-    for node, seq in edits:
-        before = world.rows[node, seq]
-        for row in (before, edits[node, seq]):
-            found.add((node, row.get("cause_seq") or seq))
-        found |= {place(row) for row in world.rows.values() if row["node_id"] == node and row.get("cause_seq") == seq}
-    return found
+def table_of(row: Row) -> str:
+    """The table of a row."""
+    return TABLES["frame" not in row]
 
 
-def outcomes(lake: Path, judge: Callable[[Path], Iterable[Row]], only: Iterable[str] = ()) -> Iterator[Outcome]:
-    """What the rules say of each injection into the only run of this lake. `judge` returns the verdicts on all runs of a lake."""
-    world = load(lake)
-    chosen = [each for each in INJECTIONS if not only or each.rule in only]
-    with tempfile.TemporaryDirectory() as folder:
-        places = {}
-        for number, injection in enumerate(chosen):
-            edits = injection.make(world)
-            assert edits, injection.name
-            places[f"{number:03d}"] = near(world, edits)
-            write(Path(folder), world, f"{number:03d}", edits)
-        verdicts: dict[str, list[Row]] = defaultdict(list)
-        asked = {injection.rule for injection in chosen}
-        for row in judge(Path(folder)):
-            if row["detail"] is not None and (row["rule"] in asked or runner.rules()[row["rule"]].severity == "error"):
-                verdicts[row["run_id"]].append(row)
-    for number, injection in enumerate(chosen):
-        run = f"{number:03d}"
-        touched = [v for v in verdicts[run] if places[run] & {(v["node_id"], seq) for seq in (v["seq"], *v["evidence"])}]
-        rules = Counter(verdict["rule"] for verdict in touched)
-        far = [f"{v['rule']} {v['node_id']}:{v['seq']} {v['detail']}" for v in verdicts[run] if v not in touched]
-        mine = [line for line in far if line.startswith(injection.rule + " ")]
-        found = injection.rule in rules or bool(mine)
-        yield Outcome(injection, found, sorted(set(rules) - {injection.rule}), [line for line in far if line not in mine])
+def _numbering(seqs: list[int], added: set[float]) -> Callable[[float], int]:
+    """Seqs without those between two numbers."""
+    if not added:
+        return int
+    numbers = {seq: number for number, seq in enumerate(sorted([*seqs, *added]), min(seqs))}
+    return numbers.__getitem__
 
 
-def quickly(lake: Path) -> list[Row]:
+def _write_segment(lake: Path, run: str, node: int, table: str, rows: pa.Table) -> None:
+    folder = node_folder(lake, run, node)
+    folder.mkdir(parents=True, exist_ok=True)
+    schema = disk_schema(table, segment_metadata(run, node, 1, 0, "0"))
+    segment = OpenSegment(folder, table, rows["seq"][0].as_py(), schema)
+    columns = []
+    for column in schema:
+        values = pa.array([run] * rows.num_rows) if column.name == "run_id" else rows[column.name].combine_chunks()
+        columns.append(values.dictionary_encode() if pa.types.is_dictionary(column.type) else values)
+    segment.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+    segment.seal()
+
+
+def inject(lake: Path, chosen: Iterable[Injection]) -> dict[str, Injection]:
+    """Write a run for each injection, and one for each story as it was: `true-` and its name. Returns the injections by run."""
+    writers = {story: RunWriter(true_run(story)) for story in STORIES}
+    for story, writer in writers.items():
+        writer.write(lake, f"true-{story}", {})
+    runs = {f"{number:03d}": injection for number, injection in enumerate(chosen)}
+    for run, injection in runs.items():
+        edits = injection.make(true_run(injection.story))
+        assert edits, injection.name
+        writers[injection.story].write(lake, run, edits)
+    return runs
+
+
+def outcomes(runs: dict[str, Injection], verdicts: Iterable[Verdict]) -> list[Outcome]:
+    """What these verdicts say of each injection."""
+    said: dict[str, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        said[verdict.run_id].append(verdict)
+    return [
+        Outcome(
+            injection, frozenset(v.rule for v in said[run]), [f"{v.rule} {v.node_id}:{v.seq} {v.detail}" for v in said[run]]
+        )
+        for run, injection in runs.items()
+    ]
+
+
+def table(said: Collection[Outcome]) -> Iterator[str]:
+    """Lines: of each rule how many violations were injected, found and missed, how many counterparts there were, and how often the rule
+    named a violation that was none."""
+    yield f"{'rule':6s} {'injected':>8s} {'at edge':>8s} {'found':>6s} {'missed':>6s} {'allowed':>8s} {'falsely accused':>16s}"
+    false = Counter(rule for one in said for rule in one.false)
+    total = [0] * 6
+    for rule in runner.rules():
+        mine = [one for one in said if one.injection.rule == rule]
+        wrong = [one for one in mine if not one.injection.is_allowed]
+        found = sum(one.is_found for one in wrong)
+        at_edge = sum(one.injection.is_edge for one in wrong)
+        numbers = [len(wrong), at_edge, found, len(wrong) - found, len(mine) - len(wrong), false[rule]]
+        total = [a + b for a, b in zip(total, numbers, strict=True)]
+        yield "{:6s} {:8d} {:8d} {:6d} {:6d} {:8d} {:16d}".format(rule, *numbers)
+    yield "{:6s} {:8d} {:8d} {:6d} {:6d} {:8d} {:16d}".format("all", *total)
+
+
+def judged_quickly(lake: Path) -> list[Verdict]:
     """The verdicts of all rules on all runs of a lake, as `klamm pipeline check --quick` has them."""
     from klamm.pipeline.quick.judge import judge
     from klamm.tests.pipeline.in_duckdb import silver
 
-    runs = sorted({segment.run for segment in segments(lake)})
-    return [verdict._asdict() for verdict in judge(silver(lake), runs).verdicts]
+    with silver(lake) as database:
+        return judge(database, sorted({segment.run for segment in segments(lake)})).verdicts
 
 
 def main() -> int:
-    from klamm.tests.pipeline.injected import injected_violations  # noqa: F401 registers them
+    from klamm.tests.pipeline.injected import all_violations  # noqa: F401 registers them
 
-    found = list(outcomes(Path(sys.argv[1]), quickly, sys.argv[2:]))
-    for one in found:
-        edge = " (edge)" if one.injection.is_edge else ""
-        others = f"; also {', '.join(one.others)}" if one.others else ""
-        print(f"{one.injection.rule} {'found' if one.found else 'MISSED'}  {one.injection.name}{edge}{others}")
-        for line in one.false[:3]:
-            print(f"      elsewhere: {line}")
-    far = sum(bool(one.false) for one in found)
-    print(f"{len(found)} injected, {sum(one.found for one in found)} found, {far} with verdicts elsewhere")
-    return 0
+    chosen = [each for each in INJECTIONS if not sys.argv[1:] or each.rule in sys.argv[1:]]
+    with tempfile.TemporaryDirectory() as folder:
+        runs = inject(Path(folder), chosen)
+        said = outcomes(runs, judged_quickly(Path(folder)))
+    for one in said:
+        if not one.is_as_expected or sys.argv[1:]:
+            kind = "allowed" if one.injection.is_allowed else "at the edge" if one.injection.is_edge else "violation"
+            print(f"{one.injection.rule} {one.injection.name} ({kind}): accused {sorted(one.accused)} of {sorted(one.injection.expected)}")
+            for line in one.details[:4]:
+                print(f"      {line}")
+    print("\n".join(table(said)))
+    return 0 if all(one.is_as_expected for one in said) else 1
 
 
 if __name__ == "__main__":

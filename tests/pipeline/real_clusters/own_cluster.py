@@ -51,7 +51,7 @@ async def live_through_much(zookeeper: str, lake: Path, run: str) -> None:
     cluster = LocalCluster(4, zookeeper=zookeeper, config=config, topics=[SeedTopic("t", 4, 3)])
     await cluster.start()
     try:
-        story = _Story(cluster)
+        story = Story(cluster)
         await story.topics()
         await story.strangers()
         await story.groups()
@@ -67,7 +67,9 @@ async def live_through_much(zookeeper: str, lake: Path, run: str) -> None:
         await cluster.stop()
 
 
-class _Story:
+class Story:
+    """Its chapters."""
+
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
 
@@ -137,7 +139,8 @@ class _Story:
 
     async def transactions(self) -> None:
         """Producers with transactions of each outcome, in a topic of their own."""
-        made = await self.ask(ApiKey.CREATE_TOPICS, 7, requests.create_topic("accounts", [[1], [2], [3], [4]]))
+        brokers = [broker.id for broker in self.cluster.brokers]
+        made = await self.ask(ApiKey.CREATE_TOPICS, 7, requests.create_topic("accounts", [[brokers[p % len(brokers)]] for p in range(4)]))
         assert [row.error_code for row in made.topics] == [0]
         await asyncio.to_thread(live_with_transactions, self.bootstrap, "accounts", 4)
 

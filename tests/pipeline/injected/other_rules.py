@@ -1,0 +1,49 @@
+"""Which other rules an injection violates too: by rule and name. Each was looked at; a verdict that is not named here is a false one.
+
+Most are of these kinds: a request that no broker has to answer is answered (W-05); bytes that do not decode (W-09); the changed frame
+disagrees with others about one partition epoch (C-19) or leader epoch (C-18); a frame that says less leaves other frames without cause.
+"""
+
+OTHER_RULES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("W-02", "a version one above the range is answered"): ("W-05",),
+    ("W-02", "an API that is not advertised is answered"): ("W-05",),
+    ("W-05", "a request of an unknown API is answered"): ("W-02", "W-09"),
+    ("W-07", "ApiVersions has a header of version 1"): ("W-04", "W-09"),  # it is the answer to a version of the future
+    ("W-07", "a flexible answer has a header of version 0"): ("W-09",),
+    ("W-08", "a frame is one byte longer than its length says"): ("W-09",),
+    ("W-08", "a frame is much shorter than its length says"): ("W-09",),
+    ("C-01", "a leader epoch falls by one behind LeaderAndIsr"): ("C-18", "C-19"),
+    ("C-01", "a leader epoch falls to zero in UpdateMetadata"): ("C-19",),
+    ("C-01", "a leader epoch is negative"): ("C-19",),
+    ("C-02", "a leader is not in the ISR"): ("C-19",),
+    ("C-02", "one member of the ISR is no replica"): ("C-19",),
+    ("C-03", "a good request is refused"): ("C-16",),  # and Metadata shows what it said
+    ("C-03", "a request with the epoch before is taken"): ("C-04",),
+    ("C-06", "a partition recovers with two members"): ("C-07", "C-19"),
+    ("C-06", "a partition with two members has the mark"): ("C-19",),
+    ("C-07", "an unclean election keeps the leader epoch"): ("C-18", "C-19"),
+    ("C-08", "the mark goes without AlterPartition"): ("C-19",),
+    ("C-08", "the mark goes though AlterPartition is refused"): ("C-19",),
+    ("C-09", "LeaderAndIsr is sent for a change of the ISR"): ("C-13",),  # it lists the brokers of another moment
+    ("C-17", "a new partition is led by its second replica"): ("C-13", "C-18", "C-19"),
+    ("C-17", "a new partition has leader epoch 1"): ("C-01", "C-19"),
+    ("C-18", "a leader epoch has two leaders"): ("C-13", "C-19"),
+    ("C-18", "a leader epoch has a leader and none"): ("C-19",),
+    ("C-19", "a leader epoch jumps"): ("C-01",),  # the next request has the true one
+    ("C-20", "LeaderAndIsr goes to no replica"): ("C-18", "C-19"),
+    ("C-20", "no UpdateMetadata follows"): ("C-12", "C-16"),
+    ("C-21", "AlterPartition gets a partition epoch two higher"): ("C-19",),
+    ("C-22", "a controller resigns early, and goes on"): ("E-04",),
+    ("E-01", "ElectLeaders answers NONE where it is not the controller"): ("E-04",),
+    ("G-02", "the generation of a group leaves one out"): ("G-04",),  # the members go on with the true one
+    ("G-02", "the generation of a group goes back"): ("G-04",),
+    ("T-04", "a fenced producer ends its transaction"): ("T-02",),
+    ("T-04", "a producer that was replaced adds partitions"): ("T-01",),  # so they are not in the transaction of the newer one
+}
+
+NOT_FOUND = {
+    "T-01": "an abort marker with the epoch after a later epoch of the same producer: the rule does not ask when that epoch was given",
+    "T-02": "one lost marker, if a later transaction of the same producer and epoch ended alike and was the last one: the rule counts the "
+            "markers of an epoch",
+}
+"""Violations that were tried and that the rule does not find, so they are not among the injections."""

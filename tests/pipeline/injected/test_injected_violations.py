@@ -1,0 +1,69 @@
+"""Each injected violation is found, and no rule names another one, with DuckDB and with Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.pipeline.lake.tables import views
+from klamm.pipeline.quick.judge import judge
+from klamm.pipeline.rules import runner
+from klamm.pipeline.silver import build_silver
+from klamm.tests.pipeline.bronze_rows import bronze
+from klamm.tests.pipeline.in_duckdb import silver
+from klamm.tests.pipeline.injected import all_violations  # noqa: F401 registers them
+from klamm.tests.pipeline.injected.injections import INJECTIONS, Injection, inject, outcomes
+from klamm.tests.pipeline.injected.other_rules import OTHER_RULES
+from klamm.tests.pipeline.injected.recording import STORIES
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Injection], list[str]]:
+    """A lake with all injections, which is which, and all its runs."""
+    lake = tmp_path_factory.mktemp("injected")
+    injections = inject(lake, INJECTIONS)
+    return lake, injections, [*injections, *(f"true-{story}" for story in STORIES)]
+
+
+@pytest.fixture(scope="module")
+def quick(runs: tuple[Path, dict[str, Injection], list[str]]) -> runner.Judgement:
+    """What DuckDB says of them."""
+    with silver(runs[0]) as database:
+        return judge(database, runs[2])
+
+
+@pytest.mark.timeout(300)
+def test_injected_violations_are_found_and_nothing_else_is_accused(
+    runs: tuple[Path, dict[str, Injection], list[str]], quick: runner.Judgement
+) -> None:
+    wrong = [
+        (one.injection.rule, one.injection.name, sorted(one.accused), sorted(one.injection.expected), one.details[:3])
+        for one in outcomes(runs[1], quick.verdicts) if not one.is_as_expected
+    ]
+    assert wrong == []
+    assert [verdict for verdict in quick.verdicts if verdict.run_id.startswith("true-")] == []
+
+
+def test_each_rule_has_two_injections_and_one_at_the_edge() -> None:
+    violations = [one for one in INJECTIONS if not one.is_allowed]
+    assert {rule for rule, number in Counter(one.rule for one in violations).items() if number >= 2} == set(runner.rules())
+    assert {one.rule for one in violations if one.is_edge} == set(runner.rules())
+    assert len(violations) >= 96
+    assert len({(one.rule, one.name) for one in INJECTIONS}) == len(INJECTIONS)
+    assert set(OTHER_RULES) <= {(one.rule, one.name) for one in violations}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_spark_says_the_same_of_injected_violations(
+    spark: Any, runs: tuple[Path, dict[str, Injection], list[str]], quick: runner.Judgement
+) -> None:
+    lake, _, names = runs
+    build_silver(spark, lake, bronze(lake), "0")
+    views(spark, lake, names)
+    judgement = runner.judge(spark, names)
+    assert judgement.stats == quick.stats
+    assert judgement.verdicts == quick.verdicts
