@@ -1,12 +1,15 @@
 """The journals of some runs as tables of silver in DuckDB, decoded by the same code as for Spark.
 
-Frames are decoded some thousand at a time, so the process holds one such part of the journal beside DuckDB's tables. DuckDB keeps to its
-memory limit and writes what exceeds it to a temporary folder.
+Frames are decoded some thousand at a time, so the process holds one such part of the journal beside DuckDB's tables. Those of long journals
+are decoded by several processes (`decoders.py`). Bodies are left out: no rule reads them. DuckDB keeps to its memory limit and writes what
+exceeds it to a temporary folder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
@@ -19,6 +22,7 @@ from klamm.pipeline.decode.batches import INPUT, joined
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.tables import HEADER, HEADERS, HEADERS_VIEW, SILVER, Table
 from klamm.pipeline.lake.unjudged_rows import Torn
+from klamm.pipeline.quick import decoders
 from klamm.pipeline.quick.macros import MACROS
 from klamm.pipeline.quick.translations import translations
 from klamm.pipeline.silver_files import decode_into, events_into
@@ -26,6 +30,9 @@ from klamm.pipeline.silver_files import decode_into, events_into
 INSERT_ROWS = 122_880
 INSERT_BYTES = 64_000_000
 """Rows of a table are inserted when they are so many, which is a group of rows of DuckDB, or so many bytes."""
+
+_TABLES = {table.name: table for table in SILVER}
+
 
 class Loaded(NamedTuple):
     """What was read."""
@@ -41,7 +48,7 @@ def opened(memory: str, folder: str) -> duckdb.DuckDBPyConnection:
     for macro in MACROS:
         database.execute(f"CREATE MACRO {macro}")
     for table in SILVER:
-        kinds = {column.name: arrow_type(column.type) for column in table.judged}
+        kinds = {column.name: arrow_type(column.type) for column in table.judged if column.name != decoders.BODY}
         database.register("part", pa.schema(kinds.items()).empty_table())
         database.execute(f"CREATE TABLE {table.name} AS SELECT * FROM part")
         database.unregister("part")
@@ -51,22 +58,38 @@ def opened(memory: str, folder: str) -> duckdb.DuckDBPyConnection:
 
 
 def load(database: duckdb.DuckDBPyConnection, found: Sequence[Segment]) -> Loaded:
-    """Read segments into the tables."""
+    """Read segments into the tables. Raises PipelineFailed."""
     counts = {"frames": 0, "events": 0}
     torn: list[Torn] = []
+    by_table = {name: [segment for segment in found if segment.table == name] for name in counts}
+    places = {str(segment.path): segment for segment in found}
+
+    def ended(path: str, reason: str | None) -> None:
+        if reason is not None and reason != KILLED:
+            segment = places[path]
+            torn.append(Torn(segment.run, batch_name(segment), reason))
 
     def batches(table: str) -> Iterator[Any]:
-        for segment in found:
-            if segment.table == table:
-                reader = open_segment(segment.path)
-                for batch in reader:
-                    counts[table] += batch.num_rows
-                    yield batch
-                if reader.torn is not None and reader.torn != KILLED:
-                    torn.append(Torn(segment.run, batch_name(segment), reader.torn))
+        for segment in by_table[table]:
+            for batch in (reader := open_segment(segment.path)):
+                counts[table] += batch.num_rows
+                yield batch
+            ended(str(segment.path), reader.torn)
 
     inserts = Inserts(database)
-    decode_into(inserts.add, joined(batch.select(list(INPUT)) for batch in batches("frames")))
+    processes = decoders.processes_for(by_table["frames"])
+    if processes > 1:
+        work = decoders.tasks(by_table["frames"], processes)
+        (folder,) = database.execute("SELECT current_setting('temp_directory')").fetchall()[0]
+        with closing(decoders.decoded_elsewhere(work, processes, folder)) as done:
+            for one in done:
+                counts["frames"] += one.rows
+                if one.task.part == 0:
+                    ended(one.task.path, one.torn)
+                for name, path in one.files.items():
+                    inserts.add_file(_TABLES[name], Path(path))
+    else:
+        decode_into(decoders.without_bodies(inserts.add), joined(batch.select(list(INPUT)) for batch in batches("frames")))
     for events in joined(batches("events")):
         events_into(inserts.add, events)
     inserts.close()
@@ -86,6 +109,13 @@ class Inserts:
         waiting.append(rows)
         if sum(each.num_rows for each in waiting) >= INSERT_ROWS or sum(each.nbytes for each in waiting) >= INSERT_BYTES:
             self._insert(table)
+
+    def add_file(self, table: Table, path: Path) -> None:
+        """Add the rows of a file of Arrow, and remove the file: what waits stays readable."""
+        with pa.ipc.open_file(pa.memory_map(str(path))) as file:
+            for number in range(file.num_record_batches):
+                self.add(table, file.get_batch(number))
+        path.unlink()
 
     def close(self) -> None:
         """Insert what waits."""
