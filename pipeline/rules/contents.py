@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from klamm.pipeline.lake import manifest
@@ -11,6 +11,11 @@ from klamm.pipeline.lake.tables import HEADERS, MESSAGES, QUARANTINE, SILVER, ro
 from klamm.pipeline.lake.windows import Window
 from klamm.pipeline.rules.record import Need
 from klamm.pipeline.spark.settings import FEW
+
+PARTITION_ROWS = 1_000_000
+"""The most rows of a partition on average: a sort of so many needs some hundred megabytes."""
+
+LEAST_PARTITIONS = 2
 
 
 class Contents:
@@ -28,11 +33,19 @@ class Contents:
         """A view with at most this number of rows has few."""
         self._holds = cache(self._look)
 
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """View of silver → its rows."""
+        rows = {table.name: rows_seen(self._lake, table, self._runs, self._window) for table in SILVER}
+        return rows | {HEADERS: rows[MESSAGES.name] + rows[QUARANTINE.name]}
+
     def small(self) -> set[str]:
         """The views of silver that have few rows."""
-        rows = {table.name: rows_seen(self._lake, table, self._runs, self._window) for table in SILVER}
-        rows[HEADERS] = rows[MESSAGES.name] + rows[QUARANTINE.name]
-        return {name for name, count in rows.items() if count <= self.few}
+        return {name for name, count in self.rows.items() if count <= self.few}
+
+    def partitions(self) -> int:
+        """Number of partitions for views with many rows."""
+        return max(LEAST_PARTITIONS, -(-max(self.rows.values()) // PARTITION_ROWS))
 
     def lacks(self, needs: Collection[Need]) -> bool:
         """None of them holds, and there are some."""

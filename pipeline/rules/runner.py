@@ -22,7 +22,8 @@ from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.prepared import ViewSizes, in_turns, needed, partitions, prepare
 from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View
 from klamm.pipeline.rules.traffic import ENDS, JOURNALS, MIDWAY
-from klamm.pipeline.spark.session import few_rows
+from klamm.pipeline.spark.session import few_rows, with_settings
+from klamm.pipeline.spark.settings import SHUFFLE_PARTITIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,7 +128,9 @@ def judge_lake(
     judging = list(rules().values() if chosen is None else chosen)
     empty = tables.views(spark, lake, runs, read_by(judging).union(*(reader.inputs for reader in readers)), window)
     names = runs if window is None else [part.name for part in window.parts]
-    return judge(spark, names, judging, Contents(lake, runs, empty, window=window), readers, window)
+    contents = Contents(lake, runs, empty, window=window)
+    with with_settings(spark, {SHUFFLE_PARTITIONS: str(contents.partitions())} if partitions(spark) > 1 else {}):
+        return judge(spark, names, judging, contents, readers, window)
 
 
 def judge_runs(spark: SparkSession, lake: Path, runs: Sequence[str], chosen: Iterable[Rule]) -> Judgement:

@@ -255,10 +255,13 @@ _SAYS_NOTHING = (
 @contextlib.contextmanager
 def few_rows(spark: Any, are_few: bool = True) -> Iterator[None]:
     """If there are few rows, `FEW` at most, queries of this session are planned for few rows meanwhile."""
-    if not are_few:
+    with with_settings(spark, chosen(Kind.SPARK, {When.FEW}, {}) if are_few else {}):
         yield
-        return
-    ours = chosen(Kind.SPARK, {When.FEW}, {})
+
+
+@contextlib.contextmanager
+def with_settings(spark: Any, ours: Mapping[str, str]) -> Iterator[None]:
+    """These settings of the session have our values meanwhile."""
     before = {key: spark.conf.get(key) for key in ours}
     for key, value in ours.items():
         spark.conf.set(key, value)

@@ -70,7 +70,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         Kind.SPARK, When.LOCAL, SHUFFLE_PARTITIONS, "2",
-        "The number of partitions of prepared views, which a judgement has to know (ADR 15).",
+        "The number of partitions for up to two million rows; a judgement of more has one for each million (ADR 15).",
     ),
     Setting(Kind.SPARK, When.LOCAL, "spark.sql.adaptive.enabled", "false", "Prepared views keep their partitions."),
     Setting(

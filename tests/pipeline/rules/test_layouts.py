@@ -13,7 +13,7 @@ from klamm.pipeline.lake.tables import views
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.prepared import in_turns, partitions
-from klamm.pipeline.rules.runner import Judgement
+from klamm.pipeline.rules.runner import Judgement, Reader
 from klamm.pipeline.spark.settings import Kind, When, chosen
 from klamm.tests.pipeline.rules.conftest import Whatever
 from klamm.tests.pipeline.rules.fixtures import FIXTURES
@@ -53,6 +53,23 @@ def test_many_rows_are_judged_as_few_are(spark: Any, judgement: Judgement, silve
     judged = runner.judge(session, runs, [runner.rules()[name] for name in names])
     assert judged.stats == [stat for stat in few.stats if stat.run_id in runs]
     assert judged.verdicts == [verdict for verdict in few.verdicts if verdict.run_id in runs]
+
+
+@pytest.mark.slow
+def test_a_judgement_of_many_rows_has_more_partitions(
+    spark: Any, judgement: Judgement, silver_lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = spark.newSession()
+    runs, before = [*sorted(FIXTURES)[::10], "faults"], partitions(session)
+    seen: list[int] = []
+    monkeypatch.setattr("klamm.pipeline.rules.contents.PARTITION_ROWS", -(-Contents(silver_lake, runs, ()).rows["headers"] // 5))
+    monkeypatch.setattr(Contents, "small", lambda _: set())
+    reader = Reader(("headers",), lambda: seen.append(partitions(session)))
+    judged = runner.judge_lake(session, silver_lake, runs, [runner.rules()[name] for name in ("W-01", "W-03", "W-10")], [reader])
+    expected = judgement.by(["W-01", "W-03", "W-10"])
+    assert judged.stats == [stat for stat in expected.stats if stat.run_id in runs]
+    assert judged.verdicts == [verdict for verdict in expected.verdicts if verdict.run_id in runs]
+    assert seen == [5] and partitions(session) == before
 
 
 @pytest.mark.slow
