@@ -35,7 +35,7 @@ SHOWN = 5
 )
 @click.option("--fail-on-missing", is_flag=True, help="The same as --fail-on gaps.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object in place of text.")
-@click.option("--quick", is_flag=True, help="Judge the journals themselves, by DuckDB in place of Spark: for runs of up to 300,000 frames.")
+@click.option("--quick", is_flag=True, help="Judge the journals themselves, by DuckDB in place of Spark: up to three million frames.")
 @click.option("--any-size", is_flag=True, help="With --quick: more frames too.")
 @session_options
 @interruptible

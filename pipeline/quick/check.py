@@ -26,8 +26,8 @@ from klamm.pipeline.quick.translations import translations
 from klamm.pipeline.rules.check import Checked, asked_for
 from klamm.pipeline.rules.evidence import RowsOf, Wanted
 
-LIMIT = 300_000
-"""Frames of the runs that are judged together. Above it Spark judges as fast, and keeps what it decoded."""
+LIMIT = 3_000_000
+"""Frames of the runs that are judged together: a minute with two cores. What is larger comes again, and Spark keeps what it decoded."""
 
 SEAL_WAIT_S = 5.0
 

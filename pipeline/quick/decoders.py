@@ -96,7 +96,7 @@ def batches_of(task: Task, tell: Callable[[str | None], None] = lambda torn: Non
 
 
 def decoded_elsewhere(work: Sequence[Task], processes: int, folder: str) -> Generator[Decoded]:
-    """The tasks as they are done by so many processes; files in `folder` are the caller's to remove. Raises PipelineFailed."""
+    """The tasks as this number of processes has done them; files in `folder` are the caller's to remove. Raises PipelineFailed."""
     idle = queue.SimpleQueue[subprocess.Popen[bytes]]()
 
     def do(task: Task) -> Decoded:

@@ -13,7 +13,7 @@ from klamm.pipeline.rules.record import Need
 from klamm.pipeline.spark.settings import FEW
 
 PARTITION_ROWS = 1_000_000
-"""The most rows of a partition on average: a sort of so many needs some hundred megabytes."""
+"""The most rows of a partition on average: to sort a million takes some hundred megabytes."""
 
 LEAST_PARTITIONS = 2
 
