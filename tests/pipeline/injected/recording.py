@@ -22,7 +22,7 @@ from klamm.journal.reading import open_segment, segments
 from klamm.journal.segments import table_schema
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
-from klamm.tests.pipeline.real_clusters.own_cluster import CONFIG, Story
+from klamm.tests.pipeline.real_clusters.own_cluster import CONFIG, OwnStory
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 HERE = Path(__file__).resolve().parent
@@ -35,7 +35,7 @@ def recorded(name: str) -> list[dict[str, Any]]:
     return [row for table in TABLES for row in pq.read_table(HERE / f"{name}.{table}.parquet").to_pylist()]
 
 
-async def controllers(story: Story) -> None:
+async def controllers(story: OwnStory) -> None:
     """Deaths, elections, reassignments, moves of the controller, and a little traffic of clients."""
     await story.topics()
     await story.strangers()
@@ -49,7 +49,7 @@ async def controllers(story: Story) -> None:
     await story.deletion()
 
 
-async def clients(story: Story) -> None:
+async def clients(story: OwnStory) -> None:
     """Consumers in groups, producers with transactions."""
     await story.groups()
     await story.transactions()
@@ -80,7 +80,7 @@ async def record(name: str, lake: Path) -> None:
     cluster = LocalCluster(brokers, zookeeper=zookeeper.start(), config=config, topics=[SeedTopic("t", 4, min(3, brokers))])
     await cluster.start()
     try:
-        await happens(Story(cluster))
+        await happens(OwnStory(cluster))
     finally:
         await cluster.stop()
         zookeeper.stop()

@@ -51,7 +51,7 @@ async def live_through_much(zookeeper: str, lake: Path, run: str) -> None:
     cluster = LocalCluster(4, zookeeper=zookeeper, config=config, topics=[SeedTopic("t", 4, 3)])
     await cluster.start()
     try:
-        story = Story(cluster)
+        story = OwnStory(cluster)
         await story.topics()
         await story.strangers()
         await story.groups()
@@ -67,7 +67,7 @@ async def live_through_much(zookeeper: str, lake: Path, run: str) -> None:
         await cluster.stop()
 
 
-class Story:
+class OwnStory:
     """Its chapters."""
 
     def __init__(self, cluster: LocalCluster) -> None:
