@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,31 +22,47 @@ from klamm.tests.pipeline.injected.other_rules import OTHER_RULES
 from klamm.tests.pipeline.injected.recording import STORIES
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Injection], list[str]]:
-    """A lake with all injections, which is which, and all its runs."""
-    lake = tmp_path_factory.mktemp("injected")
-    injections = inject(lake, INJECTIONS)
-    return lake, injections, [*injections, *(f"true-{story}" for story in STORIES)]
+class Injected(NamedTuple):
+    """A lake with injections, and what DuckDB says of all its runs."""
+
+    lake: Path
+    injections: dict[str, Injection]
+    """By run."""
+    true: list[str]
+    """The runs as they were."""
+    quick: runner.Judgement
+
+
+def judged(lake: Path, chosen: Sequence[Injection]) -> Injected:
+    injections = inject(lake, chosen)
+    true = [f"true-{story}" for story in STORIES]
+    with silver(lake) as database:
+        return Injected(lake, injections, true, judge(database, [*injections, *true]))
 
 
 @pytest.fixture(scope="module")
-def quick(runs: tuple[Path, dict[str, Injection], list[str]]) -> runner.Judgement:
-    """What DuckDB says of them."""
-    with silver(runs[0]) as database:
-        return judge(database, runs[2])
+def every(tmp_path_factory: pytest.TempPathFactory) -> Injected:
+    return judged(tmp_path_factory.mktemp("injected"), INJECTIONS)
 
 
-@pytest.mark.timeout(300)
-def test_injected_violations_are_found_and_nothing_else_is_accused(
-    runs: tuple[Path, dict[str, Injection], list[str]], quick: runner.Judgement
-) -> None:
+def assert_found(injected: Injected) -> None:
+    """All injected violations are found, and nothing else is accused."""
     wrong = [
         (one.injection.rule, one.injection.name, sorted(one.accused), sorted(one.injection.expected), one.details[:3])
-        for one in outcomes(runs[1], quick.verdicts) if not one.is_as_expected
+        for one in outcomes(injected.injections, injected.quick.verdicts) if not one.is_as_expected
     ]
     assert wrong == []
-    assert [verdict for verdict in quick.verdicts if verdict.run_id.startswith("true-")] == []
+    assert [verdict for verdict in injected.quick.verdicts if verdict.run_id in injected.true] == []
+
+
+def test_some_injected_violations_are_found(tmp_path: Path) -> None:
+    assert_found(judged(tmp_path, INJECTIONS[::12]))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_all_injected_violations_are_found(every: Injected) -> None:
+    assert_found(every)
 
 
 def test_each_rule_has_two_injections_and_one_at_the_edge() -> None:
@@ -59,17 +76,14 @@ def test_each_rule_has_two_injections_and_one_at_the_edge() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_spark_says_the_same_of_some_violations_at_the_edge(
-    spark: Any, runs: tuple[Path, dict[str, Injection], list[str]], quick: runner.Judgement
-) -> None:
+def test_spark_says_the_same_of_some_violations_at_the_edge(spark: Any, every: Injected) -> None:
     """Of a violation at the edge of every third rule, and of the runs as they were: all of them would take Spark minutes, and it judges
     fixtures of all rules elsewhere."""
-    lake, injections, every = runs
-    edges = {one.rule: run for run, one in injections.items() if one.is_edge}
-    names = sorted([*(edges[rule] for rule in sorted(edges)[::3]), *(run for run in every if run not in injections)])
-    converted = [convert(lake, segment) for segment in segments(lake) if segment.run in names]
-    build_silver(spark, lake, [Source(one.table, one.run, one.path, one.rows) for one in converted if one.rows], "0")
-    views(spark, lake, names)
+    edges = {one.rule: run for run, one in every.injections.items() if one.is_edge}
+    names = sorted([*(edges[rule] for rule in sorted(edges)[::3]), *every.true])
+    converted = [convert(every.lake, segment) for segment in segments(every.lake) if segment.run in names]
+    build_silver(spark, every.lake, [Source(one.table, one.run, one.path, one.rows) for one in converted if one.rows], "0")
+    views(spark, every.lake, names)
     judgement = runner.judge(spark, names)
-    assert judgement.stats == [stat for stat in quick.stats if stat.run_id in names]
-    assert judgement.verdicts == [verdict for verdict in quick.verdicts if verdict.run_id in names]
+    assert judgement.stats == [stat for stat in every.quick.stats if stat.run_id in names]
+    assert judgement.verdicts == [verdict for verdict in every.quick.verdicts if verdict.run_id in names]
