@@ -72,11 +72,15 @@ class Decoded(NamedTuple):
     """Table → a file of Arrow with its rows."""
 
 
+def cores() -> int:
+    """The cores that this process may use; where the system does not say so, all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def processes_for(found: Sequence[Segment]) -> int:
     """How many processes decode these segments; 1 means this process alone."""
-    cores = len(os.sched_getaffinity(0))
     size = sum(segment.path.stat().st_size for segment in found)
-    return max(1, min(cores, MOST_PROCESSES, size // LEAST_BYTES))
+    return max(1, min(cores(), MOST_PROCESSES, size // LEAST_BYTES))
 
 
 def tasks(found: Sequence[Segment], processes: int) -> list[Task]:
@@ -189,8 +193,10 @@ def main(folder: Path) -> None:
             answer = _decode(Task(*orjson.loads(line)), folder, number)
         except (OSError, PipelineFailed) as problem:
             answer = f"frames cannot be decoded: {' '.join(str(problem).split())}"
-        sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
-        sys.stdout.buffer.flush()
+        try:
+            os.write(sys.stdout.fileno(), orjson.dumps(answer) + b"\n")
+        except BrokenPipeError:  # the process that asked was killed
+            return
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +42,7 @@ def are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each journal is long enough for two processes."""
     monkeypatch.setattr(decoders, "LEAST_BYTES", 1)
     monkeypatch.setattr(decoders, "MOST_PROCESSES", 2)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(decoders, "cores", lambda: 2)
 
 
 @pytest.fixture
@@ -92,6 +93,17 @@ def test_a_process_that_ends_is_one_line(
     monkeypatch.setattr(decoders, "COMMAND", (sys.executable, "-c", script))
     with pytest.raises(PipelineFailed, match=reason):
         tables.load(database, segments(lake))
+
+
+@pytest.mark.usefixtures("are_many")
+def test_a_process_ends_in_silence_when_the_one_that_asked_is_gone(lake: Path, tmp_path: Path) -> None:
+    (one, *_) = [segment for segment in segments(lake) if segment.table == "frames"]
+    child = subprocess.Popen([*decoders.COMMAND, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.close()
+    child.stdout = None
+    _, said = child.communicate(f'["{one.path}",0,1]\n'.encode(), timeout=60)
+    assert (child.returncode, said) == (0, b"")
 
 
 @pytest.mark.usefixtures("are_many")
