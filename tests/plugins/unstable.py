@@ -20,8 +20,8 @@ import pytest
 DETERMINISTIC = frozenset(
     f"tests/{folder}"
     for folder in (
-        "broker", "configs", "controller", "golden", "mutants", "pipeline/decode", "pipeline/injected", "pipeline/report", "pipeline/rules",
-        "pipeline/simulation", "plugins", "protocol", "quotas", "records", "topics",
+        "broker", "configs", "controller", "golden", "mutants", "pipeline/decode", "pipeline/rules", "pipeline/simulation", "protocol",
+        "records", "topics",
     )
 )
 """Folders whose tests have neither processes nor sockets nor disks that could be slow: a failure there is a failure."""
