@@ -6,7 +6,7 @@ is not final (`lake/windows.py`). The tables of verdicts are made at the same ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ from klamm.pipeline.lake.tables import (
     WINDOW,
     Table,
     ddl,
-    rows_seen,
 )
 from klamm.pipeline.lake.windows import SIZES, Window, WindowSizes, windows
 from klamm.pipeline.rules.contents import Contents
@@ -214,14 +213,13 @@ def build_gold(spark: Any, lake: Path, runs: Sequence[str], sizes: WindowSizes =
 
 
 def _build_whole(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
-    silver = _rows(lake, runs)
     parts.clear(lake, QUERIES, BATCH)
     entries: list[Entry] = []
 
     def build(table: Table, rows: int) -> None:
         entries.extend(_build(spark, lake, table, QUERIES[table], runs, rows))
 
-    judgement = judge_lake(spark, lake, runs, readers=_readers(Contents(lake, runs, ()), silver, build))
+    judgement = judge_lake(spark, lake, runs, readers=_readers(Contents(lake, runs, ()), build))
     manifest.append(lake, entries)
     write_judgement(lake, judgement, runs)
     drop_parts(lake, QUERIES, runs, behind=None)
@@ -242,7 +240,6 @@ def _build_windows(spark: Any, lake: Path, run: str, sizes: WindowSizes) -> bool
 
 def _build_window(spark: Any, lake: Path, window: Window) -> None:
     runs = [window.run]
-    silver = _rows(lake, runs, window)
     for part in window.parts:
         parts.clear(lake, QUERIES, part.batch(BATCH))
     entries: list[Entry] = []
@@ -260,21 +257,14 @@ def _build_window(spark: Any, lake: Path, window: Window) -> None:
             entries.extend(_build(spark, lake, table, QUERIES[table], runs, rows))
 
     contents = Contents(lake, runs, (), window=window)
-    judgement = judge_lake(spark, lake, runs, readers=_readers(contents, silver, build), window=window)
+    judgement = judge_lake(spark, lake, runs, readers=_readers(contents, build), window=window)
     manifest.append(lake, entries)
     write_window(lake, judgement, window)
 
 
-def _rows(lake: Path, runs: Sequence[str], window: Window | None = None) -> dict[str, int]:
-    """View of silver → its rows."""
-    tables = (MESSAGES, QUARANTINE, PARTITION_STATE, EVENT_TABLE, REASSIGN)
-    silver = {table.name: rows_seen(lake, table, runs, window) for table in tables}
-    silver[HEADERS] = silver[MESSAGES.name] + silver[QUARANTINE.name]
-    return silver
-
-
-def _readers(contents: Contents, silver: Mapping[str, int], build: Callable[[Table, int], None]) -> list[Reader]:
+def _readers(contents: Contents, build: Callable[[Table, int], None]) -> list[Reader]:
     """What makes the tables; `build` is called with a table and the number of rows of silver, 0 if the table has none."""
+    silver = contents.rows
     total = sum(silver[table.name] for table in (MESSAGES, QUARANTINE, PARTITION_STATE, EVENT_TABLE, REASSIGN))
     lacking = {table for table, needs in NEEDS.items() if contents.lacks(needs)}
 

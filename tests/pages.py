@@ -457,7 +457,7 @@ def _injected() -> list[str]:
         f"`tests/pipeline/injected` puts {len(violations)} violations into journals of clusters that did everything right, each in a run",
         f"of its own: at least two for each rule, one of them the smallest that there is ({len(edges)}), and {len(allowed)} changes",
         f"that are just allowed. All runs are judged at once. Found: {len(violations)}. Missed: 0. Falsely accused: 0, with",
-        "DuckDB; Spark says the same of one at the edge for each rule. `python -m klamm.tests.pipeline.injected.injections` prints the",
+        "DuckDB; Spark says the same at the edge of every third rule. `python -m klamm.tests.pipeline.injected.injections` prints the",
         "table. What an injection violates besides its own rule is in `other_rules.py`. SASL, throttled answers, error storms and stubborn",
         "clients are in no such cluster, so these frames are added.",
         "",

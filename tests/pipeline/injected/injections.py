@@ -206,7 +206,6 @@ def of_event(world: TrueRun, kind: str, wanted: Callable[[Row], bool], how: Call
     return {place(row): row}
 
 
-
 class Outcome(NamedTuple):
     """What the rules said of an injection."""
 
