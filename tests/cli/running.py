@@ -71,6 +71,7 @@ class Running:
     def ready(self) -> dict[str, Any]:
         """What `klamm serve --json` says when everything is there."""
         said: dict[str, Any] = json.loads(self.line())
+        assert "error" not in said, f"{said}, and on stderr: {self.stderr}"
         return said
 
     def logged(self, text: str) -> None:
