@@ -109,7 +109,7 @@ def run(*arguments: object, environ: dict[str, str] | None = None) -> subprocess
 
 @contextmanager
 def _process_wide_state_kept() -> Iterator[None]:
-    """A command sets up the logging, the signals and the garbage collector of its process."""
+    """A command sets up the logging, the signals and the garbage collector of its process. What it froze in the collector stays frozen."""
     root, ours = logging.getLogger(), logging.getLogger("klamm")
     handlers, levels = root.handlers[:], (root.level, ours.level)
     signals = {number: signal.getsignal(number) for number in SIGNALS}
@@ -124,15 +124,27 @@ def _process_wide_state_kept() -> Iterator[None]:
         for number, handler in signals.items():
             signal.signal(number, handler)
         gc.set_threshold(*thresholds)
-        gc.unfreeze()
 
 
 def call(*arguments: object) -> subprocess.CompletedProcess[str]:
     """The same in this process, and in this thread. What would be a traceback is raised here."""
+    done = call_with(b"", *arguments)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def call_with(stdin: bytes, *arguments: object) -> subprocess.CompletedProcess[bytes]:
+    """As `call`, for a command that reads stdin or writes bytes that are not text."""
     words = ["klamm", *map(str, arguments)]
-    out, err = io.StringIO(), io.StringIO()
+    written, errors = io.BytesIO(), io.BytesIO()
+    out, err = (io.TextIOWrapper(stream, "utf-8", write_through=True) for stream in (written, errors))
     code: object = 0
-    with _process_wide_state_kept(), patch.object(sys, "argv", words), redirect_stdout(out), redirect_stderr(err):
+    with (
+        _process_wide_state_kept(),
+        patch.object(sys, "argv", words),
+        patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8")),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
         try:
             main()
         except SystemExit as ended:
@@ -141,4 +153,4 @@ def call(*arguments: object) -> subprocess.CompletedProcess[str]:
         err.write(f"{code}\n")
         code = 1
     assert isinstance(code, int)
-    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+    return subprocess.CompletedProcess(words, code, written.getvalue(), errors.getvalue())

@@ -14,14 +14,13 @@ from kafka import KafkaProducer
 from klamm.admin import AdminClient
 from klamm.cli.records.record_format import BadFormat, format_of
 from klamm.tests.cli.members import ToolMembers
-from klamm.tests.cli.running import KLAMM, call
+from klamm.tests.cli.running import KLAMM, call, call_with
 
 WITHIN_S = 60
 
 
 def produce(members: ToolMembers, topic: str, lines: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    command = [KLAMM, "produce", topic, *arguments, "--bootstrap-server", members.bootstrap]
-    return subprocess.run(command, input=lines, capture_output=True, timeout=WITHIN_S, check=False)
+    return call_with(lines, "produce", topic, *arguments, "--bootstrap-server", members.bootstrap)
 
 
 def written(members: ToolMembers, topic: str, lines: bytes, *arguments: str) -> None:
@@ -30,8 +29,7 @@ def written(members: ToolMembers, topic: str, lines: bytes, *arguments: str) -> 
 
 
 def consume(members: ToolMembers, topic: str, *arguments: str) -> bytes:
-    command = [KLAMM, "consume", topic, *arguments, "--bootstrap-server", members.bootstrap]
-    said = subprocess.run(command, capture_output=True, timeout=WITHIN_S, check=False)
+    said = call_with(b"", "consume", topic, *arguments, "--bootstrap-server", members.bootstrap)
     assert (said.returncode, said.stderr) == (0, b""), said
     return said.stdout
 
