@@ -115,11 +115,12 @@ class LogManager:
         return made
 
     def _in_memory(self, topic: str, partition: int, topic_id: bytes) -> Log:
-        """The log that this broker left at its last end, otherwise a new one."""
+        """The log that this broker left at its last end, without producers that are idle for too long, otherwise a new one."""
         left = None if self._memory is None else self._memory.take(topic, partition)
         if left is None:
             return Log(topic, partition, topic_id, self._config_of(topic), self.environment)
         left.config, left.environment = self._config_of(topic), self.environment
+        self._expire_producers(left, self._clock.now_ms())
         return left
 
     def delete(self, topic: str, partition: int) -> None:

@@ -3,13 +3,19 @@
 Without a target only Delta's log is written, a folder `_delta_log` in each table's folder: the files of the table stay where they are, and
 none is copied. With a target, a folder or a URL such as `s3://bucket/lake`, files are copied that are not there yet. Each publication of a
 table with changes is one commit, so readers see all parts of it or none, and earlier versions can be read as long as their files exist.
+
+The log states the least and the greatest value of columns in each file, so readers that ask for a time, a run or a broker open only the
+files that have it.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -27,6 +33,10 @@ _TYPES: Mapping[str, str] = {
     "int8": "byte", "int16": "short", "int32": "integer", "int64": "long", "double": "double", "bool": "boolean", "string": "string",
     "binary": "binary", "timestamp[us, tz=UTC]": "timestamp",
 }  # fmt: skip
+
+HOUR_NS = 3_600_000_000_000
+LONGEST_STATED = 64
+"""Longer texts have no least and greatest value in the log."""
 
 
 class _Stamp(NamedTuple):
@@ -50,6 +60,13 @@ class Published(NamedTuple):
     removed: int
 
 
+class Removed(NamedTuple):
+    """Files that were removed from the folder of a published table."""
+
+    table: str
+    files: int
+
+
 def publish(lake: Path, target: str | None = None) -> Iterator[Published]:
     """Publish the tables that changed since they were last published, one after the other; tables that never had a row are left out.
 
@@ -64,12 +81,37 @@ def publish(lake: Path, target: str | None = None) -> Iterator[Published]:
             yield done
 
 
+def remove_old(target: str, keep_ns: int) -> Iterator[Removed]:
+    """Remove the files from a target that no version of its tables had within this time. Versions that need them cannot be read after it.
+
+    Delta counts hours; a part of one counts as a whole. Raises PipelineFailed.
+    """
+    from deltalake import DeltaTable
+
+    hours = math.ceil(keep_ns / HOUR_NS)
+    for table in TABLES:
+        where = _place(target, table)
+        try:
+            if DeltaTable.is_deltatable(where):
+                removing = partial(DeltaTable(where).vacuum, hours, enforce_retention_duration=False, full=True)
+                gone = _present(where).intersection(removing(dry_run=True))  # those that went earlier are named too
+                if gone:
+                    removing(dry_run=False)
+                    yield Removed(table.path, len(gone))
+        except _errors() as problem:
+            raise PipelineFailed(f"files of {table.path} cannot be removed: {str(problem).splitlines()[0]}") from problem
+
+
+def _place(target: str, table: Table) -> str:
+    return f"{target.rstrip('/')}/{table.path}"
+
+
 def _publish(lake: Path, table: Table, target: str | None) -> Published | None:
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction, CommitProperties, RemoveAction, create_table_with_add_actions
 
     folder = lake / table.path
-    where = str(folder) if target is None else f"{target.rstrip('/')}/{table.path}"
+    where = str(folder) if target is None else _place(target, table)
     files = {str(file.relative_to(folder)): _Stamp.of(file) for file in manifest.files(lake, table.path)}
     present = DeltaTable(where) if DeltaTable.is_deltatable(where) else None
     known = {} if present is None else _known(present)
@@ -124,16 +166,49 @@ def _type(kind: Any) -> Any:
 def _statistics(file: Path) -> str:
     import pyarrow.parquet as pq
 
-    return json.dumps({"numRecords": pq.read_metadata(file).num_rows})
+    told = pq.read_metadata(file)
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    for number, name in enumerate(column.path for column in told.schema):
+        stated = [told.row_group(group).column(number).statistics for group in range(told.num_row_groups)]
+        if stated and all(one is not None and one.has_min_max for one in stated):
+            least, greatest = min(one.min for one in stated), max(one.max for one in stated)
+            if _is_stated(least) and _is_stated(greatest):
+                low[name], high[name] = _as_json(least), _as_json(greatest, up=True)
+    return json.dumps({"numRecords": told.num_rows, "minValues": low, "maxValues": high})
+
+
+def _is_stated(value: object) -> bool:
+    return isinstance(value, int | datetime) or (isinstance(value, str) and len(value) <= LONGEST_STATED)
+
+
+def _as_json(value: Any, up: bool = False) -> Any:
+    """A value as Delta's statistics have it: a time has milliseconds there, and the greatest must not be less than it is."""
+    if not isinstance(value, datetime):
+        return value
+    rounded = value + timedelta(microseconds=-value.microsecond % 1000) if up else value
+    return rounded.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _copy(paths: Iterable[str], folder: Path, where: str) -> None:
     from obstore import put
-    from obstore.store import LocalStore, from_url
 
-    there = from_url(where) if "://" in where else LocalStore(where, mkdir=True)
+    there = _store(where)
     for path in paths:
         put(there, path, folder / path)
+
+
+def _present(where: str) -> set[str]:
+    """All files in a folder, of Delta's log too."""
+    from obstore import list as listed
+
+    return {one["path"] for some in listed(_store(where)) for one in some}
+
+
+def _store(where: str) -> Any:
+    from obstore.store import LocalStore, from_url
+
+    return from_url(where) if "://" in where else LocalStore(where, mkdir=True)
 
 
 def _errors() -> tuple[type[Exception], ...]:

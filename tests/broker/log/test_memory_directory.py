@@ -114,12 +114,26 @@ async def test_an_epoch_that_began_at_the_log_end_is_not_found() -> None:
     assert after.epochs.entries == ((0, 0),)
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_producers_that_are_idle_for_too_long_are_forgotten_at_the_start_unless_their_transaction_is_open(is_killed: bool) -> None:
+    """As by a broker that loads a snapshot of them from disk."""
+    broker = Broker()
+    log = await broker.open()
+    now_ms, old_ms = SYSTEM_CLOCK.now_ms(), SYSTEM_CLOCK.now_ms() - broker_config(1).get("producer.id.expiration.ms") - 1000
+    append(log, batch(1, producer=1, epoch=0, sequence=0, timestamp=old_ms))
+    append(log, batch(1, producer=2, epoch=0, sequence=0, timestamp=now_ms))
+    append(log, batch(1, producer=3, epoch=0, sequence=0, timestamp=old_ms, attributes=0x10))
+    assert [known.producer_id for known in log.active_producers()] == [1, 2, 3]
+    after = await broker.restart(is_killed)
+    assert after is not None and [known.producer_id for known in after.active_producers()] == [2, 3]
+
+
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
 async def test_producers_and_transactions_are_found(is_killed: bool) -> None:
     broker = Broker()
     log = await broker.open()
     append(log, batch(1, producer=1, epoch=0, sequence=0, attributes=0x10))
-    append(log, marker(1, 0, commit=False), origin=Origin.COORDINATOR)
+    append(log, marker(1, 0, commit=False, timestamp=SYSTEM_CLOCK.now_ms()), origin=Origin.COORDINATOR)
     append(log, batch(1, producer=2, epoch=3, sequence=0, attributes=0x10))
     log.set_high_watermark(3)
     broker.memory.checkpoint(broker.logs._offsets())
