@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from deltalake import DeltaTable
 
 from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.delta import Published, publish
+from klamm.pipeline.lake.delta import HOUR_NS, Published, publish, remove_old
 from klamm.pipeline.lake.merge import merge_small
 from klamm.pipeline.lake.retention import retain
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES
@@ -33,6 +34,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         try:
             assert server.stderr is not None
             url = next(found[0] for line in server.stderr if (found := re.search(r"http://127\.0\.0\.1:[0-9]+", line)))
+            threading.Thread(target=server.stderr.read, daemon=True).start()  # it logs each request
             urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT")).close()
             credentials = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "REGION": "us-east-1"}
             for name, value in {**credentials, "ENDPOINT_URL": url, "ALLOW_HTTP": "true"}.items():
@@ -81,3 +83,8 @@ def test_an_object_store_has_the_rows_of_the_lake_after_new_rows_compaction_and_
         files = manifest.files(tmp_path, table.path)
         assert published(table.path) == numbers(tmp_path, table.path)
         assert len(DeltaTable(f"{TARGET}/{table.path}").file_uris()) == len(files)
+    assert list(remove_old(TARGET, HOUR_NS)) == []
+    assert {one.table for one in remove_old(TARGET, 0)} >= {MESSAGES.path, EVENT_TABLE.path}
+    assert list(remove_old(TARGET, 0)) == []
+    for table in (MESSAGES, EVENT_TABLE):
+        assert published(table.path) == numbers(tmp_path, table.path)
