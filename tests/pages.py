@@ -445,7 +445,7 @@ def _injected() -> list[str]:
     from klamm.pipeline.rules.runner import rules
     from klamm.tests.pipeline.injected import all_violations  # noqa: F401 registers them
     from klamm.tests.pipeline.injected.injections import INJECTIONS
-    from klamm.tests.pipeline.injected.other_rules import NOT_FOUND
+    from klamm.tests.pipeline.injected.other_rules import NO_COUNTERPART, NOT_FOUND
 
     violations = [one for one in INJECTIONS if not one.is_allowed]
     edges = [one for one in violations if one.is_edge]
@@ -467,7 +467,11 @@ def _injected() -> list[str]:
     for rule in rules():
         counts = [sum(one.rule == rule for one in some) for some in (violations, edges, allowed)]
         lines.append(f"| {rule} | {' | '.join(map(str, counts))} |")
-    return [*lines, "", "Violations that were tried and are not found:", "", *(f"* {rule}: {text}." for rule, text in NOT_FOUND.items())]
+    for title, reasons in (
+        ("Rules without a change that is just allowed:", NO_COUNTERPART), ("Violations that were tried and are not found:", NOT_FOUND),
+    ):
+        lines += ["", title, "", *(f"* {rule}: {text}." for rule, text in reasons.items())]
+    return lines
 
 
 def _not_exercised() -> dict[str, str]:

@@ -6,79 +6,135 @@ from klamm.pipeline.rules.record import Rule, messages_of
 from klamm.pipeline.rules.transactions.calls import REFUSED
 
 _OUTCOME = f"""
-WITH begun AS (
-    SELECT run_id, producer_id, producer_epoch, flatten(collect_list(partitions)) AS partitions, count_if(api_key = 25) AS groups
-    FROM txn_calls WHERE api_key IN (24, 25) AND (code IS NULL OR code NOT IN ({REFUSED})) GROUP BY run_id, producer_id, producer_epoch),
-causes AS (
-    SELECT e.run_id, e.producer_id, e.producer_epoch, e.is_commit, b.partitions, b.groups
-    FROM (SELECT DISTINCT run_id, producer_id, producer_epoch, is_commit FROM txn_calls
-        WHERE api_key = 26 AND (code IS NULL OR code NOT IN ({REFUSED}))) e
-    LEFT JOIN begun b ON b.run_id = e.run_id AND b.producer_id = e.producer_id AND b.producer_epoch = e.producer_epoch
+WITH calls AS (
+    SELECT run_id, node_id, seq, api_key, producer_id, producer_epoch, partitions, is_commit
+    FROM txn_calls WHERE api_key IN (24, 25, 26) AND (code IS NULL OR code NOT IN ({REFUSED}))),
+added AS (
+    SELECT run_id, node_id, producer_id, producer_epoch, '__consumer_offsets' AS name, min(seq) AS seq
+    FROM calls WHERE api_key = 25 GROUP BY run_id, node_id, producer_id, producer_epoch
+    UNION ALL SELECT run_id, node_id, producer_id, producer_epoch, name, min(seq)
+    FROM calls LATERAL VIEW explode(partitions) AS name WHERE api_key = 24 GROUP BY run_id, node_id, producer_id, producer_epoch, name),
+outcomes AS (
+    SELECT run_id, node_id, producer_id, producer_epoch AS begun_epoch, producer_epoch, is_commit, false AS is_fence, min(seq) AS seq
+    FROM calls WHERE api_key = 26 GROUP BY run_id, node_id, producer_id, producer_epoch, is_commit
     -- Who is fenced or too slow has the transaction aborted with the next epoch.
-    UNION ALL SELECT run_id, producer_id, producer_epoch + 1, false, partitions, groups FROM begun),
+    UNION ALL SELECT run_id, node_id, producer_id, producer_epoch, producer_epoch + 1, false, true, min(seq)
+    FROM calls WHERE api_key IN (24, 25) GROUP BY run_id, node_id, producer_id, producer_epoch),
 known AS (
-    SELECT run_id, producer_id, producer_epoch, is_commit, flatten(collect_list(partitions)) AS partitions, sum(groups) AS groups
-    FROM causes GROUP BY run_id, producer_id, producer_epoch, is_commit),
+    SELECT run_id, producer_id, producer_epoch, is_commit, collect_list(struct(node_id, seq, is_fence)) AS causes
+    FROM outcomes GROUP BY run_id, producer_id, producer_epoch, is_commit),
+inside AS (
+    SELECT o.run_id, o.producer_id, o.producer_epoch, o.is_commit, a.name, collect_list(struct(a.node_id, a.seq)) AS additions
+    FROM (SELECT DISTINCT run_id, producer_id, begun_epoch, producer_epoch, is_commit FROM outcomes) o
+    JOIN added a ON a.run_id = o.run_id AND a.producer_id = o.producer_id AND a.producer_epoch = o.begun_epoch
+    GROUP BY o.run_id, o.producer_id, o.producer_epoch, o.is_commit, a.name),
+given AS (
+    SELECT run_id, node_id, given_id, given_epoch, min(answer_seq) AS seq
+    FROM txn_calls WHERE api_key = 22 AND code = 0 GROUP BY run_id, node_id, given_id, given_epoch),
 -- Where a journal begins in the middle, what a producer did before is known only if its first epoch was given later.
 producers AS (
     SELECT c.run_id, c.given_id AS producer_id FROM txn_calls c LEFT JOIN (SELECT DISTINCT run_id FROM midway) y ON y.run_id = c.run_id
     WHERE c.api_key = 22 AND c.code = 0 GROUP BY c.run_id, c.given_id, y.run_id HAVING y.run_id IS NULL OR min(c.given_epoch) = 0)
 SELECT m.run_id, m.node_id, m.conn_id, m.seq,
-    CASE WHEN k.producer_id IS NULL
+    -- Rows of one journal have an order: what comes after a marker did not lead to it. A coordinator gives nobody the epoch of a fence.
+    CASE WHEN NOT coalesce(exists(k.causes, each -> (each.node_id <> m.node_id OR each.seq < m.seq)
+                AND NOT (each.is_fence AND coalesce(g.seq < m.seq, false))), false)
             THEN concat('producer ', m.producer_id, ', epoch ', m.producer_epoch, ': ', if(m.is_commit, 'a commit', 'an abort'),
                 ' marker for ', m.topic, '-', m.partition, ' of a transaction that did not end so')
-        WHEN m.topic = '__consumer_offsets' AND coalesce(k.groups, 0) = 0
-                OR m.topic <> '__consumer_offsets' AND NOT coalesce(array_contains(k.partitions, concat(m.topic, '-', m.partition)), false)
+        WHEN NOT coalesce(exists(i.additions, each -> each.node_id <> m.node_id OR each.seq < m.seq), false)
             THEN concat('producer ', m.producer_id, ', epoch ', m.producer_epoch, ': a marker for ', m.topic, '-', m.partition,
                 ', which is not in the transaction')
     END AS detail,
     array_compact(array(m.seq, m.answer_seq)) AS evidence
-FROM txn_markers m JOIN producers p ON p.run_id = m.run_id AND p.producer_id = m.producer_id
+FROM (SELECT *, if(topic = '__consumer_offsets', topic, concat(topic, '-', partition)) AS name FROM txn_markers) m
+JOIN producers p ON p.run_id = m.run_id AND p.producer_id = m.producer_id
 LEFT JOIN known k ON k.run_id = m.run_id AND k.producer_id = m.producer_id AND k.producer_epoch = m.producer_epoch
     AND k.is_commit = m.is_commit
+LEFT JOIN inside i ON i.run_id = m.run_id AND i.producer_id = m.producer_id AND i.producer_epoch = m.producer_epoch
+    AND i.is_commit = m.is_commit AND i.name = m.name
+LEFT JOIN given g ON g.run_id = m.run_id AND g.node_id = m.node_id AND g.given_id = m.producer_id AND g.given_epoch = m.producer_epoch
 -- Administrators write markers too.
 WHERE m.client_id LIKE '%-txn-marker-sender'"""
 
-_MARKED = """
+_WRITTEN = "0, 35, 43"
+"""Codes after which a partition needs no marker any more."""
+
+_MARKED = f"""
 WITH deleted AS (SELECT DISTINCT run_id, topic FROM partition_state WHERE leader = -2),
 unsure AS (
     SELECT run_id, node_id FROM rare_fields WHERE api_key = 27 AND (NOT has_body OR flags & 2 <> 0)
-    UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless),
+    UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless
+    UNION SELECT run_id, node_id FROM midway),
 whole AS (SELECT DISTINCT run_id, node_id FROM journals LEFT ANTI JOIN unsure USING (run_id, node_id) WHERE decoded > 0),
 led AS (
     SELECT DISTINCT run_id, concat(topic, '-', partition) AS name, topic, leader FROM partition_state
     WHERE leader >= 0 AND topic IS NOT NULL),
 to_itself AS (
     SELECT DISTINCT run_id, node_id FROM txn_markers WHERE dir = 0 AND client_id = concat('broker-', node_id, '-txn-marker-sender')),
--- The next request of the id succeeds only when all markers are written.
+told AS (
+    SELECT run_id, node_id, seq, leader, leader_epoch, lag(leader) OVER w AS leader_before, lag(leader_epoch) OVER w AS epoch_before
+    FROM partition_state WHERE topic = '__transaction_state' AND api_key = 4 AND dir = 0
+    WINDOW w AS (PARTITION BY run_id, node_id, process, partition ORDER BY seq)),
+moves AS (
+    SELECT run_id, node_id, collect_set(seq) AS moved FROM told
+    WHERE leader_before IS NULL OR leader_before <> leader OR epoch_before <> leader_epoch GROUP BY run_id, node_id),
+-- The next request of the id succeeds only when all markers are written. Another coordinator between may have written them.
+ended AS (
+    SELECT t.* FROM transactions_told t LEFT JOIN moves v ON v.run_id = t.run_id AND v.node_id = t.node_id
+    WHERE t.is_commit IS NOT NULL AND t.next_seq > t.end_answer_seq
+        AND NOT coalesce(exists(v.moved, each -> each > t.end_seq AND each < t.next_answer_seq), false)),
 complete AS (
-    SELECT run_id, node_id, producer_id, producer_epoch, is_commit, end_seq, next_seq, name
-    FROM transactions_told LATERAL VIEW explode(partitions) AS name WHERE is_commit IS NOT NULL AND next_seq > end_answer_seq),
--- Partitions, one of whose leaders has no journal, or none that shows the markers of its own coordinator.
+    SELECT run_id, node_id, process, producer_id, producer_epoch, is_commit, end_seq, next_seq, next_answer_seq, name
+    FROM ended LATERAL VIEW explode(partitions) AS name),
+-- Does the journal of the coordinator show its markers of a partition? A broker of Klamm writes those of its own partitions without a
+-- request. The recording of a proxy shows what a broker of Apache Kafka sends to itself, and not what it sends to others.
+needed AS (
+    SELECT c.*, if(array_contains(l.leaders, c.node_id), i.node_id IS NOT NULL AND size(l.leaders) = 1, s.node_id IS NOT NULL) AS is_shown
+    FROM complete c
+    JOIN (SELECT run_id, name, collect_set(leader) AS leaders FROM led LEFT ANTI JOIN deleted USING (run_id, topic)
+        GROUP BY run_id, name) l ON l.run_id = c.run_id AND l.name = c.name
+    LEFT JOIN to_itself i ON i.run_id = c.run_id AND i.node_id = c.node_id
+    LEFT JOIN (SELECT DISTINCT run_id, node_id, process FROM txn_markers WHERE dir = 2) s
+        ON s.run_id = c.run_id AND s.node_id = c.node_id AND s.process = c.process),
+-- If it does, a marker was sent after EndTxn, and its response came before that to the next request.
+points AS (
+    SELECT run_id, node_id, producer_id, producer_epoch, is_commit, name, next_answer_seq AS at, end_seq, next_seq, NULL AS marker_seq
+    FROM needed WHERE is_shown
+    UNION ALL SELECT run_id, node_id, producer_id, producer_epoch, is_commit, concat(topic, '-', partition), answer_seq, NULL, NULL, seq
+    FROM txn_markers WHERE (dir = 2 OR client_id = concat('broker-', node_id, '-txn-marker-sender')) AND code IN ({_WRITTEN})),
+placed AS (
+    SELECT *, max(marker_seq) OVER (PARTITION BY run_id, node_id, producer_id, producer_epoch, is_commit, name ORDER BY at
+        ROWS UNBOUNDED PRECEDING) AS last_marker FROM points),
+-- If not, leaders have got as many markers as transactions of the epoch ended so. Not where one of the leaders has no journal, or none
+-- that shows the markers of its own coordinator.
 hidden AS (
     SELECT DISTINCT l.run_id, l.name, c.node_id
     FROM led l JOIN (SELECT DISTINCT run_id, node_id FROM complete) c ON c.run_id = l.run_id
     LEFT JOIN whole j ON j.run_id = l.run_id AND j.node_id = l.leader
     LEFT JOIN to_itself i ON i.run_id = l.run_id AND i.node_id = l.leader
     WHERE j.node_id IS NULL OR l.leader = c.node_id AND i.node_id IS NULL),
--- A recording of clients alone has no marker at all.
-seen AS (
-    SELECT DISTINCT run_id, name FROM led LEFT ANTI JOIN deleted USING (run_id, topic)
-    LEFT SEMI JOIN (SELECT DISTINCT run_id FROM txn_markers WHERE dir = 0) USING (run_id)),
-needed AS (
+counted AS (
     SELECT run_id, node_id, producer_id, producer_epoch, is_commit, name, count(*) AS transactions, max(end_seq) AS seq,
         max(next_seq) AS next_seq
-    FROM complete LEFT ANTI JOIN hidden USING (run_id, name, node_id) JOIN seen USING (run_id, name)
+    FROM (SELECT * FROM needed WHERE NOT is_shown) LEFT ANTI JOIN hidden USING (run_id, name, node_id)
+    -- A recording of clients alone has no marker at all.
+    LEFT SEMI JOIN (SELECT DISTINCT run_id FROM txn_markers WHERE dir = 0) USING (run_id)
     GROUP BY run_id, node_id, producer_id, producer_epoch, is_commit, name),
 written AS (
     SELECT run_id, producer_id, producer_epoch, is_commit, concat(topic, '-', partition) AS name, count(*) AS markers
-    FROM txn_markers WHERE dir = 0 AND coalesce(code, 0) IN (0, 35, 43) GROUP BY ALL)
-SELECT n.run_id, n.node_id, CAST(NULL AS bigint) AS conn_id, n.seq,
+    FROM txn_markers WHERE dir = 0 AND coalesce(code, 0) IN ({_WRITTEN}) GROUP BY ALL)
+SELECT run_id, node_id, CAST(NULL AS bigint) AS conn_id, end_seq AS seq,
+    if(coalesce(last_marker > end_seq, false), NULL, concat('producer ', producer_id, ', epoch ', producer_epoch, ': no ',
+        if(is_commit, 'commit', 'abort'), ' marker in ', name, ' before the next request succeeds')) AS detail,
+    array(end_seq, next_seq) AS evidence
+FROM placed WHERE end_seq IS NOT NULL
+UNION ALL
+SELECT n.run_id, n.node_id, CAST(NULL AS bigint), n.seq,
     if(coalesce(w.markers, 0) >= n.transactions, NULL, concat('producer ', n.producer_id, ', epoch ', n.producer_epoch, ': ',
         coalesce(w.markers, 0), ' ', if(n.is_commit, 'commit', 'abort'), ' markers in ', n.name, ' for ', n.transactions, ' transactions')
-    ) AS detail,
-    array(n.seq, n.next_seq) AS evidence
-FROM needed n LEFT JOIN written w ON w.run_id = n.run_id AND w.producer_id = n.producer_id AND w.producer_epoch = n.producer_epoch
+    ),
+    array(n.seq, n.next_seq)
+FROM counted n LEFT JOIN written w ON w.run_id = n.run_id AND w.producer_id = n.producer_id AND w.producer_epoch = n.producer_epoch
     AND w.is_commit = n.is_commit AND w.name = n.name"""
 
 _EPOCHS = """
@@ -158,7 +214,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "T-02", "error", "When a transactional id is used again after EndTxn, each partition of the transaction has got its marker.",
-        "wire 13", ("transactions_told", "txn_markers", "partition_state", "journals", "rare_fields", "ends"), _MARKED,
+        "wire 13", ("transactions_told", "txn_markers", "partition_state", "journals", "rare_fields", "ends", "midway"), _MARKED,
         about="transactions_told",
         needs=(messages_of(27),),
     ),

@@ -101,7 +101,7 @@ def _(world: TrueRun) -> Edits:
     return {place(row): {**row, "cause_seq": None, "correlation_id": 12345, "flags": 16}}
 
 
-def _advertised(how: Callable[[list[list[int]]], None]) -> Callable[[TrueRun], Edits]:
+def advertised(how: Callable[[list[list[int]]], None]) -> Callable[[TrueRun], Edits]:
     def make(world: TrueRun) -> Edits:
         edits: Edits = {}
         for which in range(len(world.events("advertised"))):
@@ -118,12 +118,12 @@ def _(world: TrueRun) -> Edits:
             if api[0] == Api.METADATA:
                 api[2] = 11
 
-    return _advertised(lower)(world)
+    return advertised(lower)(world)
 
 
 @injected("W-02", "an API that is not advertised is answered")
 def _(world: TrueRun) -> Edits:
-    return _advertised(lambda apis: apis.remove(next(api for api in apis if api[0] == Api.METADATA)))(world)
+    return advertised(lambda apis: apis.remove(next(api for api in apis if api[0] == Api.METADATA)))(world)
 
 
 def lost_answer(world: TrueRun, key: int, *, is_last: bool) -> Edits:
@@ -153,7 +153,7 @@ def _(world: TrueRun) -> Edits:
     return {place(slot): moved(row, slot)}
 
 
-def _old_versions(error: int, high: int) -> Callable[[TrueRun], Edits]:
+def old_versions(error: int, high: int) -> Callable[[TrueRun], Edits]:
     def make(world: TrueRun) -> Edits:
         row = next(r for r in world.rows.values() if r.get("dir") == RESPONSE_OUT and r["api_key"] == 18 and len(r["frame"]) < 24)
         form = messages.ApiVersionsResponse
@@ -164,8 +164,8 @@ def _old_versions(error: int, high: int) -> Callable[[TrueRun], Edits]:
     return make
 
 
-injected("W-04", "ApiVersions of the future is answered with error 0")(_old_versions(0, 4))
-injected("W-04", "its answer says another range of ApiVersions", edge=True)(_old_versions(35, 3))
+injected("W-04", "ApiVersions of the future is answered with error 0")(old_versions(0, 4))
+injected("W-04", "its answer says another range of ApiVersions", edge=True)(old_versions(35, 3))
 
 
 @injected("W-05", "a request of an unknown API is answered")
@@ -207,15 +207,15 @@ def _bytes(how: Callable[[bytes], bytes], key: int = Api.METADATA, which: int = 
     return make
 
 
-def _sized(rest: bytes) -> bytes:
+def sized(rest: bytes) -> bytes:
     return len(rest).to_bytes(4, "big") + rest
 
 
 injected("W-08", "a frame is one byte longer than its length says", edge=True)(_bytes(lambda frame: frame + b"\0"))
 injected("W-08", "a frame is much shorter than its length says")(_bytes(lambda frame: (len(frame) + 96).to_bytes(4, "big") + frame[4:]))
-injected("W-09", "a body has a byte over", edge=True)(_bytes(lambda frame: _sized(frame[4:] + b"\0")))
-injected("W-09", "a body lacks its last bytes")(_bytes(lambda frame: _sized(frame[4:-3])))
-injected("W-09", "what a controller is answered is cut")(_bytes(lambda frame: _sized(frame[4:-1]), STOP, 0))
+injected("W-09", "a body has a byte over", edge=True)(_bytes(lambda frame: sized(frame[4:] + b"\0")))
+injected("W-09", "a body lacks its last bytes")(_bytes(lambda frame: sized(frame[4:-3])))
+injected("W-09", "what a controller is answered is cut")(_bytes(lambda frame: sized(frame[4:-1]), STOP, 0))
 
 
 @injected("W-10", "a client uses a correlation id twice", edge=True)
@@ -325,7 +325,7 @@ injected("C-07", "an unclean election keeps the leader epoch")(
     _everywhere(lambda s: s.leader_recovery_state == 1, setting(leader_epoch=lambda e: e - 1)))
 
 
-def _cleared(world: TrueRun) -> list[Row]:
+def cleared(world: TrueRun) -> list[Row]:
     """The first AlterPartition after the unclean election, and its answer, in both journals."""
     marked = min(r["ts_ns"] for r in world.frames(LEAD, REQUEST_IN) if any(s.leader_recovery_state == 1 for s in states(body_of(r))))
     asked = min(
@@ -335,13 +335,13 @@ def _cleared(world: TrueRun) -> list[Row]:
 
 @injected("C-08", "the mark goes without AlterPartition", edge=True)
 def _(world: TrueRun) -> Edits:
-    return {place(row): neutral(row) for row in _cleared(world)}
+    return {place(row): neutral(row) for row in cleared(world)}
 
 
 @injected("C-08", "the mark goes though AlterPartition is refused")
 def _(world: TrueRun) -> Edits:
     edits: Edits = {}
-    for row in _cleared(world):
+    for row in cleared(world):
         if row["dir"] in (RESPONSE_OUT, RESPONSE_IN):
             body = body_of(row)
             for topic in body.topics:
@@ -352,10 +352,10 @@ def _(world: TrueRun) -> Edits:
 
 
 def release(ibp: str) -> Callable[[TrueRun], Edits]:
-    return lambda world: of_event(world, "batch", lambda row: bool(_sent(world, row)), lambda row, given, output: output.update(ibp=ibp))
+    return lambda world: of_event(world, "batch", lambda row: bool(sent(world, row)), lambda row, given, output: output.update(ibp=ibp))
 
 
-def _sent(world: TrueRun, batch: Row) -> list[Row]:
+def sent(world: TrueRun, batch: Row) -> list[Row]:
     """The frames of a batch."""
     return [r for r in world.rows.values() if r["node_id"] == batch["node_id"] and r["cause_seq"] == batch["seq"] and "frame" in r]
 
@@ -381,22 +381,28 @@ def _(world: TrueRun) -> Edits:
     raise LookupError
 
 
-@injected("C-09", "a change of the ISR is not sent", edge=True)
-def _(world: TrueRun) -> Edits:
+def isr_change(world: TrueRun) -> Row:
+    """The one batch that a change of the ISR alone sends."""
     for event in world.events("controller_event"):
         if '"AlterPartition' in event["input"]:
             same = [r for r in world.rows.values() if (r["node_id"], r["cause_seq"]) == (event["node_id"], event["seq"])]
             batches = [r for r in same if r["kind"] == "batch"]
             if len(batches) == 1 and any(r["kind"] == "zk_write" for r in same) and not any(r["kind"] == "reassign_phase" for r in same):
-                return {place(batches[0]): neutral(batches[0])}
+                return batches[0]
     raise LookupError
+
+
+@injected("C-09", "a change of the ISR is not sent", edge=True)
+def _(world: TrueRun) -> Edits:
+    batch = isr_change(world)
+    return {place(batch): neutral(batch)}
 
 
 def _batch_with(world: TrueRun, *keys: int) -> list[Row]:
     for batch in world.events("batch"):
-        sent = _sent(world, batch)
-        for peer in {r["peer_id"] for r in sent}:
-            mine = [r for r in sent if r["peer_id"] == peer]
+        requests = sent(world, batch)
+        for peer in {r["peer_id"] for r in requests}:
+            mine = [r for r in requests if r["peer_id"] == peer]
             if [r["api_key"] for r in mine][: len(keys)] == list(keys):
                 return mine
     raise LookupError
@@ -544,7 +550,7 @@ def _(world: TrueRun) -> Edits:
 # --- D, E, B
 
 
-def _decided(how: Callable[[Any], Any]) -> Callable[[TrueRun], Edits]:
+def decided(how: Callable[[Any], Any]) -> Callable[[TrueRun], Edits]:
     """The output of a decision that writes a leader."""
 
     def make(world: TrueRun) -> Edits:
@@ -555,9 +561,8 @@ def _decided(how: Callable[[Any], Any]) -> Callable[[TrueRun], Edits]:
 
 
 injected("D-01", "a decision writes a leader that is one higher", edge=True)(
-    _decided(lambda text: re.sub(r'("leader": ?)(\d+)', lambda found: f"{found[1]}{int(found[2]) + 1}", text, count=1)))
-injected("D-01", "a decision is to do nothing")(_decided(lambda text: "{}"))
-injected("D-01", "a decision is written with spaces", allowed=True)(_decided(lambda text: json.dumps(json.loads(text), indent=1)))
+    decided(lambda text: re.sub(r'("leader": ?)(\d+)', lambda found: f"{found[1]}{int(found[2]) + 1}", text, count=1)))
+injected("D-01", "a decision is to do nothing")(decided(lambda text: "{}"))
 
 ELECT = Api.ELECT_LEADERS
 
@@ -597,18 +602,22 @@ def _listing(row: Row) -> bool:
     return '"listed"' in (row["output"] or "")
 
 
+def blacklist_change(world: TrueRun) -> Row:
+    """A change of the blacklist, which is the cause of nothing else."""
+    return next(r for r in world.events("config_change") if _listing(r) and '"ConfigsChanged"' in world.rows[
+        r["node_id"], r["cause_seq"]]["input"].replace(" ", ""))
+
+
 @injected("B-01", "a change of the blacklist writes a state", edge=True)
 def _(world: TrueRun) -> Edits:
-    config = next(r for r in world.events("config_change") if _listing(r) and '"ConfigsChanged"' in world.rows[
-        r["node_id"], r["cause_seq"]]["input"].replace(" ", ""))
+    config = blacklist_change(world)
     write = next(r for r in world.events("zk_write") if r["node_id"] == config["node_id"] and r["partition"] is not None)
     return {place(write): {**write, "cause_seq": config["cause_seq"]}}
 
 
 @injected("B-01", "a change of the blacklist sends a batch")
 def _(world: TrueRun) -> Edits:
-    config = next(r for r in world.events("config_change") if _listing(r) and '"ConfigsChanged"' in world.rows[
-        r["node_id"], r["cause_seq"]]["input"].replace(" ", ""))
+    config = blacklist_change(world)
     batch = next(r for r in world.events("batch") if r["node_id"] == config["node_id"])
     return {place(batch): {**batch, "cause_seq": config["cause_seq"]}}
 
@@ -625,10 +634,13 @@ def _(world: TrueRun) -> Edits:
     raise LookupError
 
 
-@injected("B-02", "the blacklist names the broker that gets the lead")
-def _(world: TrueRun) -> Edits:
+def of_listing(world: TrueRun, listed: list[int]) -> Edits:
+    """The last blacklist that names broker 1 names these."""
     return of_event(world, "config_change", lambda r: '"listed":[1]' in (r["output"] or "").replace(" ", ""),
-                    lambda row, given, output: output.update(listed=[1, 2, 3, 4]), which=-1)
+                    lambda row, given, output: output.update(listed=listed), which=-1)
+
+
+injected("B-02", "the blacklist names the broker that gets the lead")(lambda world: of_listing(world, [1, 2, 3, 4]))
 
 
 # --- R: reassignments

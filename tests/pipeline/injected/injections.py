@@ -155,6 +155,38 @@ def moved(row: Row, to: Row, **columns: Any) -> Row:
     return {**row, **{name: to[name] for name in ("seq", "ts_ns", "mono_ns")}, **columns}
 
 
+def inserted(
+    world: TrueRun, request: Row, seq: float, at: Row, asked: Any = None, answered: Any = None, **columns: Any
+) -> Edits:
+    """A request and its answer once more, in the same journal, with these messages or the same ones, from this seq on and at the time of
+    another row."""
+    times = {**columns, "ts_ns": at["ts_ns"], "mono_ns": at["mono_ns"]}
+    answer = world.answer(request)
+    rows = (
+        {**(request if asked is None else with_body(request, asked)), **times, "seq": seq},
+        {**(answer if answered is None else with_body(answer, answered)), **times, "seq": seq + 0.1, "cause_seq": seq},
+    )
+    return {place(row): row for row in rows}
+
+
+def repeated(world: TrueRun, request: Row, asked: Any = None, answered: Any = None, **columns: Any) -> Edits:
+    """A request between two brokers and its answer once more behind that answer, in both journals, on another connection."""
+    edits: Edits = {}
+    for one in world.copies(request):
+        answer = world.answer(one)
+        edits |= inserted(world, one, answer["seq"] + 0.1, answer, asked, answered, conn_id=90_000, **columns)
+    return edits
+
+
+def swapped(world: TrueRun, one: Row, two: Row) -> Edits:
+    """Two requests of a journal change places, and their answers still belong to them."""
+    edits = {place(one): moved(two, one), place(two): moved(one, two)}
+    for request, other in ((one, two), (two, one)):
+        answer = world.answer(request)
+        edits[place(answer)] = {**answer, "cause_seq": other["seq"]}
+    return edits
+
+
 class Injection(NamedTuple):
     """A violation, or a counterpart: a change that violates nothing."""
 

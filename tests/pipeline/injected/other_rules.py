@@ -37,13 +37,18 @@ OTHER_RULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("E-01", "ElectLeaders answers NONE where it is not the controller"): ("E-04",),
     ("G-02", "the generation of a group leaves one out"): ("G-04",),  # the members go on with the true one
     ("G-02", "the generation of a group goes back"): ("G-04",),
+    ("T-02", "one commit marker is not sent, and the last transaction of the epoch is committed too"): ("T-05",),  # it reads as aborted
     ("T-04", "a fenced producer ends its transaction"): ("T-02",),
     ("T-04", "a producer that was replaced adds partitions"): ("T-01",),  # so they are not in the transaction of the newer one
 }
 
 NOT_FOUND = {
-    "T-01": "an abort marker with the epoch after a later epoch of the same producer: the rule does not ask when that epoch was given",
-    "T-02": "one lost marker, if a later transaction of the same producer and epoch ended alike and was the last one: the rule counts the "
-            "markers of an epoch",
+    "T-02": "in the recording of a proxy, one lost marker, if a later transaction of the same producer and epoch ended alike and was the "
+            "last one: it does not show when a coordinator of Apache Kafka sends markers to other brokers, so the rule counts them",
 }
 """Violations that were tried and that the rule does not find, so they are not among the injections."""
+
+NO_COUNTERPART = {
+    "C-18": "a leader epoch has one leader or two, and nothing is between: the stories have many states of a leader epoch, with one leader",
+}
+"""Rules without a change that is just allowed, and why."""

@@ -18,7 +18,7 @@ from klamm.pipeline.silver import Source, build_silver
 from klamm.tests.pipeline.in_duckdb import silver
 from klamm.tests.pipeline.injected import all_violations  # noqa: F401 registers them
 from klamm.tests.pipeline.injected.injections import INJECTIONS, Injection, inject, outcomes
-from klamm.tests.pipeline.injected.other_rules import OTHER_RULES
+from klamm.tests.pipeline.injected.other_rules import NO_COUNTERPART, OTHER_RULES
 from klamm.tests.pipeline.injected.recording import STORIES
 
 
@@ -56,7 +56,7 @@ def assert_found(injected: Injected) -> None:
 
 
 def test_some_injected_violations_are_found(tmp_path: Path) -> None:
-    assert_found(judged(tmp_path, INJECTIONS[::12]))
+    assert_found(judged(tmp_path, INJECTIONS[::16]))
 
 
 @pytest.mark.slow
@@ -72,6 +72,12 @@ def test_each_rule_has_two_injections_and_one_at_the_edge() -> None:
     assert len(violations) >= 96
     assert len({(one.rule, one.name) for one in INJECTIONS}) == len(INJECTIONS)
     assert set(OTHER_RULES) <= {(one.rule, one.name) for one in violations}
+
+
+def test_each_rule_has_a_counterpart_or_a_reason_why_not() -> None:
+    allowed = {one.rule for one in INJECTIONS if one.is_allowed}
+    assert allowed | set(NO_COUNTERPART) == set(runner.rules())
+    assert not allowed & set(NO_COUNTERPART)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from klamm.tests.pipeline.injected.injections import (
     body_of,
     change,
     injected,
+    inserted,
     neutral,
     place,
     with_body,
@@ -59,6 +60,16 @@ simple("G-01", "a member gets another id when it joins", Api.JOIN_GROUP, RESPONS
 simple("G-02", "the generation of a group leaves one out", Api.JOIN_GROUP, RESPONSE_OUT, of(COOPERATIVE, 4),
        setting(generation_id=5), edge=True)
 simple("G-02", "the generation of a group goes back", Api.JOIN_GROUP, RESPONSE_OUT, of(COOPERATIVE, 4), setting(generation_id=2))
+
+
+@injected("G-02", "nobody joins a generation of a group without members, and a new member the next one", story="clients", allowed=True)
+def _(world: TrueRun) -> Edits:
+    last = [row for row in world.frames(Api.LEAVE_GROUP, RESPONSE_OUT) if row["client_id"] == RANGE][-1]
+    asked = next(row for row in world.frames(Api.JOIN_GROUP, REQUEST_IN) if row["client_id"] == RANGE and body_of(row).member_id)
+    request, answer = body_of(asked), body_of(world.answer(asked))
+    request.member_id = answer.member_id = answer.leader = answer.members[0].member_id = "another"
+    answer.generation_id = 5  # that of the last join is 3
+    return inserted(world, asked, last["seq"] + 0.1, last, request, answer, conn_id=90_000)
 
 
 def _assigned(how: Callable[[bytes], bytes]) -> Callable[[Any], None]:
@@ -206,6 +217,10 @@ def _marker(result: bool, producer: int | None = None) -> Callable[[Any, Row], b
 
 
 MARKERS = Api.WRITE_TXN_MARKERS
+FENCED_ID = 1000
+"""A producer id that gets three epochs. The leader of the partition that is read is not its coordinator, so that all markers are in its
+journal."""
+
 simple("T-01", "an abort marker has the epoch after the next one", MARKERS, REQUEST_OUT,
        lambda b, r: b.markers[0].producer_epoch == 1 and not b.markers[0].transaction_result,
        lambda b: setattr(b.markers[0], "producer_epoch", 2), edge=True)
@@ -214,6 +229,24 @@ simple("T-01", "a commit marker ends a transaction that is aborted with the next
        lambda b: setattr(b.markers[0], "transaction_result", True))
 simple("T-01", "a marker is for one partition more", MARKERS, REQUEST_OUT, _marker(True),
        lambda b: setattr(b.markers[0].topics[0], "partition_indexes", [*b.markers[0].topics[0].partition_indexes, 7]))
+
+
+def _is_of_producer(producer: int, epoch: int) -> Callable[[Any, Row], bool]:
+    return lambda body, row: bool((body.markers[0].producer_id, body.markers[0].producer_epoch) == (producer, epoch))
+
+
+simple("T-01", "an abort marker has the epoch after one that is given later", MARKERS, REQUEST_OUT, _is_of_producer(FENCED_ID, 1),
+       lambda b: setattr(b.markers[0], "producer_epoch", 3), edge=True)
+
+
+@injected("T-01", "a producer does not end its transaction, which is aborted with the next epoch", story="clients", allowed=True)
+def _(world: TrueRun) -> Edits:
+    ends = [row for row in world.frames(Api.END_TXN, REQUEST_IN) if body_of(row).producer_id == FENCED_ID]
+    asked = next(row for row in ends if body_of(row).producer_epoch == 2)
+    return {place(row): neutral(row) for row in (asked, world.answer(asked))} | change(
+        world, MARKERS, REQUEST_OUT, _is_of_producer(FENCED_ID, 2),
+        lambda b: setting(producer_epoch=3, transaction_result=False)(b.markers[0]),
+    )
 
 
 def _lost_marker(whole: bool) -> Callable[[TrueRun], Edits]:
@@ -245,6 +278,19 @@ def _(world: TrueRun) -> Edits:
     )
 
 
+def _lost_commit(which: int) -> Callable[[TrueRun], Edits]:
+    """Of the transactions that one producer committed with one epoch, the marker of the first or the last one is in no journal."""
+
+    def make(world: TrueRun) -> Edits:
+        asked = [row for row in world.frames(MARKERS, REQUEST_OUT) if _marker(True, 0)(body_of(row), row)][which]
+        return {place(row): neutral(row) for one in (asked, world.answer(asked)) for row in world.copies(one)}
+
+    return make
+
+
+injected("T-02", "one commit marker is not sent, and the last transaction of the epoch is committed too", story="clients")(_lost_commit(0))
+injected("T-02", "the last commit marker of an id that is not used again is not sent", story="clients", allowed=True)(_lost_commit(-1))
+
 INIT = Api.INIT_PRODUCER_ID
 
 
@@ -273,6 +319,15 @@ def _(world: TrueRun) -> Edits:
         world, Api.ADD_PARTITIONS_TO_TXN, REQUEST_IN, lambda b, r: b.v3_and_below_producer_epoch == 2,
         lambda b: setattr(b, "v3_and_below_producer_epoch", 1), which=-1,
     )
+
+
+@injected("T-04", "a producer adds a partition while the next one waits for its epoch", story="clients", allowed=True)
+def _(world: TrueRun) -> Edits:
+    given = next(
+        row for row in world.frames(INIT, RESPONSE_OUT) if (body_of(row).producer_id, body_of(row).producer_epoch) == (FENCED_ID, 2))
+    asked = next(row for row in world.frames(Api.ADD_PARTITIONS_TO_TXN, REQUEST_IN) if row["api_version"] < 4
+                 and body_of(row).v3_and_below_producer_id == FENCED_ID)
+    return inserted(world, asked, given["seq"] - 0.9, given, conn_id=90_000)
 
 
 def _reads(world: TrueRun) -> list[tuple[Row, Any]]:
@@ -331,10 +386,6 @@ def _read_again(is_committed: bool, names: Callable[[Any], bool]) -> Callable[[T
         raise LookupError
 
     return make
-
-
-FENCED_ID = 1000
-"""The producer id of which the leader of this partition is not the coordinator, so that all markers are in its journal."""
 
 
 def _producer_id(partition: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from klamm.journal.columns import Direction
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.records.record import ControlType, Record, control_batch, encode_batch
@@ -13,6 +14,7 @@ from klamm.tests.pipeline.rules.fixtures_wire import broker
 ID = "tx"
 P = 7
 """The producer id."""
+TRANSACTIONS = "__transaction_state"
 TOPIC_ID = bytes(15) + b"\2"
 TRANSACTIONAL = 0x10
 
@@ -81,23 +83,31 @@ class TransactionJournal:
 
     def end(self, epoch: int, is_commit: bool = True, error: int | None = 0, *, producer: int = P) -> int:
         """EndTxn; without a response if `error` is None: then the seq of the request."""
-        asked = int(self.journal.request(1, ApiKey.END_TXN, 3, messages.EndTxnRequest(ID, producer, epoch, is_commit)))
-        return asked if error is None else int(self.journal.response(1, asked, messages.EndTxnResponse(error_code=error)))
+        asked = self.ask_end(epoch, is_commit, producer=producer)
+        return asked if error is None else self.answer_end(asked, error)
+
+    def ask_end(self, epoch: int, is_commit: bool = True, *, producer: int = P) -> int:
+        return int(self.journal.request(1, ApiKey.END_TXN, 3, messages.EndTxnRequest(ID, producer, epoch, is_commit)))
+
+    def answer_end(self, asked: int, error: int = 0) -> int:
+        return int(self.journal.response(1, asked, messages.EndTxnResponse(error_code=error)))
 
     # --- markers
 
     def marker(
         self, epoch: int, *partitions: int, is_commit: bool = True, coordinator: int = 1, error: int | None = 0, topic: str = "t",
-        client_id: str | None = None, producer: int = P,
+        client_id: str | None = None, producer: int = P, is_sent: bool = False,
     ) -> int:
-        """WriteTxnMarkers from the coordinator on that broker, and its response; the seq of the request."""
+        """WriteTxnMarkers from the coordinator on that broker, and its response; the seq of the request. This broker gets it, or, with
+        `is_sent`, sends it to broker 2."""
         request, response = messages.WriteTxnMarkersRequest, messages.WriteTxnMarkersResponse
         row = request.WritableTxnMarker(
             producer_id=producer, producer_epoch=epoch, transaction_result=is_commit, coordinator_epoch=0,
             topics=[request.WritableTxnMarkerTopic(name=topic, partition_indexes=list(partitions))],
         )
         sender = f"broker-{coordinator}-txn-marker-sender" if client_id is None else client_id
-        asked = int(self.journal.request(50 + coordinator, ApiKey.WRITE_TXN_MARKERS, 1, request(markers=[row]), client_id=sender))
+        way: dict[str, Any] = {"dir": Direction.REQUEST_OUT, "peer_id": 2} if is_sent else {}
+        asked = int(self.journal.request(50 + coordinator, ApiKey.WRITE_TXN_MARKERS, 1, request(markers=[row]), client_id=sender, **way))
         if error is not None:
             rows = [response.WritableTxnMarkerPartitionResult(each, error) for each in partitions]
             topics = [response.WritableTxnMarkerTopicResult(topic, rows)]
@@ -148,6 +158,22 @@ class TransactionJournal:
         return int(self.journal.response(3, asked, response(responses=[topic])))
 
     # --- the controller
+
+    def told_to_coordinate(self, leader_epoch: int, *, leader: int = 1) -> int:
+        """LeaderAndIsr for a partition of the transaction topic; the seq of the request."""
+        kind = messages.LeaderAndIsrRequest
+        state = kind.LeaderAndIsrPartitionState(
+            partition_index=0, controller_epoch=1, leader=leader, leader_epoch=leader_epoch, isr=[1, 2], partition_epoch=leader_epoch,
+            replicas=[1, 2],
+        )
+        topics = [kind.LeaderAndIsrTopicState(topic_name=TRANSACTIONS, topic_id=bytes(15) + b"\1", partition_states=[state])]
+        live = [kind.LeaderAndIsrLiveLeader(leader, "h", 9092)]
+        request = kind(controller_id=1, controller_epoch=1, broker_epoch=1, topic_states=topics, live_leaders=live)
+        asked = int(self.journal.request(90, ApiKey.LEADER_AND_ISR, 7, request))
+        row = messages.LeaderAndIsrResponse
+        errors = [row.LeaderAndIsrTopicError(topic_id=bytes(15) + b"\1", partition_errors=[row.LeaderAndIsrPartitionError("", 0, 0)])]
+        self.journal.response(90, asked, row(topics=errors))
+        return asked
 
     def told(self, leader: int, partition: int = 0, *, topic: str = "t", epoch: int = 0) -> int:
         """UpdateMetadata: a partition has this leader; -2 if the topic is being deleted."""

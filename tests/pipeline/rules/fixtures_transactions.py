@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from klamm.tests.pipeline.rule_journals.transaction_journals import TransactionJournal, marker_batch
+from klamm.protocol.apis import ApiKey
+from klamm.tests.pipeline.rule_journals.transaction_journals import TRANSACTIONS, TransactionJournal, marker_batch
 from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
+from klamm.tests.pipeline.rules.fixtures_wire import METADATA
 
 INVALID_TXN_STATE, CONCURRENT, FENCED = 48, 51, 90
-TRANSACTIONS = "__transaction_state"
 
 
 def two_brokers(run: Run) -> tuple[TransactionJournal, TransactionJournal]:
@@ -136,6 +137,80 @@ def a_marker_for_offsets_that_were_not_added(run: Run) -> tuple[int, int]:
     return 2, second.marker(0, 3, topic="__consumer_offsets")
 
 
+@good("T-01")
+def who_is_too_slow_has_the_second_transaction_aborted_with_the_next_epoch(run: Run) -> None:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    first.end(0)
+    first.marker(0, 1, is_sent=True)
+    second.marker(0, 1)
+    first.add(0, 1)
+    first.marker(1, 1, is_commit=False, is_sent=True)
+    second.marker(1, 1, is_commit=False)
+    first.init(2)
+
+
+@good("T-01")
+def another_coordinator_aborts_what_this_one_began(run: Run) -> None:
+    first, second = two_brokers(run)
+    second.marker(1, 1, is_commit=False, is_sent=True)
+    first.init(0)
+    first.add(0, 1)
+
+
+@good("T-01")
+def the_epoch_of_a_fence_is_given_after_it(run: Run) -> None:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    first.marker(1, 1, is_commit=False, is_sent=True)
+    first.init(1)
+
+
+@bad("T-01")
+def a_coordinator_aborts_with_the_next_epoch_before_the_epoch_begins(run: Run) -> int:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    seq = first.marker(3, 1, is_commit=False, is_sent=True)
+    first.init(2)
+    first.add(2, 1)
+    return seq
+
+
+@bad("T-01")
+def a_leader_gets_a_marker_before_it_coordinates_the_transaction(run: Run) -> int:
+    first, _ = two_brokers(run)
+    first.init(0)
+    seq = first.marker(0, 0, coordinator=2)
+    first.add(0, 0)
+    first.end(0)
+    return seq
+
+
+@bad("T-01")
+def a_partition_is_marked_before_it_is_added(run: Run) -> int:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    first.end(0)
+    seq = first.marker(0, 1, 2, is_sent=True)
+    first.add(0, 2)
+    return seq
+
+
+@bad("T-01")
+def an_epoch_that_a_producer_has_got_is_not_that_of_a_fence(run: Run) -> int:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    first.end(0)
+    first.marker(0, 1, is_sent=True)
+    first.init(1)
+    return first.marker(1, 1, is_commit=False, is_sent=True)
+
+
 @silent("T-01")
 def a_coordinator_without_a_journal_says_nothing(run: Run) -> None:
     second = TransactionJournal(run, 2)
@@ -226,6 +301,154 @@ def a_broker_of_apache_kafka_sends_its_own_markers_too(run: Run) -> int:
     asked = first.end(0) - 1
     first.init(1)
     return asked
+
+
+@good("T-02")
+def a_coordinator_sends_the_markers_of_each_transaction(run: Run) -> None:
+    first, second = two_brokers(run)
+    first.init(0)
+    for _ in range(2):
+        first.add(0, 1)
+        first.end(0)
+        first.marker(0, 1, is_sent=True, error=6)
+        first.marker(0, 1, is_sent=True)
+        second.marker(0, 1)
+    first.add(0, 1)
+    first.end(0)
+
+
+@good("T-02")
+def a_marker_may_leave_before_the_response_to_its_end(run: Run) -> None:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    asked = first.ask_end(0)
+    first.marker(0, 1, is_sent=True)
+    first.answer_end(asked)
+    first.add(0, 1)
+
+
+@bad("T-02", also=["T-01"])
+def a_marker_before_its_end_is_none(run: Run) -> int:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    first.marker(0, 1, is_sent=True)
+    asked = first.end(0) - 1
+    first.add(0, 1)
+    return asked
+
+
+@bad("T-02")
+def one_marker_is_lost_and_the_last_transaction_of_the_epoch_ended_alike(run: Run) -> int:
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    asked = first.end(0) - 1
+    first.add(0, 1)
+    first.end(0)
+    first.marker(0, 1, is_sent=True)
+    second.marker(0, 1)
+    return asked
+
+
+@bad("T-02")
+def a_marker_that_is_sent_and_refused_does_not_count(run: Run) -> int:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    asked = first.end(0) - 1
+    first.marker(0, 1, is_sent=True, error=6)
+    first.add(0, 1)
+    return asked
+
+
+@bad("T-02")
+def a_marker_without_a_response_is_not_written(run: Run) -> int:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    asked = first.end(0) - 1
+    first.marker(0, 1, is_sent=True, error=None)
+    first.add(0, 1)
+    return asked
+
+
+@bad("T-02")
+def a_marker_for_another_partition_is_none(run: Run) -> int:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 1, 2)
+    asked = first.end(0) - 1
+    first.marker(0, 2, is_sent=True)
+    first.add(0, 1)
+    return asked
+
+
+@bad("T-02")
+def a_broker_of_apache_kafka_loses_a_marker_to_itself(run: Run) -> int:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 0)
+    asked = first.end(0) - 1
+    first.add(0, 0)
+    first.end(0)
+    first.marker(0, 0)
+    return asked
+
+
+def moved(run: Run) -> tuple[TransactionJournal, TransactionJournal]:
+    """Broker 1 is one of Apache Kafka and coordinates, and broker 2 gets t-0 from it. A transaction before and one after."""
+    first, second = two_brokers(run)
+    first.init(0)
+    first.add(0, 0)
+    first.end(0)
+    first.marker(0, 0)
+    second.told(2, epoch=1)
+    first.add(0, 0)
+    first.end(0)
+    return first, second
+
+
+@good("T-02")
+def a_partition_that_moves_gets_its_next_marker_elsewhere(run: Run) -> None:
+    first, second = moved(run)
+    second.marker(0, 0)
+    first.init(1)
+
+
+@bad("T-02")
+def a_partition_that_moves_gets_no_marker_elsewhere(run: Run) -> int:
+    first, _ = moved(run)
+    return first.init(1) - 3
+
+
+@silent("T-02")
+def another_coordinator_between_may_have_written_the_markers(run: Run) -> None:
+    first, _ = two_brokers(run)
+    first.told_to_coordinate(0)
+    first.init(0)
+    first.add(0, 1)
+    first.end(0)
+    first.told_to_coordinate(1, leader=2)
+    first.told_to_coordinate(2)
+    first.add(0, 1)
+
+
+@silent("T-02")
+def a_leader_whose_journal_begins_in_the_middle_does_not_show_older_markers(run: Run) -> None:
+    first, second = TransactionJournal(run), run.journal(2)
+    second.skip(10)
+    second.request(1, ApiKey.METADATA, 12, METADATA)
+    for partition, leader in ((0, 1), (1, 2)):
+        first.told(leader, partition)
+    first.told(1, topic=TRANSACTIONS)
+    first.init(0)
+    first.add(0, 1)
+    first.end(0)
+    first.add(0, 0)
+    TransactionJournal(run, 2).marker(0, 1)
+    first.end(0)
 
 
 @silent("T-02")
