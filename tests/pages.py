@@ -470,7 +470,7 @@ def _injected() -> list[str]:
     for title, reasons in (
         ("Rules without a change that is just allowed:", NO_COUNTERPART), ("Violations that were tried and are not found:", NOT_FOUND),
     ):
-        lines += ["", title, "", *(f"* {rule}: {text}." for rule, text in reasons.items())]
+        lines += ["", title, "", *(textwrap.fill(f"* {rule}: {text}.", 120, subsequent_indent="  ") for rule, text in reasons.items())]
     return lines
 
 
