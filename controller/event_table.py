@@ -98,9 +98,9 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.LeaderAndIsrResponseReceived(broker_id, broker_epoch, response):
             if _is_registered(term, broker_id, broker_epoch):
                 await notifications.on_leader_and_isr_response(term, broker_id, response)
-        case events.StopReplicaResponseReceived(broker_id, broker_epoch, response):
+        case events.StopReplicaResponseReceived(broker_id, broker_epoch, succeeded, failed):
             if _is_registered(term, broker_id, broker_epoch):
-                await notifications.on_stop_replica_response(term, broker_id, response)
+                await notifications.on_stop_replica_response(term, broker_id, succeeded, failed)
         case events.ElectLeaders(partitions, election, future):
             _respond(future, await leader_elections.elect(term, partitions, election, by_admin=True))
         case events.ControlledShutdown(broker_id, broker_epoch, shutdown_future):

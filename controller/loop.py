@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from klamm.controller import decision_log, event_table
 from klamm.controller.brokers import notifications
 from klamm.controller.changes import Change, Subscriber
-from klamm.controller.cluster import Cluster
+from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.controller_election import ControllerElection
 from klamm.controller.events import catalogue as events
 from klamm.controller.events import faults as event_faults
@@ -381,13 +381,13 @@ class Controller:
         """A rebalance that waits is of the term that ends; the next term has a timer of its own."""
         self.queue.drop(events.AutoPreferredReplicaLeaderElection)
 
-    def _on_response(self, broker_id: int, sent_by: int, response: BrokerResponse) -> None:
+    def _on_response(self, broker_id: int, sent_by: int, response: BrokerResponse, deleted: frozenset[Partition]) -> None:
         """A response of a broker to a request that event number `sent_by` sent: most need no event."""
         term = self.term
         broker = None if term is None else term.cluster.brokers.get(broker_id)
         if term is None or broker is None:
             return
-        event = notifications.event_of_response(term.cluster, broker, response)
+        event = notifications.event_of_response(term.cluster, broker, response, deleted)
         if event is not None:
             frame = None if self._observer is None else self._observer.response_read(broker_id)
             self.put(event, ResponseReceived(broker_id, sent_by, frame))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from klamm.controller.brokers import startup_and_failure as brokers
@@ -81,13 +82,15 @@ def leader_and_isr_rows(cluster: Cluster, response: messages.LeaderAndIsrRespons
     return out
 
 
-def event_of_response(cluster: Cluster, broker: Broker, response: BrokerResponse) -> ControllerEvent | None:
-    """The event that a response of a broker makes; most need none."""
+def event_of_response(
+    cluster: Cluster, broker: Broker, response: BrokerResponse, deleted: frozenset[Partition]
+) -> ControllerEvent | None:
+    """The event that a response of a broker makes; most need none. `deleted` are the partitions that a StopReplica deletes."""
     if isinstance(response, messages.LeaderAndIsrResponse):
         if _changes_offline_dirs(cluster, broker.id, response):
             return LeaderAndIsrResponseReceived(broker.id, broker.epoch, response)
     elif isinstance(response, messages.StopReplicaResponse):
-        return StopReplicaResponseReceived(broker.id, broker.epoch, response)
+        return _stopped(cluster, broker, response, deleted)
     elif response.error_code:
         log.error("broker %d returned an error for UpdateMetadata: %s", broker.id, received_code(response.error_code).name)
     return None
@@ -121,16 +124,22 @@ async def on_leader_and_isr_response(term: Term, broker_id: int, response: messa
         await brokers.on_replicas_offline(term, {broker_id: new})
 
 
-async def on_stop_replica_response(term: Term, broker_id: int, response: messages.StopReplicaResponse) -> None:
-    """A broker has (or has not) deleted replicas of topics in deletion."""
-    cluster = term.cluster
-    failed: list[Partition] = []
-    done: list[Partition] = []
+def _stopped(
+    cluster: Cluster, broker: Broker, response: messages.StopReplicaResponse, deleted: frozenset[Partition]
+) -> StopReplicaResponseReceived | None:
+    succeeded: list[TopicPartition] = []
+    failed: list[TopicPartition] = []
     for row in response.partition_errors:
-        topic = cluster.topics.get(row.topic_name)
-        p = None if topic is None else topic.partitions.get(row.partition_index)
-        if p is None or not p.topic.queued or cluster.replica_state(p, broker_id) is not ReplicaState.DELETION_STARTED:
-            continue
-        (failed if response.error_code or row.error_code else done).append(p)
-    if failed or done:
-        await deletion.on_stopped(term, broker_id, failed, done)
+        p = cluster.partition(TopicPartition(row.topic_name, row.partition_index))
+        if p is not None and p in deleted and p.topic.deletion is not None and p.topic.deletion.started:
+            (failed if response.error_code or row.error_code else succeeded).append(p.key)
+    return StopReplicaResponseReceived(broker.id, broker.epoch, tuple(succeeded), tuple(failed)) if succeeded or failed else None
+
+
+async def on_stop_replica_response(
+    term: Term, broker_id: int, succeeded: Sequence[TopicPartition], failed: Sequence[TopicPartition]
+) -> None:
+    """A broker has (or has not) deleted replicas of topics in deletion. Whatever state they have now, it counts."""
+    refused, done = ([p for k in keys if (p := term.cluster.partition(k)) is not None] for keys in (failed, succeeded))
+    if refused or done:
+        await deletion.on_stopped(term, broker_id, refused, done)

@@ -173,11 +173,15 @@ class LeaderAndIsrResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaResponseReceived:
-    """A broker responded to a StopReplica that deletes. `broker_epoch` is the one the broker had then."""
+    """A broker responded to a StopReplica that deletes. `broker_epoch` is the one the broker had then.
+
+    `succeeded` and `failed` are the replicas of topics in deletion that were to be deleted.
+    """
 
     broker_id: int
     broker_epoch: int
-    response: messages.StopReplicaResponse
+    succeeded: tuple[TopicPartition, ...]
+    failed: tuple[TopicPartition, ...]
 
 
 # --- requests to the active controller ---

@@ -63,8 +63,8 @@ class Channels(Protocol):
     def close(self) -> None: ...
 
 
-OnResponse = Callable[[int, int, "BrokerResponse"], None]
-"""(broker id, sequence number of the event that sent the request, response)"""
+OnResponse = Callable[[int, int, "BrokerResponse", frozenset[Partition]], None]
+"""(broker id, sequence number of the event that sent the request, response, the partitions that a StopReplica deletes)"""
 
 
 class Recipients(dict[Ints, list[Callable[[Partition], None]]]):
@@ -224,8 +224,8 @@ class RequestSender:
         for b in sorted(stop):
             broker = cluster.brokers.get(b)
             if broker is not None:
-                for body, deletes in self._all_or_rest(partial(encoder.stop_replica, cluster, broker), stop[b]):
-                    self._post(b, ApiKey.STOP_REPLICA, encoder.sr_version, body, watched=deletes)
+                for body, deleted in self._all_or_rest(partial(encoder.stop_replica, cluster, broker), stop[b]):
+                    self._post(b, ApiKey.STOP_REPLICA, encoder.sr_version, body, deleted=deleted)
 
     def _requests(self, lisr: Iterable[int], umr: Iterable[int], stop: Iterable[int]) -> Requests:
         """What is sent to whom, of those that are registered."""
@@ -255,13 +255,15 @@ class RequestSender:
         api_key: int,
         version: int,
         body: bytes,
-        watched: bool = True,
+        deleted: frozenset[Partition] | None = None,
         ignorable: Callable[[bytes, int], bool] | None = None,
     ) -> None:
+        """`deleted` are the partitions that a StopReplica deletes; without any, nobody needs the response."""
         sent_by = self.event
 
         def on_response(response: BrokerResponse) -> None:
-            self._on_response(broker_id, sent_by, response)
+            self._on_response(broker_id, sent_by, response, deleted or frozenset())
 
         self.posted.append((api_key, broker_id))
-        self._channels.send(broker_id, api_key, version, body, on_response if watched else None, ignorable, sent_by, self._batch)
+        listener = None if deleted == frozenset() else on_response
+        self._channels.send(broker_id, api_key, version, body, listener, ignorable, sent_by, self._batch)

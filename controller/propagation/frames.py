@@ -279,10 +279,12 @@ class Encoder:
 
     # --- StopReplica ---
 
-    def stop_replica(self, cluster: Cluster, broker: Broker, partitions: Mapping[Partition, tuple[int, bool]]) -> list[tuple[bytes, bool]]:
-        """(body, deletes) of each StopReplica request: one, or one per delete flag below version 3.
+    def stop_replica(
+        self, cluster: Cluster, broker: Broker, partitions: Mapping[Partition, tuple[int, bool]]
+    ) -> list[tuple[bytes, frozenset[Partition]]]:
+        """(body, the partitions that it deletes) of each StopReplica request: one, or one per delete flag below version 3.
 
-        `partitions` gives the leader epoch and whether to delete; "deletes" is true when the response must be looked at.
+        `partitions` gives the leader epoch and whether to delete.
         """
         version, request = self.sr_version, messages.StopReplicaRequest
         new_request = partial(
@@ -295,7 +297,7 @@ class Encoder:
                 by_topic.setdefault(p.topic.name, []).append(state)
             states = [request.StopReplicaTopicState(topic_name=t, partition_states=s) for t, s in by_topic.items()]
             body = new_request(topic_states=states)
-            return [(bytes(messages.encode(body, version)), any(d for _, d in partitions.values()))]
+            return [(bytes(messages.encode(body, version)), frozenset(p for p, (_, delete) in partitions.items() if delete))]
         out = []
         for flag in (False, True):
             chosen = [p for p, (_, delete) in partitions.items() if delete is flag]
@@ -310,5 +312,5 @@ class Encoder:
                     indexes.setdefault(p.topic.name, []).append(p.index)
                 topics = [request.StopReplicaTopicV1(name=t, partition_indexes=i) for t, i in indexes.items()]
                 body = new_request(delete_partitions=flag, topics=topics)
-            out.append((bytes(messages.encode(body, version)), flag))
+            out.append((bytes(messages.encode(body, version)), frozenset(chosen if flag else ())))
         return out

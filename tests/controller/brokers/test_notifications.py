@@ -157,12 +157,12 @@ async def test_answers_with_a_top_level_error_are_only_logged(stage: Stage) -> N
     topic = stage.cluster.topics["t"]
     before = len(stage.controller.queue)
     for response in (answered(topic.wire_id, (0, 56), top=11), answered(topic.wire_id, (0, 0)), answered(topic.wire_id, (0, 11))):
-        stage.controller._on_response(1, 0, response)
+        stage.controller._on_response(1, 0, response, frozenset())
         assert len(stage.controller.queue) == before, "not worth an event"
-    stage.controller._on_response(1, 0, answered(topic.wire_id, (0, 56)))
+    stage.controller._on_response(1, 0, answered(topic.wire_id, (0, 56)), frozenset())
     assert len(stage.controller.queue) == before + 1
     await stage.settle()
-    stage.controller._on_response(1, 0, answered(topic.wire_id, (0, 0)))
+    stage.controller._on_response(1, 0, answered(topic.wire_id, (0, 0)), frozenset())
     await stage.settle()
     assert stage.cluster.offline_dirs == {}, "worth one while something is lost"
 

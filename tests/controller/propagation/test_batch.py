@@ -60,7 +60,7 @@ class Bench:
                 self.cluster.states_changed([p], [LeaderAndIsr(1, 5, (1, 2), 0, 7, 8)])
             self.partitions.append(p)
         self.wires = Wires()
-        self.answers: list[tuple[int, int, Any]] = []
+        self.answers: list[tuple[int, int, Any, frozenset[Partition]]] = []
         options = ControllerOptions(
             leader_and_isr_version=lisr_version, update_metadata_version=umr_version, stop_replica_version=stop_replica_version
         )
@@ -280,7 +280,8 @@ def test_answers_that_matter(version: int, watched: list[bool]) -> None:
     for frame, on_response in bench.wires.sent:
         if on_response is not None:
             on_response(frame.api_key * 100)
-    assert bench.answers == [(1, 7, 400), (1, 7, 600), (2, 7, 600), (3, 7, 600), (1, 7, 500)]
+    none, deleted = frozenset[Partition](), frozenset({q})
+    assert bench.answers == [(1, 7, 400, none), (1, 7, 600, none), (2, 7, 600, none), (3, 7, 600, none), (1, 7, 500, deleted)]
 
 
 def test_answers_that_tell_nothing(bench: Bench) -> None:

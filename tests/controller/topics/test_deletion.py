@@ -262,10 +262,13 @@ async def test_the_others_go_on_when_one_topic_cannot(stage: Stage) -> None:
     assert set(stage.cluster.deletions.topics) == {"t"}
 
 
-def stopped(error: int, *rows: tuple[str, int, int]) -> Any:
+async def stopped(stage: Stage, broker_id: int, error: int, *rows: tuple[str, int, int]) -> None:
+    """A broker responds to a StopReplica that deletes partition 0 of all topics on broker 1, or 1 on broker 2."""
     response = messages.StopReplicaResponse
     partitions = [response.StopReplicaPartitionError(topic_name=t, partition_index=i, error_code=e) for t, i, e in rows]
-    return response(error_code=error, partition_errors=partitions)
+    deleted = frozenset(topic.partitions[broker_id - 1] for topic in stage.cluster.topics.values() if broker_id <= len(topic.partitions))
+    stage.controller._on_response(broker_id, 0, response(error_code=error, partition_errors=partitions), deleted)
+    await stage.settle()
 
 
 async def test_answers(stage: Stage) -> None:
@@ -274,24 +277,36 @@ async def test_answers(stage: Stage) -> None:
     await stage.create("alive", (1,))
     stage.channels.silent.update((1, 2))
     await delete(stage, "t")
-    for response in (
-        stopped(11),  # stale epochs name no partitions: nothing happens
-        stopped(0, ("t", 1, 0), ("gone", 0, 0), ("t", 7, 0), ("alive", 0, 0)),  # not its replicas, or not in deletion
-        stopped(0, ("alive", 0, 56)),
+    for error, *rows in (
+        (11,),  # stale epochs name no partitions: nothing happens
+        (0, ("t", 1, 0), ("gone", 0, 0), ("t", 7, 0), ("alive", 0, 0)),  # not its replicas, or not in deletion
+        (0, ("alive", 0, 56)),
     ):
-        await stage.put(events.StopReplicaResponseReceived(1, stage.world.brokers[1].epoch, response))
+        await stopped(stage, 1, error, *rows)
         assert stage.replica(1, "t", 0) == "DELETION_STARTED"
         assert stage.replica(2, "t", 1) == "DELETION_STARTED"
         assert stage.replica(1, "alive") == "ONLINE"
         assert stage.cluster.deletions.ineligible == set()
-    await stage.put(events.StopReplicaResponseReceived(1, stage.world.brokers[1].epoch, stopped(-1, ("t", 0, 0))))
+    await stopped(stage, 1, -1, ("t", 0, 0))
     assert stage.cluster.deletions.ineligible == {"t"}, "a top-level error speaks of all that are listed"
     assert stage.replica(1, "t", 0) == "DELETION_INELIGIBLE", "another replica is still being deleted"
-    await stage.put(events.StopReplicaResponseReceived(2, stage.world.brokers[2].epoch, stopped(0, ("t", 1, 0))))
+    await stopped(stage, 2, 0, ("t", 1, 0))
     assert stage.replica(2, "t", 1) == "DELETION_SUCCESSFUL"
     assert stage.replica(1, "t", 0) == "OFFLINE"
-    await stage.put(events.StopReplicaResponseReceived(1, stage.world.brokers[1].epoch, stopped(0, ("t", 0, 0))))
+    await stopped(stage, 1, 0, ("t", 0, 0))
     assert stage.replica(1, "t", 0) == "OFFLINE", "a late answer is no confirmation"
+
+
+async def test_a_refusal_counts_although_the_replica_was_lost_before_it_came(stage: Stage) -> None:
+    """Each time the replica is stopped once more, which writes a new leader epoch."""
+    await stage.open(1, 2)
+    await stage.create("t", (1,))
+    stage.channels.silent.add(1)
+    await delete(stage, "t")
+    for number in range(1, 4):
+        assert stage.state("t") == f"-1 e{number} [1] v{number}"
+        await stopped(stage, 1, 0, ("t", 0, 56))
+        assert stage.replica(1, "t", 0) == "OFFLINE"
 
 
 async def test_both_outcomes_in_one_answer(stage: Stage) -> None:
@@ -300,7 +315,7 @@ async def test_both_outcomes_in_one_answer(stage: Stage) -> None:
     await stage.create("u", (1,))
     stage.channels.silent.add(1)
     await delete(stage, "t", "u")
-    await stage.put(events.StopReplicaResponseReceived(1, stage.world.brokers[1].epoch, stopped(0, ("t", 0, 56), ("u", 0, 0))))
+    await stopped(stage, 1, 0, ("t", 0, 56), ("u", 0, 0))
     assert set(stage.world.topics) == {"t"}
     assert stage.cluster.deletions.ineligible == {"t"}
 
