@@ -6,6 +6,7 @@ controller.md by their numbers alone: "== The leader epoch after the last one (8
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -37,9 +38,14 @@ def requirements() -> set[str]:
     return set(re.findall(r"^\* \*\*(R[0-9A-Z]+-\d+)\*\*", (SPEC / "controller.md").read_text(), re.MULTILINE))
 
 
-def sources(*patterns: str) -> list[Path]:
-    hidden = {".venv", ".git", ".typing", "build"}
-    return [path for pattern in patterns for path in sorted(ROOT.rglob(pattern)) if not hidden & set(path.relative_to(ROOT).parts)]
+@cache
+def sources(*suffixes: str) -> list[Path]:
+    """Files of the checkout with these suffixes."""
+    found: list[Path] = []
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in (".venv", ".git", ".typing", "build")]
+        found += [Path(folder, name) for name in names if name.endswith(suffixes)]
+    return sorted(found)
 
 
 @cache
@@ -49,12 +55,12 @@ def cited() -> list[tuple[Path, str, str]]:
 
 
 def _cited() -> Iterator[tuple[Path, str, str]]:
-    for path in sources("*.py"):
+    for path in sources(".py"):
         source = path.read_text()
         for text in prose(source) if MAY_CITE.search(source) else ():
             for word, numbers in CITATION.findall(text):
                 yield path, word.removeprefix("zookeeper-"), numbers
-    for path in sources("*.md"):
+    for path in sources(".md"):
         if path.name not in GENERATED:
             for word, numbers in CITATION.findall(path.read_text()):
                 yield path, word.removeprefix("zookeeper-"), numbers
@@ -87,7 +93,7 @@ def test_every_section_that_a_story_cites_exists() -> None:
 
 def test_every_cited_requirement_exists() -> None:
     known = requirements()
-    files = [path for path in sources("*.py", "*.md", "*.txt", "*.toml") if path.name not in GENERATED]
+    files = [path for path in sources(".py", ".md", ".txt", ".toml") if path.name not in GENERATED]
     unknown = [
         f"{path.relative_to(ROOT)}: {requirement}"
         for path in files

@@ -8,13 +8,29 @@ from klamm.tests.mutants import ROOT, mutants, mutate
 from klamm.tests.mutants.__main__ import not_copied
 
 
+def top_level(source: str) -> list[str]:
+    """The statements of a module, each with the lines above it that belong to none."""
+    lines, end = source.splitlines(keepends=True), 0
+    parts = []
+    for statement in ast.parse(source).body:
+        assert statement.end_lineno is not None
+        parts.append("".join(lines[end : statement.end_lineno]))
+        end = statement.end_lineno
+    return parts
+
+
 def test_every_mutant_changes_one_place() -> None:
     problems = []
-    sources: dict[str, str] = {}
+    statements: dict[str, tuple[str, list[str]]] = {}
     for mutant in mutants():
-        text = sources.setdefault(mutant.file, (ROOT / mutant.file).read_text())
+        if mutant.file not in statements:
+            text = (ROOT / mutant.file).read_text()
+            statements[mutant.file] = text, top_level(text)
+        text, parts = statements[mutant.file]
         try:
-            ast.parse(mutate(mutant, text))
+            mutated = mutate(mutant, text)
+            # one statement is parsed sooner than the file
+            ast.parse(next((mutate(mutant, part) for part in parts if mutant.old in part), mutated))
         except (ValueError, SyntaxError) as problem:
             problems.append(f"{mutant.rule}: {problem}")
     assert not problems, "\n".join(problems)

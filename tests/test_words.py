@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,15 @@ BANNED: list[tuple[str, str, tuple[str, ...]]] = [
 EXCEPT = {"tests/test_words.py", "docs/glossary.md"}
 
 
+@cache
 def files(folder: str) -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "-z", folder or "."], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [ROOT / name for name in listed.split("\0") if name.endswith(SUFFIXES) and name not in EXCEPT and (ROOT / name).exists()]
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text()
 
 
 @pytest.mark.parametrize(("pattern", "instead", "folders"), BANNED, ids=[instead for _, instead, _ in BANNED])
@@ -48,7 +55,9 @@ def test_words_that_have_a_better_one_are_not_used(pattern: str, instead: str, f
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for folder in folders
         for path in files(folder)
-        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for text in [text_of(path)]
+        if word.search(text)
+        for number, line in enumerate(text.splitlines(), 1)
         if word.search(line)
     ]
     assert not seen, f"write: {instead}\n" + "\n".join(seen)

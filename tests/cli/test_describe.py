@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import klamm
 from klamm.admin import AdminClient
@@ -53,7 +54,9 @@ def test_a_cluster_is_shown_with_what_is_wrong_in_it(zookeeper: str, chroot: str
         assert re.search(rf"(?m)^{left}\s+-\s+-", text), "a broker that is down has no address"
 
 
-def test_a_cluster_that_does_not_respond_is_one_line() -> None:
-    said = call("describe", "--bootstrap-server", "127.0.0.1:1", "--json")
+def test_a_cluster_that_does_not_respond_is_one_line(tmp_path: Path) -> None:
+    soon = tmp_path / "client.properties"
+    soon.write_text("default.api.timeout.ms=500\n")
+    said = call("describe", "--bootstrap-server", "127.0.0.1:1", "--json", "--command-config", soon)
     assert said.returncode == 1
     assert said.stderr.splitlines()[-1].startswith("klamm: ")

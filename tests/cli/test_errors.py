@@ -141,7 +141,7 @@ def _constants(node: ast.expr) -> list[str]:
     return [text for part in node.values for text in _constants(part)] if isinstance(node, ast.JoinedStr) else []
 
 
-def tested_texts() -> str:
+def texts_of_tests() -> str:
     """All texts of the tests: files, and strings of modules, without escapes of regular expressions. Of this file those of OF_A_CLUSTER."""
     texts = [*OF_A_CLUSTER.values()]
     for file in (ROOT / "tests").rglob("*"):
@@ -154,7 +154,7 @@ def tested_texts() -> str:
 
 
 def test_every_error_of_the_command_line_has_an_example() -> None:
-    tested, errors = tested_texts(), list(error_texts())
+    tested, errors = texts_of_tests(), list(error_texts())
     assert len(errors) > 100
     assert [(place, text) for place, text in errors if text not in tested and text not in WITHOUT_EXAMPLE] == []
     assert {text for text in WITHOUT_EXAMPLE if text in tested} == set()
