@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, MutableSet
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from klamm.controller.events import catalogue as events
@@ -34,6 +34,10 @@ from klamm.zk.store.store import ZkStore
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+_decoded_broker = lru_cache(maxsize=1000)(decode_broker)
+"""Tests look at brokers again and again, and they are never changed."""
 
 
 class Wrote(NamedTuple):
@@ -347,7 +351,7 @@ class SimulatedWorld:
     # --- nodes as values ---
 
     def _broker(self, broker_id: int, path: str) -> Broker:
-        return decode_broker(broker_id, self.zk.nodes[path].czxid, self.spoilt.readable(path))
+        return _decoded_broker(broker_id, self.zk.nodes[path].czxid, self.spoilt.readable(path))
 
     def _place_broker(self, broker_id: int, broker: Broker) -> None:
         self.zk.place(paths.broker_path(broker_id), encode_broker(broker, 0), czxid=broker.epoch)

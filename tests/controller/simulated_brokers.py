@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from klamm.protocol import messages
@@ -31,7 +32,13 @@ class SentFrame(NamedTuple):
 
     @property
     def request(self) -> Any:
-        return messages.decode(f"{NAMES[self.api_key]}Request", self.version, self.body)[0]
+        return _decoded(self.api_key, self.version, self.body)
+
+
+@lru_cache(maxsize=1000)
+def _decoded(api_key: int, version: int, body: bytes) -> Any:
+    """The request, which nobody changes: its broker and several checks look at it."""
+    return messages.decode(f"{NAMES[api_key]}Request", version, body)[0]
 
 
 @dataclass

@@ -26,7 +26,7 @@ from klamm.protocol.steering import Steering
 from klamm.tests.controller.simulated import Draws, Faults, FaultyStore, SimulatedStore, SimulatedWorld, Wrote
 from klamm.tests.controller.simulated_brokers import Proposal, SentFrame, SimulatedBrokers, ToldBroker, proposals
 from klamm.tests.controller.snapshots import snapshot
-from klamm.tests.controller.stage import isr_request
+from klamm.tests.controller.stage import isr_request, loop_is_idle
 from klamm.tests.controller.zero_clock import ZeroClock
 from klamm.zk.session.session import SessionChange
 
@@ -164,7 +164,7 @@ class Simulation:
         """Until nothing moves: no writes and no frames over many turns of the loop."""
         quiet = turns = 0
         after = self._marks()
-        while quiet < 60:
+        while quiet < (3 if loop_is_idle() else 60):
             before = after
             await asyncio.sleep(0)
             await self.revive()
