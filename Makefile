@@ -17,7 +17,9 @@ STORIES_SHARE ?= 2
 JOURNALS := build/journals
 SERVE ?=
 PYTEST ?=
-WORKERS ?= 2
+# More processes than the two cores: the short tests wait a third of their time. The long ones run real Kafkas, which need the memory.
+WORKERS ?= 3
+LONG_WORKERS ?= $(if $(filter 3,$(WORKERS)),2,$(WORKERS))
 SEED ?=
 MINUTES ?=
 DUEL ?=
@@ -86,7 +88,7 @@ lint: setup ## Style, types, import rules
 	@$(BIN)/lint-imports --no-logo > .venv/lint-imports.txt || { cat .venv/lint-imports.txt; exit 1; }
 
 .PHONY: test
-test: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests but the long ones, in two processes, with a tenth of the stories (PYTEST="-k name" for some, WORKERS=0 for one process)
+test: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests but the long ones, in three processes, with a tenth of the stories (PYTEST="-k name" for some, WORKERS=0 for one process)
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" --stories-share 10 $(PYTEST)
 
 .PHONY: reference
@@ -96,10 +98,10 @@ reference: setup ## Fetch the real Kafka 3.9.1 that the long tests compare with 
 .PHONY: test-all
 test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then the tests with half of the stories and three tenths of the long ones with real processes, drawn (LONG_SEED=7 repeats a draw); fetches the real Kafka
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
-	@failed=0; share='--stories-share $(STORIES_SHARE)'; rm -f $(FAILURES); \
+	@failed=0; share='--stories-share $(STORIES_SHARE)'; workers=$(WORKERS); rm -f $(FAILURES); \
 	for part in "not slow" slow; do \
-	  code=0; $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "$$part and not images" $$share --failures $(FAILURES) $(PYTEST) || code=$$?; \
-	  share="--long-share $(LONG_SHARE) $(if $(LONG_SEED),--long-seed $(LONG_SEED))"; \
+	  code=0; $(BIN)/python -m pytest -q -n $$workers --dist worksteal -m "$$part and not images" $$share --failures $(FAILURES) $(PYTEST) || code=$$?; \
+	  share="--long-share $(LONG_SHARE) $(if $(LONG_SEED),--long-seed $(LONG_SEED))"; workers=$(LONG_WORKERS); \
 	  if [ $$code -gt $$failed ]; then failed=$$code; fi; \
 	done; \
 	if [ $$failed -eq 1 ]; then failed=0; $(BIN)/python -m klamm.tests.plugins.unstable $(FAILURES) || failed=1; fi; \
@@ -138,7 +140,7 @@ test-journals: setup ## The long tests of clusters once more, with journals, whi
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
 	@failed=0; \
 	rm -rf $(JOURNALS); \
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow --journal-lake $(JOURNALS) \
+	$(BIN)/python -m pytest -q -n $(LONG_WORKERS) --dist worksteal -m slow --journal-lake $(JOURNALS) \
 	  tests/histories tests/server tests/moves tests/blacklist tests/cluster tests/mixed tests/registered $(PYTEST) || failed=$$?; \
 	$(BIN)/klamm pipeline run $(JOURNALS) && $(BIN)/klamm pipeline check $(JOURNALS) || failed=$$?; \
 	exit $$failed

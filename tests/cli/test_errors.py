@@ -13,7 +13,9 @@ import os
 import shlex
 import tempfile
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 from typing import NamedTuple
 
 import pytest
@@ -141,15 +143,26 @@ def _constants(node: ast.expr) -> list[str]:
     return [text for part in node.values for text in _constants(part)] if isinstance(node, ast.JoinedStr) else []
 
 
+def _strings(constant: object) -> list[str]:
+    """Strings in a constant of bytecode, functions and tuples within it included."""
+    if isinstance(constant, str):
+        return [constant]
+    parts = constant.co_consts if isinstance(constant, CodeType) else constant if isinstance(constant, tuple | frozenset) else ()
+    return [text for part in parts for text in _strings(part)]
+
+
 def texts_of_tests() -> str:
-    """All texts of the tests: files, and strings of modules, without escapes of regular expressions. Of this file those of OF_A_CLUSTER."""
+    """All texts of the tests: files, and strings of modules, without escapes of regular expressions. Of this file those of OF_A_CLUSTER.
+
+    Modules are read as bytecode, which the interpreter keeps: their trees would be four seconds of work.
+    """
     texts = [*OF_A_CLUSTER.values()]
     for file in (ROOT / "tests").rglob("*"):
         if file.suffix in (".txt", ".json"):
             texts.append(file.read_text(errors="replace"))
         elif file.suffix == ".py" and file != Path(__file__).resolve():
-            nodes = ast.walk(ast.parse(file.read_text()))
-            texts += [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+            code = SourceFileLoader(file.stem, str(file)).get_code(file.stem)
+            texts += _strings(code)
     return "\n".join(texts).replace("\\", "")
 
 

@@ -8,6 +8,7 @@ property that is none, stays as it is (R179-9, R179-27).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from klamm.controller.throttles import throttled_replicas as throttles
 from klamm.tests.controller.simulated import SimulatedWorld
@@ -18,11 +19,14 @@ from klamm.zk.layout import znodes as layout
 THROTTLES = {throttles.LEADER_REPLICAS, throttles.FOLLOWER_REPLICAS, throttles.LEADER_RATE, throttles.FOLLOWER_RATE}
 _CONFIGS = ("/config/topics/", "/config/brokers/")
 
+_decoded_config = lru_cache(maxsize=1000)(layout.decode_config)
+"""Every entity is looked at after every operation."""
+
 
 def properties(world: SimulatedWorld, entity: str) -> dict[str, str]:
     """The config of `topics/t` or `brokers/1`."""
     node = world.zk.get(f"/config/{entity}")
-    return {} if node is None else layout.decode_config(node.data)
+    return {} if node is None else dict(_decoded_config(node.data))
 
 
 def entities(world: SimulatedWorld) -> list[str]:

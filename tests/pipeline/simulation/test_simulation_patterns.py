@@ -35,7 +35,7 @@ def ends(procedures: Procedures, assignment: Assignment, state: LeaderAndIsr) ->
 
 
 @pytest.mark.parametrize("unclean", [False, True])
-@pytest.mark.parametrize("listed", [(), (2,), (1, 3)])
+@pytest.mark.parametrize("listed", [(), pytest.param((2,), marks=pytest.mark.slow), (1, 3)])
 def test_epochs_of_a_state_are_added_to_what_the_steps_add(unclean: bool, listed: Ints) -> None:
     """Every assignment, leader and ISR; every set of brokers that die, then return, and a preferred election."""
     checked = 0
