@@ -25,11 +25,12 @@ DRAWN = SEEDED | {
     f"tests/{folder}"
     for folder in (
         "admin", "blacklist", "chaos", "cli", "clients", "cluster", "control", "distributions", "docs", "duel", "groups", "histories",
-        "images", "logs_on_disk", "mixed", "moves", "pipeline/real_clusters", "pipeline/spark", "reference", "registered", "server/net",
-        "server/replication", "testing", "tools", "transactions", "versions",
+        "images", "logs_on_disk", "mixed", "moves", "pipeline/injected", "pipeline/real_clusters", "pipeline/spark",
+        "reference", "registered", "server/net", "server/replication", "testing", "tools", "transactions", "versions",
     )
 }
-"""Folders whose long tests run processes or measure real time, and those of `SEEDED`."""
+"""Folders whose long tests run processes or measure real time, or repeat with all of a list what a short one shows with some; and those of
+`SEEDED`."""
 RETOLD_PART = 5
 NEWEST = 3
 """Commits whose subjects are tested in full."""
@@ -55,7 +56,8 @@ SUBJECTS = {
     "distributions": {"images"},
     "journal": {"pipeline/real_clusters"},
     "pipeline/decode": {"pipeline/real_clusters"},
-    "pipeline/rules": {"pipeline/real_clusters"},
+    "pipeline/quick": {"pipeline/injected"},
+    "pipeline/rules": {"pipeline/injected", "pipeline/real_clusters"},
     "pipeline/spark": {"pipeline/spark"},
     "protocol": {"clients"},
     "server": {"clients"},
