@@ -47,8 +47,10 @@ SOON_S = 0.05
 
 
 def loop_is_idle() -> bool:
-    """Whether only the caller runs: no other callback of the loop is ready, and no timer will be soon."""
+    """Whether only the caller runs: no other callback of the loop is ready, and no timer will be soon. Of uvloop that is not known: False."""
     loop: Any = asyncio.get_running_loop()
+    if not hasattr(loop, "_ready"):
+        return False
     return not loop._ready and not any(timer.when() < loop.time() + SOON_S for timer in loop._scheduled)
 
 
