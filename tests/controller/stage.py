@@ -47,7 +47,7 @@ SOON_S = 0.05
 
 
 def loop_is_idle() -> bool:
-    """Whether only the caller runs: no other callback of the loop is ready, and no timer will be soon. Of uvloop that is not known: False."""
+    """Whether only the caller runs: no other callback of the loop is ready, and no timer will be soon. Always false on uvloop."""
     loop: Any = asyncio.get_running_loop()
     if not hasattr(loop, "_ready"):
         return False
