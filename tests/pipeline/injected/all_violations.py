@@ -5,7 +5,10 @@ from klamm.tests.pipeline.injected import (  # noqa: F401 registers them
     allowed_frames,
     allowed_requests,
     allowed_states,
-    injected_violations,
     violations_of_clients,
+    violations_of_events,
+    violations_of_frames,
     violations_of_guests,
+    violations_of_requests,
+    violations_of_states,
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from klamm.tests.pipeline.injected.injected_violations import LEAD, blacklist_change, decided, moving, of_listing, simple, with_state
 from klamm.tests.pipeline.injected.injections import REQUEST_OUT, Edits, TrueRun, injected, neutral, place
+from klamm.tests.pipeline.injected.single_changes import LEAD, simple, with_state
+from klamm.tests.pipeline.injected.violations_of_events import blacklist_change, decided, moving, of_listing
 
 injected("D-01", "a decision is written with spaces", allowed=True)(decided(lambda text: json.dumps(json.loads(text), indent=1)))
 

@@ -3,16 +3,6 @@
 from __future__ import annotations
 
 from klamm.protocol.apis import ApiKey as Api
-from klamm.tests.pipeline.injected.injected_violations import (
-    LEAD,
-    advertised,
-    lost_answer,
-    old_versions,
-    ordinary,
-    setting,
-    simple,
-    sized,
-)
 from klamm.tests.pipeline.injected.injections import (
     REQUEST_IN,
     RESPONSE_OUT,
@@ -24,6 +14,8 @@ from klamm.tests.pipeline.injected.injections import (
     neutral,
     place,
 )
+from klamm.tests.pipeline.injected.single_changes import LEAD, ordinary, setting, simple
+from klamm.tests.pipeline.injected.violations_of_frames import advertised, lost_answer, old_versions, sized
 
 
 def _of_client(world: TrueRun, key: int = Api.METADATA) -> Row:

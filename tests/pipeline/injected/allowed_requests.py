@@ -7,20 +7,6 @@ from typing import Any
 
 from klamm.protocol.apis import ApiKey as Api
 from klamm.tests.pipeline.injected.allowed_states import last_on_connection
-from klamm.tests.pipeline.injected.injected_violations import (
-    ELECT,
-    LEAD,
-    UPDATE,
-    always,
-    elected,
-    isr_change,
-    release,
-    results,
-    sent,
-    setting,
-    simple,
-    states,
-)
 from klamm.tests.pipeline.injected.injections import (
     REQUEST_IN,
     REQUEST_OUT,
@@ -38,6 +24,8 @@ from klamm.tests.pipeline.injected.injections import (
     swapped,
     with_body,
 )
+from klamm.tests.pipeline.injected.single_changes import LEAD, UPDATE, always, setting, simple, states
+from klamm.tests.pipeline.injected.violations_of_requests import ELECT, elected, isr_change, release, results, sent
 
 
 def _lives(world: TrueRun, node: int) -> int:

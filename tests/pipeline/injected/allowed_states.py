@@ -9,15 +9,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from klamm.protocol.apis import ApiKey as Api
-from klamm.tests.pipeline.injected.injected_violations import (
-    LEAD,
-    UPDATE,
-    cleared,
-    is_new,
-    is_set,
-    led,
-    setting,
-)
 from klamm.tests.pipeline.injected.injections import (
     REQUEST_IN,
     REQUEST_OUT,
@@ -32,6 +23,8 @@ from klamm.tests.pipeline.injected.injections import (
     repeated,
     with_body,
 )
+from klamm.tests.pipeline.injected.single_changes import LEAD, UPDATE, led, setting
+from klamm.tests.pipeline.injected.violations_of_states import cleared, is_new, is_set
 
 
 class Told(NamedTuple):

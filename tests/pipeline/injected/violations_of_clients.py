@@ -7,7 +7,6 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey as Api
-from klamm.tests.pipeline.injected.injected_violations import setting
 from klamm.tests.pipeline.injected.injections import (
     REQUEST_IN,
     REQUEST_OUT,
@@ -23,6 +22,7 @@ from klamm.tests.pipeline.injected.injections import (
     place,
     with_body,
 )
+from klamm.tests.pipeline.injected.single_changes import setting
 
 COOPERATIVE, RANGE, STATIC = "group-cooperative-sticky", "group-range", "group-static"
 
