@@ -180,6 +180,16 @@ def a_coordinator_aborts_with_the_next_epoch_before_the_epoch_begins(run: Run) -
 
 
 @bad("T-01")
+def a_marker_is_sent_before_the_transaction_ends(run: Run) -> int:
+    first, _ = two_brokers(run)
+    first.init(0)
+    first.add(0, 1)
+    seq = first.marker(0, 1, is_sent=True)
+    first.end(0)
+    return seq
+
+
+@bad("T-01")
 def a_leader_gets_a_marker_before_it_coordinates_the_transaction(run: Run) -> int:
     first, _ = two_brokers(run)
     first.init(0)
@@ -423,11 +433,15 @@ def a_partition_that_moves_gets_no_marker_elsewhere(run: Run) -> int:
     return first.init(1) - 3
 
 
-@silent("T-02")
+@good("T-02")
 def another_coordinator_between_may_have_written_the_markers(run: Run) -> None:
-    first, _ = two_brokers(run)
+    first, second = two_brokers(run)
     first.told_to_coordinate(0)
     first.init(0)
+    first.add(0, 1)
+    first.end(0)
+    first.marker(0, 1, is_sent=True)
+    second.marker(0, 1)
     first.add(0, 1)
     first.end(0)
     first.told_to_coordinate(1, leader=2)
@@ -477,6 +491,7 @@ def of_a_deleted_topic_nothing_is_needed(run: Run) -> None:
     first.init(0)
     first.add(0, 1)
     first.end(0)
+    first.marker(0, 1, is_sent=True, error=3)
     first.told(-2, 1, epoch=1)
     first.init(1)
 
