@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from klamm.tests.duel import asks, brokers, configs, data, elections, member, restarts, topics, transactions, znodes
+from klamm.tests.duel import asks, brokers, configs, data, elections, member, reassignments, restarts, topics, transactions, znodes
 from klamm.tests.duel.draw import Draw
 from klamm.tests.duel.tale import Lines, Tale
 
@@ -86,12 +86,29 @@ TRANSACTIONS: Area = [
     (2, transactions.list_all),
     (2, transactions.producers),
 ]
+REASSIGNMENTS: Area = [
+    (6, reassignments.reassign),
+    (8, reassignments.catch_up),
+    (3, reassignments.cancel),
+    (2, reassignments.by_node),
+    (1, reassignments.odd_node),
+    (2, reassignments.asked),
+    (1, reassignments.listed),
+    (3, brokers.die_or_back),
+    (2, brokers.bounce),
+    (1, brokers.resign),
+    (1, brokers.storage_fails),
+    (2, elections.elect),
+    (1, elections.alter_partition),
+    (1, topics.grow),
+]
 AREAS: dict[str, Area] = {
     "topics": TOPICS,
     "configs": CONFIGS,
     "brokers": [*BROKERS, (2, topics.create), (2, topics.delete), (1, topics.grow)],
     "elections": ELECTIONS,
     "znodes": [*ZNODES, (2, topics.delete)],
+    "reassignments": REASSIGNMENTS,
     "restarts": RESTARTS,
     "member": MEMBER,
     "data": DATA,
@@ -101,7 +118,7 @@ AREAS: dict[str, Area] = {
     "everything": [*TOPICS, *BROKERS, *ELECTIONS, *ZNODES, *ASKS],
 }
 
-MOST_STEPS = {"restarts": 5, "data": 24, "transactions": 50, "coordinators": 20}
+MOST_STEPS = {"reassignments": 16, "restarts": 5, "data": 24, "transactions": 50, "coordinators": 20}
 """How many steps a story of an area has at most, if not 12."""
 
 
@@ -133,6 +150,7 @@ SETTINGS = [
     Setting("data", _KEEP),
     Setting("truncation", _KEEP, 6),
     Setting("transactions", _KEEP),
+    Setting("reassignments"),
     Setting("elections"),
     Setting("topics"),
     Setting("brokers"),
@@ -143,6 +161,7 @@ SETTINGS = [
     Setting("brokers", _protocol("0.8.2")),
     Setting("everything", (("unclean.leader.election.enable", "true"),)),
     Setting("elections", _protocol("2.4-IV0")),
+    Setting("reassignments", _protocol("2.4-IV0")),
     Setting("znodes", _protocol("1.0")),
     Setting("everything", _protocol("0.10.0")),
     Setting("member", _protocol("2.2")),
@@ -153,6 +172,7 @@ SETTINGS = [
     Setting("data", (data.KEEP, *_protocol("2.7"))),
     Setting("everything", _protocol("3.3")),
     Setting("everything", _protocol("0.9.0")),
+    Setting("reassignments", _protocol("0.10.0")),
     Setting("topics", (("delete.topic.enable", "false"),), 5),
 ]
 """In this turn; the first ones are those that a short run sees."""
@@ -191,6 +211,8 @@ def _endings(area: str) -> Callable[[Draw], list[Lines]]:
     """What is looked at when a story of the area ends."""
     if area in ("transactions", "coordinators"):
         return transactions.look
+    if area == "reassignments":
+        return lambda draw: [*reassignments.look(draw), *_ending(draw)]
     return data.look if area in ("data", "logs") else _ending
 
 

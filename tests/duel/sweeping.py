@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.harness import requests
 from klamm.tests.harness.tree import Tree
@@ -25,6 +26,7 @@ async def swept(stage: Stage) -> str | None:
         tree.delete(path)
     await _revived(stage)
     await stage.barrier()
+    await _reassignments_cancelled(stage)
     problem = await _topics_deleted(stage)
     for name in tree.children("/config/brokers"):
         tree.put_config("brokers", name, {})
@@ -49,6 +51,20 @@ async def _revived(stage: Stage) -> None:
         else:
             continue
         await stage.greeted(fake)
+
+
+async def _reassignments_cancelled(stage: Stage) -> None:
+    """A topic that is being reassigned is not deleted."""
+    listed = await stage.ask(messages.ListPartitionReassignmentsRequest(timeout_ms=5000, topics=None), 0, timeout_s=10)
+    kind = messages.AlterPartitionReassignmentsRequest
+    rows = [
+        kind.ReassignableTopic(
+            name=topic.name, partitions=[kind.ReassignablePartition(partition_index=each.partition_index) for each in topic.partitions]
+        )
+        for topic in listed.topics
+    ]
+    if rows:
+        await stage.ask(kind(timeout_ms=5000, topics=rows), 0, timeout_s=10)
 
 
 async def _topics_deleted(stage: Stage) -> str | None:

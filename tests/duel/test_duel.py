@@ -153,3 +153,11 @@ async def test_klamm_does_what_kafka_does_in_random_stories(seed: int, tmp_path:
     await run.until(time.monotonic() + SEED_S, SEED_BATCHES)
     assert run.account.stories > 0
     assert not run.account.unexplained, "\n".join([run.account.text(seed), *(path.read_text() for path in run.account.unexplained)])
+
+
+def test_random_reassignments_begin_are_cancelled_and_caught_up_with() -> None:
+    tales = [draw_tale(f"1/0/{at}", "reassignments", ()) for at in range(20)]
+    lines = [line for tale in tales for lines in tale.scenes for line in lines]
+    assert {"reassign", "put-reassignment", "alter-partition", "reassigning", "die", "bounce"} <= {line.split()[0] for line in lines}
+    assert any("=cancel" in line for line in lines)
+    assert all(line.count("@1-") == 1 for line in lines if line.startswith("reassign ") and "@1-" in line)
