@@ -28,6 +28,13 @@ def written(members: ToolMembers, topic: str, lines: bytes, *arguments: str) -> 
     assert (said.returncode, said.stdout, said.stderr) == (0, b"", b"")
 
 
+def consume_in_a_process(members: ToolMembers, topic: str, *arguments: str) -> bytes:
+    command = [KLAMM, "consume", topic, *arguments, "--bootstrap-server", members.bootstrap]
+    said = subprocess.run(command, capture_output=True, timeout=WITHIN_S, check=False)
+    assert (said.returncode, said.stderr) == (0, b""), said
+    return said.stdout
+
+
 def consume(members: ToolMembers, topic: str, *arguments: str) -> bytes:
     said = call_with(b"", "consume", topic, *arguments, "--bootstrap-server", members.bootstrap)
     assert (said.returncode, said.stderr) == (0, b""), said
@@ -85,11 +92,11 @@ def five(running_members: ToolMembers) -> str:
 
 def test_a_group_goes_on_where_it_ended(members: ToolMembers, five: str) -> None:
     group = f"g-{uuid.uuid4().hex[:8]}"
-    assert consume(members, five, "-G", group, "-c", "2") == b"0\n1\n"
+    assert consume_in_a_process(members, five, "-G", group, "-c", "2") == b"0\n1\n"
     with AdminClient(members.bootstrap) as admin:
         assert admin.list_group_offsets([group])[group].all()[five, 0].offset == 2  # type: ignore[index, union-attr]
-    assert consume(members, five, "-G", group, "-e") == b"2\n3\n4\n"
-    assert consume(members, five, "-G", group, "-e") == b""
+    assert consume_in_a_process(members, five, "-G", group, "-e") == b"2\n3\n4\n"
+    assert consume_in_a_process(members, five, "-G", group, "-e") == b""
 
 
 def test_the_end_of_a_partition_that_ends_with_a_marker_is_reached(members: ToolMembers) -> None:

@@ -27,7 +27,7 @@ from klamm.tests.pipeline.injected.single_changes import LEAD, UPDATE, led, sett
 from klamm.tests.pipeline.injected.violations_of_states import cleared, is_new, is_set
 
 
-class Told(NamedTuple):
+class ToldState(NamedTuple):
     """A state of a partition."""
 
     topic: str
@@ -40,11 +40,11 @@ def _each_state(body: Any) -> list[tuple[str, Any]]:
     return [(topic.topic_name, state) for topic in body.topic_states for state in topic.partition_states]
 
 
-def _place(topic: str, state: Any) -> Told:
-    return Told(topic, state.partition_index, state.partition_epoch if hasattr(state, "partition_epoch") else state.zk_version)
+def _place(topic: str, state: Any) -> ToldState:
+    return ToldState(topic, state.partition_index, state.partition_epoch if hasattr(state, "partition_epoch") else state.zk_version)
 
 
-def _edited(world: TrueRun, how: Callable[[Told, Any, int], bool], keys: tuple[int, ...] = (LEAD, UPDATE)) -> Edits:
+def _edited(world: TrueRun, how: Callable[[ToldState, Any, int], bool], keys: tuple[int, ...] = (LEAD, UPDATE)) -> Edits:
     """All frames of controllers that `how` changes: it gets each state and the API, and says whether it has changed it."""
     edits: Edits = {}
     for key in keys:
@@ -58,7 +58,7 @@ def _edited(world: TrueRun, how: Callable[[Told, Any, int], bool], keys: tuple[i
     return edits
 
 
-def _unshown(world: TrueRun, wanted: Callable[[Any], bool]) -> list[Told]:
+def _unshown(world: TrueRun, wanted: Callable[[Any], bool]) -> list[ToldState]:
     """The states of LeaderAndIsr that are wanted, and that no Metadata has shown."""
     shown = {(topic.name, each.partition_index, each.leader_epoch, *each.isr_nodes) for row in world.frames(Api.METADATA, RESPONSE_OUT)
              for topic in body_of(row).topics for each in topic.partitions}
@@ -87,7 +87,7 @@ def _(world: TrueRun) -> Edits:
 def _(world: TrueRun) -> Edits:
     chosen = _unshown(world, lambda s: led(s) and not s.is_new and len(s.isr) > 1 and s.isr[-1] != s.leader)[0]
 
-    def last(told: Told, state: Any, key: int) -> bool:
+    def last(told: ToldState, state: Any, key: int) -> bool:
         if told == chosen:
             state.isr = sorted(state.isr, key=lambda each: bool(each == state.leader))
         return told == chosen
@@ -133,7 +133,7 @@ def _(world: TrueRun) -> Edits:
     return edits
 
 
-def _unclean(world: TrueRun) -> Told:
+def _unclean(world: TrueRun) -> ToldState:
     return next(_place(topic, state) for row in world.frames(LEAD, REQUEST_IN) for topic, state in _each_state(body_of(row))
                 if state.leader_recovery_state == 1)
 
@@ -142,7 +142,7 @@ def _unclean(world: TrueRun) -> Told:
 def _(world: TrueRun) -> Edits:
     chosen = _unclean(world)
 
-    def clean(told: Told, state: Any, key: int) -> bool:
+    def clean(told: ToldState, state: Any, key: int) -> bool:
         if told == chosen and key == LEAD:
             state.leader_recovery_state = 0
         elif told == chosen._replace(epoch=chosen.epoch - 1):
@@ -168,7 +168,7 @@ def _(world: TrueRun) -> Edits:
         body_of(row)) if is_new(state) and state.partition_epoch == 0)
     chosen = next(_place(name, state) for name, state in _each_state(body_of(row)) if name == topic and tuple(state.isr) == isr)
 
-    def shorten(told: Told, state: Any, key: int) -> bool:
+    def shorten(told: ToldState, state: Any, key: int) -> bool:
         if told == chosen:
             if key == UPDATE:
                 state.offline_replicas = state.isr[-1:]
@@ -190,7 +190,7 @@ def _(world: TrueRun) -> Edits:
 
 @injected("C-19", "a state is told to nobody, and the next one has the leader epoch after its", allowed=True)
 def _(world: TrueRun) -> Edits:
-    last: dict[tuple[str, int], Told] = {}
+    last: dict[tuple[str, int], ToldState] = {}
     for row in world.frames(UPDATE, REQUEST_IN):
         for topic, state in _each_state(body_of(row)):
             told = _place(topic, state)
@@ -198,7 +198,7 @@ def _(world: TrueRun) -> Edits:
     elected = _unshown(world, lambda s: led(s) and not s.is_new)
     chosen = next(each for each in elected if each == last[each[:2]] and each.epoch > 0)
 
-    def later(told: Told, state: Any, key: int) -> bool:
+    def later(told: ToldState, state: Any, key: int) -> bool:
         if told == chosen:
             setting(**{"partition_epoch" if hasattr(state, "partition_epoch") else "zk_version": told.epoch + 1})(state)
             state.leader_epoch += 1
