@@ -16,9 +16,8 @@ from pathlib import Path
 
 from kazoo.exceptions import KazooException
 
-from klamm.tests.duel.producer_marks import ProducerMarks
 from klamm.tests.duel.sweeping import baseline, swept
-from klamm.tests.duel.tale import Tale
+from klamm.tests.duel.tale import ProducerMarks, Tale
 from klamm.tests.harness.client import ConnectionClosed
 from klamm.tests.stories.both.commands import Look
 from klamm.tests.stories.both.stage import Grounds, Stage, Target

@@ -11,11 +11,10 @@ import pytest
 from klamm.tests.duel.account import requests
 from klamm.tests.duel.known import KNOWN, explained
 from klamm.tests.duel.pair import Difference
-from klamm.tests.duel.producer_marks import ProducerMarks
 from klamm.tests.duel.running import DuelRun, batches
 from klamm.tests.duel.shrinking import shrunk
 from klamm.tests.duel.story import SETTINGS, draw_tale
-from klamm.tests.duel.tale import Tale, named
+from klamm.tests.duel.tale import ProducerMarks, Tale, named
 from klamm.tests.stories.both import command_brokers, command_requests, command_views
 from klamm.tests.stories.both.commands import ACTIONS, VIEWS
 from klamm.tests.stories.both.story_file import read, read_all

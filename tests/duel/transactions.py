@@ -1,7 +1,7 @@
 """Random requests about transactions: producers with transactional ids, what they write, how it ends, and what others see of it.
 
 A producer id is known once a broker has given it, so a story has marks: `<pid @8>` and `<epoch @8>` stand for what InitProducerId gave to
-the transactional id `@8` last, `<epoch @8 -1>` for the epoch before it. `producer_marks.py` puts the numbers in while a story is told.
+the transactional id `@8` last, `<epoch @8 -1>` for the epoch before it. `tale.py` puts the numbers in while a story is told.
 
 EndTxn has its response before the markers are written. So it is repeated, which waits for them, before anybody looks at records.
 """
