@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from klamm.broker.log.files.loading import Checkpoints, load_log
+from klamm.broker.log.files.producer_snapshot import read_snapshot
 from klamm.broker.log.files.scan import each_batch
-from klamm.broker.log.storage import AbortedTransaction, EpochEntry
+from klamm.broker.log.storage import AbortedTransaction, EpochEntry, LoadRules
 from klamm.tests.logs_on_disk.batches import batch
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "log_folder"
@@ -47,6 +48,22 @@ def test_transactions_of_a_stop_in_order_are_taken_as_they_are(copy) -> None:
     assert [s.aborted for s in log.segments] == [[], [AbortedTransaction(1, 4, 7, 8), AbortedTransaction(1, 12, 15, 16)]]
     (producer,) = log.producers
     assert (producer.epoch, producer.batches[-1].last_offset, producer.open_first_offset) == (0, 14, -1)
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
+def test_producers_that_are_idle_for_too_long_are_forgotten_and_stay_in_the_snapshot_of_a_recovery(copy, is_clean: bool) -> None:
+    folder = copy(f"{'closed' if is_clean else 'killed'}/data/plain-0")
+    checkpoints = Checkpoints(12, 31, 31) if is_clean else Checkpoints(0, 0, 0)
+    (producer,) = load_log(str(folder), checkpoints, is_clean).producers
+    for after_ms, known in ((producer.last_timestamp - 1, 1), (producer.last_timestamp, 0)):
+        if not is_clean:
+            for snapshot in folder.glob("*.snapshot"):
+                snapshot.unlink()
+        log = load_log(str(folder), checkpoints, is_clean, LoadRules(producers_after_ms=after_ms))
+        assert len(log.producers) == known
+    if not is_clean:
+        (at_end,) = read_snapshot((folder / f"{log.next_offset:020}.snapshot").read_bytes())
+        assert at_end.producer_id == producer.producer_id
 
 
 @pytest.mark.parametrize("name", ["plain-0", "txn-0"])

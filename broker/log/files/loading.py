@@ -363,7 +363,11 @@ class _Loading:
         return more
 
     def _producers(self, start: int, next_offset: int) -> list[ProducerEntry]:
-        """The producer states at the log end. Snapshots above it, or of missing segments, are removed."""
+        """The producer states at the log end, of producers that are not idle for too long. Snapshots above it, or of missing segments, are
+        removed.
+
+        Apache Kafka forgets idle producers when it loads a snapshot. After a kill it writes one at the log end first.
+        """
         bases = {segment.base_offset for segment in self.segments}
         offsets = snapshot_offsets(self.folder)
         latest = max((offset for offset in offsets if offset <= next_offset), default=-1)
@@ -371,14 +375,17 @@ class _Loading:
             if offset > next_offset or (offset not in bases and offset != latest):
                 remove(self.files.path(offset, names.SNAPSHOT_SUFFIX))
         found, entries = latest_snapshot(self.files, next_offset)
-        entries = [one for one in entries if one.open_first_offset >= 0 or one.last_timestamp > self.rules.producers_after_ms]
+        entries = self._active(entries)
         if found == next_offset:
-            states = self._with_earlier_batches(entries)
-        else:
-            states = replayed(self.files, self._bases(), found, entries, next_offset)
-        if found != next_offset and next_offset > start and not self.is_clean:
+            return self._with_earlier_batches(entries)
+        states = replayed(self.files, self._bases(), found, entries, next_offset)
+        if next_offset > start and not self.is_clean:
             write_file(self.files.path(next_offset, names.SNAPSHOT_SUFFIX), encode_snapshot(snapshot_entries(states)))
+            return self._active(states)
         return states
+
+    def _active(self, entries: list[ProducerEntry]) -> list[ProducerEntry]:
+        return [one for one in entries if one.open_first_offset >= 0 or one.last_timestamp > self.rules.producers_after_ms]
 
 
 def finish_swaps(folder: str) -> None:
