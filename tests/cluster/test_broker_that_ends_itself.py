@@ -18,7 +18,7 @@ async def test_a_broker_whose_last_log_directory_failed_is_started_again(zookeep
     try:
         home, away = tmp_path / "broker-1", tmp_path / "away"
         home.rename(away)
-        await eventually(lambda: [broker.id for broker in cluster.brokers] == [2], "broker 1 has ended")
+        await eventually(lambda: [broker.id for broker in cluster.brokers] == [2], "broker 1 has ended", 40)
         away.rename(home)
         await cluster.start_broker(1)
         assert [broker.id for broker in cluster.brokers] == [1, 2]
