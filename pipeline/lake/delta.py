@@ -170,6 +170,8 @@ def _statistics(file: Path) -> str:
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     for number, name in enumerate(column.path for column in told.schema):
+        if "." in name:  # within a list or a struct
+            continue
         stated = [told.row_group(group).column(number).statistics for group in range(told.num_row_groups)]
         if stated and all(one is not None and one.has_min_max for one in stated):
             least, greatest = min(one.min for one in stated), max(one.max for one in stated)
@@ -179,7 +181,9 @@ def _statistics(file: Path) -> str:
 
 
 def _is_stated(value: object) -> bool:
-    return isinstance(value, int | datetime) or (isinstance(value, str) and len(value) <= LONGEST_STATED)
+    if isinstance(value, str):
+        return len(value) <= LONGEST_STATED
+    return isinstance(value, int | datetime) and not isinstance(value, bool)
 
 
 def _as_json(value: Any, up: bool = False) -> Any:
