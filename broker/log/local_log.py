@@ -41,6 +41,8 @@ class LogEnvironment:
     """Minimum number of bytes at its end that a log on disk keeps in memory."""
     delays: DiskDelays | None = None
     """Lets operations of logs wait; only where somebody steers the broker."""
+    producers_after_ms: Callable[[], int] = lambda: -(2**63)
+    """See `LoadRules.producers_after_ms`."""
 
 
 class FileRead:

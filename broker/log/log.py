@@ -533,7 +533,7 @@ class Log(LocalLog):
             while not self._are_producers_known:
                 offset, segments = self.next_offset, [*map(base_offset_of, self.segments)]
                 try:
-                    entries = await storage.read_producers(offset, segments)
+                    entries = await storage.read_producers(offset, segments, self.environment.producers_after_ms())
                 except KeyError:
                     if segments == [*map(base_offset_of, self.segments)]:
                         return  # the log was deleted

@@ -52,7 +52,7 @@ class LogManager:
         self.on_disk = directories is not None
         self.directories = directories
         self._memory = None if self.on_disk else memory
-        self.environment = LogEnvironment(budget, clock.now_ms, randrange, delays=delays)
+        self.environment = LogEnvironment(budget, clock.now_ms, randrange, delays=delays, producers_after_ms=self._producers_after_ms)
         self._config = config
         self._clock = clock
         self._read_topic_configs = read_topic_configs
@@ -214,8 +214,11 @@ class LogManager:
     async def _load_rules(self, topics: Collection[str]) -> Mapping[str, LoadRules]:
         """See `Directories.start`. Raises ApiError if configs cannot be read."""
         await asyncio.gather(*(self._wait_for_config(topic) for topic in topics if topic not in self._overrides))
-        since = self._clock.now_ms() - self._config.get("producer.id.expiration.ms")
+        since = self._producers_after_ms()
         return {topic: LoadRules(self._config_of(topic).index_interval_bytes, since) for topic in topics}
+
+    def _producers_after_ms(self) -> int:
+        return self._clock.now_ms() - self._config.get("producer.id.expiration.ms")
 
     async def run(self) -> None:
         """Run retention, compaction, expiry of producers and checkpoints until this is cancelled."""

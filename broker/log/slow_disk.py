@@ -175,9 +175,9 @@ class SlowStorage:
         await self._late.drain()
         return await self._storage.read(command)
 
-    async def read_producers(self, offset: int, segments: Sequence[int]) -> list[ProducerEntry]:
+    async def read_producers(self, offset: int, segments: Sequence[int], after_ms: int) -> list[ProducerEntry]:
         await self._late.drain()
-        return await self._storage.read_producers(offset, segments)
+        return await self._storage.read_producers(offset, segments, after_ms)
 
     async def drain(self) -> None:
         await self._late.drain()

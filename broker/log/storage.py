@@ -210,11 +210,12 @@ class Storage(Protocol):
         segment.
         """
 
-    async def read_producers(self, offset: int, segments: Sequence[int]) -> list[ProducerEntry]:
+    async def read_producers(self, offset: int, segments: Sequence[int], after_ms: int) -> list[ProducerEntry]:
         """Read the producer states at this offset, from the latest snapshot and the batches after it, after the queued commands.
 
-        `segments` are the base offsets of the log. Raises OSError, which is also reported to the listener; CorruptRecords; KeyError for a
-        deleted log or segment.
+        `segments` are the base offsets of the log. Producers in the snapshot that are idle since before `after_ms` are left out, unless
+        they have an open transaction. Raises OSError, which is also reported to the listener; CorruptRecords; KeyError for a deleted log or
+        segment.
         """
 
     async def drain(self) -> None:

@@ -34,7 +34,7 @@ class Home:
         self.reads.append(asyncio.get_running_loop().create_future())
         return self.reads[-1]
 
-    def read_producers(self, storage: DirectoryStorage, offset: int, segments: Sequence[int]) -> Awaitable[Any]:
+    def read_producers(self, storage: DirectoryStorage, offset: int, segments: Sequence[int], after_ms: int) -> Awaitable[Any]:
         raise AssertionError("no producer is read here")
 
     def flush_later(self, storage: DirectoryStorage, segments: Sequence[int], offset: int) -> None:

@@ -230,9 +230,11 @@ class LogDirectory:
         """See `Storage.read`."""
         return self.submit(read_in_thread, storage.files, command)
 
-    def read_producers(self, storage: DirectoryStorage, offset: int, segments: Sequence[int]) -> Awaitable[list[ProducerEntry]]:
+    def read_producers(
+        self, storage: DirectoryStorage, offset: int, segments: Sequence[int], after_ms: int
+    ) -> Awaitable[list[ProducerEntry]]:
         """See `Storage.read_producers`."""
-        return self.submit(states_in_thread, storage.files, segments, offset)
+        return self.submit(states_in_thread, storage.files, segments, offset, after_ms)
 
     def flush_later(self, storage: DirectoryStorage, segments: Sequence[int], offset: int) -> None:
         """Force segments, and everything else before `offset`, to disk, at the same time as other commands of the log."""

@@ -56,7 +56,9 @@ class Home(Protocol):
     def read(self, storage: DirectoryStorage, command: ReadCommand) -> Awaitable[bytes]:
         """Read from a log."""
 
-    def read_producers(self, storage: DirectoryStorage, offset: int, segments: Sequence[int]) -> Awaitable[list[ProducerEntry]]:
+    def read_producers(
+        self, storage: DirectoryStorage, offset: int, segments: Sequence[int], after_ms: int
+    ) -> Awaitable[list[ProducerEntry]]:
         """Read the producer states of a log at an offset."""
 
     def flush_later(self, storage: DirectoryStorage, segments: Sequence[int], offset: int) -> None:
@@ -121,9 +123,9 @@ class DirectoryStorage:
     async def read(self, command: ReadCommand) -> bytes:
         return await self._beside_writes(lambda: self.home.read(self, command))
 
-    async def read_producers(self, offset: int, segments: Sequence[int]) -> list[ProducerEntry]:
+    async def read_producers(self, offset: int, segments: Sequence[int], after_ms: int) -> list[ProducerEntry]:
         await self.drain()
-        return await self._beside_writes(lambda: self.home.read_producers(self, offset, segments))
+        return await self._beside_writes(lambda: self.home.read_producers(self, offset, segments, after_ms))
 
     async def _beside_writes(self, read: Callable[[], Awaitable[T]]) -> T:
         """Read while no command that moves batches is queued or being executed; such commands wait for the end of the read."""

@@ -27,7 +27,7 @@ from klamm.broker.log.files.checkpoints import (
 )
 from klamm.broker.log.files.log_files import LogFiles, cut_file, read_file, remove, snapshot_entries, write_file
 from klamm.broker.log.files.marker_files import PARTITION_METADATA
-from klamm.broker.log.files.producer_replay import latest_snapshot, replayed, snapshot_offsets, states_at, take
+from klamm.broker.log.files.producer_replay import active, latest_snapshot, replayed, snapshot_offsets, states_at, take
 from klamm.broker.log.files.producer_snapshot import encode_snapshot
 from klamm.broker.log.files.scan import each_batch, first_header
 from klamm.broker.log.producers import REMEMBERED_BATCHES, ProducerStates
@@ -217,7 +217,7 @@ class _Loading:
     def _rebuild(self, segment: LoadedSegment) -> int:
         """Rebuild the indexes of a segment from its batches. Returns the number of bytes truncated from its end."""
         path = self.files.path(segment.base_offset, names.LOG_SUFFIX)
-        states = ProducerStates(states_at(self.files, self._bases(), segment.base_offset))
+        states = ProducerStates(states_at(self.files, self._bases(), segment.base_offset, self.rules.producers_after_ms))
         offsets: list[tuple[int, int]] = []
         times: list[tuple[int, int]] = []
         aborted: list[AbortedTransaction] = []
@@ -375,17 +375,14 @@ class _Loading:
             if offset > next_offset or (offset not in bases and offset != latest):
                 remove(self.files.path(offset, names.SNAPSHOT_SUFFIX))
         found, entries = latest_snapshot(self.files, next_offset)
-        entries = self._active(entries)
+        entries = active(entries, self.rules.producers_after_ms)
         if found == next_offset:
             return self._with_earlier_batches(entries)
         states = replayed(self.files, self._bases(), found, entries, next_offset)
         if next_offset > start and not self.is_clean:
             write_file(self.files.path(next_offset, names.SNAPSHOT_SUFFIX), encode_snapshot(snapshot_entries(states)))
-            return self._active(states)
+            return active(states, self.rules.producers_after_ms)
         return states
-
-    def _active(self, entries: list[ProducerEntry]) -> list[ProducerEntry]:
-        return [one for one in entries if one.open_first_offset >= 0 or one.last_timestamp > self.rules.producers_after_ms]
 
 
 def finish_swaps(folder: str) -> None:

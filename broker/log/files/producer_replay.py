@@ -57,16 +57,22 @@ def replayed(files: LogFiles, segments: Sequence[int], offset: int, entries: lis
     return list(states.entries())
 
 
-def states_at(files: LogFiles, segments: Sequence[int], offset: int) -> list[ProducerEntry]:
-    """The states at an offset. Raises OSError, CorruptRecords."""
+def active(entries: list[ProducerEntry], after_ms: int) -> list[ProducerEntry]:
+    """Those with an open transaction, and those that did something after this time."""
+    return [one for one in entries if one.open_first_offset >= 0 or one.last_timestamp > after_ms]
+
+
+def states_at(files: LogFiles, segments: Sequence[int], offset: int, after_ms: int) -> list[ProducerEntry]:
+    """The states at an offset, from a snapshot without producers that are idle since `after_ms`. Raises OSError, CorruptRecords."""
     found, entries = latest_snapshot(files, offset)
+    entries = active(entries, after_ms)
     return entries if found == offset else replayed(files, segments, found, entries, offset)
 
 
-def states_in_thread(files: LogFiles, segments: Sequence[int], offset: int) -> list[ProducerEntry]:
+def states_in_thread(files: LogFiles, segments: Sequence[int], offset: int, after_ms: int) -> list[ProducerEntry]:
     """See `Storage.read_producers`."""
     try:
-        return states_at(files, segments, offset)
+        return states_at(files, segments, offset, after_ms)
     except FileNotFoundError as gone:
         raise KeyError(offset) from gone
 

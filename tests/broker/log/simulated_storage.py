@@ -71,7 +71,7 @@ class SimulatedStorage:
             taken += data[position : position + header.size]
         return taken
 
-    async def read_producers(self, offset: int, segments: Sequence[int]) -> list[ProducerEntry]:
+    async def read_producers(self, offset: int, segments: Sequence[int], after_ms: int) -> list[ProducerEntry]:
         await self.drain()
         if self.error is not None:
             raise self.error

@@ -237,6 +237,25 @@ async def test_producers_that_were_idle_for_too_long_are_not_known_after_a_start
     assert sorted(one.producer_id for one in log.active_producers()) == [1, 3]
 
 
+async def test_producers_that_were_idle_for_too_long_are_not_taken_from_the_snapshot_at_which_a_truncation_ends(make: Make) -> None:
+    """The snapshot of a closed segment has the idle one, and one that goes on."""
+    logs = make()
+    log = await opened(logs)
+    now_ms = SYSTEM_CLOCK.now_ms()
+    for producer, timestamp, size in ((1, now_ms - 2 * 86_400_000, 10), (2, now_ms, 10), (3, now_ms, 59_900)):
+        data = batch(1, size, producer=producer, epoch=0, sequence=0, base_offset=log.next_offset, timestamp=timestamp)
+        log.append_as_follower(data, 0)
+    await drained(log)
+    assert [segment.base_offset for segment in log.segments][-1] == 2
+    await ended(logs, "stopped")
+    log = await opened(make())
+    assert sorted(one.producer_id for one in log.active_producers()) == [2, 3]
+    reading = log.truncate_to(2)
+    assert reading is not None
+    await reading
+    assert [one.producer_id for one in log.active_producers()] == [2]
+
+
 async def test_indexes_that_are_built_again_have_entries_as_often_as_the_topic_says(make: Make, tmp_path: Path) -> None:
     logs = make()
     log = await opened(logs)

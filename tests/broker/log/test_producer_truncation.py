@@ -277,9 +277,9 @@ class SlowReading(SimulatedStorage):
         super().__init__()
         self.may_read = asyncio.Event()
 
-    async def read_producers(self, offset: int, segments: list[int]) -> list[ProducerEntry]:  # type: ignore[override]
+    async def read_producers(self, offset: int, segments: list[int], after_ms: int) -> list[ProducerEntry]:  # type: ignore[override]
         await self.may_read.wait()
-        return await super().read_producers(offset, segments)
+        return await super().read_producers(offset, segments, after_ms)
 
 
 async def truncating(segment_bytes: int = 1 << 30) -> tuple[SlowReading, Log, asyncio.Future[None]]:
