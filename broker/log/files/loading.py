@@ -374,8 +374,7 @@ class _Loading:
         for offset in offsets:
             if offset > next_offset or (offset not in bases and offset != latest):
                 remove(self.files.path(offset, names.SNAPSHOT_SUFFIX))
-        found, entries = latest_snapshot(self.files, next_offset)
-        entries = active(entries, self.rules.producers_after_ms)
+        found, entries = latest_snapshot(self.files, next_offset, self.rules.producers_after_ms)
         if found == next_offset:
             return self._with_earlier_batches(entries)
         states = replayed(self.files, self._bases(), found, entries, next_offset)

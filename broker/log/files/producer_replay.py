@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from klamm.broker.log.files import names
 from klamm.broker.log.files.log_files import LogFiles, read_file, remove
@@ -25,14 +25,19 @@ def snapshot_offsets(folder: str) -> list[int]:
     return sorted(offset for offset in found if offset is not None)
 
 
-def latest_snapshot(files: LogFiles, offset: int) -> tuple[int, list[ProducerEntry]]:
-    """(offset, entries) of the latest readable snapshot up to `offset`; (-1, []) if there is none."""
+def active(entries: Iterable[ProducerEntry], after_ms: int) -> list[ProducerEntry]:
+    """Those with an open transaction, and those that did something after this time."""
+    return [one for one in entries if one.open_first_offset >= 0 or one.last_timestamp > after_ms]
+
+
+def latest_snapshot(files: LogFiles, offset: int, after_ms: int) -> tuple[int, list[ProducerEntry]]:
+    """(offset, active entries) of the latest readable snapshot up to `offset`; (-1, []) if there is none."""
     for candidate in reversed(snapshot_offsets(files.folder)):
         if candidate > offset:
             continue
         path = files.path(candidate, names.SNAPSHOT_SUFFIX)
         try:
-            return candidate, [_of_snapshot(entry) for entry in read_snapshot(read_file(path))]
+            return candidate, active(map(_of_snapshot, read_snapshot(read_file(path))), after_ms)
         except CorruptSnapshot as error:
             log.warning("%s: snapshot %d is removed: %s", files.folder, candidate, error)
             remove(path)
@@ -57,15 +62,9 @@ def replayed(files: LogFiles, segments: Sequence[int], offset: int, entries: lis
     return list(states.entries())
 
 
-def active(entries: list[ProducerEntry], after_ms: int) -> list[ProducerEntry]:
-    """Those with an open transaction, and those that did something after this time."""
-    return [one for one in entries if one.open_first_offset >= 0 or one.last_timestamp > after_ms]
-
-
 def states_at(files: LogFiles, segments: Sequence[int], offset: int, after_ms: int) -> list[ProducerEntry]:
     """The states at an offset, from a snapshot without producers that are idle since `after_ms`. Raises OSError, CorruptRecords."""
-    found, entries = latest_snapshot(files, offset)
-    entries = active(entries, after_ms)
+    found, entries = latest_snapshot(files, offset, after_ms)
     return entries if found == offset else replayed(files, segments, found, entries, offset)
 
 
