@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Iterator
 
@@ -11,7 +10,7 @@ import pytest
 import klamm
 from klamm.admin import deadlines
 from klamm.server.local.library import BlockingCluster
-from klamm.tests.admin.scripted import ScriptedCluster, scripted
+from klamm.tests.admin.scripted import ScriptedCluster, client_threads, scripted
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
 from klamm.tests.reference.jars import NoJars, jars
@@ -25,10 +24,9 @@ def cluster() -> Iterator[ScriptedCluster]:
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
-    """Every client that a test opens ends its thread; threads that still look up a host end by themselves."""
+    """Every client that a test opens ends its thread."""
     yield
-    names = [thread.name for thread in threading.enumerate()]
-    assert [name for name in names if name.startswith("klamm-admin") and name != "klamm-admin-names"] == []
+    assert client_threads() == []
 
 
 @pytest.fixture

@@ -25,6 +25,12 @@ Reply = Any
 """A message, raw bytes of a payload (after the length), HANG, CLOSE, or a function of (body, version) to one of these."""
 
 
+def client_threads() -> list[str]:
+    """Names of the threads of admin clients, but those that still look up a host: they end by themselves."""
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith("klamm-admin") and name != "klamm-admin-names"]
+
+
 @dataclass(frozen=True)
 class Received:
     """One request: its body decoded, its bytes without length and header."""

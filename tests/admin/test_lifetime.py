@@ -17,20 +17,14 @@ import pytest
 from klamm.admin import AdminClient, AsyncAdminClient, Closed
 from klamm.protocol.apis import ApiKey
 from klamm.tests.admin.replies import elected
-from klamm.tests.admin.scripted import HANG, ScriptedCluster
+from klamm.tests.admin.scripted import HANG, ScriptedCluster, client_threads
 from klamm.tests.harness.waits import eventually, wait_for
-
-
-def threads() -> list[str]:
-    """Threads of clients, but those that still look up a host: they end by themselves."""
-    names = [thread.name for thread in threading.enumerate()]
-    return [name for name in names if name.startswith("klamm-admin") and name != "klamm-admin-names"]
 
 
 def test_nothing_is_opened_before_the_first_call(cluster: ScriptedCluster) -> None:
     (broker,) = cluster.add(1)
     client = AdminClient(cluster.bootstrap)
-    assert threads() == []
+    assert client_threads() == []
     client.close()
     assert broker.connections == 0
 
@@ -39,11 +33,11 @@ def test_close_ends_thread_and_connections_and_may_be_repeated(cluster: Scripted
     (broker,) = cluster.add(1)
     client = AdminClient(cluster.bootstrap, client_id="mine")
     client.describe_cluster()
-    assert threads() == ["klamm-admin-mine"]
+    assert client_threads() == ["klamm-admin-mine"]
     assert len(broker._open) == 1
     for _ in range(3):
         client.close()
-    assert threads() == []
+    assert client_threads() == []
     wait_for(lambda: not broker._open, "the broker's connections are closed")
     with pytest.raises(kafka.errors.IllegalStateError, match="closed"):
         client.describe_cluster()
@@ -54,7 +48,7 @@ def test_with_closes_when_the_block_raises(cluster: ScriptedCluster) -> None:
     with pytest.raises(ZeroDivisionError), AdminClient(cluster.bootstrap) as client:
         client.describe_cluster()
         raise ZeroDivisionError
-    assert threads() == []
+    assert client_threads() == []
 
 
 async def test_the_asyncio_client_leaves_no_thread_and_no_task(cluster: ScriptedCluster) -> None:
@@ -68,7 +62,7 @@ async def test_the_asyncio_client_leaves_no_thread_and_no_task(cluster: Scripted
         await client.describe_cluster()
     wait_for(lambda: threading.active_count() <= before[1] + 1, "only the thread of the broker's connection may still end")
     assert asyncio.all_tasks() == before[0]
-    assert threads() == []
+    assert client_threads() == []
 
 
 def test_calls_under_way_fail_when_the_client_is_closed(cluster: ScriptedCluster) -> None:
