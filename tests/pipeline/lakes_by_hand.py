@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -32,3 +34,9 @@ def to_silver(lake: Path, batch: str) -> Commits:
     account(lake, commits)
     commits.fold(lambda run: missing.numbers_by_node(missing.silver_numbers(lake, run)))
     return commits
+
+
+def delta_statistics(table: Path) -> list[dict[str, Any]]:
+    """What Delta's log of a table says of each file that was added; nothing if the table was not published."""
+    lines = [json.loads(line) for file in sorted((table / "_delta_log").glob("*.json")) for line in file.read_text().splitlines()]
+    return [json.loads(line["add"]["stats"]) for line in lines if "add" in line]

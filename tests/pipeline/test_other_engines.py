@@ -18,6 +18,7 @@ from klamm.pipeline.lake.tables import MESSAGES
 from klamm.tests.cli.running import call
 from klamm.tests.journal.writing import simple_exchange
 from klamm.tests.pipeline.journals import run_with, write
+from klamm.tests.pipeline.lakes_by_hand import delta_statistics
 
 SHAPED = ("requests", "connections", "bytes_by_api", "latency_by_minute")
 QUESTIONS = (
@@ -65,7 +66,7 @@ def test_what_is_published_is_read_as_delta_lake_by_version_and_only_changes_are
     run_with(spark, lake)
     assert Published("silver/messages", 1, 1, 0) in list(publish(lake, None))
     for table in TABLES:
-        stated = stated_columns(lake / table.path)
+        stated = {name for each in delta_statistics(lake / table.path) for name in each["minValues"]}
         assert stated <= {column.name for column in table.columns if column.type not in ("bool", "double") and "<" not in column.type}
     folder = lake / MESSAGES.path
     assert [rows(folder, version) for version in (0, 1)] == [6, 8]
@@ -81,12 +82,6 @@ def test_what_is_published_is_read_as_delta_lake_by_version_and_only_changes_are
     assert rows(folder) == 2
     assert Published("silver/messages", 1, 0, 1) in list(publish(lake, str(target)))
     assert [rows(target / MESSAGES.path, version) for version in (0, 1)] == [8, 2]
-
-
-def stated_columns(table: Path) -> set[str]:
-    """The columns whose least value is in Delta's log."""
-    lines = [json.loads(line) for file in (table / "_delta_log").glob("*.json") for line in file.read_text().splitlines()]
-    return {name for line in lines if "add" in line for name in json.loads(line["add"]["stats"])["minValues"]}
 
 
 def rows(table: Path, version: int | None = None) -> int:

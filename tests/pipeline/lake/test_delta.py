@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from klamm.pipeline.lake.tables import MESSAGES
 from klamm.pipeline.silver_files import Piece, write_task
 from klamm.tests.cli.running import run as call
 from klamm.tests.journal.writing import START_NS, TinyJournal, simple_exchange
+from klamm.tests.pipeline.lakes_by_hand import delta_statistics
 
 DAY_NS = 24 * HOUR_NS
 ODD = "a b%c=d'é"
@@ -64,18 +64,14 @@ def test_the_least_and_the_greatest_value_of_each_file_include_all_of_its_rows(t
     days(tmp_path, 1, "r" * (LONGEST_STATED + 1), step_ns=1_001_000)
     list(publish(tmp_path))
     table = DeltaTable(str(tmp_path / MESSAGES.path))
-    (stated,) = [json.loads(line)["add"]["stats"] for line in log(tmp_path / MESSAGES.path) if "add" in json.loads(line)]
-    low, high = json.loads(stated)["minValues"], json.loads(stated)["maxValues"]
+    (stated,) = delta_statistics(tmp_path / MESSAGES.path)
+    low, high = stated["minValues"], stated["maxValues"]
     rows = table.to_pyarrow_table(columns=["ts", "ts_ns"])
     times = [row["ts"] for row in rows.to_pylist()]
     assert datetime.fromisoformat(low["ts"]) <= min(times) < max(times) <= datetime.fromisoformat(high["ts"])
     assert "run_id" not in low and len({row["ts_ns"] for row in rows.to_pylist()}) == 2
     for time in times:
         assert opened(table, ds.field("ts") == time) == 1
-
-
-def log(table: Path) -> list[str]:
-    return [line for file in sorted((table / "_delta_log").glob("*.json")) for line in file.read_text().splitlines()]
 
 
 def test_old_files_go_from_a_target_and_all_rows_of_the_last_version_stay(tmp_path: Path) -> None:
