@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from klamm.tests.pipeline.injected.injections import REQUEST_OUT, Edits, TrueRun, injected, neutral, place
 from klamm.tests.pipeline.injected.single_changes import LEAD, simple, with_state
@@ -48,9 +49,8 @@ def _(world: TrueRun) -> Edits:
     return {place(row): neutral(row) for row in steps}
 
 
-def _exchange(state: object) -> None:
-    replicas = state.replicas  # type: ignore[attr-defined]
-    replicas[:2] = reversed(replicas[:2])
+def _exchange(state: Any) -> None:
+    state.replicas[:2] = reversed(state.replicas[:2])
 
 
 simple("R-04", "the target of a reassignment has another order", LEAD, REQUEST_OUT,

@@ -70,7 +70,7 @@ def _(world: TrueRun) -> Edits:
 
 
 def _in_flight(world: TrueRun) -> tuple[Row, Row]:
-    """A LeaderAndIsr and a later UpdateMetadata of one batch to two brokers, of which neither waits for the other's answer."""
+    """Two requests of one batch: LeaderAndIsr to one broker, and UpdateMetadata to another one that is sent before the first answers."""
     for batch in world.events("batch"):
         requests = sorted(sent(world, batch), key=place)
         for one, two in product(requests, requests):
