@@ -389,7 +389,7 @@ async def test_changed_listeners_are_registered_anew_and_the_broker_bounces(star
     assert (await _raw(zk, other.id))["settings"]["endpoints"] == [changed]
 
     def hosts() -> set[str]:
-        """A broker that registers anew is missing for a moment."""
+        """The hosts that brokers have for `other`; an empty one where they do not know it, while it registers again."""
         shown = (node.metadata.brokers.get(other.id) for node in cluster.brokers)
         return {"" if broker is None else broker.endpoints["PLAINTEXT"].host for broker in shown}
 
