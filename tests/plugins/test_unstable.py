@@ -42,7 +42,7 @@ def test_what_else_fails_is_not_repeated(failures: list[Failure], reason: str) -
 
 def test_what_fails_twice_has_failed() -> None:
     passed, said = judged(FAILED[:2], lambda nodeid: nodeid.endswith("0"))
-    assert (passed, said) == (False, [f"failed twice: {FAILED[1].nodeid}"])
+    assert (passed, said) == (False, ["output 0", f"UNSTABLE, passed alone: {FAILED[0].nodeid}", f"failed twice: {FAILED[1].nodeid}"])
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])

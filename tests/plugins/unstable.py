@@ -19,6 +19,8 @@ import pytest
 
 MOST = 8
 """Unstable tests of one run that are only named."""
+LINES = 60
+"""The last lines of an unstable test's output, which are said again."""
 
 
 class Failure(NamedTuple):
@@ -71,11 +73,10 @@ def judged(failures: Iterable[Failure], passes: Callable[[str], bool]) -> tuple[
         return False, [f"could not be collected: {nodeid}" for nodeid in broken]
     if len(by_test) > MOST:
         return False, [f"{len(by_test)} tests failed, more than the {MOST} that are repeated"]
-    again = [nodeid for nodeid in by_test if not passes(nodeid)]
-    if again:
-        return False, [f"failed twice: {nodeid}" for nodeid in again]
-    lines = [line for steps in by_test.values() for step in steps for line in step.output.splitlines()]
-    return True, [*lines, *(f"UNSTABLE, passed alone: {nodeid}" for nodeid in by_test)]
+    again = {nodeid: passes(nodeid) for nodeid in by_test}
+    lines = [line for nodeid, passed in again.items() if passed for step in by_test[nodeid] for line in step.output.splitlines()[-LINES:]]
+    lines += [f"UNSTABLE, passed alone: {nodeid}" for nodeid, passed in again.items() if passed]
+    return all(again.values()), [*lines, *(f"failed twice: {nodeid}" for nodeid, passed in again.items() if not passed)]
 
 
 def _passes(nodeid: str) -> bool:

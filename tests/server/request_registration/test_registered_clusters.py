@@ -464,9 +464,8 @@ async def test_cluster_that_was_killed_as_a_whole_starts_again_although_its_regi
 ) -> None:
     killed = LocalCluster(3, zookeeper=zookeeper + chroot, config=CONFIG)
     await killed.start()
-    for node in killed.brokers:
-        await node.kill()
-        await node.zk.end_severed(10)
+    await asyncio.gather(*(node.kill() for node in killed.brokers))
+    await asyncio.gather(*(node.zk.end_severed(10) for node in killed.brokers))
     assert [await stored(zk, broker_id) for broker_id in (1, 2, 3)] == [("ONLINE", 1)] * 3
     cluster = await start(3, SeedTopic("t", 3, 3))
     assert [await stored(zk, broker_id) for broker_id in (1, 2, 3)] == [("ONLINE", 2)] * 3
