@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--record", action="store_true", help="tell stories to a real Kafka and write what it does into their files")
     group.addoption("--rewrite", action="store_true", help="tell stories to Klamm and write what it does where it is known to differ")
     group.addoption("--retell", action="store_true", help="tell all stories to a real Kafka; sign the code that tells them")
+    group.addoption("--stories-alone", action="store_true", help="tell each story to a cluster of its own")
     group.addoption("--stories-seed", type=int, metavar="N", help="draws the tenth of the stories that a real Kafka is told again")
     group.addoption("--stories-share", type=int, default=1, metavar="N", help="tell Klamm one of N stories, drawn by the same seed")
 
@@ -41,7 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
         of_run = getattr(config, "workerinput", {}).get(SEED)
         config.option.stories_seed = secrets.randbelow(1_000_000) if of_run is None else of_run
     options = {name: config.getoption(f"--{option}") for name, option in (("seed", "stories-seed"), ("share", "stories-share"))}
-    config.pluginmanager.register(Retelling(retell=config.getoption("--retell"), **options), "retelling")
+    alone = config.getoption("--stories-alone") or config.getoption("--record")
+    config.pluginmanager.register(Retelling(retell=config.getoption("--retell"), alone=alone, **options), "retelling")
 
 
 @pytest.hookimpl(optionalhook=True)

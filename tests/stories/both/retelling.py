@@ -9,6 +9,7 @@ Kafka once. It may disagree later only because the code that tells it is another
     pytest tests --retell                                        # all of them; when all agree, the digests are written
 
 `--stories-share 5`, which `make test` gives, tells Klamm a fifth of the stories, drawn by the same seed; without it all of them are told.
+So no story may need one before it in its file: `--stories-alone` tells each to a cluster of its own, and recording does that too.
 
 The code that tells is the folder's `conftest.py` and every module of the tests that it imports, directly or not, and other programs beside
 them. Comments, docstrings, layout and annotations do not count. Klamm's own modules do not count either, nor where they are imported
@@ -26,6 +27,7 @@ from pathlib import Path
 
 import pytest
 
+from klamm.tests.stories.both.library import Library
 from klamm.tests.stories.both.story_file import read_all
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -117,8 +119,9 @@ def drawn(names: Sequence[str], seed: int, share: int = SHARE) -> set[str]:
 class Retelling:
     """The part of pytest that selects the stories, says which, and writes the digests."""
 
-    def __init__(self, *, retell: bool, seed: int, share: int) -> None:
+    def __init__(self, *, retell: bool, alone: bool, seed: int, share: int) -> None:
         self.retell = retell
+        self.alone = alone
         self.seed = seed
         self.share = share
         self.said: list[str] = []
@@ -152,6 +155,11 @@ class Retelling:
         if dropped:
             config.hook.pytest_deselected(items=[item for item in items if item in dropped])
             items[:] = [item for item in items if item not in dropped]
+
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        if self.alone:
+            for library in (arg for arg in getattr(item, "funcargs", {}).values() if isinstance(arg, Library)):
+                library.close()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
