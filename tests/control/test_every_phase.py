@@ -25,7 +25,7 @@ from klamm.tests.control.every_phase import Holds
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import eventually_asked
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 CONFIG = {
     "kip179.enable": "true", "registerbroker.enable": "true", "auto.leader.rebalance.enable": "false", "min.insync.replicas": "1",

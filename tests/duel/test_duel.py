@@ -145,7 +145,6 @@ def test_a_random_story_is_written_as_a_story_file(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.reference
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_klamm_does_what_kafka_does_in_random_stories(seed: int, tmp_path: Path) -> None:
     run = DuelRun(seed, tmp_path, print, SEED_STORIES)

@@ -21,7 +21,7 @@ from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
 from klamm.tests.stories.both.answers import request
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 LIBRARIES = ("confluent", "kafka-python", "aiokafka")
 LARGE = 4000

@@ -14,7 +14,7 @@ from klamm.tests.groups.brokers import BROKERS, close, make_members
 from klamm.tests.groups.consumers import OFFSETS_TOPIC, ConsumerGroup
 from klamm.tests.harness.members import Members
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 CONFLUENT, PYTHON, AIO, JS = "confluent", "kafka-python", "aiokafka", "kafkajs"
 KINDS = {

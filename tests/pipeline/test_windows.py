@@ -46,7 +46,6 @@ def finals(lake: Path) -> dict[str, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_verdicts_of_windows_that_are_over_are_final_and_add_up(spark: Any, tmp_path: Path) -> None:
     tiny = TinyJournal(tmp_path, "r")
     tiny.step_ns = HALF_A_MINUTE
@@ -78,7 +77,6 @@ def test_verdicts_of_windows_that_are_over_are_final_and_add_up(spark: Any, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_final_parts_are_made_again_when_other_rows_came_late(spark: Any, tmp_path: Path) -> None:
     tiny = TinyJournal(tmp_path, "r")
     tiny.step_ns = HALF_A_MINUTE

@@ -55,7 +55,6 @@ def test_some_injected_violations_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_all_injected_violations_are_found(tmp_path: Path) -> None:
     assert_found(judged(tmp_path, INJECTIONS))
 
@@ -76,7 +75,6 @@ def test_each_rule_has_a_counterpart_or_a_reason_why_not() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_spark_says_the_same_of_some_violations_at_the_edge(spark: Any, tmp_path: Path) -> None:
     """Of a violation at the edge of every third rule, and of the runs as they were: all of them would take Spark minutes, and it judges
     fixtures of all rules elsewhere."""

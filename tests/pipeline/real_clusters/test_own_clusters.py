@@ -28,7 +28,6 @@ class _Quiet:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 async def test_a_cluster_that_lives_through_much_breaks_no_rule(zookeeper: str, chroot: str, tmp_path: Path, spark: Any) -> None:
     lake = tmp_path / "lake"
     await live_through_much(zookeeper + chroot, lake, "own")

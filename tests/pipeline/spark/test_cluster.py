@@ -24,7 +24,7 @@ from klamm.tests.harness.waits import wait_for
 from klamm.tests.pipeline.journals import numbers, write
 from klamm.tests.pipeline.progress import without_progress
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 FRAMES = ("silver/messages", "silver/quarantine")
 EXPECTED = [(node, seq) for node in (1, 2) for seq in range(2, 23)]

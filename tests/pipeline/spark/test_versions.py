@@ -20,7 +20,7 @@ from klamm.machine.cache_folder import cache_folder
 from klamm.pipeline.quick.check import check_quickly
 from klamm.tests.pipeline.rules.fixtures import FIXTURES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
 RULES = ("W-01", "W-07", "C-02", "C-16", "D-01", "E-01", "R-01", "G-05", "T-05", "X-03")
