@@ -147,7 +147,7 @@ async def initialise(term: Term) -> None:
     for group in _slices({p: p.assignment for p in await unassigned_replicas.remove(term) if not p.assignment.is_reassigning}):
         await _step(term, group)
     begun = await on_zk_reassignment(term)
-    await _resume(term, [p for p in term.cluster.reassigning if p not in begun])
+    await _resume(term, [p for p in term.cluster.reassigning if p not in begun and _may_go_on(term, p)])
     await remove_when_idle(term)
 
 
@@ -155,7 +155,8 @@ async def resume_on(term: Term, broker_ids: Collection[int]) -> None:
     """Brokers started: what waits for replicas on them is tried again (controller 4.2)."""
     if term.cluster.reassigning:
         started = set(broker_ids)
-        await _resume(term, [p for p in term.cluster.reassigning if not started.isdisjoint(_whole(term, p).target)])
+        waiting = [p for p in term.cluster.reassigning if not started.isdisjoint(_whole(term, p).target)]
+        await _resume(term, [p for p in waiting if _may_go_on(term, p) or _waits_in_deletion(term, p)])
         await remove_when_idle(term)
 
 
@@ -180,8 +181,7 @@ async def on_phase_released(term: Term, phase: ReassignmentPhase) -> None:
 
 
 async def _resume(term: Term, partitions: Iterable[Partition]) -> None:
-    waiting = sorted((p for p in partitions if _may_go_on(term, p)), key=lambda p: p.key)
-    for group in _slices({p: _whole(term, p) for p in waiting}):
+    for group in _slices({p: _whole(term, p) for p in sorted(partitions, key=lambda p: p.key)}):
         await _step(term, group)
 
 
@@ -194,6 +194,12 @@ def _may_go_on(term: Term, p: Partition) -> bool:
         return True
     is_led = p.info is not None and p.info.leader != NO_LEADER  # an earlier controller's deletion took the leader, nobody elects one
     return is_led and not topic_deletion.started
+
+
+def _waits_in_deletion(term: Term, p: Partition) -> bool:
+    """Whether a partition whose topic's deletion has begun still waits for new replicas: a broker that starts is told of it even then."""
+    deleted = p.topic.deletion is not None and p.topic.deletion.started
+    return deleted and p not in term.cluster.reassignments.held and not looks_complete(p, _whole(term, p))
 
 
 def _whole(term: Term, p: Partition) -> Assignment:

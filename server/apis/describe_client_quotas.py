@@ -10,7 +10,7 @@ UNKNOWN_SERVER_ERROR. Source: `ZkAdminManager.describeClientQuotas` of Apache Ka
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from klamm.configs.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
 from klamm.configs.types import ConfigType, parse_double
@@ -52,14 +52,24 @@ class Filter(NamedTuple):
             return False
         return not self.strict or all(type_ in self.matches for type_ in names)
 
-    def wants(self, *types: str) -> bool:
-        """Whether entities of exactly these types can match."""
-        return all(type_ in types for type_ in self.matches) and (not self.strict or all(type_ in self.matches for type_ in types))
+    def reads(self, *types: str) -> Literal["all"] | list[str | None]:
+        """Which entities of exactly these types are read: all, or those with the names of one entity, a name for each type; empty for none.
 
-    def exact(self, *types: str) -> list[str | None] | None:
-        """The names of the only entity of these types that can match, None if there may be several."""
-        matches = [self.matches.get(type_) for type_ in types]
-        return None if any(match is None or match.is_any for match in matches) else [match.name for match in matches if match is not None]
+        More are read than can match, as in Apache Kafka: a znode that cannot be read fails a request that would not show it.
+        """
+        if (IP in types) != (IP in self.matches) and self.matches:
+            return []
+        others = {USER, CLIENT_ID} - {*types} if IP not in types else set()
+        if all(self._is_exact(type_) for type_ in types) and all(self._excludes(type_) for type_ in others):
+            return [self.matches[type_].name for type_ in types]
+        none = any(self._excludes(type_) for type_ in types) or any(self._is_exact(type_) for type_ in others)
+        return [] if none else "all"
+
+    def _is_exact(self, type_: str) -> bool:
+        return type_ in self.matches and not self.matches[type_].is_any
+
+    def _excludes(self, type_: str) -> bool:
+        return self.strict and type_ not in self.matches
 
 
 async def handle(ctx: Context, request: messages.DescribeClientQuotasRequest) -> messages.DescribeClientQuotasResponse:
@@ -120,7 +130,7 @@ async def _entries(store: AdminStore, wanted: Filter) -> list[messages.DescribeC
         ("users", (USER, CLIENT_ID), lambda _: store.user_client_names(), CLIENT_QUOTAS),
         ("ips", (IP,), store.config_names, IP_QUOTAS),
     ):
-        if wanted.wants(*types):
+        if wanted.reads(*types):
             entries += await _of_types(store, wanted, kind, types, list_names, quotas)
     return entries
 
@@ -133,12 +143,10 @@ async def _of_types(
     list_names: Callable[[str], Awaitable[list[str]]],
     quotas: Mapping[str, ConfigType],
 ) -> list[messages.DescribeClientQuotasResponse.EntryData]:
-    exact = wanted.exact(*types)
-    names = await list_names(kind) if exact is None else ["/clients/".join(map(znode_name, exact))]
-    if exact is not None and not may_be_in_path(names[0]):
-        if wanted.strict or types not in ((USER,), (CLIENT_ID,)):
-            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        return []  # Apache Kafka looks for it among all entities in this case
+    reads = wanted.reads(*types)
+    names = await list_names(kind) if reads == "all" else ["/clients/".join(map(znode_name, reads))]
+    if reads != "all" and not may_be_in_path(names[0]):
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     entries = []
     pace = Pace()
     for name, properties in zip(names, await store.read_configs(kind, names), strict=True):

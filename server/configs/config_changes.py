@@ -132,8 +132,8 @@ async def _alter_topic(ctx: Context, topic: str, requested: Requested, propose: 
     _check_topic(ctx, topic)
     if not may_be_in_path(topic):
         raise ApiError(ErrorCode.INVALID_CONFIG, f"{_OF_TOPIC.format(topic)}it is not a valid topic name")
-    # the change is checked before the existence of the topic, with no stored configs if it does not exist
-    stored = await ctx.services.admin_store.read_config("topics", topic) if ctx.services.metadata.contains(topic) else None
+    # the change is checked before the existence of the topic: configs may be stored without it
+    stored = await ctx.services.admin_store.read_config("topics", topic)
     try:
         configs = propose(stored or {})
     except ValueError:

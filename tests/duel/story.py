@@ -8,6 +8,7 @@ from typing import NamedTuple
 from klamm.tests.duel import asks, brokers, configs, data, elections, member, reassignments, restarts, topics, transactions, znodes
 from klamm.tests.duel.draw import Draw
 from klamm.tests.duel.tale import Lines, Tale
+from klamm.tests.duel.words import broker_nodes, config_nodes, quotas, responses, several
 
 Step = Callable[[Draw], Lines]
 Area = list[tuple[int, Step]]
@@ -102,6 +103,66 @@ REASSIGNMENTS: Area = [
     (1, elections.alter_partition),
     (1, topics.grow),
 ]
+SEVERAL: Area = [
+    (2, several.create),
+    (8, several.reassign),
+    (2, several.cancel_all),
+    (6, several.joined),
+    (6, several.caught_up),
+    (4, several.elect),
+    (4, several.unclean),
+    (3, several.leave_all),
+    (3, several.grow),
+    (1, several.delete),
+    (1, several.deletion_waits),
+    (4, responses.die_or_back),
+    (3, responses.bounce),
+    (1, responses.shutdown),
+    (1, responses.resign),
+]
+CONFIG_NODES: Area = [
+    (4, config_nodes.topic),
+    (4, config_nodes.broker),
+    (4, config_nodes.altered),
+    (2, config_nodes.replaced),
+    (2, config_nodes.created),
+    (1, config_nodes.described),
+]
+QUOTAS: Area = [(6, quotas.alter), (4, quotas.describe), (3, quotas.node), (2, quotas.scram), (3, quotas.refused)]
+BROKER_NODES: Area = [
+    (4, broker_nodes.rewritten),
+    (4, broker_nodes.bare),
+    (2, broker_nodes.on_bare),
+    (2, broker_nodes.metadata_by_id),
+    (2, broker_nodes.block),
+    (3, broker_nodes.topic_node_oddly),
+    (4, broker_nodes.state_oddly),
+    (2, brokers.die_or_back),
+    (1, brokers.bounce),
+    (1, topics.delete),
+    (1, elections.elect),
+]
+RESPONSES: Area = [
+    (5, responses.hold),
+    (4, responses.come),
+    (3, responses.error),
+    (5, responses.die_or_back),
+    (3, responses.bounce),
+    (2, responses.shutdown),
+    (4, responses.delete),
+    (3, responses.create),
+    (4, responses.reassign),
+    (2, responses.elect),
+    (1, responses.resign),
+]
+CONTROLLERS: Area = [
+    (6, responses.replaced),
+    (2, responses.create),
+    (1, responses.delete),
+    (3, responses.reassign),
+    (2, responses.die_or_back),
+    (1, responses.elect),
+]
 AREAS: dict[str, Area] = {
     "topics": TOPICS,
     "configs": CONFIGS,
@@ -115,10 +176,16 @@ AREAS: dict[str, Area] = {
     "logs": [*DATA, (3, data.restart)],
     "transactions": TRANSACTIONS,
     "coordinators": [*TRANSACTIONS, (5, transactions.restart)],
+    "several": SEVERAL,
+    "config nodes": CONFIG_NODES,
+    "quotas": QUOTAS,
+    "broker nodes": BROKER_NODES,
+    "responses": RESPONSES,
+    "controllers": CONTROLLERS,
     "everything": [*TOPICS, *BROKERS, *ELECTIONS, *ZNODES, *ASKS],
 }
 
-MOST_STEPS = {"reassignments": 16, "restarts": 5, "data": 24, "transactions": 50, "coordinators": 20}
+MOST_STEPS = {"reassignments": 16, "several": 18, "quotas": 16, "restarts": 5, "data": 24, "transactions": 50, "coordinators": 20}
 """How many steps a story of an area has at most, if not 12."""
 
 
@@ -166,6 +233,16 @@ SETTINGS = [
     Setting("everything", _protocol("0.10.0")),
     Setting("member", _protocol("2.2")),
     Setting("restarts", most=8),
+    Setting("several"),
+    Setting("responses"),
+    Setting("controllers"),
+    Setting("config nodes"),
+    Setting("responses", _protocol("2.4-IV0")),
+    Setting("controllers", _protocol("2.6")),
+    Setting("quotas"),
+    Setting("broker nodes"),
+    Setting("several", _protocol("2.6")),
+    Setting("broker nodes", _protocol("2.7")),
     Setting("logs", _KEEP, 12),
     Setting("coordinators", _KEEP, 6),
     Setting("transactions", (data.KEEP, *_protocol("2.4"))),
@@ -191,9 +268,9 @@ def draw_tale(name: str, area: str, properties: tuple[tuple[str, str], ...]) -> 
         scenes.append(member.stolen(draw))
     elif area in ("data", "logs"):
         scenes += [_setting(draw), data.create(draw), data.create(draw)]
-    else:
+    elif area != "quotas":
         scenes.append(_setting(draw))
-        scenes += [topics.create(draw) for _ in range(draw.random.randint(1, 2))]
+        scenes += [(several if area == "several" else topics).create(draw) for _ in range(draw.random.randint(1, 2))]
     for _ in range(draw.random.randint(3, MOST_STEPS.get(area, 12))):
         scenes.append(draw.weighted(AREAS[area])(draw))
     scenes += _endings(area)(draw)
@@ -213,6 +290,10 @@ def _endings(area: str) -> Callable[[Draw], list[Lines]]:
         return transactions.look
     if area == "reassignments":
         return lambda draw: [*reassignments.look(draw), *_ending(draw)]
+    if area in ("several", "responses", "controllers"):
+        return lambda draw: [*several.look_at_all(draw), *_ending(draw)]
+    if area == "quotas":
+        return lambda draw: [("tree /config/users",), ("tree /config/clients",), ("tree /config/ips",)]
     return data.look if area in ("data", "logs") else _ending
 
 

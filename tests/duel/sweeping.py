@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.harness import requests
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import eventually
-from klamm.tests.stories.both.stage import Stage
+from klamm.tests.stories.both.stage import Stage, StoryFake
 
 GONE_S = 6.0
 """How long the deletion of a story's topics may take."""
@@ -24,6 +26,9 @@ async def swept(stage: Stage) -> str | None:
         await eventually(lambda: tree.controller() in stage.brokers, "the controller is a broker under test again", GONE_S)
     for path in _CLEARED:
         tree.delete(path)
+    for name in tree.children("/brokers/ids"):
+        if name.isdigit() and int(name) not in {*stage.by_id, *stage.brokers}:
+            tree.delete(f"/brokers/ids/{name}")  # a node that a story wrote, of no broker
     await _revived(stage)
     await stage.barrier()
     await _reassignments_cancelled(stage)
@@ -33,14 +38,22 @@ async def swept(stage: Stage) -> str | None:
         tree.delete(f"/config/brokers/{name}")
     for name in tree.children("/config/topics"):
         tree.delete(f"/config/topics/{name}", recursive=True)
+    for kind in ("users", "clients", "ips"):
+        for name in tree.children(f"/config/{kind}"):
+            tree.delete(f"/config/{kind}/{name}", recursive=True)
+            tree.client.create("/config/changes/config_change_", _changed(kind, name), sequence=True)
     await stage.barrier()
     return problem
+
+
+def _changed(kind: str, name: str) -> bytes:
+    return json.dumps({"version": 2, "entity_path": f"{kind}/{name}"}, separators=(",", ":")).encode()
 
 
 async def _revived(stage: Stage) -> None:
     """Every fake broker is registered, and agrees to what it is told; one that refused something has begun a new life."""
     for fake in stage.by_id.values():
-        refused = bool(fake.errors)
+        refused = bool(fake.errors) or _node_is_changed(stage.tree, fake)
         fake.errors.clear()
         fake.release()
         await fake.accept()
@@ -51,6 +64,15 @@ async def _revived(stage: Stage) -> None:
         else:
             continue
         await stage.greeted(fake)
+
+
+def _node_is_changed(tree: Tree, fake: StoryFake) -> bool:
+    """Whether a story has written another address into the node of a fake broker."""
+    try:
+        node = tree.json(fake.path) or {}
+    except ValueError:
+        return True
+    return bool(node) and any(node.get(name) != value for name, value in fake.node().items() if name != "timestamp")
 
 
 async def _reassignments_cancelled(stage: Stage) -> None:
