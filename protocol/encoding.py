@@ -42,7 +42,7 @@ class EncoderSource:
         self.struct(root, "message")
         self.flush()
         tail = [
-            "        return b''.join(parts)",
+            "        return b''.join(parts) if len(parts) < MANY_PARTS else join_slices(parts)",
             "    except (struct_error, TypeError, ValueError, AttributeError) as error:",
             f"        raise LocalProtocolError(f'{self.schema.name} {self.version}: {{error}}') from error",
             "",

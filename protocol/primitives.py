@@ -16,6 +16,8 @@ from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 
 MAX_STRING = 32767
 SMALL_RUN = 64
+MANY_PARTS = 100_000
+"""Parts of a message that are joined at once: some milliseconds, in which no other thread runs."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -119,6 +121,16 @@ def write_fixed(code: str, values: Sequence[Any]) -> bytes:
     return pack(f">{len(values)}{code}", *values)
 
 
+def join_slices(parts: list[bytes]) -> bytes:
+    """The bytes of many parts. Empties the list. No step takes long, so that other threads get their turns."""
+    slices = []
+    while parts:
+        slices.append(b"".join(parts[-MANY_PARTS:]))
+        del parts[-MANY_PARTS:]
+    slices.reverse()
+    return b"".join(slices)
+
+
 def null(field: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"{field} is null")
 
@@ -164,8 +176,10 @@ FOR_DECODERS: dict[str, Any] = {
 FOR_ENCODERS: dict[str, Any] = {
     "INT32_WRITERS": INT32_WRITERS,
     "LocalProtocolError": LocalProtocolError,
+    "MANY_PARTS": MANY_PARTS,
     "ONE_BYTE": ONE_BYTE,
     "absent": absent,
+    "join_slices": join_slices,
     "not_null": not_null,
     "not_struct": not_struct,
     "not_uuid": not_uuid,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import Pace
+from klamm.protocol.pace import Pace, build
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
@@ -17,8 +17,10 @@ async def handle(ctx: Context, request: messages.DeleteGroupsRequest) -> message
     pace = Pace()
     codes: dict[str, ErrorCode] = {}
     denied: dict[str, ErrorCode] = {}
-    for group_id in dict.fromkeys(request.groups_names):
+    for group_id in request.groups_names:
         await pace()
+        if group_id in codes or group_id in denied:
+            continue
         if not ctx.authorize(Operation.DELETE, ResourceType.GROUP, group_id):
             denied[group_id] = ErrorCode.GROUP_AUTHORIZATION_FAILED
             continue
@@ -26,12 +28,15 @@ async def handle(ctx: Context, request: messages.DeleteGroupsRequest) -> message
             codes[group_id] = ctx.services.groups.delete(group_id)
         except ApiError as error:
             codes[group_id] = error.code
-    row = messages.DeleteGroupsResponse.DeletableGroupResult
-    return messages.DeleteGroupsResponse(results=[row(*each) for each in (codes | denied).items()])
+    return await build(len(codes) + len(denied), _response, codes, denied)
 
 
 def refuse(
     request: messages.DeleteGroupsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> messages.DeleteGroupsResponse:
+    return _response(dict.fromkeys(request.groups_names, code))
+
+
+def _response(*codes: dict[str, ErrorCode]) -> messages.DeleteGroupsResponse:
     row = messages.DeleteGroupsResponse.DeletableGroupResult
-    return messages.DeleteGroupsResponse(results=[row(group_id, code) for group_id in dict.fromkeys(request.groups_names)])
+    return messages.DeleteGroupsResponse(results=[row(*each) for part in codes for each in part.items()])

@@ -7,11 +7,12 @@ Source: wire 5 and 12, `GroupCoordinator.handleLeaveGroup` of Apache Kafka 3.9.1
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from klamm.broker.groups.requests import Leaving
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.pace import SLICE, Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
@@ -24,8 +25,10 @@ def handle(ctx: Context, request: messages.LeaveGroupRequest) -> messages.LeaveG
         return refuse(request, version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if version < MANY_MEMBERS_SINCE:
         members = [Leaving(request.member_id, None)]
+    elif len(request.members) > SLICE:
+        return _handle_many(ctx, request)
     else:
-        members = [Leaving(each.member_id, each.group_instance_id, each.reason) for each in request.members]
+        members = _leaving(request.members)
     try:
         codes = ctx.services.groups.leave(request.group_id, members)
     except ApiError as error:
@@ -33,6 +36,26 @@ def handle(ctx: Context, request: messages.LeaveGroupRequest) -> messages.LeaveG
     response = _response(members, codes, version)
     held = ctx.services.groups.until_free(request.group_id)
     return response if held is None else _respond(held, response)
+
+
+async def _handle_many(ctx: Context, request: messages.LeaveGroupRequest) -> messages.LeaveGroupResponse:
+    """Members leave in slices. If the group moves to another coordinator meanwhile, the client asks there for all of them again."""
+    pace, rows = Pace(), list[messages.LeaveGroupResponse.MemberResponse]()
+    for at in range(0, len(request.members), SLICE):
+        await pace(SLICE)
+        members = _leaving(request.members[at : at + SLICE])
+        try:
+            codes = ctx.services.groups.leave(request.group_id, members)
+        except ApiError as error:
+            return refuse(request, ctx.api_version, error.code)
+        rows += _response(members, codes, ctx.api_version).members
+    response = messages.LeaveGroupResponse(members=rows)
+    held = ctx.services.groups.until_free(request.group_id)
+    return response if held is None else await _respond(held, response)
+
+
+def _leaving(members: Sequence[messages.LeaveGroupRequest.MemberIdentity]) -> list[Leaving]:
+    return [Leaving(each.member_id, each.group_instance_id, each.reason) for each in members]
 
 
 def _response(members: list[Leaving], codes: list[ErrorCode], version: int) -> messages.LeaveGroupResponse:

@@ -12,6 +12,7 @@ import pytest
 from klamm.protocol import json_form, messages
 from klamm.protocol.decoding import MAX_ELEMENTS
 from klamm.protocol.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
+from klamm.protocol.primitives import MANY_PARTS, join_slices
 
 LISR = messages.LeaderAndIsrRequest
 TOPIC_ID = bytes(range(16))
@@ -190,6 +191,21 @@ def test_long_arrays(count: int, version: int) -> None:
     message = message._replace(topic_states=[message.topic_states[0]._replace(topic_id=bytes(16), topic_name="n" * count)])
     data = messages.encode(message, version)
     assert messages.decode("LeaderAndIsrRequest", version, data) == (message, len(data))
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1, MANY_PARTS])
+def test_a_message_of_many_parts_is_joined_in_slices(extra: int) -> None:
+    names = [f"group-{i}" for i in range((MANY_PARTS + extra) // 2)]
+    data = messages.encode(messages.DescribeGroupsRequest(groups=names), 0)
+    assert data == len(names).to_bytes(4, "big") + b"".join(len(name).to_bytes(2, "big") + name.encode() for name in names)
+
+
+@pytest.mark.parametrize("count", [0, 1, MANY_PARTS, 2 * MANY_PARTS + 1])
+def test_slices_keep_the_order_and_nothing_is_left(count: int) -> None:
+    parts = [number.to_bytes(3, "big") for number in range(count)]
+    whole = b"".join(parts)
+    assert join_slices(parts) == whole
+    assert parts == []
 
 
 def test_runs_of_equal_and_of_different_shape_are_the_same_states() -> None:

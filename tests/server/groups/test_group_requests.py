@@ -14,6 +14,7 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.protocol.pace import SLICE
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
 from klamm.server.security.authorizer import Operation
 from klamm.server.transactions.partition_verifier import PartitionVerifier
@@ -399,3 +400,57 @@ async def test_a_coordinator_that_is_down_is_not_available(broker: CoordinatingB
     broker.metadata.update(update_metadata.update(update_metadata.topic(OFFSETS_TOPIC, 2, row)))
     response = await respond(broker.services(), messages.FindCoordinatorRequest(key=GROUP), 3)
     assert (response.error_code, response.node_id) == (E.COORDINATOR_NOT_AVAILABLE, -1)
+
+
+# --- long lists
+
+
+async def turns_of(broker: CoordinatingBroker, request: Any, version: int) -> tuple[Any, int]:
+    """The response, and how often the loop had its turn before it came."""
+    task, turns = asyncio.ensure_future(respond(broker.services(), request, version)), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return task.result(), turns
+
+
+async def test_many_members_leave_in_slices_and_each_has_its_code(broker: CoordinatingBroker) -> None:
+    member = (await broker.stable()).member_id
+    row = messages.LeaveGroupRequest.MemberIdentity
+    members = [row(member if i == 2 * SLICE else f"m{i}", None) for i in range(3 * SLICE + 1)]
+    response, turns = await turns_of(broker, messages.LeaveGroupRequest(group_id=GROUP, members=members), 5)
+    assert turns >= 3
+    assert [(each.member_id, each.error_code) for each in response.members] == [
+        (each.member_id, E.NONE if each.member_id == member else E.UNKNOWN_MEMBER_ID) for each in members
+    ]
+    group = broker.groups.group(GROUP)
+    assert group is not None and not group.members
+
+
+async def test_members_that_leave_while_another_broker_becomes_coordinator_are_told_so(broker: CoordinatingBroker) -> None:
+    row = messages.LeaveGroupRequest.MemberIdentity
+    members = [row(f"m{i}", None) for i in range(3 * SLICE)]
+    task = asyncio.ensure_future(respond(broker.services(), messages.LeaveGroupRequest(group_id=GROUP, members=members), 5))
+    await asyncio.sleep(0)
+    broker.lead(leader=2, epoch=2)
+    response = await task
+    assert (response.error_code, response.members) == (E.NOT_COORDINATOR, [])
+
+
+async def test_many_assignments_are_read_beside_the_loop_and_each_member_gets_its_own(broker: CoordinatingBroker) -> None:
+    joined = await broker.joined()
+    row = messages.SyncGroupRequest.SyncGroupRequestAssignment
+    assignments = [row(joined.member_id if i == SLICE else f"m{i}", b"%d" % i) for i in range(2 * SLICE)]
+    request = sync(generation_id=joined.generation, member_id=joined.member_id, assignments=assignments)
+    response, turns = await turns_of(broker, request, 5)
+    assert (response.error_code, response.assignment) == (E.NONE, b"%d" % SLICE)
+    assert turns > 1
+
+
+async def test_a_group_that_is_named_often_is_deleted_once(broker: CoordinatingBroker) -> None:
+    await respond(broker.services(), commit(), 8)
+    names = [GROUP, *(f"g{i}" for i in range(2 * SLICE)), GROUP, "g1"]
+    response, turns = await turns_of(broker, messages.DeleteGroupsRequest(groups_names=names), 2)
+    rows = [(row.group_id, row.error_code) for row in response.results]
+    assert rows == [(GROUP, E.NONE), *((name, E.GROUP_ID_NOT_FOUND) for name in names[1:-2])]
+    assert turns > 2
