@@ -96,6 +96,15 @@ def _has_leaders(broker: Any, name: str) -> bool:
     return bool(metadata.contains(name) and all(each.leader >= 0 for each in metadata.topics[name].partitions.values()))
 
 
+_STATUSES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: 400,
+    ErrorCode.INVALID_CONFIG: 400,
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: 400,
+}
+"""Of HTTP. Other refusals depend on the state of the cluster: 409."""
+
+
 class _Answer(NamedTuple):
     row: Any
     is_repeated: bool
@@ -144,8 +153,7 @@ def _check(answer: _Answer, done: ErrorCode, what: str) -> None:
     if row.error_code and not (answer.is_repeated and row.error_code == done):
         code = ErrorCode(row.error_code)
         reason = getattr(row, "error_message", None)
-        status = 404 if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else 409
-        raise Refused(f"{what}: {code.name}" + (f": {reason}" if reason else ""), status)
+        raise Refused(f"{what}: {code.name}" + (f": {reason}" if reason else ""), _STATUSES.get(code, 409))
 
 
 async def _until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
