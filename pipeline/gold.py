@@ -1,4 +1,4 @@
-"""Silver to gold: the tables that people look at. Each is one SQL statement over the views of `tables.views`.
+"""Silver to gold: the tables that people look at. Each is one SQL statement over the views of `tables.views` and prepared ones.
 
 Whenever a run has new rows, its gold is computed again, and the folder of the run is overwritten; of a run that goes on for long only what
 is not final (`lake/windows.py`). The tables of verdicts are made at the same time, from the same views (`rules/runner.py`).
@@ -35,11 +35,12 @@ from klamm.pipeline.lake.tables import (
     Table,
     ddl,
 )
-from klamm.pipeline.lake.windows import SIZES, Window, WindowSizes, windows
+from klamm.pipeline.lake.windows import SIZES, Window, WindowPart, WindowSizes, windows
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.groups.calls import COMMITS, GROUP_JOINS, MEMBER_CALLS
 from klamm.pipeline.rules.record import Need
 from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake, together
+from klamm.pipeline.rules.traffic import FRAME_COUNTS
 from klamm.pipeline.rules.transactions.calls import TRANSACTIONS_TOLD, TXN_MARKERS
 from klamm.pipeline.rules.verdict_tables import drop_parts, last_closed, read_judgement, write_judgement, write_window
 from klamm.pipeline.spark.settings import FEW
@@ -69,7 +70,7 @@ SELECT *, {_API} AS api, parts[0] AS p50_ns, parts[1] AS p99_ns, parts[2] AS p99
 FROM (
   SELECT run_id, node_id, dir, api_key, count(*) AS count, max(latency_ns) AS max_ns,
     percentile_approx(latency_ns, array(0.5, 0.99, 0.999), 10000) AS parts
-  FROM headers WHERE dir IN (1, 3) AND latency_ns IS NOT NULL AND api_key IS NOT NULL
+  FROM headers WHERE :rows AND dir IN (1, 3) AND latency_ns IS NOT NULL AND api_key IS NOT NULL
   GROUP BY run_id, node_id, dir, api_key
 )
 """,
@@ -77,9 +78,9 @@ FROM (
 SELECT h.*, {_API} AS api, if(api_key <> 18 AND NOT coalesce(api_version BETWEEN a.low AND a.high, true), requests, 0) AS outside
 FROM (
   SELECT run_id, node_id, client_sw, client_id, api_key, api_version,
-    count_if(dir = 0) AS requests, count_if(dir = 1) AS responses, count_if(dir = 1 AND errors > 0) AS errors,
-    count_if(reason IS NOT NULL) AS quarantined
-  FROM headers WHERE dir IN (0, 1)
+    sum(if(dir = 0, frames, 0)) AS requests, sum(if(dir = 1, frames, 0)) AS responses, sum(if(dir = 1, failed, 0)) AS errors,
+    sum(undecoded) AS quarantined
+  FROM frame_counts WHERE :counts AND dir IN (0, 1)
   GROUP BY run_id, node_id, client_sw, client_id, api_key, api_version
 ) h
 LEFT JOIN ({_ADVERTISED}) a ON a.run_id = h.run_id AND a.node_id = h.node_id AND a.key = h.api_key
@@ -128,17 +129,21 @@ FROM phases p LEFT JOIN throttled t ON t.run_id = p.run_id AND t.node_id = p.nod
 WINDOW steps AS (PARTITION BY p.run_id, p.node_id, p.process, p.topic, p.partition, p.step ORDER BY p.seq)
 """,
     CLIENT_SCORECARD: """
-SELECT *, parts[0] AS p50_ns, parts[1] AS p99_ns
+SELECT c.*, l.parts[0] AS p50_ns, l.parts[1] AS p99_ns
 FROM (
   SELECT run_id, client_sw, client_id, count(DISTINCT struct(node_id, process, conn_id)) AS connections,
-    count_if(dir = 0) AS requests, count_if(dir = 1) AS responses, count_if(dir = 0 AND (flags & 1) <> 0) AS no_response,
-    count_if(dir = 1 AND errors > 0) AS errors, count_if(dir = 0 AND bytes_left > 0) AS surplus,
-    count_if(dir = 0 AND reason IS NOT NULL) AS quarantined, size(collect_set(api_key)) AS apis,
-    percentile_approx(latency_ns, array(0.5, 0.99), 10000) AS parts,
-    min(ts_ns) AS first_ts_ns, max(ts_ns) AS last_ts_ns
-  FROM headers WHERE dir IN (0, 1) AND kind = 'accepted'
+    sum(if(dir = 0, frames, 0)) AS requests, sum(if(dir = 1, frames, 0)) AS responses, sum(if(dir = 0, unanswered, 0)) AS no_response,
+    sum(if(dir = 1, failed, 0)) AS errors, sum(if(dir = 0, surplus, 0)) AS surplus,
+    sum(if(dir = 0, undecoded, 0)) AS quarantined, size(collect_set(api_key)) AS apis,
+    min(first_ts_ns) AS first_ts_ns, max(last_ts_ns) AS last_ts_ns
+  FROM frame_counts WHERE :counts AND dir IN (0, 1) AND kind = 'accepted'
   GROUP BY run_id, client_sw, client_id
-)
+) c
+LEFT JOIN (
+  SELECT run_id, client_sw, client_id, percentile_approx(latency_ns, array(0.5, 0.99), 10000) AS parts
+  FROM headers WHERE :rows AND dir = 1 AND kind = 'accepted' AND latency_ns IS NOT NULL
+  GROUP BY run_id, client_sw, client_id
+) l ON l.run_id = c.run_id AND l.client_sw <=> c.client_sw AND l.client_id <=> c.client_id
 """,
     GROUP_GENERATIONS: """
 WITH told AS (
@@ -180,10 +185,10 @@ FROM transactions_told t LEFT JOIN (SELECT DISTINCT run_id, producer_id, produce
 
 INPUTS: dict[Table, tuple[str, ...]] = {
     LATENCY: (HEADERS,),
-    API_MATRIX: (HEADERS, EVENT_TABLE.name),
+    API_MATRIX: (FRAME_COUNTS.name, EVENT_TABLE.name),
     LEADER_TIMELINE: (PARTITION_STATE.name,),
     REASSIGN_SPANS: (REASSIGN.name, EVENT_TABLE.name),
-    CLIENT_SCORECARD: (HEADERS,),
+    CLIENT_SCORECARD: (HEADERS, FRAME_COUNTS.name),
     GROUP_GENERATIONS: (GROUP_JOINS.name, MEMBER_CALLS.name),
     OFFSET_COMMITS: (COMMITS.name,),
     TRANSACTIONS: (TRANSACTIONS_TOLD.name, TXN_MARKERS.name),
@@ -197,10 +202,20 @@ NEEDS: dict[Table, tuple[Need, ...]] = {
 
 
 SUMS = (LATENCY, API_MATRIX, CLIENT_SCORECARD)
-"""Tables with a row for each window of a run: they sum up frames."""
+"""Tables with a row for each window of a run: they sum up frames. In their queries `:rows` is whether a frame of `headers` is in the part of
+gold that is made, and `:counts` the same of a row of `frame_counts`."""
 
 OF_ROWS = (GROUP_GENERATIONS, OFFSET_COMMITS, TRANSACTIONS)
 """Tables whose rows are in the window that has their `seq`. All others are made again of what the controller did since the run began."""
+
+
+def query_of(table: Table, part: WindowPart | None = None) -> str:
+    """The query of a table, or of one part of it if each part has rows of its own."""
+    query = QUERIES[table]
+    if table in SUMS:
+        rows, counts = ("true", "true") if part is None else (f"({part.rows})", part.is_named)
+        return query.replace(":rows", rows).replace(":counts", counts)
+    return query if part is None else f"SELECT * FROM ({query}) WHERE {part.rows}"
 
 
 def build_gold(spark: Any, lake: Path, runs: Sequence[str], sizes: WindowSizes = SIZES) -> Judgement:
@@ -217,7 +232,7 @@ def _build_whole(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
     entries: list[Entry] = []
 
     def build(table: Table, rows: int) -> None:
-        entries.extend(_build(spark, lake, table, QUERIES[table], runs, rows))
+        entries.extend(_build(spark, lake, table, query_of(table), runs, rows))
 
     judgement = judge_lake(spark, lake, runs, readers=_readers(Contents(lake, runs, ()), build))
     manifest.append(lake, entries)
@@ -247,14 +262,10 @@ def _build_window(spark: Any, lake: Path, window: Window) -> None:
     def build(table: Table, rows: int) -> None:
         if table in (*SUMS, *OF_ROWS):
             for part in window.parts:
-                query = QUERIES[table]
-                if table in SUMS:
-                    query = query.replace(f"FROM {HEADERS} ", f"FROM (SELECT * FROM {HEADERS} WHERE {part.rows}) ")
-                else:
-                    query = f"SELECT * FROM ({query}) WHERE {part.rows}"
-                entries.extend(map(part.dated, _build(spark, lake, table, query, runs, rows, part.batch(BATCH), part.since_ns)))
+                made = _build(spark, lake, table, query_of(table, part), runs, rows, part.batch(BATCH), part.since_ns)
+                entries.extend(map(part.dated, made))
         elif window.end is None:
-            entries.extend(_build(spark, lake, table, QUERIES[table], runs, rows))
+            entries.extend(_build(spark, lake, table, query_of(table), runs, rows))
 
     contents = Contents(lake, runs, (), window=window)
     judgement = judge_lake(spark, lake, runs, readers=_readers(contents, build), window=window)

@@ -427,7 +427,7 @@ def conformance_page() -> str:
         "|---|---|---|---|---|",
     ]
     for rule in rules().values():
-        inputs = ", ".join(f"`{name}`" for name in rule.inputs)
+        inputs = ", ".join(f"`{name}`" for name in rule.reads)
         lines.append(f"| {rule.id} | {rule.severity} | {rule.statement} | {rule.source} | {inputs} |")
     lines += [
         "",

@@ -110,6 +110,11 @@ class WindowPart(NamedTuple):
         """Whether the part is not made again."""
         return self.until_ns is not None
 
+    @property
+    def is_named(self) -> str:
+        """SQL: whether the column `part`, the name of the part of a row, names this one."""
+        return "part <> run_id" if self.is_final else "part = run_id"
+
     def batch(self, name: str) -> str:
         """The batch of the part: that of a part which is replaced, or a name of its own."""
         return name if self.until_ns is None else f"{name}-{self.until_ns}"
@@ -117,6 +122,24 @@ class WindowPart(NamedTuple):
     def dated(self, entry: Entry) -> Entry:
         """A final part with the bounds of its time: retention removes it when they are old."""
         return entry if self.until_ns is None else entry._replace(first_ts_ns=self.since_ns or 0, last_ts_ns=self.until_ns - 1)
+
+
+PARAMETERS = {
+    ":recent": "true",
+    ":from_begin": "true",
+    ":part": "run_id",
+}
+"""Parameters of queries, and their values where runs are judged as a whole.
+
+`:recent` is whether a row of the columns `node_id` and `seq` is in the time that rules see, not only as history; `:from_begin` whether that
+time begins with the run; `:part` the name of the part that a row is in, null if it is not judged."""
+
+
+def filled(query: str, window: Window | None = None) -> str:
+    """The query with values for its parameters: those of a window, or of runs that are judged as a whole."""
+    for name, value in (PARAMETERS if window is None else window.values).items():
+        query = query.replace(name, value)
+    return query
 
 
 class Window(NamedTuple):
@@ -152,6 +175,12 @@ class Window(NamedTuple):
     def recent(self) -> str:
         """SQL: whether a row is in the time that rules see, not only as history."""
         return self._to_the_end(self.seen.behind)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The values of `PARAMETERS`."""
+        from_begin = "true" if self.since == BEGIN else "false"
+        return {":recent": self.recent, ":from_begin": from_begin, ":part": f"if({self.judged}, {self.place}, NULL)"}
 
     def sees(self, table: str) -> str:
         """SQL: whether rules see a row of a table of silver."""

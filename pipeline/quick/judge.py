@@ -47,18 +47,17 @@ def judge(
 ) -> Judgement:
     """Judge the rows of a database, which are those of `runs`, by all rules or the chosen ones."""
     judging = list(runner.rules().values() if chosen is None else chosen)
-    stats = {(run, rule.id): Stat(run, rule.id, 0, 0) for rule in judging for run in runs}
-    verdicts: list[Verdict] = []
+    judged = [Judgement([Stat(run, rule.id, 0, 0) for rule in judging for run in runs], [])]
     contents = TableContents(database) if contents is None else contents
-    exercised = [rule for rule in judging if not contents.lacks(rule.needs) and not contents.lacks(_needs_of(rule.about))]
+    parts = [part for rule in judging for part in rule.parts]
+    exercised = [rule for rule in parts if not contents.lacks(rule.needs) and not contents.lacks(_needs_of(rule.about))]
     views = Views(database, exercised)
     for rule in exercised:
-        views.make(rule.inputs)
-        if not rule.about or database.execute(f"SELECT 1 FROM {rule.about} LIMIT 1").fetchone() is not None:
-            for stat in _judged(database, rule, verdicts):
-                stats[stat.run_id, stat.rule] = stat
-        views.release(rule.inputs)
-    return runner.in_order_of_place(stats.values(), verdicts)
+        views.make(rule.reads)
+        if not rule.about or database.execute(f"SELECT 1 FROM {rule.about} LIMIT 1").fetchall():
+            judged.append(_judged(database, rule))
+        views.release(rule.reads)
+    return runner.together(judged)
 
 
 def _needs_of(name: str) -> tuple[Need, ...]:
@@ -73,7 +72,7 @@ class Views:
         self._database = database
         self._known = runner.views()
         self._made: set[str] = set()
-        names = [name for rule in reading for name in rule.inputs]
+        names = [name for rule in reading for name in rule.reads]
         self._readers = Counter(names)
         for name in needed(self._known, names):
             if name in self._known:
@@ -97,28 +96,29 @@ class Views:
                 self._database.execute(f"DROP TABLE {name}")
 
 
-def _judged(database: duckdb.DuckDBPyConnection, rule: Rule, verdicts: list[Verdict]) -> list[Stat]:
-    """The counts of a rule in each run in which it was exercised; its violations are added to `verdicts`."""
-    sources = [translations().of(rule.judged)] if rule.judged else []
+def _judged(database: duckdb.DuckDBPyConnection, rule: Rule) -> Judgement:
+    """The counts of a part of a rule in each run in which it was exercised, and its violations."""
+    sources = [translations().of(rule.query)] if rule.query else []
     if rule.tried is not None:
         rows = database.sql(translations().of(rule.tried.sql)).to_arrow_reader(10_000)
         tried = list(rule.tried.function(iter(rows)))
         if tried:
             database.register("tried", pa.Table.from_batches(tried))
             sources.append("SELECT * FROM tried")
+    judged = Judgement([], [])
     if not sources:
-        return []
+        return judged
     looked_at = " UNION ALL ".join(f"SELECT {_COLUMNS} FROM ({source})" for source in sources)
     database.execute(f"CREATE OR REPLACE TABLE judged AS {looked_at}")
     counted = database.execute("SELECT run_id, count(*), count(detail) FROM judged GROUP BY run_id").fetchall()
-    stats = [Stat(run, rule.id, checked, violated) for run, checked, violated in counted]
-    if any(stat.violated for stat in stats):
+    judged.stats.extend(Stat(run, rule.id, checked, violated) for run, checked, violated in counted)
+    if any(stat.violated for stat in judged.stats):
         named = database.execute(
             f"""SELECT * FROM judged WHERE detail IS NOT NULL
             QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY node_id, seq, detail) <= {KEPT}"""
         )
-        verdicts += [
+        judged.verdicts.extend(
             Verdict(run, rule.id, rule.severity, node, conn, seq, detail, evidence or [])
             for run, node, conn, seq, detail, evidence in named.fetchall()
-        ]
-    return stats
+        )
+    return judged

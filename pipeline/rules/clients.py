@@ -30,10 +30,10 @@ THROTTLES_FROM = {
 
 CLIENTS = View(
     "clients",
-    ("traffic",),
+    ("frame_counts",),
     f"""
-SELECT run_id, client_id, host, max(ts_ns) AS last_ts_ns
-FROM traffic WHERE dir = 0 AND api_key IS NOT NULL
+SELECT run_id, client_id, host, max(last_ts_ns) AS last_ts_ns
+FROM frame_counts WHERE dir = 0 AND api_key IS NOT NULL
 GROUP BY ALL
 HAVING NOT bool_or(api_key IN ({CLUSTER_KEYS})) AND NOT coalesce(client_id RLIKE '^broker-[0-9]+-', false)""",
 )
@@ -73,11 +73,11 @@ FROM counted"""
 
 THROTTLED = View(
     "throttled",
-    ("traffic",),
+    ("notable",),
     f"""
 SELECT * FROM (
     SELECT run_id, node_id, process, conn_id, seq, ts_ns, CAST(throttle_ms AS BIGINT) AS throttle_ms
-    FROM traffic
+    FROM notable
     WHERE dir = 1 AND throttle_ms > 0
         AND api_version >= try_element_at(map({", ".join(f"{key}, {version}" for key, version in THROTTLES_FROM.items())}),
             CAST(api_key AS INT)))
@@ -101,17 +101,17 @@ SELECT t.run_id, t.node_id, CAST(NULL AS BIGINT) AS conn_id, max(t.seq) AS seq,
     if(count(*) > {STORM}, concat(count(*), ' answers with errors to API ', t.api_key, ' of client ', coalesce(t.client_id, ''),
         ' in one second'), NULL) AS detail,
     array(min(t.seq), max(t.seq)) AS evidence
-FROM traffic t
+FROM notable t
 JOIN clients c ON c.run_id = t.run_id AND c.client_id <=> t.client_id AND c.host = t.host
 WHERE t.dir = 1 AND t.errors > 0
 GROUP BY t.run_id, t.node_id, t.client_id, c.host, t.api_key, t.ts_ns DIV 1000000000"""
 
 LASTING = View(
     "lasting",
-    ("traffic", "api_errors", "clients"),
+    ("notable", "api_errors", "clients"),
     f"""
 SELECT DISTINCT e.run_id, e.node_id, e.conn_id, e.seq, e.ts_ns, e.error_code, t.client_id, t.host
-FROM api_errors e JOIN traffic t ON t.run_id = e.run_id AND t.node_id = e.node_id AND t.seq = e.seq
+FROM api_errors e JOIN notable t ON t.run_id = e.run_id AND t.node_id = e.node_id AND t.seq = e.seq
 JOIN clients c ON c.run_id = t.run_id AND c.client_id <=> t.client_id AND c.host = t.host AND c.last_ts_ns > e.ts_ns + {REFRESH_NS}
 WHERE e.dir = 1 AND e.api_key IN (0, 1, 2) AND e.error_code IN (3, 5, 6, 74)""",
     needs=(errors_of(3, 5, 6, 74),),
@@ -144,7 +144,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "X-03", "warn", f"A client gets no more than {STORM} answers with errors to one API from a broker in a second.", "advice",
-        ("traffic", "clients"), _STORM,
+        ("notable", "clients"), _STORM,
     ),
     Rule(
         "X-04", "warn",

@@ -74,6 +74,7 @@ def prepare(spark: SparkSession, name: str, view: View | None, empty: set[str], 
         count = None if count is None else rows.count()
         if count == 0 or (count is None and is_kept and rows.isEmpty()):
             empty.add(name)
+            rows = rows.limit(0)
     sizes.add(name, count)
     if count is not None and 0 < count <= TINY:
         rows = spark.createDataFrame(rows.toArrow(), rows.schema)  # so Spark knows how small it is, and sends it to each task of a join

@@ -16,6 +16,7 @@ they use what both know: tests execute each rule in both engines.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from klamm.protocol.value_class import dataclass
@@ -66,6 +67,7 @@ class View:
     inputs: tuple[str, ...]
     """The views that it reads: of silver, or prepared ones. What it reads is prepared before it."""
     sql: str
+    """Parameters in it begin with a colon (`pipeline/lake/windows.py`)."""
     cluster_by: tuple[str, ...] = ()
     """Its rows are partitioned by these columns, so that windows partitioned by them need no shuffle."""
     order_by: tuple[str, ...] = ()
@@ -84,6 +86,15 @@ class Tried(NamedTuple):
     """From batches of the query's rows to batches of `judged_schema()`. Spark's workers call it."""
 
 
+class Join(NamedTuple):
+    """What a small view says of each row of a large one."""
+
+    view: str
+    """The small view."""
+    sql: str
+    """A LEFT JOIN that finds one row at most. The names of its columns are its own."""
+
+
 class Rows(NamedTuple):
     """How a rule judges each row of a view by itself. Spark counts for all such rules over a view in one pass."""
 
@@ -93,36 +104,59 @@ class Rows(NamedTuple):
     detail: str
     """SQL: null, or what is wrong."""
     evidence: str
+    joins: tuple[Join, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The views that it reads."""
+        return tuple(dict.fromkeys((self.view, *(join.view for join in self.joins))))
 
     @property
     def sql(self) -> str:
-        """The query of the rule."""
+        """The same as a query."""
         return f"""
 SELECT run_id, node_id, conn_id, seq, {self.detail} AS detail, {self.evidence} AS evidence
-FROM {self.view} WHERE {self.looked}"""
+FROM {self.view} {" ".join(join.sql for join in self.joins)} WHERE {self.looked}"""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One conformance rule."""
+    """One conformance rule. What it looked at are the rows of `rows`, `judged` and `tried` together."""
 
     id: str
     severity: Severity
     statement: str
     source: str
     """Where the statement comes from: a section of docs/spec, or a requirement."""
-    inputs: tuple[str, ...]
-    """The views that the query reads: of silver, or prepared ones."""
+    inputs: tuple[str, ...] = ()
+    """The views that `judged` and `tried` read: of silver, or prepared ones."""
     judged: str = ""
-    """The query: `JUDGED_COLUMNS`, one row for each thing looked at. Empty if Python judges all rows."""
+    """A query: `JUDGED_COLUMNS`, one row for each thing looked at."""
     rows: Rows | None = None
-    """The parts of the query, if it judges each row by itself."""
+    """Rows that are judged each by itself."""
     tried: Tried | None = None
-    """More rows, which are judged by Python."""
+    """Rows that are judged by Python."""
     about: str = ""
-    """One of the inputs: if it has no rows, the rule has nothing to look at."""
+    """One of the inputs: if it has no rows, `judged` and `tried` have nothing to look at."""
     needs: tuple[Need, ...] = ()
     """If none of these holds, the rule has nothing to look at, and its query does not run."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """All views that it reads."""
+        return self.inputs if self.rows is None else tuple(dict.fromkeys((*self.rows.inputs, *self.inputs)))
+
+    @property
+    def query(self) -> str:
+        """The query of one of its `parts`; empty if Python judges all rows."""
+        return self.judged if self.rows is None else self.rows.sql
+
+    @property
+    def parts(self) -> list[Rule]:
+        """The rule; if it judges rows by themselves and others besides, as two rules with one half each."""
+        if self.rows is None or not (self.judged or self.tried):
+            return [self]
+        return [replace(self, inputs=(), judged="", tried=None, about=""), replace(self, rows=None)]
 
 
 def judged_schema() -> pa.Schema:

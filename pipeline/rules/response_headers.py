@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from klamm.pipeline.rules.record import Tried, judged_schema
+from klamm.pipeline.rules.record import Rows, Tried, judged_schema
+from klamm.pipeline.rules.traffic import JOURNALED
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
 
@@ -21,13 +22,9 @@ _CONCERNED = (
     f"AND (api_key = {API_VERSIONS} OR api_version >= try_element_at(map({_FLEXIBLE}), CAST(api_key AS INT)))"
 )
 
-_JOURNALED = """(SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM ends)
-    ON dir = 3 AND run_id = of_run AND peer_id = journaled_id"""
-"""What a broker without a journal answers is in the journal of the broker that asked it."""
-
-DECODED = f"""
-SELECT run_id, node_id, conn_id, seq, CAST(NULL AS STRING) AS detail, array(seq) AS evidence
-FROM traffic LEFT JOIN {_JOURNALED} WHERE {_CONCERNED} AND reason IS NULL AND bytes_left IS NOT NULL"""
+DECODED = Rows(
+    "traffic", f"{_CONCERNED} AND reason IS NULL AND bytes_left IS NOT NULL", "CAST(NULL AS STRING)", "array(seq)", (JOURNALED,)
+)
 """The responses of flexible APIs and of ApiVersions that brokers sent and that decode: they have the right header."""
 
 
@@ -64,7 +61,7 @@ def header_of_other_version(api_key: int, version: int, frame: bytes) -> str | N
 TRIED_AGAIN = Tried(
     f"""
     SELECT run_id, node_id, conn_id, seq, cause_seq, api_key, api_version, frame
-    FROM quarantine LEFT JOIN {_JOURNALED}
+    FROM quarantine {JOURNALED.sql}
     WHERE {_CONCERNED} AND flags & 10 = 0 AND reason IN ('trailing', 'truncated', 'malformed')""",
     _tried_again,
 )

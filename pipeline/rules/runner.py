@@ -2,9 +2,9 @@
 
 The other tables of gold are made at the same time from the same views.
 
-Views that rules share are prepared once (`prepared.py`), and rules that read the same views are one job. A job counts for each rule and run
-how many things were checked and how many violated the rule, and names the first `KEPT` violations of each rule and run; among many rows a
-second query does so.
+Views that rules share are prepared once (`prepared.py`), and rules that read the same views are one job; all that judge each frame by itself
+are one pass over the frames. A job counts for each rule and run how many things were checked and how many violated the rule, and names the
+first `KEPT` violations of each rule and run; among many rows a second query does so.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.pipeline.lake import tables
-from klamm.pipeline.lake.windows import BEGIN, Window, windows
+from klamm.pipeline.lake.windows import Window, filled, windows
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.prepared import ViewSizes, in_turns, needed, partitions, prepare
 from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View
-from klamm.pipeline.rules.traffic import ENDS, JOURNALS, MIDWAY
 from klamm.pipeline.spark.session import few_rows, with_settings
 from klamm.pipeline.spark.settings import SHUFFLE_PARTITIONS
 
@@ -99,14 +98,15 @@ def rules() -> dict[str, Rule]:
     return {rule.id: rule for family in FAMILIES for rule in getattr(_module(family), "RULES", ())}
 
 
-def views() -> dict[str, View]:
-    """All prepared views, by name."""
-    return {view.name: view for family in FAMILIES for view in getattr(_module(family), "VIEWS", ())}
+def views(window: Window | None = None) -> dict[str, View]:
+    """All prepared views, by name, with values for their parameters."""
+    every = (view for family in FAMILIES for view in getattr(_module(family), "VIEWS", ()))
+    return {view.name: replace(view, sql=filled(view.sql, window)) for view in every}
 
 
 def read_by(judging: Iterable[Rule]) -> set[str]:
     """The names of all views that these rules read, directly or not."""
-    return set(needed(views(), {name for rule in judging for name in rule.inputs}))
+    return set(needed(views(), {name for rule in judging for name in rule.reads}))
 
 
 def _module(family: str) -> Any:
@@ -159,24 +159,21 @@ def judge(
     With `contents`, rules without anything to look at are left out, and queries over few rows have the settings for few rows.
     """
     judging = list(rules().values() if chosen is None else chosen)
-    known = views() if window is None else _in_window(views(), window)
+    known = views(window)
     none = set() if contents is None else _without_rows(known, contents)
-    jobs = _jobs([rule for rule in judging if contents is None or not contents.lacks(rule.needs)])
-    inputs = [{name for rule in job for name in rule.inputs} for job in jobs] + [set(other.inputs) for other in others]
+    jobs = _jobs([part for rule in judging if contents is None or not contents.lacks(rule.needs) for part in rule.parts])
+    inputs = [{name for rule in job for name in rule.reads} for job in jobs] + [set(other.inputs) for other in others]
     graph: dict[str | int, Collection[str]] = dict(enumerate(inputs))
     graph.update(needed(known, {name for names in graph.values() for name in names}))
     sizes, small = _sizes(spark, contents, graph)
     readers = Counter(name for names in graph.values() for name in names)
-    stats = {(run, rule.id): Stat(run, rule.id, 0, 0) for rule in judging for run in runs}
-    verdicts: list[Verdict] = []
+    judged = [Judgement([Stat(run, rule.id, 0, 0) for rule in judging for run in runs], [])]
 
     def work(node: str | int) -> None:
         if isinstance(node, int) and node >= len(jobs):
             others[node - len(jobs)].work()
         elif isinstance(node, int):
-            for stat, found in _judged(spark, [rule for rule in jobs[node] if rule.about not in none], window):
-                stats[stat.run_id, stat.rule] = stat
-                verdicts.extend(found)
+            judged.append(_judged(spark, [rule for rule in jobs[node] if rule.about not in none], window))
         elif node in known or node in small:
             prepare(spark, node, known.get(node), none, readers[node], sizes)
 
@@ -184,7 +181,7 @@ def judge(
         return sizes.are_few(graph[node] if isinstance(node, int) or node in known else [node])
 
     in_turns(graph, work, JOBS_AT_ONCE, is_few, lambda few: few_rows(spark, few and sizes.are_counted))
-    return in_order_of_place(stats.values(), verdicts)
+    return together(judged)
 
 
 def _sizes(spark: SparkSession, contents: Contents | None, graph: Collection[str | int]) -> tuple[ViewSizes, set[str]]:
@@ -223,7 +220,7 @@ def _without_rows(known: Mapping[str, View], contents: Contents) -> set[str]:
 
 
 def _jobs(judging: Sequence[Rule]) -> list[list[Rule]]:
-    """The rules, grouped by the views that they read; those that wait for Python's workers come first."""
+    """The parts of rules, grouped by the views that they read; those that wait for Python's workers come first."""
     jobs: dict[tuple[str, ...], list[Rule]] = {}
     for rule in sorted(judging, key=lambda rule: rule.tried is None):
         key = (rule.id,) if rule.tried is not None else ("", rule.rows.view) if rule.rows is not None else tuple(sorted(rule.inputs))
@@ -231,24 +228,11 @@ def _jobs(judging: Sequence[Rule]) -> list[list[Rule]]:
     return list(jobs.values())
 
 
-def _in_window(known: Mapping[str, View], window: Window) -> dict[str, View]:
-    """The views; those that count the rows of journals do not count what a window has as history. How a journal begins only its events
-    tell there."""
-    found = dict(known)
-    for view in (JOURNALS, ENDS):
-        sql = view.sql
-        for name in view.inputs:
-            sql = sql.replace(f"FROM {name} GROUP", f"FROM {name} WHERE {window.recent} GROUP")
-        found[view.name] = replace(view, sql=sql)
-    if window.since != BEGIN:
-        found[MIDWAY.name] = replace(MIDWAY, sql=MIDWAY.sql.replace("FROM journals", "FROM journals WHERE false"))
-    return found
-
-
-def _judged(spark: SparkSession, job: Sequence[Rule], window: Window | None) -> list[tuple[Stat, list[Verdict]]]:
+def _judged(spark: SparkSession, job: Sequence[Rule], window: Window | None) -> Judgement:
     """The counts of these rules in each run in which they were exercised, and what they found wrong."""
+    judged = Judgement([], [])
     if not job:
-        return []
+        return judged
     for rule in job:
         if rule.tried is not None:
             spark.sql(rule.tried.sql).mapInArrow(rule.tried.function, JUDGED_SCHEMA).createOrReplaceTempView(_view_of(rule))
@@ -258,13 +242,12 @@ def _judged(spark: SparkSession, job: Sequence[Rule], window: Window | None) -> 
     if any(row["violated"] and row["found"] is None for row in counted):
         named = _violations(spark, [rule for rule in job if rule.id in violated], window)
     severities = {rule.id: rule.severity for rule in job}
-    judged = []
     for row in counted:
         run, rule = row["run_id"], row["rule"]
-        verdicts = [
+        judged.stats.append(Stat(run, rule, row["checked"], row["violated"]))
+        judged.verdicts.extend(
             Verdict(run, rule, severities[rule], **{**one, "evidence": one["evidence"] or []}) for one in named.get((run, rule)) or ()
-        ]
-        judged.append((Stat(run, rule, row["checked"], row["violated"]), verdicts))
+        )
     return judged
 
 
@@ -277,7 +260,9 @@ def _counted(spark: SparkSession, job: Sequence[Rule], window: Window | None) ->
             for number, (_, rows) in enumerate(by_row)
         )
         place, where = ("run_id", "") if window is None else (window.place, f" WHERE {window.judged}")
-        found = spark.sql(f"SELECT {place} AS run_id{counts} FROM {by_row[0][1].view}{where} GROUP BY {place}").toArrow().to_pylist()
+        joins = " ".join(dict.fromkeys(join.sql for _, rows in by_row for join in rows.joins))
+        source = f"{by_row[0][1].view} {joins}{where}"
+        found = spark.sql(f"SELECT {place} AS run_id{counts} FROM {source} GROUP BY {place}").toArrow().to_pylist()
         return [
             {"run_id": row["run_id"], "rule": rule.id, "checked": row[f"checked_{number}"], "violated": row[f"violated_{number}"],
              "found": None}
@@ -313,7 +298,7 @@ def _violations(spark: SparkSession, job: Sequence[Rule], window: Window | None)
 
 def _rows_of(job: Sequence[Rule], window: Window | None) -> str:
     """SQL: what these rules looked at."""
-    sources = [(rule.id, f"({rule.judged})") for rule in job if rule.judged]
+    sources = [(rule.id, f"({rule.query})") for rule in job if rule.query]
     sources += [(rule.id, _view_of(rule)) for rule in job if rule.tried is not None]
     columns, where = ", ".join(JUDGED_COLUMNS), ""
     if window is not None:

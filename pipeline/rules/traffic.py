@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import View
+from klamm.pipeline.rules.record import Join, View
 
 CONNECTION = ("conn_id", "run_id", "node_id", "process")
 """What names a connection: its number counts in one process. The number is first, because Spark sorts by eight bytes before all else."""
@@ -19,13 +19,36 @@ ANSWERS = f"dir = 1 AND flags & {NO_RESPONSE_OR_TOKEN} = 0"
 NUMBERED = "dir = 0 AND reason IS NULL AND flags & 8 = 0 AND correlation_id BETWEEN 0 AND 2147483639"
 """SQL: requests whose correlation ids have to rise."""
 
+HOST = "substring(peer, 1, length(peer) - length(substring_index(peer, ':', -1)) - 1)"
+"""SQL: the peer without its port."""
+
+PAIRED = f"(dir = 1 AND cause_seq IS NOT NULL OR dir = 0 AND flags & {NO_RESPONSE_OR_TOKEN} = 0 AND reason IS NULL)"
+"""SQL: requests that get a response, and responses to them."""
+
+FRAME_COUNTS = View(
+    "frame_counts",
+    ("headers",),
+    f"""
+SELECT run_id, node_id, process, conn_id, kind, client_id, client_sw, host, dir, api_key, api_version, part, is_recent,
+    count(*) AS frames, count_if(reason IS NOT NULL) AS undecoded, count_if(errors > 0) AS failed, count_if(bytes_left > 0) AS surplus,
+    count_if(flags & 1 <> 0) AS unanswered, count_if({PAIRED}) AS paired,
+    bit_xor(if({PAIRED}, xxhash64(if(dir = 0, seq, cause_seq)), NULL)) AS pairs,
+    min(seq) AS first_seq, max(seq) AS last_seq, min(ts_ns) AS first_ts_ns, max(ts_ns) AS last_ts_ns
+FROM (SELECT *, {HOST} AS host, :part AS part, :recent AS is_recent FROM headers)
+GROUP BY run_id, node_id, process, conn_id, kind, client_id, client_sw, host, dir, api_key, api_version, part, is_recent""",
+    is_kept=True,
+)
+"""How many frames there are of each kind on each connection: what sums up frames reads these few rows. `host` is the peer without its
+port; `unanswered` get no response; `pairs` is the same for requests as for their responses; `part` is the part of gold that the frames are
+in, null if they are not judged in this window."""
+
 TRAFFIC = View(
     "traffic",
     ("headers",),
     f"""
 SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, listener, client_id, api_key, api_version, correlation_id, flags, cause_seq,
     frame_bytes, length_prefix, bytes_left, err, reason, error_code, errors, throttle_ms, peer_id,
-    substring(peer, 1, length(peer) - length(substring_index(peer, ':', -1)) - 1) AS host,
+    {HOST} AS host,
     max(if({ANSWERS}, cause_seq, NULL)) OVER before AS answered_before,
     max(if({NUMBERED}, correlation_id, NULL)) OVER before AS id_before,
     max(if({NUMBERED} AND api_key <> 18, correlation_id, NULL)) OVER before AS other_id_before,
@@ -56,10 +79,11 @@ FROM fields WHERE api_key NOT IN ({FREQUENT_KEYS})""",
 
 JOURNALS = View(
     "journals",
-    ("traffic",),
+    ("frame_counts",),
     """
-SELECT run_id, node_id, process, min(seq) AS low, max(seq) AS high, count(*) AS n, count_if(reason IS NULL) AS decoded, max(ts_ns) AS ts_ns
-FROM traffic GROUP BY run_id, node_id, process""",
+SELECT run_id, node_id, process, min(first_seq) AS low, max(last_seq) AS high, CAST(sum(frames) AS BIGINT) AS n,
+    CAST(sum(frames - undecoded) AS BIGINT) AS decoded, max(last_ts_ns) AS ts_ns
+FROM frame_counts WHERE is_recent GROUP BY run_id, node_id, process""",
 )
 """The processes that journaled frames: their first and last row, their number, how many decode, and the time of the last."""
 
@@ -77,7 +101,7 @@ ENDS = View(
 WITH parts AS (
     SELECT run_id, node_id, process, low, high, n, ts_ns FROM journals
     UNION ALL
-    SELECT run_id, node_id, process, min(seq), max(seq), count(*), max(ts_ns) FROM events GROUP BY ALL),
+    SELECT run_id, node_id, process, min(seq), max(seq), count(*), max(ts_ns) FROM events WHERE :recent GROUP BY ALL),
 processes AS (
     SELECT run_id, node_id, process, min(low) AS low, max(high) AS high, sum(n) AS n, max(ts_ns) AS last_ts_ns FROM parts GROUP BY ALL)
 SELECT run_id, node_id, process, last_ts_ns,
@@ -100,19 +124,61 @@ answered AS (
     SELECT DISTINCT run_id, node_id, process, listener, CAST(0 AS BIGINT) AS from_seq, 9223372036854775807 AS until_seq,
         advertised AS apis
     FROM fields LEFT ANTI JOIN told USING (run_id, node_id, process)
-    WHERE api_key = 18 AND dir = 1 AND error_code = 0)
-SELECT run_id, node_id, process, listener, from_seq, until_seq, api.key AS key, api.low AS low, api.high AS high
-FROM (SELECT * FROM told UNION ALL SELECT * FROM answered) LATERAL VIEW explode(apis) AS api""",
+    WHERE api_key = 18 AND dir = 1 AND error_code = 0),
+listed AS (
+    SELECT run_id, node_id, process, listener, from_seq, until_seq, api.key AS key, api.low AS low, api.high AS high
+    FROM (SELECT * FROM told UNION ALL SELECT * FROM answered) LATERAL VIEW explode(apis) AS api)
+SELECT run_id, node_id, process, listener, from_seq, until_seq, key, min(low) AS low, max(high) AS high
+FROM (SELECT *, count(listener) OVER (PARTITION BY run_id, node_id, process) AS named FROM listed)
+WHERE listener IS NOT NULL OR named = 0
+GROUP BY run_id, node_id, process, listener, from_seq, until_seq, key""",
 )
 """What each broker advertised, on which listener, from and until which rows of its journal. Without events that say it: what it answered
-to ApiVersions."""
+to ApiVersions, the widest range. A range without a listener is that of all frames, and is there if none has a listener: so a frame has one
+range at most."""
+
+TOLD = Join("ranges", """
+LEFT JOIN (
+    SELECT DISTINCT run_id AS told_run, node_id AS told_node, process AS told_process, listener AS told_listener, from_seq, until_seq
+    FROM ranges)
+ON told_run = run_id AND told_node = node_id AND told_process = process AND (told_listener IS NULL OR told_listener <=> listener)
+    AND seq BETWEEN from_seq AND until_seq""")
+"""Whether it is known what the broker advertised then: `told_run` is not null."""
+
+RANGE = Join("ranges", """
+LEFT JOIN (
+    SELECT run_id AS range_run, node_id AS range_node, process AS range_process, listener AS range_listener, from_seq AS range_from,
+        key, low, high
+    FROM ranges)
+ON range_run = run_id AND range_node = node_id AND range_process = process AND key = api_key AND range_listener <=> told_listener
+    AND range_from = from_seq""")
+"""After `TOLD`: what the broker advertised of the frame's API, `low` and `high`; null if nothing."""
+
+JOURNALED = Join("ends", """
+LEFT JOIN (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM ends)
+ON dir = 3 AND run_id = of_run AND peer_id = journaled_id""")
+"""What a broker without a journal answers is in the journal of the broker that asked it: then `journaled_id` is null."""
+
+NOTABLE = View(
+    "notable",
+    ("traffic", "ranges"),
+    f"""
+SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, api_key, api_version, client_id, host, flags, reason, errors, throttle_ms,
+    told_run IS NOT NULL AS is_told, low, high
+FROM traffic {TOLD.sql} {RANGE.sql}
+WHERE errors > 0 OR throttle_ms > 0 OR reason IS NOT NULL
+    OR dir = 0 AND told_run IS NOT NULL AND (low IS NULL OR api_version NOT BETWEEN low AND high)""",
+    is_kept=True,
+)
+"""The frames that several rules look for, few in most journals: with error codes, that ask the client to wait, that do not decode, and
+requests outside of what the broker advertised, which is `low` to `high` if `is_told`."""
 
 MIDWAY = View(
     "midway",
     ("events", "journals"),
     """
 SELECT run_id, node_id, min_by(process, low) AS process FROM (
-    SELECT run_id, node_id, process, low FROM journals
+    SELECT run_id, node_id, process, low FROM journals WHERE :from_begin
     UNION ALL SELECT run_id, node_id, process, min(seq) FROM events GROUP BY ALL)
 GROUP BY run_id, node_id HAVING min(low) > 1""",
     is_kept=True,
@@ -138,4 +204,4 @@ def unless_gaps(judged: str, *, of: str = "broker") -> str:
     FROM ({judged}) j LEFT JOIN {gaps} g ON {same}"""
 
 
-VIEWS = (TRAFFIC, RARE_TRAFFIC, RARE_FIELDS, JOURNALS, CLOSINGS, ENDS, RANGES, MIDWAY, GAPPY)
+VIEWS = (FRAME_COUNTS, TRAFFIC, RARE_TRAFFIC, RARE_FIELDS, JOURNALS, CLOSINGS, ENDS, RANGES, NOTABLE, MIDWAY, GAPPY)

@@ -6,9 +6,9 @@ Frames of which only the header was kept are judged by their headers.
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rows, Rule, View, messages_of
+from klamm.pipeline.rules.record import Join, Rows, Rule, View, messages_of
 from klamm.pipeline.rules.response_headers import DECODED, TRIED_AGAIN
-from klamm.pipeline.rules.traffic import ANSWERS, NO_RESPONSE_OR_TOKEN, NUMBERED, unless_gaps
+from klamm.pipeline.rules.traffic import ANSWERS, CONNECTION, JOURNALED, NUMBERED, PAIRED, RANGE, TOLD, unless_gaps
 
 LIMIT = 104_857_600
 """Bytes of a request, without the length: `socket.request.max.bytes`."""
@@ -31,36 +31,41 @@ _ORDER = Rows(
     "array_compact(array(cause_seq, answered_before, seq))",
 )
 
-_RANGE = """
-WITH known AS (SELECT DISTINCT run_id, node_id, process, listener, from_seq, until_seq FROM ranges)
-SELECT t.run_id, t.node_id, t.conn_id, t.seq,
-    CASE WHEN r.key IS NULL THEN concat('answered API ', t.api_key, ', which is not advertised')
-        WHEN t.api_version NOT BETWEEN r.low AND r.high
-            THEN concat('answered version ', t.api_version, ' of API ', t.api_key, ', advertised are ', r.low, ' to ', r.high)
-    END AS detail,
-    array(t.cause_seq, t.seq) AS evidence
-FROM traffic t
-JOIN known k ON k.run_id = t.run_id AND k.node_id = t.node_id AND k.process = t.process
-    AND (k.listener IS NULL OR k.listener <=> t.listener) AND t.seq BETWEEN k.from_seq AND k.until_seq
-LEFT JOIN ranges r ON r.run_id = t.run_id AND r.node_id = t.node_id AND r.process = t.process AND r.key = t.api_key
-    AND r.listener <=> k.listener AND r.from_seq = k.from_seq
-WHERE t.dir = 1 AND t.api_key <> 18 AND t.cause_seq IS NOT NULL"""
+_RANGE = Rows(
+    "traffic", "dir = 1 AND api_key <> 18 AND cause_seq IS NOT NULL AND told_run IS NOT NULL",
+    """CASE WHEN low IS NULL THEN concat('answered API ', api_key, ', which is not advertised')
+        WHEN api_version NOT BETWEEN low AND high
+            THEN concat('answered version ', api_version, ' of API ', api_key, ', advertised are ', low, ' to ', high)
+    END""",
+    "array(cause_seq, seq)",
+    (TOLD, RANGE),
+)
 
-_PAIRED = f"dir = 1 AND cause_seq IS NOT NULL OR dir = 0 AND flags & {NO_RESPONSE_OR_TOKEN} = 0 AND reason IS NULL"
+UNEVEN = View(
+    "uneven",
+    ("frame_counts",),
+    f"""
+SELECT {", ".join(CONNECTION)} FROM frame_counts WHERE paired > 0 GROUP BY {", ".join(CONNECTION)}
+HAVING sum(if(dir = 0, paired, 0)) <> sum(if(dir = 1, paired, 0)) OR bit_xor(pairs) <> 0""",
+    is_kept=True,
+)
+"""Connections that have not one answer for each request, which counts and sums tell: few of all."""
+
+_UNEVEN = Join("uneven", """
+LEFT JOIN (SELECT conn_id AS odd_conn, run_id AS odd_run, node_id AS odd_node, process AS odd_process FROM uneven)
+ON odd_conn = conn_id AND odd_run = run_id AND odd_node = node_id AND odd_process = process""")
 
 ODD = View(
     "odd",
-    ("traffic",),
+    ("traffic", "uneven"),
     f"""
-WITH wanted AS (SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, api_key, cause_seq FROM traffic WHERE {_PAIRED}),
-sums AS (
-    SELECT conn_id, run_id, node_id, process,
-        count_if(dir = 0) = count_if(dir = 1) AND bit_xor(xxhash64(if(dir = 0, seq, cause_seq))) = 0 AS is_even
-    FROM wanted GROUP BY conn_id, run_id, node_id, process)
-SELECT w.* FROM wanted w JOIN sums s USING (conn_id, run_id, node_id, process) WHERE NOT is_even""",
+SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, api_key, cause_seq
+FROM traffic JOIN uneven USING ({", ".join(CONNECTION)}) WHERE {PAIRED}""",
     is_kept=True,
 )
-"""Requests and answers of connections that have not one answer for each request, which counts and sums tell: few of all."""
+"""The requests and answers of these connections."""
+
+_ANSWERED = Rows("traffic", f"dir = 0 AND {PAIRED} AND odd_conn IS NULL", "CAST(NULL AS STRING)", "array(seq)", (_UNEVEN,))
 
 _ONCE = f"""
 WITH answers AS (
@@ -78,11 +83,8 @@ open AS (
     LEFT JOIN ends e ON e.run_id = r.run_id AND e.node_id = r.node_id AND e.process = r.process
     LEFT JOIN newest w ON w.run_id = r.run_id AND w.node_id = r.node_id AND w.process = r.process AND w.conn_id = r.conn_id
     WHERE r.n IS NULL)
-SELECT run_id, node_id, conn_id, seq, CAST(NULL AS STRING) AS detail, array(seq) AS evidence
-FROM traffic LEFT ANTI JOIN (SELECT DISTINCT conn_id, run_id, node_id, process FROM odd) USING (conn_id, run_id, node_id, process)
-WHERE ({_PAIRED}) AND dir = 0
-UNION ALL
-SELECT run_id, node_id, conn_id, seq, if(n > 1, concat('answered ', n, ' times'), NULL), array_compact(array(seq, last))
+SELECT run_id, node_id, conn_id, seq, if(n > 1, concat('answered ', n, ' times'), NULL) AS detail,
+    array_compact(array(seq, last)) AS evidence
 FROM requests WHERE n IS NOT NULL
 UNION ALL
 SELECT run_id, node_id, conn_id, seq,
@@ -96,14 +98,12 @@ FROM open"""
 
 TOO_NEW = View(
     "too_new",
-    ("traffic", "ranges", "quarantine"),
+    ("notable", "quarantine"),
     """
-    SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.api_version, r.low, r.high
-    FROM traffic t
-    JOIN ranges r ON r.run_id = t.run_id AND r.node_id = t.node_id AND r.process = t.process AND r.key = 18
-        AND (r.listener IS NULL OR r.listener <=> t.listener) AND t.seq BETWEEN r.from_seq AND r.until_seq
+    SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.api_version, t.low, t.high
+    FROM notable t
     LEFT JOIN quarantine q ON q.run_id = t.run_id AND q.node_id = t.node_id AND q.seq = t.seq
-    WHERE t.dir = 0 AND t.api_key = 18 AND t.api_version NOT BETWEEN r.low AND r.high
+    WHERE t.dir = 0 AND t.api_key = 18 AND t.api_version NOT BETWEEN t.low AND t.high
         -- The header is whole: the client id and no tagged field are there.
         AND (q.seq IS NULL OR (length(q.frame) >= 15 AND (
             (hex(substring(q.frame, 13, 2)) >= '8000' AND hex(substring(q.frame, 15, 1)) = '00')
@@ -138,23 +138,16 @@ LEFT JOIN ends e ON e.run_id = q.run_id AND e.node_id = q.node_id AND e.process 
 
 REFUSED = View(
     "refused_requests",
-    ("traffic", "ranges"),
+    ("notable",),
     f"""
-WITH told AS (SELECT DISTINCT run_id, node_id, process, listener, from_seq, until_seq FROM ranges),
-offered AS (
-    SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.ts_ns,
-        CASE WHEN r.key IS NULL THEN concat('API ', t.api_key, ', which is not advertised')
-            ELSE concat('API ', t.api_key, ' in version ', t.api_version) END AS what
-    FROM traffic t
-    JOIN told k ON k.run_id = t.run_id AND k.node_id = t.node_id AND k.process = t.process
-        AND (k.listener IS NULL OR k.listener <=> t.listener) AND t.seq BETWEEN k.from_seq AND k.until_seq
-    LEFT JOIN ranges r ON r.run_id = t.run_id AND r.node_id = t.node_id AND r.process = t.process AND r.key = t.api_key
-        AND r.listener <=> k.listener AND r.from_seq = k.from_seq
-    WHERE t.dir = 0 AND t.reason IS NULL AND t.api_key <> 18 AND (r.key IS NULL OR t.api_version NOT BETWEEN r.low AND r.high))
 SELECT run_id, node_id, process, conn_id, seq, ts_ns, concat('what is ', replace(reason, '_', ' ')) AS what
-FROM traffic t
+FROM notable
 WHERE dir = 0 AND reason IN ({MALFORMED}) AND flags & 10 = 0 AND NOT (api_key <=> 18 AND reason = 'unknown_version')
-UNION ALL SELECT * FROM offered""",
+UNION ALL
+SELECT run_id, node_id, process, conn_id, seq, ts_ns,
+    if(low IS NULL, concat('API ', api_key, ', which is not advertised'), concat('API ', api_key, ' in version ', api_version))
+FROM notable
+WHERE dir = 0 AND reason IS NULL AND api_key <> 18 AND is_told AND (low IS NULL OR api_version NOT BETWEEN low AND high)""",
     is_kept=True,
 )
 """Requests that must get no response, and the reason in words."""
@@ -220,18 +213,17 @@ _LENGTH = Rows(
     "array(seq)",
 )
 
-_WHOLE = """
-WITH journaled AS (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM ends)
-SELECT run_id, node_id, conn_id, seq,
-    CASE WHEN reason IS NOT NULL THEN concat('API ', api_key, ' version ', api_version, ': ', replace(reason, '_', ' '))
+_WHOLE = Rows(
+    "traffic",
+    """(dir IN (1, 2) OR dir = 3 AND peer_id IS NOT NULL AND journaled_id IS NULL) AND flags & 10 = 0
+        AND NOT reason <=> 'no_request' AND (reason IS NOT NULL OR bytes_left IS NOT NULL)""",
+    """CASE WHEN reason IS NOT NULL THEN concat('API ', api_key, ' version ', api_version, ': ', replace(reason, '_', ' '))
         WHEN bytes_left <> 0 THEN concat('API ', api_key, ' version ', api_version, ': ', bytes_left, ' bytes over')
         WHEN err NOT LIKE 'left out:%' THEN err
-    END AS detail,
-    array_compact(array(cause_seq, seq)) AS evidence
-FROM traffic LEFT JOIN journaled ON dir = 3 AND run_id = of_run AND peer_id = journaled_id
--- What a broker without a journal answers is in the journal of the broker that asked it.
-WHERE (dir IN (1, 2) OR dir = 3 AND peer_id IS NOT NULL AND journaled_id IS NULL) AND flags & 10 = 0
-    AND NOT reason <=> 'no_request' AND (reason IS NOT NULL OR bytes_left IS NOT NULL)"""
+    END""",
+    "array_compact(array(cause_seq, seq))",
+    (JOURNALED,),
+)
 
 _CORRELATION = Rows(
     "traffic", NUMBERED,
@@ -249,21 +241,21 @@ _THROTTLE = Rows(
     "array_compact(array(cause_seq, seq))",
 )
 
-VIEWS = (ODD, TOO_NEW, REFUSED)
+VIEWS = (UNEVEN, ODD, TOO_NEW, REFUSED)
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "W-01", "error", "Responses leave in the order of their requests, per connection.", "wire 1", ("traffic",), _ORDER.sql, rows=_ORDER,
+        "W-01", "error", "Responses leave in the order of their requests, per connection.", "wire 1", rows=_ORDER,
     ),
     Rule(
         "W-02", "error", "An answered request has a version within the range that this broker advertised (ApiVersions any).", "wire 4, 5",
-        ("traffic", "ranges"), _RANGE,
+        rows=_RANGE,
     ),
     Rule(
         "W-03", "error",
         "Every request is answered once, unless it gets no response (acks=0), or its connection or the run ends.",
         "wire 1",
-        ("traffic", "odd", "closings", "ends"), _ONCE,
+        ("odd", "closings", "ends"), _ONCE, rows=_ANSWERED, about="odd",
     ),
     Rule(
         "W-04", "error",
@@ -283,17 +275,15 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "W-07", "error", "A response has header version 1 if its API is flexible in this version, else 0; ApiVersions always 0.", "wire 2",
-        ("traffic", "quarantine", "ends"), DECODED, tried=TRIED_AGAIN,
+        ("quarantine", "ends"), rows=DECODED, tried=TRIED_AGAIN, about="quarantine",
     ),
-    Rule("W-08", "error", "The length in front of a frame is that of the frame, and within the limit.", "wire 1", ("traffic",),
-         _LENGTH.sql, rows=_LENGTH),
+    Rule("W-08", "error", "The length in front of a frame is that of the frame, and within the limit.", "wire 1", rows=_LENGTH),
     Rule("W-09", "error", "A body that a broker sends, with or without a journal of its own, decodes, with no bytes over; a "
-         "sample has the same bytes when it is encoded again.", "wire 3", ("traffic", "ends"), _WHOLE),
+         "sample has the same bytes when it is encoded again.", "wire 3", rows=_WHOLE),
     Rule(
         "W-10", "warn",
         "A client uses no correlation id twice on a connection, and they rise, but ApiVersions may overtake the request that "
-        "it was sent for.", "clients", ("traffic",), _CORRELATION.sql, rows=_CORRELATION,
+        "it was sent for.", "clients", rows=_CORRELATION,
     ),
-    Rule("W-12", "error", "A throttle time is not negative.", "wire 8", ("traffic",), _THROTTLE.sql,
-         rows=_THROTTLE),
+    Rule("W-12", "error", "A throttle time is not negative.", "wire 8", rows=_THROTTLE),
 )

@@ -36,8 +36,8 @@ def rows(database: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
 def judged(database: duckdb.DuckDBPyConnection, rules: Sequence[str]) -> list[dict[str, Any]]:
     """What these rules say of each thing that they look at, in all runs: `JUDGED_COLUMNS`, and `rule`."""
     known = runner.rules()
-    prepare(database, {name for rule in rules for name in known[rule].inputs})
-    return [row | {"rule": rule} for rule in rules for row in rows(database, known[rule].judged)]
+    prepare(database, {name for rule in rules for name in known[rule].reads})
+    return [row | {"rule": rule} for rule in rules for part in known[rule].parts if part.query for row in rows(database, part.query)]
 
 
 def prepare(database: duckdb.DuckDBPyConnection, names: Collection[str]) -> None:

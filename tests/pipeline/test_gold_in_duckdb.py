@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from klamm.journal.columns import Direction, Flag
-from klamm.pipeline.gold import INPUTS, QUERIES
+from klamm.pipeline.gold import INPUTS, query_of
 from klamm.pipeline.lake.tables import (
     API_MATRIX,
     CLIENT_SCORECARD,
@@ -67,11 +67,13 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
             else:
                 journal.event(kind, topic=name, cause=cause, ts_ns=START_NS + at_ns)
         journal.event("reassign_phase", topic="t", partition=0, output={"phase": "B1", "step": 2}, cause=cause, ts_ns=START_NS + 50)
-    return silver(folder)
+    database = silver(folder)
+    prepare(database, {name for of in (API_MATRIX, CLIENT_SCORECARD) for name in INPUTS[of]})
+    return database
 
 
 def table(lake: duckdb.DuckDBPyConnection, of: Table, *names: str) -> list[tuple[Any, ...]]:
-    return [tuple(row[name] for name in names) for row in rows(lake, QUERIES[of])]
+    return [tuple(row[name] for name in names) for row in rows(lake, query_of(of))]
 
 
 def test_a_leader_lasts_from_when_it_was_first_told_until_the_next_one(lake: duckdb.DuckDBPyConnection) -> None:

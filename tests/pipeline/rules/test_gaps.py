@@ -11,7 +11,7 @@ from klamm.pipeline.rules import runner
 from klamm.tests.pipeline.in_duckdb import silver
 from klamm.tests.pipeline.rules.fixtures import FIXTURES, Run
 
-CAREFUL = {rule.id for rule in runner.rules().values() if {"gappy", "ends"} & set(rule.inputs)}
+CAREFUL = {rule.id for rule in runner.rules().values() if {"gappy", "ends"} & set(rule.reads)}
 """Rules that look at gaps."""
 
 SURE = {"W-02", "W-05", "W-07", "W-08", "W-09", "W-11"}
