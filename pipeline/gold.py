@@ -202,8 +202,8 @@ NEEDS: dict[Table, tuple[Need, ...]] = {
 
 
 SUMS = (LATENCY, API_MATRIX, CLIENT_SCORECARD)
-"""Tables with a row for each window of a run: they sum up frames. In their queries `:rows` is whether a frame of `headers` is in the part of
-gold that is made, and `:counts` the same of a row of `frame_counts`."""
+"""Tables with a row for each window of a run: they sum up frames. In their queries `:rows` is whether a frame of `headers` is in the part
+of gold that is made, and `:counts` the same of a row of `frame_counts`."""
 
 OF_ROWS = (GROUP_GENERATIONS, OFFSET_COMMITS, TRANSACTIONS)
 """Tables whose rows are in the window that has their `seq`. All others are made again of what the controller did since the run began."""

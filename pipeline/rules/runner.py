@@ -2,9 +2,9 @@
 
 The other tables of gold are made at the same time from the same views.
 
-Views that rules share are prepared once (`prepared.py`), and rules that read the same views are one job; all that judge each frame by itself
-are one pass over the frames. A job counts for each rule and run how many things were checked and how many violated the rule, and names the
-first `KEPT` violations of each rule and run; among many rows a second query does so.
+Views that rules share are prepared once (`prepared.py`), and rules that read the same views are one job; those that judge each frame by
+itself are one pass over the frames. A job counts for each rule and run how many things were checked and how many violated the rule, and
+names the first `KEPT` violations of each rule and run; among many rows a second query does so.
 """
 
 from __future__ import annotations
