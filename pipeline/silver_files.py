@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from klamm.journal.columns import EVENTS, FRAMES, Column, Direction
 from klamm.machine.replaced_file import remove_temporaries
-from klamm.pipeline.decode.batches import LISTS, decode_batches, joined
+from klamm.pipeline.decode.batches import INPUT, LISTS, decode_batches, joined
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.row_groups import RowGroups
@@ -115,14 +115,14 @@ def write_task(lake: Path, batch: str, number: int, pieces: Sequence[Piece]) -> 
 
     def counted(table: str, chosen: Iterable[Piece]) -> Iterator[Any]:
         nonlocal count
-        for rows in joined(read_bronze(lake, [piece for piece in chosen if piece.table == table])):
+        for rows in read_bronze(lake, [piece for piece in chosen if piece.table == table]):
             count += rows.num_rows
             yield rows
 
     for run, found in groupby(pieces, lambda piece: piece.run):
         files, chosen = Files(lake, batch, run, number), list(found)
         decode_into(files.add, counted("frames", chosen))
-        for events in counted("events", chosen):
+        for events in joined(counted("events", chosen)):
             events_into(files.add, events)
         files.close()
     return count
@@ -156,8 +156,8 @@ def _with_all(rows: Any, columns: Sequence[Column]) -> Any:
 
 
 def decode_into(add: Add, batches: Iterator[Any]) -> None:
-    """Decode frames, which have the columns `INPUT`, and pass the rows of all tables made from them to `add`."""
-    for rows in decode_batches(batches):
+    """Decode frames, which have at least the columns `INPUT`, and pass the rows of all tables made from them to `add`."""
+    for rows in decode_batches(joined(batch.select(list(INPUT)) for batch in batches)):
         for name, table in FLAT.items():
             flat = _flat(rows, name, table)
             if flat is not None:

@@ -26,7 +26,6 @@ import orjson
 from klamm.journal.reading import open_segment
 from klamm.journal.segments import Segment
 from klamm.machine.absent_package import make_absent
-from klamm.pipeline.decode.batches import INPUT, joined
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.tables import MESSAGES, Table
 from klamm.pipeline.silver_files import Add, decode_into
@@ -91,11 +90,11 @@ def tasks(found: Sequence[Segment], processes: int) -> list[Task]:
 
 
 def batches_of(task: Task, tell: Callable[[str | None], None] = lambda torn: None) -> Iterator[Any]:
-    """The batches of a task, with the columns `INPUT`; `tell` is called at the end with what the segment says of its end."""
+    """The batches of a task; `tell` is called at the end with what the segment says of its end."""
     reader = open_segment(Path(task.path))
     for number, batch in enumerate(reader):
         if number // STRIDE % task.parts == task.part:
-            yield batch.select(list(INPUT))
+            yield batch
     tell(reader.torn)
 
 
@@ -177,7 +176,7 @@ def _decode(task: Task, folder: Path, number: int) -> list[Any]:
 
     files = _Files(folder, number)
     try:
-        decode_into(without_bodies(files.add), joined(counted()))
+        decode_into(without_bodies(files.add), counted())
     finally:
         files.close()
     return [rows, torn, files.paths]

@@ -18,7 +18,7 @@ import pyarrow as pa
 from klamm.journal.reading import open_segment
 from klamm.journal.segments import Segment
 from klamm.pipeline.bronze import KILLED, batch_name
-from klamm.pipeline.decode.batches import INPUT, joined
+from klamm.pipeline.decode.batches import joined
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.tables import HEADER, HEADERS, HEADERS_VIEW, SILVER, Table
 from klamm.pipeline.lake.unjudged_rows import Torn
@@ -89,7 +89,7 @@ def load(database: duckdb.DuckDBPyConnection, found: Sequence[Segment]) -> Loade
                 for name, path in one.files.items():
                     inserts.add_file(_TABLES[name], Path(path))
     else:
-        decode_into(decoders.without_bodies(inserts.add), joined(batch.select(list(INPUT)) for batch in batches("frames")))
+        decode_into(decoders.without_bodies(inserts.add), batches("frames"))
     for events in joined(batches("events")):
         events_into(inserts.add, events)
     inserts.close()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.tables import HEADERS, MESSAGES, QUARANTINE, SILVER, rows_seen, seen_parts
@@ -32,6 +33,7 @@ class Contents:
         self.few = few
         """A view with at most this number of rows has few."""
         self._holds = cache(self._look)
+        self._values = cache(self._distinct)
 
     @cached_property
     def rows(self) -> dict[str, int]:
@@ -52,15 +54,23 @@ class Contents:
         return bool(needs) and not any(map(self._holds, needs))
 
     def _look(self, need: Need) -> bool:
-        import pyarrow as pa
         import pyarrow.compute as pc
+
+        if not need.part:
+            return not need.values.isdisjoint(self._values(need.table, need.column))
+        return any(pc.any(pc.match_substring(column, need.part)).as_py() for column in self._columns(need.table, need.column))
+
+    def _distinct(self, name: str, column: str) -> frozenset[Any]:
+        """The values of a column: it is read once, whatever is asked about it."""
+        import pyarrow.compute as pc
+
+        return frozenset(value for each in self._columns(name, column) for value in pc.unique(each).to_pylist())
+
+    def _columns(self, name: str, column: str) -> Iterator[Any]:
+        """A column of each file."""
         import pyarrow.parquet as pq
 
-        (table,) = (table for table in SILVER if table.name == need.table)
+        (table,) = (table for table in SILVER if table.name == name)
         for entry in seen_parts(self._lake, table, self._runs, self._window):
             for file in manifest.files_of(self._lake / entry.path):
-                column = pq.ParquetFile(file).read([need.column]).column(0)
-                found = pc.match_substring(column, need.part) if need.part else pc.is_in(column, pa.array(sorted(need.values), column.type))
-                if pc.any(found).as_py():
-                    return True
-        return False
+                yield pq.ParquetFile(file).read([column]).column(0)

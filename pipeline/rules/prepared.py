@@ -3,11 +3,11 @@
 A judgement has about fifty queries. Each names the views that it reads, so they form a graph, and the next free thread takes a query whose
 views are ready.
 
-A query reads few rows or many. Among many, a prepared view is partitioned and sorted for the window functions of the rules that read it.
-If all views that a query reads have few rows (`ViewSizes`), Spark spends most time on planning and on starting tasks. Then settings for few
-rows apply (`session.few_rows`), and each view, also of silver, is computed into one partition: no query shuffles, and each is one stage
-with one task. A view with only one reader is computed within that query, unless it is marked to be kept. Settings belong to the session, so
-queries over few rows and queries over many take turns (`in_turns`).
+A query reads few rows or many. Among many, a prepared view is kept for its readers, unless it has nearly all rows: then each reader reads
+the columns that it needs from the files again. If all views that a query reads have few rows (`ViewSizes`), Spark spends most time on
+planning and on starting tasks. Then settings for few rows apply (`session.few_rows`), and each view, also of silver, is computed into one
+partition: no query shuffles, and each is one stage with one task. A view with only one reader is computed within that query, unless it is
+marked to be kept. Settings belong to the session, so queries over few rows and queries over many take turns (`in_turns`).
 
 If a view that is kept, or was counted, turns out to be empty, queries that only look at its rows are left out.
 """
@@ -66,11 +66,14 @@ def prepare(spark: SparkSession, name: str, view: View | None, empty: set[str], 
     rows = spark.table(name) if view is None else spark.sql(view.sql)
     is_kept = view is not None and view.is_kept
     parts = partitions(spark)
+    if view is not None and view.is_within and parts > 1 and name not in empty:
+        rows.createOrReplaceTempView(name)
+        return
     count = None if parts == 1 or not sizes.are_counted else 0
     if name in empty:
         rows = rows.limit(0)  # Spark simplifies the queries that read it
     else:
-        rows = _kept(rows, view, parts, within_reader=readers == 1 and not is_kept)
+        rows = _kept(rows, parts, within_reader=readers == 1 and not is_kept)
         count = None if count is None else rows.count()
         if count == 0 or (count is None and is_kept and rows.isEmpty()):
             empty.add(name)
@@ -83,16 +86,13 @@ def prepare(spark: SparkSession, name: str, view: View | None, empty: set[str], 
     rows.createOrReplaceTempView(name)
 
 
-def _kept(rows: DataFrame, view: View | None, parts: int, *, within_reader: bool) -> DataFrame:
+def _kept(rows: DataFrame, parts: int, *, within_reader: bool) -> DataFrame:
     """What queries read instead of `rows`."""
     # A checkpoint has no plan, while a cached plan is planned again within each query that reads it. And filling Spark's cache takes
     # three times as long as computing the rows.
     if parts == 1:
         rows = rows.coalesce(1)
         return rows if within_reader else rows.localCheckpoint(eager=False)  # its first reader computes it
-    if view is not None and view.cluster_by:
-        # With an explicit number Spark keeps these partitions, and knows how rows are partitioned and sorted.
-        rows = rows.repartition(parts, *view.cluster_by).sortWithinPartitions(*view.cluster_by, *view.order_by)
     return rows.localCheckpoint()
 
 

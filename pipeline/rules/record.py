@@ -68,14 +68,12 @@ class View:
     """The views that it reads: of silver, or prepared ones. What it reads is prepared before it."""
     sql: str
     """Parameters in it begin with a colon (`pipeline/lake/windows.py`)."""
-    cluster_by: tuple[str, ...] = ()
-    """Its rows are partitioned by these columns, so that windows partitioned by them need no shuffle."""
-    order_by: tuple[str, ...] = ()
-    """Within a cluster its rows are sorted by `cluster_by`, then these columns, so that such windows need no sort."""
     needs: tuple[Need, ...] = ()
     """If none of these holds, the view has no rows, and is not computed."""
     is_kept: bool = False
     """It is computed before its readers, even if only one rule reads it: that rule reads it several times, or is cheap if it is empty."""
+    is_within: bool = False
+    """Among many rows it is computed within each query that reads it: to keep its rows would cost more than to read them again."""
 
 
 class Tried(NamedTuple):

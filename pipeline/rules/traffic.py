@@ -48,19 +48,31 @@ TRAFFIC = View(
     f"""
 SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, listener, client_id, api_key, api_version, correlation_id, flags, cause_seq,
     frame_bytes, length_prefix, bytes_left, err, reason, error_code, errors, throttle_ms, peer_id,
-    {HOST} AS host,
-    max(if({ANSWERS}, cause_seq, NULL)) OVER before AS answered_before,
-    max(if({NUMBERED}, correlation_id, NULL)) OVER before AS id_before,
-    max(if({NUMBERED} AND api_key <> 18, correlation_id, NULL)) OVER before AS other_id_before,
-    last_value(if({NUMBERED} AND api_key = 18, correlation_id, NULL), true) OVER before AS versions_id_before
-FROM headers
-WINDOW before AS (PARTITION BY conn_id, run_id, node_id, process ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)""",
-    cluster_by=CONNECTION,
-    order_by=("seq",),
+    {HOST} AS host
+FROM headers""",
+    is_within=True,
 )
-"""All frames without their bodies; those of a connection are together and in order. `host` is the peer without its port. Of the frames
-before, on the same connection: `answered_before` is the newest request that has a response; `id_before` is the highest correlation id of a
-request, `other_id_before` without ApiVersions, and `versions_id_before` that of the last ApiVersions."""
+"""All frames without their bodies. `host` is the peer without its port."""
+
+ORDERED = View(
+    "ordered_traffic",
+    ("headers",),
+    f"""
+SELECT run_id, node_id, process, conn_id, seq, api_key, correlation_id, cause_seq, is_answer, is_numbered,
+    max(if(is_answer, cause_seq, NULL)) OVER before AS answered_before,
+    max(if(is_numbered, correlation_id, NULL)) OVER before AS id_before,
+    max(if(is_numbered AND api_key <> 18, correlation_id, NULL)) OVER before AS other_id_before,
+    last_value(if(is_numbered AND api_key = 18, correlation_id, NULL), true) OVER before AS versions_id_before
+FROM (
+    SELECT run_id, node_id, process, conn_id, seq, api_key, correlation_id, cause_seq, {ANSWERS} AS is_answer, {NUMBERED} AS is_numbered
+    FROM headers)
+WHERE is_answer OR is_numbered
+WINDOW before AS (PARTITION BY {", ".join(CONNECTION)} ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)""",
+    is_within=True,
+)
+"""Requests with correlation ids that have to rise (`is_numbered`) and responses (`is_answer`), with what came before on their connection:
+`answered_before` is the newest request that has a response; `id_before` is the highest correlation id of a request, `other_id_before`
+without ApiVersions, and `versions_id_before` that of the last ApiVersions. It has few columns, because all its rows are sorted."""
 
 FREQUENT_KEYS = "0, 1, 18"
 """Produce, Fetch and ApiVersions: nearly all frames of a long journal may be theirs."""
@@ -204,4 +216,4 @@ def unless_gaps(judged: str, *, of: str = "broker") -> str:
     FROM ({judged}) j LEFT JOIN {gaps} g ON {same}"""
 
 
-VIEWS = (FRAME_COUNTS, TRAFFIC, RARE_TRAFFIC, RARE_FIELDS, JOURNALS, CLOSINGS, ENDS, RANGES, NOTABLE, MIDWAY, GAPPY)
+VIEWS = (FRAME_COUNTS, TRAFFIC, ORDERED, RARE_TRAFFIC, RARE_FIELDS, JOURNALS, CLOSINGS, ENDS, RANGES, NOTABLE, MIDWAY, GAPPY)

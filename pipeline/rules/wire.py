@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from klamm.pipeline.rules.record import Join, Rows, Rule, View, messages_of
 from klamm.pipeline.rules.response_headers import DECODED, TRIED_AGAIN
-from klamm.pipeline.rules.traffic import ANSWERS, CONNECTION, JOURNALED, NUMBERED, PAIRED, RANGE, TOLD, unless_gaps
+from klamm.pipeline.rules.traffic import CONNECTION, JOURNALED, PAIRED, RANGE, TOLD, unless_gaps
 
 LIMIT = 104_857_600
 """Bytes of a request, without the length: `socket.request.max.bytes`."""
@@ -24,7 +24,7 @@ LONG_APIS = "0, 1, 7, 11, 14, 19, 20, 21, 37, 43, 45"
 MALFORMED = "'unknown_key', 'unknown_version', 'truncated', 'bad_length', 'malformed'"
 
 _ORDER = Rows(
-    "traffic", ANSWERS,
+    "ordered_traffic", "is_answer",
     """CASE WHEN cause_seq IS NULL THEN concat('answers no request: correlation id ', correlation_id)
         WHEN cause_seq < answered_before THEN concat('answers the request of seq ', cause_seq, ' after that of seq ', answered_before)
     END""",
@@ -226,7 +226,7 @@ _WHOLE = Rows(
 )
 
 _CORRELATION = Rows(
-    "traffic", NUMBERED,
+    "ordered_traffic", "is_numbered",
     """CASE WHEN api_key = 18 AND correlation_id <= id_before
             THEN concat('ApiVersions has correlation id ', correlation_id, ' after ', id_before)
         WHEN api_key <> 18 AND (correlation_id <= other_id_before OR correlation_id = versions_id_before)
