@@ -153,22 +153,23 @@ TOLD = Join("ranges", """
 LEFT JOIN (
     SELECT DISTINCT run_id AS told_run, node_id AS told_node, process AS told_process, listener AS told_listener, from_seq, until_seq
     FROM ranges)
-ON told_run = run_id AND told_node = node_id AND told_process = process AND (told_listener IS NULL OR told_listener <=> listener)
-    AND seq BETWEEN from_seq AND until_seq""")
-"""Whether it is known what the broker advertised then: `told_run` is not null."""
+ON told_run = run_id AND told_node = if(dir IN (0, 1), node_id, NULL) AND told_process = process
+    AND (told_listener IS NULL OR told_listener <=> listener) AND seq BETWEEN from_seq AND until_seq""")
+"""Whether it is known what the broker that got or answered a request advertised then: `told_run` is not null. Rows whose key is null are
+not looked up, which is cheaper than a condition."""
 
 RANGE = Join("ranges", """
 LEFT JOIN (
     SELECT run_id AS range_run, node_id AS range_node, process AS range_process, listener AS range_listener, from_seq AS range_from,
         key, low, high
     FROM ranges)
-ON range_run = run_id AND range_node = node_id AND range_process = process AND key = api_key AND range_listener <=> told_listener
+ON range_run = run_id AND range_node = told_node AND range_process = process AND key = api_key AND range_listener <=> told_listener
     AND range_from = from_seq""")
 """After `TOLD`: what the broker advertised of the frame's API, `low` and `high`; null if nothing."""
 
 JOURNALED = Join("ends", """
 LEFT JOIN (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM ends)
-ON dir = 3 AND run_id = of_run AND peer_id = journaled_id""")
+ON run_id = of_run AND if(dir = 3, peer_id, NULL) = journaled_id""")
 """What a broker without a journal answers is in the journal of the broker that asked it: then `journaled_id` is null."""
 
 NOTABLE = View(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from klamm.pipeline import gold
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.record import JUDGED_COLUMNS
 from klamm.pipeline.rules.runner import Judgement
@@ -26,6 +28,21 @@ def test_every_query_names_the_columns_that_the_runner_reads() -> None:
         for part in rule.parts:
             assert part.query or part.tried is not None, rule.id
             assert all(column in part.query for column in JUDGED_COLUMNS if part.query), rule.id
+
+
+def test_queries_have_a_value_for_each_parameter() -> None:
+    queries = [view.sql for view in runner.views().values()] + [gold.query_of(table) for table in gold.QUERIES]
+    assert not [query for query in queries if re.search(r":[a-z_]", query)]
+    assert any(":" in query for query in gold.QUERIES.values())
+
+
+def test_a_rule_that_judges_rows_by_themselves_and_others_besides_has_two_parts() -> None:
+    first, second = runner.rules()["W-03"].parts
+    assert first.rows and not first.judged and not first.about
+    assert second.judged and second.about and not second.rows
+    assert {*first.reads, *second.reads} == set(runner.rules()["W-03"].reads)
+    single = runner.rules()["W-01"]
+    assert single.parts == [single]
 
 
 @pytest.mark.slow
