@@ -50,6 +50,11 @@ class _Producer:
             self.epoch = epoch
 
 
+def is_active(producer: _Producer | ProducerEntry, after_ms: int) -> bool:
+    """Whether it has an open transaction, or did something after this time."""
+    return producer.open_first_offset >= 0 or producer.last_timestamp > after_ms
+
+
 class _Completed(NamedTuple):
     """A transaction whose marker may not be replicated yet."""
 
@@ -277,7 +282,7 @@ class ProducerStates:
         expired = [
             producer_id
             for producer_id, producer in self._producers.items()
-            if producer.open_first_offset < 0 and now_ms - producer.last_timestamp >= expiration_ms
+            if not is_active(producer, now_ms - expiration_ms)
         ]
         for producer_id in expired:
             del self._producers[producer_id]

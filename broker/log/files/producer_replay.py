@@ -13,7 +13,7 @@ from klamm.broker.log.files import names
 from klamm.broker.log.files.log_files import LogFiles, read_file, remove
 from klamm.broker.log.files.producer_snapshot import CorruptSnapshot, SnapshotEntry, read_snapshot
 from klamm.broker.log.files.scan import Scanned, each_batch
-from klamm.broker.log.producers import ProducerStates
+from klamm.broker.log.producers import ProducerStates, is_active
 from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, ProducerEntry
 
 log = logging.getLogger(__name__)
@@ -26,8 +26,8 @@ def snapshot_offsets(folder: str) -> list[int]:
 
 
 def active(entries: Iterable[ProducerEntry], after_ms: int) -> list[ProducerEntry]:
-    """Those with an open transaction, and those that did something after this time."""
-    return [one for one in entries if one.open_first_offset >= 0 or one.last_timestamp > after_ms]
+    """Those that are active after this time (ms)."""
+    return [one for one in entries if is_active(one, after_ms)]
 
 
 def latest_snapshot(files: LogFiles, offset: int, after_ms: int) -> tuple[int, list[ProducerEntry]]:
