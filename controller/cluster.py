@@ -262,8 +262,6 @@ class Cluster:
             partition = topic.partitions[index] = Partition(topic, index, assignment)
         else:
             partition.assignment = assignment
-        if assignment.adding or assignment.removing:
-            self._reassigning.add(partition)
         if self._see is not None:
             self._see(changes.PartitionAdded(partition.key, assignment))
         return partition

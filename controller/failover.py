@@ -73,5 +73,6 @@ async def _registrations(term: Term) -> Collection[BrokerRegistration]:
 async def load(term: Term, names: list[str]) -> None:
     """Load topics and the states of their partitions. Several calls may run at once: one decodes while others wait for ZooKeeper."""
     partitions = await topics.take_in(term, names)
+    term.cluster.reassignments_began([p for p in partitions if p.assignment.is_reassigning])
     term.cluster.states_changed(partitions, await term.store.read_states([TopicPartition(p.topic.name, p.index) for p in partitions]))
     term.written.update(partitions)

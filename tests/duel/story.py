@@ -8,7 +8,7 @@ from typing import NamedTuple
 from klamm.tests.duel import asks, brokers, configs, data, elections, member, reassignments, restarts, topics, transactions, znodes
 from klamm.tests.duel.draw import Draw
 from klamm.tests.duel.tale import Lines, Tale
-from klamm.tests.duel.words import broker_nodes, config_nodes, quotas, responses, several
+from klamm.tests.duel.words import broker_nodes, config_nodes, creation, quotas, responses, several
 
 Step = Callable[[Draw], Lines]
 Area = list[tuple[int, Step]]
@@ -163,6 +163,22 @@ CONTROLLERS: Area = [
     (2, responses.die_or_back),
     (1, responses.elect),
 ]
+CREATION: Area = [
+    (6, creation.asked_for),
+    (2, creation.coordinator),
+    (4, creation.created),
+    (3, creation.deleted),
+    (2, creation.grown),
+]
+PLACEMENT: Area = [
+    (3, creation.placed_by_hand),
+    (8, creation.placed),
+    (3, creation.rack_changes),
+    (1, creation.refused),
+    (1, creation.moved),
+    (3, responses.die_or_back),
+    (1, responses.shutdown),
+]
 AREAS: dict[str, Area] = {
     "topics": TOPICS,
     "configs": CONFIGS,
@@ -177,6 +193,8 @@ AREAS: dict[str, Area] = {
     "transactions": TRANSACTIONS,
     "coordinators": [*TRANSACTIONS, (5, transactions.restart)],
     "several": SEVERAL,
+    "creation": CREATION,
+    "placement": PLACEMENT,
     "config nodes": CONFIG_NODES,
     "quotas": QUOTAS,
     "broker nodes": BROKER_NODES,
@@ -234,6 +252,8 @@ SETTINGS = [
     Setting("member", _protocol("2.2")),
     Setting("restarts", most=8),
     Setting("several"),
+    Setting("creation", (("auto.create.topics.enable", "true"), ("num.partitions", "2")), 15),
+    Setting("placement", (("broker.rack", "b"),)),
     Setting("responses"),
     Setting("controllers"),
     Setting("config nodes"),
@@ -268,7 +288,9 @@ def draw_tale(name: str, area: str, properties: tuple[tuple[str, str], ...]) -> 
         scenes.append(member.stolen(draw))
     elif area in ("data", "logs"):
         scenes += [_setting(draw), data.create(draw), data.create(draw)]
-    elif area != "quotas":
+    elif area == "placement":
+        scenes += [creation.with_racks(draw), creation.placed_by_hand(draw)]
+    elif area not in ("quotas", "creation"):
         scenes.append(_setting(draw))
         scenes += [(several if area == "several" else topics).create(draw) for _ in range(draw.random.randint(1, 2))]
     for _ in range(draw.random.randint(3, MOST_STEPS.get(area, 12))):
@@ -292,6 +314,8 @@ def _endings(area: str) -> Callable[[Draw], list[Lines]]:
         return lambda draw: [*reassignments.look(draw), *_ending(draw)]
     if area in ("several", "responses", "controllers"):
         return lambda draw: [*several.look_at_all(draw), *_ending(draw)]
+    if area == "creation":
+        return creation.look_at_all
     if area == "quotas":
         return lambda draw: [("tree /config/users",), ("tree /config/clients",), ("tree /config/ips",)]
     return data.look if area in ("data", "logs") else _ending

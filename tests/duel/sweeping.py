@@ -9,7 +9,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.tests.harness import requests
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import eventually
-from klamm.tests.stories.both.stage import Stage, StoryFake
+from klamm.tests.stories.both.stage import Stage
 
 GONE_S = 6.0
 """How long the deletion of a story's topics may take."""
@@ -51,28 +51,16 @@ def _changed(kind: str, name: str) -> bytes:
 
 
 async def _revived(stage: Stage) -> None:
-    """Every fake broker is registered, and agrees to what it is told; one that refused something has begun a new life."""
+    """Every fake broker begins a new life: it is registered as it is, not shutting down, and agrees to what it is told."""
     for fake in stage.by_id.values():
-        refused = bool(fake.errors) or _node_is_changed(stage.tree, fake)
         fake.errors.clear()
         fake.release()
         await fake.accept()
         if stage.tree.exists(fake.path) is None:
             fake.register()
-        elif refused:
-            fake.bounce()
         else:
-            continue
+            fake.bounce()
         await stage.greeted(fake)
-
-
-def _node_is_changed(tree: Tree, fake: StoryFake) -> bool:
-    """Whether a story has written another address into the node of a fake broker."""
-    try:
-        node = tree.json(fake.path) or {}
-    except ValueError:
-        return True
-    return bool(node) and any(node.get(name) != value for name, value in fake.node().items() if name != "timestamp")
 
 
 async def _reassignments_cancelled(stage: Stage) -> None:

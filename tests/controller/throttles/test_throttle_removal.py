@@ -110,7 +110,7 @@ async def test_a_znode_with_reassignments_is_an_ongoing_one(stage: Stage) -> Non
 @pytest.mark.parametrize("assignment", [Assignment((2, 1), (2,), ()), Assignment((2, 1), (), (1,))], ids=["adding", "removing"])
 async def test_a_partition_with_adding_or_removing_replicas_is_an_ongoing_reassignment(stage: Stage, assignment: Assignment) -> None:
     await throttled(stage, ["t"], [1])
-    stage.cluster.partition_added(stage.cluster.topics["t"], 0, assignment)
+    stage.cluster.reassignments_began([stage.cluster.partition_added(stage.cluster.topics["t"], 0, assignment)])
     before = tree(stage.world)
     await remove_when_idle(stage.term)
     assert tree(stage.world) == before

@@ -145,7 +145,7 @@ def topic_node_oddly(draw: Draw) -> Lines:
         [
             (3, {"version": 1, "partitions": rows}),
             (3, {"version": 2, "partitions": rows, "adding_replicas": {"0": rows["0"][:1]}, "removing_replicas": {}}),
-            (3, {"version": 2, "partitions": rows, "adding_replicas": {}, "removing_replicas": {"0": rows["0"][-1:]}}),
+            (3, {"version": 2, "partitions": rows, "adding_replicas": {}, "removing_replicas": {"0": rows["0"][1:]}}),
             (3, {"version": 3, "partitions": rows, "topic_id": "MZjQ1cYnTCm3RxfOhOZ0mw", "adding_replicas": {}, "removing_replicas": {}}),
             (1, {"version": 9, "partitions": rows}),
             (1, {"partitions": rows}),

@@ -101,13 +101,10 @@ def bounce(draw: Draw) -> Lines:
 
 
 def shutdown(draw: Draw) -> Lines:
-    """A controlled shutdown, mostly without the death that follows."""
+    """A controlled shutdown, without the death that follows."""
     if not draw.alive:
         return come(draw)
     fake = draw.one(draw.alive)
-    if draw.chance(0.4):
-        _gone(draw, fake)
-        return scene(f"shutdown {fake}", f"die {fake}", look(draw))
     leaving(draw).append(fake)
     return scene(f"shutdown {fake}", look(draw))
 
@@ -173,7 +170,7 @@ def replaced(draw: Draw) -> Lines:
     """Another controller is elected; requests come and nodes change; then the broker under test is the controller again."""
     name = draw.topic()
     meanwhile = [draw.one([_refused, _changed])(draw, name) for _ in range(draw.random.randint(0, 4))]
-    return scene("steal", *meanwhile, "resign", draw.one(["controller", look(draw, name), look(draw), "children /admin"]))
+    return scene("steal", *meanwhile, "resign", draw.one(["controller", look(draw, name), look(draw)]))
 
 
 def _refused(draw: Draw, name: str) -> str:
@@ -246,22 +243,60 @@ def _refused(draw: Draw, name: str) -> str:
 def _changed(draw: Draw, name: str) -> str:
     """A change that the next controller finds."""
     if name not in draw.topics:
-        return ""
+        return _broker_changed(draw)
     at = draw.random.randrange(len(draw.topics[name]))
     replicas = draw.topics[name][at]
     row = {"topic": name, "partition": at}
+    moved_before = name in _moved(draw)
     _moved(draw).add(name)
     lines = [
         f"put /admin/preferred_replica_election {raw({'version': 1, 'partitions': [row]})}",
         f"put-reassignment {name}-{at}={','.join(draw.replicas())}",
         f"put-sequence /isr_change_notification/isr_change_ {raw({'version': 1, 'partitions': [row]})}",
         f"put-config topics {name} unclean.leader.election.enable=true",
+        _broker_changed(draw),
     ]
-    if name in draw.sure:
+    if not moved_before and draw.chance(0.4):  # of others the sketch does not know the ISR, whose members must be assigned
+        return _topic_changed(draw, name)
+    if name in draw.sure and not moved_before:
         isr = draw.some(replicas, 1, 3, repeated=0)
         leader = draw.one([isr[0], isr[0], "-1"])
-        lines.append(f"put-state {name}-{at} leader={leader} isr={','.join(isr)} le={draw.one([0, 3, 9])} ce={draw.one([1, 2, 9])}")
-    if draw.chance(0.2):
+        state = f"put-state {name}-{at} leader={leader} isr={','.join(isr)} le={draw.one([0, 3, 9])} ce={draw.one([1, 2, 9])}"
+        lines += [state, f"{state} recovery=1" if len(isr) == 1 else state]
+    if draw.chance(0.15):
         draw.deleted(name)
-        return f"put /admin/delete_topics/{name} x"
+        return draw.one([f"put /admin/delete_topics/{name} x", f"rm /brokers/topics/{name}"])
     return draw.one(lines)
+
+
+def _topic_changed(draw: Draw, name: str) -> str:
+    """The node of a topic as a controller leaves it that ends in the middle of a reassignment; or with one partition more."""
+    adding, removing = {}, {}
+    lists = draw.topics[name]
+    if draw.chance(0.2):
+        lists.append(live_and_others(draw, len(lists[0])))
+        draw.sure = [each for each in draw.sure if each != name]
+    for at in draw.some(range(len(lists)), 0, 2, repeated=0):
+        target, origin = draw.replicas(), lists[at]
+        adding[str(at)] = [number(each) for each in target if each not in origin]
+        removing[str(at)] = [number(each) for each in origin if each not in target]
+        lists[at] = list(dict.fromkeys([*target, *origin]))
+    partitions = {str(at): [number(each) for each in replicas] for at, replicas in enumerate(lists)}
+    node = {"version": draw.one([2, 3]), "partitions": partitions, "adding_replicas": adding, "removing_replicas": removing}
+    return f"put /brokers/topics/{name} {raw(node)}"
+
+
+def _broker_changed(draw: Draw) -> str:
+    """A fake broker dies, or is back, while there is no controller that sees it; seldom the controller epoch goes up."""
+    if draw.chance(0.1):
+        return f"put /controller_epoch {draw.one([20, 1000, 99999])}"
+    dead = [each for each in draw.fakes if each not in draw.alive]
+    if dead and draw.chance(0.5):
+        fake = draw.one(dead)
+        draw.alive.append(fake)
+        return f"back {fake}"
+    if not draw.alive:
+        return ""
+    fake = draw.one(draw.alive)
+    _gone(draw, fake)
+    return f"die-unseen {fake}"
