@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import importlib
 import pickle
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -20,10 +19,9 @@ from klamm.pipeline.silver import build_silver
 from klamm.tests.journal.writing import TinyJournal
 from klamm.tests.pipeline.bronze_rows import bronze
 from klamm.tests.pipeline.faults import Faulty
-from klamm.tests.pipeline.rules.fixtures import FIXTURES
+from klamm.tests.pipeline.rules.fixtures import FIXTURES, all_fixtures
 
-for _file in sorted(Path(__file__).parent.glob("fixtures_*.py")):
-    importlib.import_module(f"klamm.tests.pipeline.rules.{_file.stem}")
+all_fixtures()
 
 
 @pytest.fixture(scope="session")

@@ -85,7 +85,14 @@ def _is_list(named: object) -> bool:
 
 
 FIXTURES: dict[str, Fixture] = {}
-"""Run id → fixture; filled by the decorators when the modules `fixtures_*.py` are imported."""
+"""Run id → fixture; filled by the decorators when the modules `fixtures_*.py` are imported (`all_fixtures`)."""
+
+
+def all_fixtures() -> dict[str, Fixture]:
+    """`FIXTURES`, when all modules are imported."""
+    for file in sorted(Path(__file__).parent.glob("fixtures_*.py")):
+        importlib.import_module(f"klamm.tests.pipeline.rules.{file.stem}")
+    return FIXTURES
 
 
 def good(rule: str, *, also: Iterable[str] = ()) -> Callable[[Callable[[Run], Flagged]], Callable[[Run], Flagged]]:

@@ -80,6 +80,20 @@ def version_0_and_a_leader_that_is_preferred(run: Run) -> None:
     elected(journal, asked, (0, 0, None))
 
 
+@good("E-01")
+def version_0_and_a_leader_that_was_told_before_the_journal(run: Run) -> None:
+    journal = run.journal()
+    asked = elect(journal, 0, version=0)
+    elected(journal, asked, (0, 0, None))
+
+
+@bad("E-01")
+def version_0_and_a_leader_that_is_not_preferred(run: Run) -> int:
+    journal = controller(run)
+    update(journal, 2, 4)
+    return elected(journal, elect(journal, 0, version=0), (0, 0, None))
+
+
 def listing(journal: Any, *brokers: int) -> None:
     """The controller's blacklist from now on."""
     output = {"keys": ["preferred_leader_blacklist"], "listed": list(brokers)}

@@ -18,7 +18,7 @@ import pytest
 
 from klamm.machine.cache_folder import cache_folder
 from klamm.pipeline.quick.check import check_quickly
-from klamm.tests.pipeline.rules.fixtures import FIXTURES
+from klamm.tests.pipeline.rules.fixtures import all_fixtures
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def test_the_lowest_pyspark_says_of_a_lake_with_violations_what_the_highest_says
     script = "import pyspark; print(pyspark.__version__)"
     version = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert version.stdout == f"{lowest()}\n"
-    for fixture in FIXTURES.values():
+    for fixture in all_fixtures().values():
         if fixture.kind == "bad" and fixture.rule in RULES:
             fixture.into(tmp_path)
     run = klamm(environment, "run", tmp_path)
