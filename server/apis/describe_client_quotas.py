@@ -130,8 +130,7 @@ async def _entries(store: AdminStore, wanted: Filter) -> list[messages.DescribeC
         ("users", (USER, CLIENT_ID), lambda _: store.user_client_names(), CLIENT_QUOTAS),
         ("ips", (IP,), store.config_names, IP_QUOTAS),
     ):
-        if wanted.reads(*types):
-            entries += await _of_types(store, wanted, kind, types, list_names, quotas)
+        entries += await _of_types(store, wanted, kind, types, list_names, quotas)
     return entries
 
 
@@ -144,6 +143,8 @@ async def _of_types(
     quotas: Mapping[str, ConfigType],
 ) -> list[messages.DescribeClientQuotasResponse.EntryData]:
     reads = wanted.reads(*types)
+    if not reads:
+        return []
     names = await list_names(kind) if reads == "all" else ["/clients/".join(map(znode_name, reads))]
     if reads != "all" and not may_be_in_path(names[0]):
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
