@@ -92,5 +92,5 @@ def node_changes(draw: Draw) -> Lines:
 
 
 def resign(draw: Draw) -> Lines:
-    """The controller's node is deleted: the same broker begins anew."""
+    """The controller's node is deleted, and the same broker becomes controller again."""
     return scene("resign", draw.one(["controller", "brokers", view(draw)]))

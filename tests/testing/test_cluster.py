@@ -361,7 +361,7 @@ def test_the_controller_moves(cluster: BlockingCluster) -> None:
 
 
 def test_a_wait_says_the_state_and_what_happened_since_it_began(cluster: BlockingCluster) -> None:
-    topic = create(cluster, "a")  # by its name among the first topics, of which the text has twenty
+    topic = create(cluster, "a")  # the text lists the first twenty topics, in the order of their names
     cluster.wait_for_isr(topic, 0, [1, 2, 3])  # the clock of the cluster may have left followers behind, and one of them shall lead
 
     def is_never_so() -> bool:

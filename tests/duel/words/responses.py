@@ -110,7 +110,7 @@ def shutdown(draw: Draw) -> Lines:
 
 
 def resign(draw: Draw) -> Lines:
-    """The controller's node is deleted: the same broker begins anew."""
+    """The controller's node is deleted, and the same broker becomes controller again."""
     return scene("resign", draw.one(["controller", look(draw), look(draw)]))
 
 
