@@ -97,7 +97,12 @@ class ReplicaManager:
         return [WentOffline(topic, indexes) for topic, indexes in offline.items()]
 
     def _refusal(self, request: ControllerRequest, broker_epoch: int) -> ErrorCode:
-        """The error if a controller's request is out of date; otherwise NONE, and its controller epoch is remembered."""
+        """The error if a controller's request is out of date; otherwise NONE, and its controller epoch is remembered.
+
+        Raises ApiError if a controller without ZooKeeper sent it.
+        """
+        if request.broker_epoch != -1 and request.is_k_raft_controller:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "A broker of a cluster with ZooKeeper has no KRaft controller.")
         if request.broker_epoch != -1 and request.broker_epoch < broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         if request.controller_epoch < self.controller_epoch:

@@ -105,7 +105,7 @@ class Groups:
         if error is not ErrorCode.NONE:
             self._rebalances.effects.append(Respond(request.ticket, JoinResult(error, request.member_id)))
         else:
-            self._rebalances.join(self._make(request.group_id, now), request, now)
+            self._rebalances.join(self.made(request.group_id, now), request, now)
 
     def sync(self, request: Sync, now: Now) -> None:
         """SyncGroup: `Respond` with a SyncResult comes when the leader's assignment is in the log."""
@@ -136,7 +136,7 @@ class Groups:
         group = self._groups.get(request.group_id)
         is_transactional = request.producer_id != NO_PRODUCER
         if group is None and (is_transactional or request.generation < 0):
-            group = self._make(request.group_id, now)
+            group = self.made(request.group_id, now)
         error = ErrorCode.ILLEGAL_GENERATION if group is None else commit_error(group, request)
         if group is None or error is not ErrorCode.NONE:
             self._rebalances.effects.append(Respond(request.ticket, error))
@@ -286,7 +286,7 @@ class Groups:
                 group = self._groups.get(group_id)
                 if group is None and commit is None:
                     return
-                (group or self._make(group_id, _LONG_AGO)).offsets.replay(partition, commit, log_offset, producer_id)
+                (group or self.made(group_id, _LONG_AGO)).offsets.replay(partition, commit, log_offset, producer_id)
             case GroupKey(group_id) if value is None:
                 group = self._groups.get(group_id)
                 if group is not None and not group.offsets:
@@ -296,7 +296,7 @@ class Groups:
                     group.offsets, self._groups[group_id] = offsets, group
             case GroupKey(group_id):
                 if value is not None:
-                    self._make(group_id, _LONG_AGO).replay(log_records.read_group(value))
+                    self.made(group_id, _LONG_AGO).replay(log_records.read_group(value))
             case None:
                 pass
 
@@ -327,7 +327,8 @@ class Groups:
 
     # --- groups that come and go
 
-    def _make(self, group_id: str, now: Now) -> Group:
+    def made(self, group_id: str, now: Now) -> Group:
+        """The group; an empty one is made if there is none."""
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = Group(group_id, now.wall_ms)

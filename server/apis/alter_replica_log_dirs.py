@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (34), versions 0-2: move replicas of this broker to another of its log directories.
 
-Needs ALTER on the cluster. The directory is checked first: LOG_DIR_NOT_FOUND if it is not in `log.dirs`, KAFKA_STORAGE_ERROR if it is
+Needs ALTER on the cluster. A topic whose name is too long for the folder of a move is INVALID_TOPIC_EXCEPTION. Then the directory is checked: LOG_DIR_NOT_FOUND if it is not in `log.dirs`, KAFKA_STORAGE_ERROR if it is
 offline. A partition that only other brokers have gets REPLICA_NOT_AVAILABLE, one that does not exist UNKNOWN_TOPIC_OR_PARTITION. A move
 continues in the background. A request for the directory where the log already is cancels the move. If a partition is named twice, the
 last entry counts. Logs in memory count as being in the first directory of `log.dirs`.
@@ -17,6 +17,8 @@ from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
 Response = messages.AlterReplicaLogDirsResponse
+_LONGEST_NAME, _FUTURE_SUFFIX = 255, len(".") + 32 + len("-future")
+"""Of a folder: while a log moves, the name of the new one ends with a uuid and `-future`."""
 
 
 async def handle(ctx: Context, request: messages.AlterReplicaLogDirsRequest) -> Response:
@@ -59,6 +61,8 @@ async def _directories(ctx: Context) -> dict[str, bool]:
 
 
 def _move(ctx: Context, topic: str, index: int, path: str, online: dict[str, bool]) -> ErrorCode:
+    if len(f"{topic}-{index}") + _FUTURE_SUFFIX > _LONGEST_NAME:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
     if path not in online:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if not online[path]:

@@ -1,12 +1,13 @@
 """DescribeProducers (61), version 0: the active idempotent and transactional producers of partitions.
 
-Needs READ on the topic. Leaders and followers respond. The code is KAFKA_STORAGE_ERROR if the replica is offline, NOT_LEADER_OR_FOLLOWER if
+Needs READ on the topic, whose name is looked at first. Leaders and followers respond. The code is KAFKA_STORAGE_ERROR if the replica is offline, NOT_LEADER_OR_FOLLOWER if
 only other brokers have the partition, and UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
 Source: `KafkaApis.handleDescribeProducersRequest` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
 
+from klamm.controller.topics.topic_requests import is_valid_name, why_invalid
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import Pace
@@ -24,11 +25,11 @@ async def handle(ctx: Context, request: messages.DescribeProducersRequest) -> Re
     topics = []
     for topic in request.topics:
         await pace()
-        allowed = ctx.authorize(Operation.READ, ResourceType.TOPIC, topic.name)
+        refusal = _refusal(ctx, topic.name)
         rows = []
         for index in topic.partition_indexes:
             await pace()
-            rows.append(_partition(ctx, topic.name, index, allowed))
+            rows.append(Response.PartitionResponse(index, *refusal) if refusal else _partition(ctx, topic.name, index))
         topics.append(Response.TopicResponse(name=topic.name, partitions=rows))
     return Response(topics=topics)
 
@@ -45,12 +46,19 @@ def refuse(request: messages.DescribeProducersRequest, version: int, code: Error
     )
 
 
-def _partition(ctx: Context, topic: str, index: int, allowed: bool) -> Response.PartitionResponse:
-    row = Response.PartitionResponse
-    if not allowed:
-        return row(partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=NOT_AUTHORIZED)
+def _refusal(ctx: Context, topic: str) -> tuple[ErrorCode, str] | None:
+    """The code and text of all partitions of a topic that is not shown."""
+    if not is_valid_name(topic):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why_invalid(topic)}"
+    if not ctx.authorize(Operation.READ, ResourceType.TOPIC, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, NOT_AUTHORIZED
     if not ctx.services.metadata.contains(topic):
-        return row(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=UNKNOWN_TOPIC)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC
+    return None
+
+
+def _partition(ctx: Context, topic: str, index: int) -> Response.PartitionResponse:
+    row = Response.PartitionResponse
     try:
         replica = ctx.services.replicas.replica(topic, index)
     except ApiError as error:

@@ -106,14 +106,22 @@ async def _read(ctx: Context, group_id: str, wanted: Wanted | None, require_stab
                 rows.setdefault(key.topic, []).append(_row(group, key, require_stable))
         return ErrorCode.NONE, rows
     denied: _Rows = {}
-    for topic, partitions in wanted:
+    for topic, partitions in _each_once(wanted):
         allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         into = rows if allowed else denied
-        for index in dict.fromkeys(partitions):
+        for index in partitions:
             await pace()
             refused = _Row(index, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             into.setdefault(topic, []).append(_row(group, TopicPartition(topic, index), require_stable) if allowed else refused)
     return ErrorCode.NONE, rows | denied
+
+
+def _each_once(wanted: Wanted) -> list[tuple[str, list[int]]]:
+    """A partition that is named twice has one row, also if its topic is."""
+    topics: dict[str, dict[int, None]] = {}
+    for topic, partitions in wanted:
+        topics.setdefault(topic, {}).update(dict.fromkeys(partitions))
+    return [(topic, list(partitions)) for topic, partitions in topics.items()]
 
 
 def _row(group: Group | None, key: TopicPartition, require_stable: bool) -> _Row:
@@ -134,7 +142,7 @@ async def _read_zookeeper(ctx: Context, group_id: str, wanted: Wanted | None, re
         return ErrorCode.GROUP_AUTHORIZATION_FAILED, {}
     rows: _Rows = {}
     denied: _Rows = {}
-    requested = [(topic, list(partitions)) for topic, partitions in wanted or ()]
+    requested = _each_once(wanted or ())
     described = {topic for topic, _ in requested if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)}
     keys = [TopicPartition(topic, index) for topic, partitions in requested if topic in described for index in partitions]
     keys = [key for key in keys if ctx.services.metadata.contains(key.topic)]

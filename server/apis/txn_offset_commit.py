@@ -59,11 +59,8 @@ async def _commit(
 ) -> ErrorCode:
     """Commit offsets; the code of all of them. Those with too much metadata get theirs in `codes` and are left out."""
     groups = ctx.services.groups
-    if not request.group_id:
-        return ErrorCode.INVALID_GROUP_ID
     try:
-        index, _ = groups.partitions.find(request.group_id)
-        verified = await _verify(ctx, request, index)
+        verified = await _verify(ctx, request, groups.make_group(request.group_id))
     except ApiError as error:
         return COMMIT_ERRORS.get(error.code, error.code)
     short = with_short_metadata(ctx, offsets)

@@ -24,8 +24,10 @@ async def handle(ctx: Context, request: messages.WriteTxnMarkersRequest) -> mess
     may_alter = ctx.authorize(Operation.ALTER, ResourceType.CLUSTER, logs=False)
     if not may_alter and not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if any(marker.producer_id < 0 or marker.producer_epoch < 0 for marker in request.markers):
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    hosts = ctx.services.replicas.get
+    for marker in request.markers:
+        if (marker.producer_id < 0 or marker.producer_epoch < 0) and any(hosts(*partition) for partition in _partitions(marker)):
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Apache Kafka cannot make the batch
     results = await asyncio.gather(*(_write(ctx, each) for each in request.markers))
     return await build(sum(map(len, results)), _response, list(zip(request.markers, results, strict=True)))
 
@@ -50,7 +52,8 @@ def _response(results: Iterable[tuple[Any, dict[TopicPartition, ErrorCode]]]) ->
     response = messages.WriteTxnMarkersResponse
     producers: dict[int, dict[TopicPartition, ErrorCode]] = {}
     for marker, codes in results:
-        producers.setdefault(marker.producer_id, {}).update(codes)
+        if codes:
+            producers.setdefault(marker.producer_id, {}).update(codes)
     rows = []
     for producer_id, codes in producers.items():
         topics: dict[str, list[Any]] = {}

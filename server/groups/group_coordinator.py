@@ -140,6 +140,12 @@ class GroupCoordinator:
         self._settle(index, groups, request.group_id)
         return ticket
 
+    def make_group(self, group_id: str) -> int:
+        """Make a group if there is none, as TxnOffsetCommit does before it verifies anything; its partition of the offsets topic."""
+        index, groups = self._find(group_id)
+        groups.made(group_id, self.now())
+        return index
+
     def group(self, group_id: str) -> Group | None:
         """The group as it is, to look at; None if there is none. An empty id is valid here."""
         return self._find(group_id, may_be_empty=True)[1].get(group_id)
