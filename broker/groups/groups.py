@@ -154,15 +154,17 @@ class Groups:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], now: Now
     ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
-        """OffsetDelete: a code for the group, then one for each partition. An empty group that has no other offsets is gone."""
+        """OffsetDelete: a code for the group, then one for each partition. An empty group that has no other offsets is gone, if any is named."""
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, {}
         if group.state is not EMPTY and group.protocol_type != CONSUMER:
             return ErrorCode.NON_EMPTY_GROUP, {}
         used = {each for each in partitions if group.state is not EMPTY and group.is_subscribed_to(each.topic)}
-        self._forget(group, [each for each in partitions if each not in used])
-        self._drop_if_empty(group, now)
+        forgotten = [each for each in partitions if each not in used]
+        if forgotten:
+            self._forget(group, forgotten)
+            self._drop_if_empty(group, now)
         codes = {each: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if each in used else ErrorCode.NONE for each in partitions}
         return ErrorCode.NONE, codes
 

@@ -1,9 +1,10 @@
 """AlterReplicaLogDirs (34), versions 0-2: move replicas of this broker to another of its log directories.
 
-Needs ALTER on the cluster. A topic whose name is too long for the folder of a move is INVALID_TOPIC_EXCEPTION. Then the directory is checked: LOG_DIR_NOT_FOUND if it is not in `log.dirs`, KAFKA_STORAGE_ERROR if it is
-offline. A partition that only other brokers have gets REPLICA_NOT_AVAILABLE, one that does not exist UNKNOWN_TOPIC_OR_PARTITION. A move
-continues in the background. A request for the directory where the log already is cancels the move. If a partition is named twice, the
-last entry counts. Logs in memory count as being in the first directory of `log.dirs`.
+Needs ALTER on the cluster. A topic whose name is too long for the folder of a move is INVALID_TOPIC_EXCEPTION. Then the directory is
+checked: LOG_DIR_NOT_FOUND if it is not in `log.dirs`, KAFKA_STORAGE_ERROR if it is offline. A partition that only other brokers have gets
+REPLICA_NOT_AVAILABLE, one that does not exist UNKNOWN_TOPIC_OR_PARTITION. A move continues in the background. A request for the directory
+where the log already is cancels the move. If a partition is named twice, the last entry counts. Logs in memory count as being in the first
+directory of `log.dirs`.
 Source: wire 12; `ReplicaManager.alterReplicaLogDirs` of Apache Kafka 3.9.1.
 """
 

@@ -1,7 +1,7 @@
 """DescribeProducers (61), version 0: the active idempotent and transactional producers of partitions.
 
-Needs READ on the topic, whose name is looked at first. Leaders and followers respond. The code is KAFKA_STORAGE_ERROR if the replica is offline, NOT_LEADER_OR_FOLLOWER if
-only other brokers have the partition, and UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
+Needs READ on the topic, whose name is looked at first. Leaders and followers respond. The code is KAFKA_STORAGE_ERROR if the replica is
+offline, NOT_LEADER_OR_FOLLOWER if only other brokers have the partition, and UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
 Source: `KafkaApis.handleDescribeProducersRequest` of Apache Kafka 3.9.1.
 """
 

@@ -3,14 +3,14 @@
 The response comes when the offsets are in all replicas of the ISR. Members commit in their generation; somebody who is not a member may
 commit (generation -1) while the group is empty, which also makes the group. Metadata that is too long gets OFFSET_METADATA_TOO_LARGE, a
 partition that does not exist UNKNOWN_TOPIC_OR_PARTITION; the other partitions are committed all the same. A partition that is named twice
-has one row. Version 0 writes offsets to ZooKeeper. Version 1 has a time of its own for each offset, versions 2-4 a retention time. Needs
-READ on the group and on the topics.
+has one row, if it exists. Version 0 writes offsets to ZooKeeper. Version 1 has a time of its own for each offset, versions 2-4 a retention
+time. Needs READ on the group and on the topics.
 Source: wire 5 and 12, `KafkaApis.handleOffsetCommitRequest` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from klamm.broker.groups.requests import Commit
 from klamm.broker.groups.requests import OffsetCommit as Offset
@@ -18,7 +18,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.pace import build
-from klamm.server.groups.offset_requests import usable_partitions, with_short_metadata
+from klamm.server.groups.offset_requests import topic_codes, usable_partitions, with_short_metadata
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
@@ -32,7 +32,7 @@ async def handle(ctx: Context, request: messages.OffsetCommitRequest) -> message
     if request.group_instance_id is not None and not config.inter_broker_protocol_version.has_static_members:
         return refuse(request, version, ErrorCode.UNSUPPORTED_VERSION)
     now_ms = ctx.services.clock.now_ms()
-    usable, codes = await usable_partitions(ctx, request.topics)
+    usable, refused = await usable_partitions(ctx, request.topics)
     offsets = {
         key: Offset(
             part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "",
@@ -41,17 +41,15 @@ async def handle(ctx: Context, request: messages.OffsetCommitRequest) -> message
         )
         for key, part in usable.items()
     }
-    if offsets:
-        codes |= await (_store_in_zookeeper if version == 0 else _commit)(ctx, request, offsets)
-    without_rows = [topic.name for topic in request.topics if ctx.services.metadata.contains(topic.name)]
-    return await build(len(codes), _response, request, codes, without_rows)
+    codes = await (_store_in_zookeeper if version == 0 else _commit)(ctx, request, offsets) if offsets else {}
+    topics = topic_codes(refused, codes)
+    return await build(sum(map(len, topics.values())), _response, topics.items())
 
 
 def refuse(
     request: messages.OffsetCommitRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> messages.OffsetCommitResponse:
-    keys = [TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
-    return _response(request, dict.fromkeys(keys, code))
+    return _response((topic.name, [(part.partition_index, code) for part in topic.partitions]) for topic in request.topics)
 
 
 async def _commit(
@@ -77,18 +75,11 @@ async def _store_in_zookeeper(
     return {key: ErrorCode.NONE if key in short else ErrorCode.OFFSET_METADATA_TOO_LARGE for key in offsets}
 
 
-def _response(
-    request: messages.OffsetCommitRequest, codes: dict[TopicPartition, ErrorCode], without_rows: Collection[str] = ()
-) -> messages.OffsetCommitResponse:
-    """`without_rows` are topics that are left out if no partition of them was requested."""
+def _response(topics: Iterable[tuple[str, Iterable[tuple[int, ErrorCode]]]]) -> messages.OffsetCommitResponse:
     response = messages.OffsetCommitResponse
-    rows: dict[str, dict[int, ErrorCode]] = {each.name: {} for each in request.topics if each.partitions or each.name not in without_rows}
-    for topic in request.topics:
-        for part in topic.partitions:
-            rows[topic.name][part.partition_index] = codes[TopicPartition(topic.name, part.partition_index)]
     return response(
         topics=[
-            response.OffsetCommitResponseTopic(name, [response.OffsetCommitResponsePartition(*part) for part in parts.items()])
-            for name, parts in rows.items()
+            response.OffsetCommitResponseTopic(name, [response.OffsetCommitResponsePartition(*row) for row in rows])
+            for name, rows in topics
         ]
     )

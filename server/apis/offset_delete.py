@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.groups.offset_requests import usable_partitions
+from klamm.server.groups.offset_requests import topic_codes, usable_partitions
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
@@ -17,19 +17,20 @@ from klamm.server.security.authorizer import Operation, ResourceType
 async def handle(ctx: Context, request: messages.OffsetDeleteRequest) -> messages.OffsetDeleteResponse:
     if not ctx.authorize(Operation.DELETE, ResourceType.GROUP, request.group_id):
         return refuse(request, ctx.api_version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    wanted, codes = await usable_partitions(ctx, request.topics)
+    wanted, refused = await usable_partitions(ctx, request.topics)
     try:
         code, deleted = ctx.services.groups.delete_offsets(request.group_id, list(wanted))
     except ApiError as error:
         code, deleted = error.code, {}
     if code is not ErrorCode.NONE:
         return refuse(request, ctx.api_version, code)
-    codes |= deleted
     response = messages.OffsetDeleteResponse
-    rows: dict[str, list[messages.OffsetDeleteResponse.OffsetDeleteResponsePartition]] = {}
-    for key, code in codes.items():
-        rows.setdefault(key.topic, []).append(response.OffsetDeleteResponsePartition(key.partition, code))
-    return response(topics=[response.OffsetDeleteResponseTopic(name, parts) for name, parts in rows.items()])
+    return response(
+        topics=[
+            response.OffsetDeleteResponseTopic(name, [response.OffsetDeleteResponsePartition(*row) for row in rows])
+            for name, rows in topic_codes(refused, deleted).items()
+        ]
+    )
 
 
 def refuse(

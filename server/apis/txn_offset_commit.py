@@ -9,6 +9,8 @@ Source: wire 5 and 13, `KafkaApis.handleTxnOffsetCommitRequest` and `GroupCoordi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from klamm.broker.groups.groups import COMMIT_ERRORS
 from klamm.broker.groups.requests import Commit
 from klamm.broker.groups.requests import OffsetCommit as Offset
@@ -17,7 +19,7 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.pace import build
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
-from klamm.server.groups.offset_requests import usable_partitions, with_short_metadata
+from klamm.server.groups.offset_requests import topic_codes, usable_partitions, with_short_metadata
 from klamm.server.produce.record_appends import Verified
 from klamm.server.produce.verification import TransactionalRecords, verify
 from klamm.server.requests.context import Context
@@ -34,24 +36,25 @@ async def handle(ctx: Context, request: messages.TxnOffsetCommitRequest) -> mess
     if not ctx.authorize(Operation.READ, ResourceType.GROUP, request.group_id):
         return refuse(request, ctx.api_version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     now_ms = ctx.services.clock.now_ms()
-    usable, codes = await usable_partitions(ctx, request.topics)
+    usable, refused = await usable_partitions(ctx, request.topics)
     offsets = {
         key: Offset(part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "", now_ms)
         for key, part in usable.items()
     }
+    codes: dict[TopicPartition, ErrorCode] = {}
     if offsets:
         code = await _commit(ctx, request, offsets, codes)
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.api_version < KNOWS_LOADING_SINCE:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         codes |= {key: code for key in offsets if key not in codes or code is not ErrorCode.NONE}
-    return await build(len(codes), _response, request, codes)
+    topics = topic_codes(refused, codes)
+    return await build(sum(map(len, topics.values())), _response, topics.items())
 
 
 def refuse(
     request: messages.TxnOffsetCommitRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> messages.TxnOffsetCommitResponse:
-    keys = [TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
-    return _response(request, dict.fromkeys(keys, code))
+    return _response((topic.name, [(part.partition_index, code) for part in topic.partitions]) for topic in request.topics)
 
 
 async def _commit(
@@ -93,19 +96,11 @@ async def _verify(ctx: Context, request: messages.TxnOffsetCommitRequest, index:
     return Verified(records.verification)
 
 
-def _response(request: messages.TxnOffsetCommitRequest, codes: dict[TopicPartition, ErrorCode]) -> messages.TxnOffsetCommitResponse:
+def _response(topics: Iterable[tuple[str, Iterable[tuple[int, ErrorCode]]]]) -> messages.TxnOffsetCommitResponse:
     response = messages.TxnOffsetCommitResponse
     return response(
         topics=[
-            response.TxnOffsetCommitResponseTopic(
-                topic.name,
-                [
-                    response.TxnOffsetCommitResponsePartition(
-                        part.partition_index, codes[TopicPartition(topic.name, part.partition_index)]
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in request.topics
+            response.TxnOffsetCommitResponseTopic(name, [response.TxnOffsetCommitResponsePartition(*row) for row in rows])
+            for name, rows in topics
         ]
     )

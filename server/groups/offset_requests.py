@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from klamm.broker.groups.requests import OffsetCommit
 from klamm.protocol.errors import ErrorCode
@@ -12,26 +12,42 @@ from klamm.protocol.pace import Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
+TopicCodes: TypeAlias = dict[str, list[tuple[int, ErrorCode]]]
+"""Topics of a response, each with its partitions and their codes."""
 
-async def usable_partitions(ctx: Context, topics: Iterable[Any]) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, ErrorCode]]:
-    """The partitions of a request that exist and whose topic the client may read, with their rows, the last row if a partition is named
-    twice; and the codes of the others.
+
+async def usable_partitions(ctx: Context, topics: Iterable[Any]) -> tuple[dict[TopicPartition, Any], TopicCodes]:
+    """The partitions of a request that exist and whose topic the client may read, with their rows; and the codes of the others.
+
+    A usable partition that is named twice has its last row, another one a code each time. A topic of which nothing is usable is among
+    the others without partitions too.
     """
     usable: dict[TopicPartition, Any] = {}
-    codes: dict[TopicPartition, ErrorCode] = {}
+    refused: TopicCodes = {}
     pace = Pace()
     for topic in topics:
         allowed = ctx.authorize(Operation.READ, ResourceType.TOPIC, topic.name)
+        if not allowed or not ctx.services.metadata.contains(topic.name):
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            await pace(1 + len(topic.partitions))
+            refused.setdefault(topic.name, []).extend((part.partition_index, code) for part in topic.partitions)
+            continue
         for part in topic.partitions:
             await pace()
             key = TopicPartition(topic.name, part.partition_index)
-            if not allowed:
-                codes[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif ctx.services.metadata.partition(*key) is None:
-                codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
+            if ctx.services.metadata.partition(*key) is not None:
                 usable[key] = part
-    return usable, codes
+            else:
+                refused.setdefault(topic.name, []).append((key.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    return usable, refused
+
+
+def topic_codes(refused: TopicCodes, codes: Mapping[TopicPartition, ErrorCode]) -> TopicCodes:
+    """The topics of a response: what was refused, and the codes of the usable partitions."""
+    topics = {name: list(rows) for name, rows in refused.items()}
+    for key, code in codes.items():
+        topics.setdefault(key.topic, []).append((key.partition, code))
+    return topics
 
 
 def with_short_metadata(ctx: Context, offsets: Mapping[TopicPartition, OffsetCommit]) -> dict[TopicPartition, OffsetCommit]:

@@ -53,8 +53,7 @@ def drawn(seed: str) -> Changed:
             continue
         frame = bytearray(encoded[4:])
         if not changes or source.random() < 0.2:
-            for _ in range(source.choice((1, 1, 1, 2))):
-                changes.append(source.choice(_BYTE_CHANGES)(source, frame))
+            changes += [source.choice(_BYTE_CHANGES)(source, frame) for _ in range(source.choice((1, 1, 1, 2)))]
         return Changed(asked.api, version, bytes(frame), "; ".join(changes))
 
 
@@ -124,9 +123,15 @@ def _set(source: random.Random, frame: bytearray) -> str:
     return f"byte {at} = {byte}"
 
 
+_FIELDS = ("ffff", "7fff", "8000", "ffffffff", "7fffffff", "80000000", "00000000", "ffffffff0f", "8080808010")
+"""Lengths and counts of a request that are too large, negative or none."""
+
+
 def _set_several(source: random.Random, frame: bytearray) -> str:
     at = _position(source, frame)
-    text = source.choice(("ffff", "7fff", "8000", "ffffffff", "7fffffff", "80000000", "00000000", "ffffffff0f", "8080808010", "fffffffffffffffff7"[:16]))
+    text = source.choice(
+        ("ffff", "7fff", "8000", "ffffffff", "7fffffff", "80000000", "00000000", "ffffffff0f", "8080808010", "fffffffffffffffff7"[:16])
+    )
     data = bytes.fromhex(text)[: len(frame) - at]
     frame[at : at + len(data)] = data
     return f"bytes from {at} = {data.hex()}"
@@ -163,4 +168,16 @@ def _tags(source: random.Random, frame: bytearray) -> str:
     return f"the last byte = {data}"
 
 
-_BYTE_CHANGES: tuple[Callable[[random.Random, bytearray], str], ...] = (_set, _set, _set, _set_several, _insert, _leave_out, _cut, _add, _tags)
+_BYTE_CHANGES: tuple[Callable[[random.Random, bytearray], str], ...] = (
+    _set, _set, _set, _set_several, _insert, _leave_out, _cut, _add, _tags,
+)
+    _set,
+    _set,
+    _set,
+    _set_several,
+    _insert,
+    _leave_out,
+    _cut,
+    _add,
+    _tags,
+)
