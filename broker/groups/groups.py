@@ -154,7 +154,10 @@ class Groups:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], now: Now
     ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
-        """OffsetDelete: a code for the group, then one for each partition. An empty group that has no other offsets is gone, if any is named."""
+        """OffsetDelete: a code for the group, then one for each partition.
+
+        If there are any, an empty group that has no other offsets is gone.
+        """
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, {}

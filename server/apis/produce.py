@@ -171,14 +171,16 @@ async def _verify_and_append(
 
 
 def refuse(request: messages.ProduceRequest, version: int, code: ErrorCode, message: str | None = None) -> Response | None:
+    named: dict[str, dict[int, None]] = {}
+    for topic in request.topic_data:
+        if topic.partition_data:
+            named.setdefault(topic.name, {}).update((part.index, None) for part in topic.partition_data)
     topics = [
         Response.TopicProduceResponse(
-            name=topic.name,
-            partition_responses=[
-                Row(index=part.index, error_code=code, base_offset=NO_OFFSET, error_message=message) for part in topic.partition_data
-            ],
+            name=name,
+            partition_responses=[Row(index=index, error_code=code, base_offset=NO_OFFSET, error_message=message) for index in indexes],
         )
-        for topic in request.topic_data
+        for name, indexes in named.items()
     ]
     return None if request.acks == 0 else Response(responses=topics)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.protocol import messages
+from klamm.protocol.errors import ApiError
 from klamm.server.apis import leader_and_isr, stop_replica, update_metadata
 from klamm.server.requests.context import CloseConnection
 from klamm.server.services import Services
@@ -57,7 +58,7 @@ def test_it_is_done_whole_or_not_at_all(data: st.DataObject) -> None:
         before = everything(services)
         try:
             response = HANDLERS[key].handle(make_context(services, key, version), request)
-        except CloseConnection:
+        except (ApiError, CloseConnection):
             assert everything(services) == before
         else:
             assert messages.encode(response, version)

@@ -21,7 +21,10 @@ from klamm.tests.stories.both.answers import request
 CORRELATION_ID = 0x01020304
 _EPOCH_SINCE = {"LeaderAndIsr": 2, "StopReplica": 1, "UpdateMetadata": 5}
 """The first versions with the epoch of a broker: those before would obey, and stop the broker under test from obeying its controller."""
-_LEFT_OUT = ("ControlledShutdown",)
+_LEFT_OUT = ("ControlledShutdown", "DeleteTopics")
+"""The first moves leaders away; what the second deletes is gone some time later."""
+_NAMES_BEFORE = {"Fetch": 12}
+"""The last versions with names of topics: with the zero id among others, Apache Kafka has an internal error."""
 INT8, INT16, INT32, INT64 = 1 << 7, 1 << 15, 1 << 31, 1 << 63
 _BYTES = (0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF)
 _TEXTS = ("", "t", "u", "nix", "a b", "ä", "x" * 300, "\0", "0", "-1")
@@ -42,7 +45,7 @@ def drawn(seed: str) -> Changed:
     while True:
         asked = source.choice(REQUESTS)
         api = messages.APIS[KEYS[asked.api]]
-        version = source.randint(max(api.min_version, _EPOCH_SINCE.get(asked.api, 0)), api.max_version)
+        version = source.randint(max(api.min_version, _EPOCH_SINCE.get(asked.api, 0)), _NAMES_BEFORE.get(asked.api, api.max_version))
         if asked.api in _LEFT_OUT:
             continue
         changes: list[str] = []
@@ -129,9 +132,7 @@ _FIELDS = ("ffff", "7fff", "8000", "ffffffff", "7fffffff", "80000000", "00000000
 
 def _set_several(source: random.Random, frame: bytearray) -> str:
     at = _position(source, frame)
-    text = source.choice(
-        ("ffff", "7fff", "8000", "ffffffff", "7fffffff", "80000000", "00000000", "ffffffff0f", "8080808010", "fffffffffffffffff7"[:16])
-    )
+    text = source.choice(_FIELDS)
     data = bytes.fromhex(text)[: len(frame) - at]
     frame[at : at + len(data)] = data
     return f"bytes from {at} = {data.hex()}"
@@ -170,14 +171,4 @@ def _tags(source: random.Random, frame: bytearray) -> str:
 
 _BYTE_CHANGES: tuple[Callable[[random.Random, bytearray], str], ...] = (
     _set, _set, _set, _set_several, _insert, _leave_out, _cut, _add, _tags,
-)
-    _set,
-    _set,
-    _set,
-    _set_several,
-    _insert,
-    _leave_out,
-    _cut,
-    _add,
-    _tags,
 )

@@ -1,0 +1,130 @@
+"""Sends frames to a broker that was made ready for them, and writes its responses as text, without what differs from run to run."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from typing import Any
+
+from klamm.protocol import json_form, messages
+from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.tests.frames.drawing import CORRELATION_ID, Changed
+from klamm.tests.harness import requests
+from klamm.tests.harness.client import KEYS
+from klamm.tests.harness.kafka import OwnedBroker, wait_for
+from klamm.tests.harness.kafka import request as ask
+
+NO_ANSWER = "no answer"
+SETTINGS = {
+    "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
+    "super_users": "User:ANONYMOUS",
+    "group_initial_rebalance_delay_ms": "0",
+    "log_retention_ms": "-1",
+    "auto_create_topics_enable": "false",
+    "offsets_topic_num_partitions": "1",
+    "transaction_state_log_num_partitions": "1",
+    "kip183_legacy_v0": "false",
+}
+_MASKED = {
+    "clusterId": "<cluster>", "port": "<port>", "topicId": "<id>", "brokerEpoch": "<epoch>", "producerId": "<producer>",
+    "logDir": "<folder>", "totalBytes": "<bytes>", "usableBytes": "<bytes>", "host": "<host>", "memberId": "<member>", "leader": "<leader>",
+    "sessionId": "<session>", "size": "<size>", "producerIdStart": "<start>", "producerEpoch": "<epoch>", "records": "<records>",
+    "logAppendTimeMs": "<time>", "documentation": "<text>", "maxTimestamp": "<time>", "lastTimestamp": "<time>",
+}
+
+
+class Sender:
+    """Sends frames to one broker on a connection that is opened again when it is closed. `answer_s` is how long it waits for a response."""
+
+    def __init__(self, broker: OwnedBroker, answer_s: float = 60) -> None:
+        self.broker, self.answer_s = broker, answer_s
+        self._connection: socket.socket | None = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def outcome(self, changed: Changed) -> str:
+        """`closed`, `no answer`, or the answer as text."""
+        if self._connection is None:
+            self._connection = socket.create_connection(("127.0.0.1", self.broker.port))
+        self._connection.settimeout(self.answer_s)
+        try:
+            self._connection.sendall(struct.pack(">i", len(changed.frame)) + changed.frame)
+            payload = self._read(struct.unpack(">i", self._read(4))[0])
+        except TimeoutError:
+            self.close()
+            return NO_ANSWER
+        except OSError:
+            self.close()
+            return "closed"
+        return shown(changed, payload)
+
+    def _read(self, size: int) -> bytes:
+        assert self._connection is not None
+        data = b""
+        while len(data) < size:
+            more = self._connection.recv(size - len(data))
+            if not more:
+                raise ConnectionResetError("closed by the broker")
+            data += more
+        return data
+
+
+def shown(changed: Changed, payload: bytes) -> str:
+    """A response as text."""
+    key, version = struct.unpack(">hh", changed.frame[:4])
+    api = messages.APIS.get(key)
+    if api is None:
+        return f"answer {payload.hex()}"
+    if key == KEYS["ApiVersions"] and not api.min_version <= version <= api.max_version:
+        version = 0
+    try:
+        correlation_id, offset = messages.decode_response_header(key, version, payload)
+        message, end = messages.decode(f"{api.name}Response", version, payload, offset)
+    except (RemoteProtocolError, struct.error) as problem:
+        return f"answer {payload.hex()} ({problem})"
+    rest = "" if end == len(payload) else f" and {len(payload) - end} bytes"
+    at = "" if correlation_id == CORRELATION_ID else f"to {correlation_id:x} "
+    return f"{at}{json.dumps(_masked(json_form.to_json(message, version)), separators=(',', ':'), ensure_ascii=False)}{rest}"
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, list):
+        items = [_masked(each) for each in value]
+        return sorted(items, key=json.dumps) if items and isinstance(items[0], dict) else items
+    if not isinstance(value, dict):
+        return value
+    return {name: _field(name, each) for name, each in value.items() if name != "throttleTimeMs"}
+
+
+def _field(name: str, value: Any) -> Any:
+    if name.lower().endswith("errorcode"):
+        return ErrorCode(value).name
+    if name in _MASKED and value not in (None, -1, "", 0):
+        return _MASKED[name]
+    if name == "errorMessage":
+        return None if value is None else "text" if value else "empty"
+    return _masked(value)
+
+
+def made_ready(broker: OwnedBroker) -> Sender:
+    """Start a broker with the topics of the requests and with both coordinators."""
+    broker.start()
+    for name in ("t", "u", "td"):
+        (answer,) = ask(broker.port, requests.create_topic(name, [[0]]), 5).topics
+        assert answer.error_code == 0, answer
+    wait_for(lambda: _coordinates(broker.port), "both coordinators")
+    return Sender(broker)
+
+
+def _coordinates(port: int) -> bool:
+    for key, kind in (("g", 0), ("x", 1)):
+        if ask(port, messages.FindCoordinatorRequest(key=key, key_type=kind), 2).error_code:
+            return False
+    heartbeat = messages.HeartbeatRequest(group_id="g", generation_id=0, member_id="m")
+    initiate = messages.InitProducerIdRequest(transactional_id="warm", transaction_timeout_ms=1000)
+    unknown: bool = ask(port, heartbeat, 0).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    return unknown and ask(port, initiate, 0).error_code == 0
