@@ -133,10 +133,11 @@ def _bronze_while_spark_starts(
     lake: Path, found: Sequence[Segment], session: Callable[[], Any], progress: Progress
 ) -> tuple[Any, list[Converted]]:
     """Open a session and convert segments to bronze. A small journal is converted in this process, while the JVM starts."""
-    progress.begin("bronze", len(found))
     if sum(segment.path.stat().st_size for segment in found) > LOCAL_BYTES:
+        progress.begin("bronze", None)
         spark = session()
         return spark, convert_by_workers(spark, lake, found)
+    progress.begin("bronze", len(found))
     with ThreadPoolExecutor(1) as pool:
         converting = pool.submit(convert_here, lake, found, progress.step)
         spark = session()
