@@ -42,7 +42,7 @@ async def handle(ctx: Context, request: messages.OffsetCommitRequest) -> message
         for key, part in usable.items()
     }
     codes = await (_store_in_zookeeper if version == 0 else _commit)(ctx, request, offsets) if offsets else {}
-    topics = topic_codes(refused, codes)
+    topics = await build(len(codes), topic_codes, refused, codes)
     return await build(sum(map(len, topics.values())), _response, topics.items())
 
 

@@ -47,7 +47,7 @@ async def handle(ctx: Context, request: messages.TxnOffsetCommitRequest) -> mess
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.api_version < KNOWS_LOADING_SINCE:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         codes |= {key: code for key in offsets if key not in codes or code is not ErrorCode.NONE}
-    topics = topic_codes(refused, codes)
+    topics = await build(len(codes), topic_codes, refused, codes)
     return await build(sum(map(len, topics.values())), _response, topics.items())
 
 

@@ -29,8 +29,10 @@ async def usable_partitions(ctx: Context, topics: Iterable[Any]) -> tuple[dict[T
         allowed = ctx.authorize(Operation.READ, ResourceType.TOPIC, topic.name)
         if not allowed or not ctx.services.metadata.contains(topic.name):
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            await pace(1 + len(topic.partitions))
-            refused.setdefault(topic.name, []).extend((part.partition_index, code) for part in topic.partitions)
+            rows = refused.setdefault(topic.name, [])
+            for part in topic.partitions:
+                await pace()
+                rows.append((part.partition_index, code))
             continue
         for part in topic.partitions:
             await pace()
