@@ -3,7 +3,7 @@
     python -m klamm.tests.frames.random_frames --seed 7 --minutes 5
 
 A frame to which Apache Kafka has no answer is counted and no difference: it forgets the response to some requests, such as OffsetFetch of
-no group. Both brokers are started anew after some frames, or when one of them does not answer any more.
+no group. Both brokers restart after some frames, or when one of them stops answering.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from klamm.tests.harness.tree import Tree
 
 ANSWER_S = 1.5
 SILENT = 3
-"""So many frames without an answer, one after the other, and both brokers are started anew."""
+"""After this many frames in a row without an answer, both brokers restart."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def both(zookeeper: str, folder: Path, name: str) -> Iterator[list[Sender]]:
     brokers = [KafkaBroker(jars(), trees[0], folders[0], 0, **SETTINGS), OwnedBroker(trees[1], folders[1], 0, **SETTINGS)]
     try:
         with ThreadPoolExecutor(len(brokers)) as pool:
-            yield list(pool.map(made_ready, brokers))
+            yield list(pool.map(made_ready, brokers, [ANSWER_S, ANSWER_S]))
     finally:
         for broker, tree in zip(brokers, trees, strict=True):
             broker.kill()
@@ -52,7 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=1)
-    parser.add_argument("--each", type=int, default=1500, help="frames until both brokers are started anew")
+    parser.add_argument("--each", type=int, default=1500, help="frames until both brokers restart")
     options = parser.parse_args()
     from klamm.zk.embedded.server import EmbeddedZooKeeper
 
@@ -62,8 +62,6 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         while time.monotonic() < end:
             with both(zookeeper, Path(folder), f"frames-{number}") as senders:
-                for sender in senders:
-                    sender.answer_s = ANSWER_S
                 first, silent = number, 0
                 while time.monotonic() < end and number < first + options.each and silent < SILENT:
                     number += 1

@@ -44,9 +44,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             broker = KafkaBroker(jars(), tree, Path(folder), 0, **SETTINGS)
             try:
-                sender = made_ready(broker)
-                sender.answer_s = ANSWER_S
-                lines = list(told(sender, range(FRAMES)))
+                lines = list(told(made_ready(broker, ANSWER_S), range(FRAMES)))
             finally:
                 broker.kill()
     finally:

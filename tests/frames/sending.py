@@ -37,8 +37,8 @@ _MASKED = {
 class Sender:
     """Sends frames to one broker on a connection that is opened again when it is closed. `answer_s` is how long it waits for a response."""
 
-    def __init__(self, broker: OwnedBroker, answer_s: float = 60) -> None:
-        self.broker, self.answer_s = broker, answer_s
+    def __init__(self, broker: OwnedBroker, answer_s: float) -> None:
+        self.broker, self._answer_s = broker, answer_s
         self._connection: socket.socket | None = None
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class Sender:
         """`closed`, `no answer`, or the answer as text."""
         if self._connection is None:
             self._connection = socket.create_connection(("127.0.0.1", self.broker.port))
-        self._connection.settimeout(self.answer_s)
+        self._connection.settimeout(self._answer_s)
         try:
             self._connection.sendall(struct.pack(">i", len(changed.frame)) + changed.frame)
             payload = self._read(struct.unpack(">i", self._read(4))[0])
@@ -110,14 +110,14 @@ def _field(name: str, value: Any) -> Any:
     return _masked(value)
 
 
-def made_ready(broker: OwnedBroker) -> Sender:
+def made_ready(broker: OwnedBroker, answer_s: float = 60) -> Sender:
     """Start a broker with the topics of the requests and with both coordinators."""
     broker.start()
     for name in ("t", "u", "td"):
         (answer,) = ask(broker.port, requests.create_topic(name, [[0]]), 5).topics
         assert answer.error_code == 0, answer
     wait_for(lambda: _coordinates(broker.port), "both coordinators")
-    return Sender(broker)
+    return Sender(broker, answer_s)
 
 
 def _coordinates(port: int) -> bool:
