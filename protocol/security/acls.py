@@ -31,6 +31,11 @@ OPERATIONS: Mapping[int, str] = {
 PERMISSIONS: Mapping[int, str] = {DENY: "Deny", ALLOW: "Allow"}
 
 
+OPERATION_NAMES: Mapping[int, str] = {UNKNOWN: "Unknown", ANY: "Any", **OPERATIONS}
+PERMISSION_NAMES: Mapping[int, str] = {UNKNOWN: "Unknown", ANY: "Any", **PERMISSIONS}
+"""The names that entries in ZooKeeper may have, also those that no client can create."""
+
+
 def capitals(name: str) -> str:
     """The name in capitals with underscores: TransactionalId is TRANSACTIONAL_ID."""
     return "".join(f"_{letter}" if letter.isupper() and index else letter for index, letter in enumerate(name)).upper()

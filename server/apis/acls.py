@@ -8,7 +8,7 @@ Wire 12 and 13, compared with 3.9.1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.protocol import messages
@@ -47,13 +47,16 @@ def describe(ctx: Context, request: messages.DescribeAclsRequest) -> messages.De
         request.resource_type_filter, request.resource_name_filter, request.pattern_type_filter, request.principal_filter,
         request.host_filter, request.operation, request.permission_type,
     )
+    selected = ctx.services.acls.selected(wanted)
+    if _has_unknown(entry for _, entries in selected for entry in entries):
+        return refuse_describe(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
     kind = messages.DescribeAclsResponse
     rows = [
         kind.DescribeAclsResource(
             resource_type=pattern.resource_type, resource_name=pattern.name, pattern_type=pattern.pattern_type,
             acls=[kind.AclDescription(entry.principal, entry.host, entry.operation, entry.permission) for entry in entries],
         )
-        for pattern, entries in ctx.services.acls.selected(wanted)
+        for pattern, entries in selected
     ]
     return messages.DescribeAclsResponse(error_code=ErrorCode.NONE, error_message="", resources=rows)
 
@@ -129,9 +132,10 @@ async def delete(ctx: Context, request: messages.DeleteAclsRequest) -> messages.
         for each in request.filters
     ]
     kind = messages.DeleteAclsResponse
+    results = await ctx.services.acls.delete(filters)
     rows = [
         kind.DeleteAclsFilterResult(error_code=ErrorCode.NONE, error_message=None, matching_acls=_deleted_rows(deleted))
-        for deleted in await ctx.services.acls.delete(filters)
+        for deleted in results
     ]
     return kind(filter_results=rows)
 
@@ -153,6 +157,11 @@ def refuse_delete(
     encode = messages.struct_encoder("DeleteAclsResponse", "DeleteAclsFilterResult", version)
     row = encode(messages.DeleteAclsResponse.DeleteAclsFilterResult(error_code=code, error_message=message))
     return messages.DeleteAclsResponse(filter_results=[row] * len(request.filters))
+
+
+def _has_unknown(entries: Iterable[Entry]) -> bool:
+    """Whether an entry has an operation or a permission that is unknown, as others may write it to ZooKeeper. No response can name it."""
+    return any(UNKNOWN in (entry.operation, entry.permission) for entry in entries)
 
 
 def _check(*numbers: int) -> None:

@@ -48,7 +48,7 @@ async def handle(ctx: Context, request: messages.OffsetFetchRequest) -> messages
         wanted = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
         read = _read_zookeeper if version == 0 else _read
         code, rows = await read(ctx, request.group_id, wanted, request.require_stable)
-        if code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        if code is ErrorCode.GROUP_AUTHORIZATION_FAILED and version == 0:
             return refuse(request, version, code)
         if code is not ErrorCode.NONE:
             return response(error_code=code)

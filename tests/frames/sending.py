@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from klamm.protocol import json_form, messages
@@ -32,13 +33,21 @@ _MASKED = {
     "sessionId": "<session>", "size": "<size>", "producerIdStart": "<start>", "producerEpoch": "<epoch>", "records": "<records>",
     "logAppendTimeMs": "<time>", "documentation": "<text>", "maxTimestamp": "<time>", "lastTimestamp": "<time>",
 }
+Mask = Callable[[Any], Any]
 
 
 class Sender:
-    """Sends frames to one broker on a connection that is opened again when it is closed. `answer_s` is how long it waits for a response."""
+    """Sends frames to one broker on a connection that is opened again when it is closed. `answer_s` is how long it waits for a response.
 
-    def __init__(self, broker: OwnedBroker, answer_s: float) -> None:
+    `connected` opens the connection, of a user for example; `masked` leaves out of a response what differs from run to run.
+    """
+
+    def __init__(
+        self, broker: OwnedBroker, answer_s: float, connected: Callable[[], socket.socket] | None = None, masked: Mask | None = None
+    ) -> None:
         self.broker, self._answer_s = broker, answer_s
+        self._connected = connected or (lambda: socket.create_connection(("127.0.0.1", broker.port)))
+        self._masked = masked or without_what_differs
         self._connection: socket.socket | None = None
 
     def close(self) -> None:
@@ -49,7 +58,7 @@ class Sender:
     def outcome(self, changed: Changed) -> str:
         """`closed`, `no answer`, or the answer as text."""
         if self._connection is None:
-            self._connection = socket.create_connection(("127.0.0.1", self.broker.port))
+            self._connection = self._connected()
         self._connection.settimeout(self._answer_s)
         try:
             self._connection.sendall(struct.pack(">i", len(changed.frame)) + changed.frame)
@@ -60,7 +69,7 @@ class Sender:
         except OSError:
             self.close()
             return "closed"
-        return shown(changed, payload)
+        return shown(changed, payload, self._masked)
 
     def _read(self, size: int) -> bytes:
         assert self._connection is not None
@@ -73,7 +82,7 @@ class Sender:
         return data
 
 
-def shown(changed: Changed, payload: bytes) -> str:
+def shown(changed: Changed, payload: bytes, masked: Mask) -> str:
     """A response as text."""
     key, version = struct.unpack(">hh", changed.frame[:4])
     api = messages.APIS.get(key)
@@ -88,12 +97,13 @@ def shown(changed: Changed, payload: bytes) -> str:
         return f"answer {payload.hex()} ({problem})"
     rest = "" if end == len(payload) else f" and {len(payload) - end} bytes"
     at = "" if correlation_id == CORRELATION_ID else f"to {correlation_id:x} "
-    return f"{at}{json.dumps(_masked(json_form.to_json(message, version)), separators=(',', ':'), ensure_ascii=False)}{rest}"
+    return f"{at}{json.dumps(masked(json_form.to_json(message, version)), separators=(',', ':'), ensure_ascii=False)}{rest}"
 
 
-def _masked(value: Any) -> Any:
+def without_what_differs(value: Any) -> Any:
+    """A value of JSON with what differs from run to run masked, and lists of objects sorted."""
     if isinstance(value, list):
-        items = [_masked(each) for each in value]
+        items = [without_what_differs(each) for each in value]
         return sorted(items, key=json.dumps) if items and isinstance(items[0], dict) else items
     if not isinstance(value, dict):
         return value
@@ -107,7 +117,7 @@ def _field(name: str, value: Any) -> Any:
         return _MASKED[name]
     if name == "errorMessage":
         return None if value is None else "text" if value else "empty"
-    return _masked(value)
+    return without_what_differs(value)
 
 
 def made_ready(broker: OwnedBroker, answer_s: float = 60) -> Sender:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 
 from klamm.protocol.security.acls import (
     LITERAL,
-    OPERATIONS,
+    OPERATION_NAMES,
     PATTERN_TYPES,
-    PERMISSIONS,
+    PERMISSION_NAMES,
     PREFIXED,
     RESOURCE_TYPES,
     UNKNOWN,
@@ -21,9 +21,8 @@ from klamm.protocol.security.acls import (
     Pattern,
     capitals,
     is_principal,
-    number_of,
 )
-from klamm.zk.layout.json_values import Unreadable, json_text, parse_json
+from klamm.zk.layout.json_values import Unreadable, int32, json_text, parse_json
 
 ROOTS: Mapping[int, str] = {LITERAL: "/kafka-acl", PREFIXED: "/kafka-acl-extended/prefixed"}
 CHANGES: Mapping[int, str] = {LITERAL: "/kafka-acl-changes", PREFIXED: "/kafka-acl-extended-changes"}
@@ -42,9 +41,9 @@ def encode_acls(entries: Iterable[Entry]) -> bytes:
     rows = [
         {
             "principal": entry.principal,
-            "permissionType": PERMISSIONS[entry.permission],
+            "permissionType": PERMISSION_NAMES[entry.permission],
             "host": entry.host,
-            "operation": OPERATIONS[entry.operation],
+            "operation": OPERATION_NAMES[entry.operation],
         }
         for entry in entries
     ]
@@ -52,27 +51,35 @@ def encode_acls(entries: Iterable[Entry]) -> bytes:
 
 
 def decode_acls(data: bytes | None) -> tuple[Entry, ...]:
-    """The entries of a pattern. Raises Unreadable."""
+    """The entries of a pattern; none if the data is not JSON at all. Raises Unreadable."""
     if not data:
         return ()
     content = parse_json(data)
-    if content is None:
+    if content is None and data.strip() not in (b"", b"null"):
         return ()
     try:
-        if content["version"] != 1:
+        if int32(content["version"]) != 1:
             raise ValueError(f"version {content['version']!r}")
+        if not isinstance(content["acls"], list):
+            raise ValueError("no list of ACLs")
         return tuple(dict.fromkeys(map(_entry, content["acls"])))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Unreadable(f"{data[:200]!r} are not ACLs: {error}") from None
 
 
 def _entry(row: Mapping[str, str]) -> Entry:
-    entry = Entry(
-        row["principal"], row["host"], number_of(OPERATIONS, row["operation"]), number_of(PERMISSIONS, row["permissionType"])
-    )
-    if not is_principal(entry.principal):
-        raise ValueError(f"{entry.principal!r} is not a principal")
-    return entry
+    texts = [row[name] for name in ("principal", "host", "operation", "permissionType")]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{row!r} has a value that is not a text")
+    principal, host, operation, permission = texts
+    if not is_principal(principal):
+        raise ValueError(f"{principal!r} is not a principal")
+    return Entry(principal, host, _number(OPERATION_NAMES, operation), _number(PERMISSION_NAMES, permission))
+
+
+def _number(names: Mapping[int, str], name: str) -> int:
+    """The number of a name whatever its case; UNKNOWN if there is none, as for DESCRIBE_CONFIGS."""
+    return next((number for number, each in names.items() if name.upper() == each.upper()), UNKNOWN)
 
 
 def encode_acl_change(pattern: Pattern) -> bytes:
@@ -95,7 +102,8 @@ def decode_acl_change(pattern_type: int, data: bytes | None) -> Pattern:
                 raise ValueError(f"version {content['version']!r}")
             kind, colon, name = content["resourceType"], ":", content["name"]
             pattern_type = next(number for number, each in PATTERN_TYPES.items() if capitals(each) == content["patternType"])
-        pattern = Pattern(number_of(RESOURCE_TYPES, kind), name, pattern_type)
+        resource_type = next((number for number, each in RESOURCE_TYPES.items() if capitals(each) == kind.upper()), UNKNOWN)
+        pattern = Pattern(resource_type, name, pattern_type)
         if not colon or not name or UNKNOWN in (pattern.resource_type, pattern.pattern_type):
             raise ValueError("no resource")
     except (AttributeError, KeyError, StopIteration, TypeError, ValueError) as error:

@@ -21,13 +21,20 @@ class Unreadable(StoreRefused):
 
 
 def parse_json(data: bytes | None) -> Any:
-    """The JSON value in a znode; None if the data is not JSON."""
+    """The JSON value in a znode; None if the data is not JSON. As in Apache Kafka, what follows an object or an array is ignored."""
     if data is None:
         return None
     try:
         return json.loads(data)
+    except json.JSONDecodeError as error:
+        return _without_the_rest(error.doc, error.pos) if error.msg == "Extra data" else None
     except (ValueError, RecursionError):
         return None
+
+
+def _without_the_rest(text: str, end: int) -> Any:
+    value = json.loads(text[:end])
+    return value if isinstance(value, (dict, list)) else None
 
 
 def json_text(value: Any) -> bytes:
