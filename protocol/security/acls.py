@@ -31,8 +31,8 @@ OPERATIONS: Mapping[int, str] = {
 PERMISSIONS: Mapping[int, str] = {DENY: "Deny", ALLOW: "Allow"}
 
 
-OPERATION_NAMES: Mapping[int, str] = {UNKNOWN: "Unknown", ANY: "Any", **OPERATIONS}
-PERMISSION_NAMES: Mapping[int, str] = {UNKNOWN: "Unknown", ANY: "Any", **PERMISSIONS}
+OPERATION_NAMES: Mapping[int, str] = {UNKNOWN: "Unknown", **OPERATIONS}
+PERMISSION_NAMES: Mapping[int, str] = {UNKNOWN: "Unknown", **PERMISSIONS}
 """The names that entries in ZooKeeper may have, also those that no client can create."""
 
 

@@ -3,7 +3,9 @@
 DescribeAcls needs DESCRIBE on the cluster, the others ALTER. They have one result for each creation or filter. Without an authorizer that
 decides by ACLs every result is SECURITY_DISABLED. A resource type, pattern type, operation or permission of 0 (unknown) closes the
 connection, as in Kafka; numbers that no type has do not. Version 0 has no pattern types. Any broker handles them, as in ZooKeeper mode.
-Wire 12 and 13, compared with 3.9.1.
+
+An entry that others wrote to ZooKeeper may have an unknown operation or permission. DescribeAcls fails with UNKNOWN_SERVER_ERROR if it
+selects one. DeleteAcls deletes it and responds, while Apache Kafka deletes it and never responds. Wire 12 and 13, compared with 3.9.1.
 """
 
 from __future__ import annotations

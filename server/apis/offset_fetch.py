@@ -3,8 +3,8 @@
 A partition without an offset has -1 and no error, also if the group does not exist. From version 2 on no topics (null) means all
 partitions with an offset. With `require_stable` (version 7) a partition has UNSTABLE_OFFSET_COMMIT while a transaction or an append may
 still change its offset. From version 8 on a request has many groups; no groups get an empty response. Version 0 reads ZooKeeper, and an
-offset that is not there is UNKNOWN_TOPIC_OR_PARTITION. The error of a group is at the top of its result from version 2 on; before that, a
-group that this broker does not coordinate has no topics, and other errors are in each partition. Needs DESCRIBE on the group and the
+offset that is not there is UNKNOWN_TOPIC_OR_PARTITION. The error of a group is at the top of its result from version 2 on. In version 1 a
+group with an error has no topics; in version 0 a group that is denied has the error in each partition. Needs DESCRIBE on the group and the
 topics. Source: wire 5, 12, 13, `KafkaApis.handleOffsetFetchRequest` of Apache Kafka 3.9.1.
 """
 

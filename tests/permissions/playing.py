@@ -16,11 +16,13 @@ from klamm.tests.harness import requests
 from klamm.tests.harness.client import KEYS
 from klamm.tests.harness.kafka import OwnedBroker, request, wait_for
 from klamm.tests.harness.ports import free_ports
-from klamm.tests.permissions.drawing import ADMIN, TOPICS, USERS, Put, Step
+from klamm.tests.permissions.drawing import TOPICS
+from klamm.tests.permissions.steps import ADDRESSES, ADMIN, USERS, Put, Step
 
 _ROOTS = ("/kafka-acl", "/kafka-acl-extended/prefixed")
 _CHANGES = ("/kafka-acl-changes/acl_changes_", "/kafka-acl-extended-changes/acl_changes_")
 _NOBODY = "User:nobody"
+_TOKEN = ("tokenId", "hmac", "issueTimestamp", "expiryTimestamp", "maxTimestamp", "issueTimestampMs", "expiryTimestampMs", "maxTimestampMs")
 _FILTER = messages.DeleteAclsRequest.DeleteAclsFilter
 
 def settings(allows_everyone: bool) -> dict[str, str]:
@@ -34,6 +36,7 @@ def settings(allows_everyone: bool) -> dict[str, str]:
         "listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL://127.0.0.1:{sasl}",
         "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
         "sasl_enabled_mechanisms": "PLAIN",
+        "delegation_token_secret_key": "secret",
         "listener_name_sasl_plain_sasl_jaas_config": f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};",
     }
 
@@ -46,6 +49,8 @@ class Player:
         self._answer_s = answer_s
         self._senders: dict[tuple[str, str], Sender] = {}
         self._markers = 0
+        self._has_tokens = self._has_znodes = True
+        self._is_changing = [True, True]
         self._ids: dict[str, str] = {}
         self._ensure_topics()
 
@@ -58,6 +63,9 @@ class Player:
         if isinstance(step, Put):
             self._put(step)
             return "written"
+        self._has_tokens |= step.api == "CreateDelegationToken"
+        if step.api in ("CreateAcls", "DeleteAcls"):
+            self._is_changing = [True, True]
         if (step.who, step.address) not in self._senders:
             self._senders[step.who, step.address] = Sender(
                 self.broker, self._answer_s, lambda: self._connected(step.who, step.address), masked
@@ -65,7 +73,15 @@ class Player:
         return self._senders[step.who, step.address].outcome(step.framed(self._id_of))
 
     def clear(self) -> None:
-        """Remove all ACLs. Their znodes are deleted: some that others wrote can only be removed so."""
+        """Remove all ACLs. After a round in which others wrote znodes these are deleted: some can only be removed so."""
+        if self._has_tokens:
+            self._expire_tokens()
+        self._has_tokens = False
+        self._is_changing = [True, True]
+        if not self._has_znodes:
+            request(self.broker.port, messages.DeleteAclsRequest(filters=[_FILTER(1, None, 1, None, None, 1, 1)]), 3)
+            return
+        self._has_znodes = False
         noticed = set()
         for prefixed, root in enumerate(_ROOTS):
             for kind in self._tree.children(root):
@@ -78,7 +94,18 @@ class Player:
         request(self.broker.port, messages.DeleteAclsRequest(filters=[_FILTER(7, None, 1, _NOBODY, None, 1, 1)]), 3)
         self._markers = 0
 
+    def _expire_tokens(self) -> None:
+        """Expire the delegation tokens of all users."""
+        for who in USERS:
+            with self._connected(who, ADDRESSES[0]) as connection:
+                for token in asked(connection, messages.DescribeDelegationTokenRequest(owners=None), 3).tokens:
+                    if token.principal_name == who:
+                        asked(connection, messages.ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=-1), 2)
+
     def _put(self, put: Put) -> None:
+        self._has_znodes = True
+        if self._is_changing[put.prefixed]:  # or its own last change makes the broker read what is put here
+            self._wait_until_noticed(put.prefixed)
         self._tree.put(put.path, put.data)
         if put.change is not None:
             self._notify(put.prefixed, put.change)
@@ -96,6 +123,7 @@ class Player:
         self._notify(prefixed, change_of(prefixed, "User", name))
         wanted = messages.DescribeAclsRequest(7, name, 4 if prefixed else 3, None, None, 1, 1)
         wait_for(lambda: bool(request(self.broker.port, wanted, 3).resources), name)
+        self._is_changing[prefixed] = False
 
     def _ensure_topics(self) -> None:
         for name in TOPICS:
@@ -125,16 +153,19 @@ def change_of(prefixed: bool, kind: str, name: str) -> str:
 
 
 def _authenticate(connection: socket.socket, user: str) -> None:
-    token = f"\0{user}\0{user}-secret".encode()
-    for message, version in (
-        (messages.SaslHandshakeRequest(mechanism="PLAIN"), 1), (messages.SaslAuthenticateRequest(auth_bytes=token), 0),
-    ):
-        key = KEYS[type(message).__name__.removesuffix("Request")]
-        connection.sendall(messages.encode_request(key, version, 1, "test", messages.encode(message, version)))
-        with connection.makefile("rb", buffering=0) as stream:
-            size = struct.unpack(">i", stream.read(4))[0]
-            payload = stream.read(size)
-        assert payload[4:6] == b"\0\0", payload
+    asked(connection, messages.SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    answer = asked(connection, messages.SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{user}-secret".encode()), 0)
+    assert answer.error_code == 0, answer
+
+
+def asked(connection: socket.socket, message: Any, version: int) -> Any:
+    """The response to a request on an open connection."""
+    name = type(message).__name__.removesuffix("Request")
+    connection.sendall(messages.encode_request(KEYS[name], version, 1, "test", messages.encode(message, version)))
+    with connection.makefile("rb") as stream:
+        payload = stream.read(struct.unpack(">i", stream.read(4))[0])
+    _, offset = messages.decode_response_header(KEYS[name], version, payload)
+    return messages.decode(f"{name}Response", version, payload, offset)[0]
 
 
 def masked(value: Any) -> Any:
@@ -144,6 +175,11 @@ def masked(value: Any) -> Any:
     if "resources" in value:
         rows = _sorted([{**each, "acls": _sorted(each["acls"])} for each in value["resources"]])
         return {**without_what_differs({**value, "resources": []}), "resources": rows}
+    if "tokens" in value:
+        tokens = [{**without_what_differs(each), **dict.fromkeys(_TOKEN, "<token>")} for each in value["tokens"]]
+        return {**without_what_differs({**value, "tokens": []}), "tokens": _sorted(tokens)}
+    if value.get("hmac"):
+        return {**without_what_differs(value), **dict.fromkeys(_TOKEN, "<token>")}
     results = value.get("results") or [{}]
     if set(results[0]) == {"errorCode", "errorMessage"}:
         return {"results": [_result(each) for each in results]}

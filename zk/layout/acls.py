@@ -7,7 +7,9 @@ something would allow it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from klamm.protocol.security.acls import (
     LITERAL,
@@ -74,6 +76,8 @@ def _entry(row: Mapping[str, str]) -> Entry:
     principal, host, operation, permission = texts
     if not is_principal(principal):
         raise ValueError(f"{principal!r} is not a principal")
+    if "ANY" in (operation.upper(), permission.upper()):
+        raise ValueError(f"{row!r} is a filter")
     return Entry(principal, host, _number(OPERATION_NAMES, operation), _number(PERMISSION_NAMES, permission))
 
 
@@ -91,6 +95,26 @@ def encode_acl_change(pattern: Pattern) -> bytes:
     return json_text({"version": 1, "resourceType": kind, "name": pattern.name, "patternType": pattern_type})
 
 
+_OF_CHANGE = {"version", "resourceType", "name", "patternType"}
+
+
+def _check_version(version: Any) -> None:
+    """As Apache Kafka reads it: a number, also as a text, or none, and not a later version. Raises ValueError, TypeError."""
+    if isinstance(version, bool):
+        raise TypeError("version is a boolean")
+    if version not in (None, "") and int(version) > 1:
+        raise ValueError(f"version {version!r}")
+
+
+def _text(value: Any) -> str:
+    """A text; a number or a boolean becomes one as in Java. Raises TypeError."""
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, (list, dict)):
+        raise TypeError(f"{value!r} is not a text")
+    return json.dumps(value)
+
+
 def decode_acl_change(pattern_type: int, data: bytes | None) -> Pattern:
     """The pattern that a notification of literal or prefixed patterns names. Raises Unreadable."""
     try:
@@ -98,9 +122,10 @@ def decode_acl_change(pattern_type: int, data: bytes | None) -> Pattern:
             kind, colon, name = (data or b"").decode().partition(":")
         else:
             content = parse_json(data)
-            if content["version"] != 1:
-                raise ValueError(f"version {content['version']!r}")
-            kind, colon, name = content["resourceType"], ":", content["name"]
+            _check_version(content.get("version"))
+            if not content.keys() <= _OF_CHANGE:
+                raise ValueError("unknown properties")
+            kind, colon, name = content["resourceType"], ":", _text(content["name"])
             pattern_type = next(number for number, each in PATTERN_TYPES.items() if capitals(each) == content["patternType"])
         resource_type = next((number for number, each in RESOURCE_TYPES.items() if capitals(each) == kind.upper()), UNKNOWN)
         pattern = Pattern(resource_type, name, pattern_type)
