@@ -10,7 +10,7 @@ tuple of its class. Arrays of structures have up to three ways, chosen while rea
 
 The decoder refuses what a broker must refuse: null where it is not allowed, counts that exceed the rest of the buffer, more than
 MAX_ELEMENTS in the arrays of one message (both before memory is allocated), and truncated data. Lengths below -1 count as null, invalid
-UTF-8 is replaced, unknown tags are skipped.
+UTF-8 is replaced, unknown tags are skipped; a tag that only other versions have is refused.
 """
 
 from __future__ import annotations
@@ -145,8 +145,9 @@ class DecoderSource:
         count = self.fresh("n")
         self.fixed("B", count)
         self.flush()
+        refused = tuple(field.tag for field in struct.fields if field.tag >= 0 and field not in tagged)
         if not tagged:
-            self.line(f"if {count}: pos = skip_tags(buf, pos - 1)")
+            self.line(f"if {count}: pos = skip_tags(buf, pos - 1, {refused})")
             return {}
         values = {field.attribute: self.fresh() for field in tagged}
         for field in tagged:
@@ -167,7 +168,7 @@ class DecoderSource:
             self.flush()
             self.line(f"{values[field.attribute]} = {value}")
             self.depth -= 1
-        self.line("else: pos = skip_tag(buf, pos)")
+        self.line(f"else: pos = skip_tag(buf, pos, {tag}, {refused})")
         self.depth -= 2
         return values
 

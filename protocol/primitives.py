@@ -81,17 +81,19 @@ def write_string_length(length: int) -> bytes:
     return write_uvarint(length + 1)
 
 
-def skip_tags(buf: bytes, pos: int) -> int:
-    """The position after a section of unknown tagged fields."""
+def skip_tags(buf: bytes, pos: int, refused: tuple[int, ...] = ()) -> int:
+    """The position after a section of unknown tagged fields. A tag in `refused` is that of another version."""
     count, pos = read_uvarint(buf, pos)
     for _ in range(count):
-        _tag, pos = read_uvarint(buf, pos)
-        pos = skip_tag(buf, pos)
+        tag, pos = read_uvarint(buf, pos)
+        pos = skip_tag(buf, pos, tag, refused)
     return pos
 
 
-def skip_tag(buf: bytes, pos: int) -> int:
-    """The position after one tagged field; `pos` is the position of its size."""
+def skip_tag(buf: bytes, pos: int, tag: int = -1, refused: tuple[int, ...] = ()) -> int:
+    """The position after one tagged field; `pos` is the position of its size. A tag in `refused` is that of another version."""
+    if tag in refused:
+        raise RemoteProtocolError(f"the tagged field {tag} is not of this version")
     size, pos = read_uvarint(buf, pos)
     pos += size
     if size < 0 or pos > len(buf):

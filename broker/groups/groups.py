@@ -166,8 +166,7 @@ class Groups:
         used = {each for each in partitions if group.state is not EMPTY and group.is_subscribed_to(each.topic)}
         forgotten = [each for each in partitions if each not in used]
         if forgotten:
-            self._forget(group, forgotten)
-            self._drop_if_empty(group, now)
+            self._clean_up(group, forgotten, now)
         codes = {each: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if each in used else ErrorCode.NONE for each in partitions}
         return ErrorCode.NONE, codes
 
@@ -178,15 +177,13 @@ class Groups:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group.state is not EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
-        self._forget(group, list(group.offsets.committed))
-        self._drop(group, now)
+        self._clean_up(group, list(group.offsets.committed), now, is_deleted=True)
         return ErrorCode.NONE
 
     def topics_deleted(self, partitions: Sequence[TopicPartition], now: Now) -> None:
         """Forget the offsets of partitions that are deleted, and empty groups that have none left."""
         for group in list(self._groups.values()):
-            self._forget(group, partitions)
-            self._drop_if_empty(group, now)
+            self._clean_up(group, partitions, now)
 
     def expire(self, retention_ms: int, now: Now) -> None:
         """Forget offsets that are too old, and empty groups that have none left.
@@ -196,11 +193,12 @@ class Groups:
         """
         for group in list(self._groups.values()):
             is_consumer_group = group.state is STABLE and group.protocol_type == CONSUMER
+            expired: list[TopicPartition] = []
             if group.state is EMPTY or is_consumer_group:
                 since_ms = group.state_ms if group.state is EMPTY and group.protocol_type is not None and group.state_ms >= 0 else None
                 is_kept = group.is_subscribed_to if is_consumer_group else _is_never_kept
-                self._forget(group, group.offsets.expired(now.wall_ms, retention_ms, since_ms, is_kept))
-            self._drop_if_empty(group, now)
+                expired = group.offsets.expired(now.wall_ms, retention_ms, since_ms, is_kept)
+            self._clean_up(group, expired, now)
 
     def transaction_ended(self, producer_id: int, is_committed: bool) -> None:
         """The marker of a transaction is in this partition of the log."""
@@ -339,22 +337,20 @@ class Groups:
             group = self._groups[group_id] = Group(group_id, now.wall_ms)
         return group
 
-    def _forget(self, group: Group, partitions: Iterable[TopicPartition]) -> None:
+    def _clean_up(self, group: Group, partitions: Iterable[TopicPartition], now: Now, is_deleted: bool = False) -> None:
+        """Forget offsets, and the group if it is deleted, or empty without any; the log gets one batch for both.
+
+        Members that were given an id and have not joined do not keep a group, as in Apache Kafka.
+        """
         removed = group.offsets.remove(partitions)
-        if removed:
-            records = tuple((log_records.offset_key(group.group_id, each), None) for each in removed)
-            self._rebalances.effects.append(AppendRecords(None, records))
-
-    def _drop_if_empty(self, group: Group, now: Now) -> None:
-        """Members that were given an id and have not joined do not keep a group, as in Apache Kafka."""
-        if group.state is EMPTY and not group.offsets:
-            self._drop(group, now)
-
-    def _drop(self, group: Group, now: Now) -> None:
-        group.move_to(DEAD, now.wall_ms)
-        del self._groups[group.group_id]
-        if group.generation > 0:
-            self._rebalances.effects.append(AppendRecords(None, ((log_records.group_key(group.group_id), None),)))
+        keys = [log_records.offset_key(group.group_id, each) for each in removed]
+        if is_deleted or (group.state is EMPTY and not group.offsets):
+            group.move_to(DEAD, now.wall_ms)
+            del self._groups[group.group_id]
+            if group.generation > 0:
+                keys.append(log_records.group_key(group.group_id))
+        if keys:
+            self._rebalances.effects.append(AppendRecords(None, tuple((key, None) for key in keys)))
 
 
 _LONG_AGO = Now(0, -1)

@@ -10,16 +10,20 @@ topics. Source: wire 5, 12, 13, `KafkaApis.handleOffsetFetchRequest` of Apache K
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from klamm.broker.groups.group import Group
+from klamm.controller.values import StoreRefused
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH, TopicPartition
 from klamm.protocol.pace import Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
+
+log = logging.getLogger(__name__)
 
 MANY_GROUPS_SINCE = 8
 GROUP_ERROR_SINCE = 2
@@ -145,14 +149,25 @@ async def _read_zookeeper(ctx: Context, group_id: str, wanted: Wanted | None, re
     requested = _each_once(wanted or ())
     described = {topic for topic, _ in requested if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)}
     keys = [TopicPartition(topic, index) for topic, partitions in requested if topic in described for index in partitions]
-    keys = [key for key in keys if ctx.services.metadata.contains(key.topic)]
-    stored = dict(zip(keys, await ctx.services.admin_store.read_consumer_offsets(group_id, keys), strict=True))
+    keys = [key for key in keys if ctx.services.metadata.partition(*key) is not None]
+    stored, code = await _stored(ctx, group_id, keys)
     for topic, partitions in requested:
         for index in partitions:
             if topic not in described:
                 denied.setdefault(topic, []).append(_Row(index, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
                 continue
-            offset = stored.get(TopicPartition(topic, index))
-            missing = _Row(index, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            key = TopicPartition(topic, index)
+            offset = stored.get(key)
+            missing = _Row(index, code=code if key in stored else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             rows.setdefault(topic, []).append(missing if offset is None else _Row(index, offset))
     return ErrorCode.NONE, rows | denied
+
+
+async def _stored(ctx: Context, group_id: str, keys: list[TopicPartition]) -> tuple[dict[TopicPartition, int | None], ErrorCode]:
+    """The offsets in ZooKeeper, and the code of a partition that has none."""
+    try:
+        offsets = await ctx.services.admin_store.read_consumer_offsets(group_id, keys)
+    except StoreRefused as problem:
+        log.warning("offsets of group %r cannot be read: %s", group_id, problem)
+        return dict.fromkeys(keys), ErrorCode.UNKNOWN_SERVER_ERROR
+    return dict(zip(keys, offsets, strict=True)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -99,9 +99,9 @@ class OpenFetch:
                     note_follower(replicas, params, partition, result)
                 rows.append((partition, result))
                 size = result.size
+                limit = max(limit - size, 0)  # after the first partition a negative limit is none
                 if size:
                     min_one = False
-                    limit = max(limit - size, 0)
                     self._size += size
                     if type(result.records) is not bytes:
                         self._has_files = True

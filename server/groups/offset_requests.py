@@ -53,9 +53,13 @@ def topic_codes(refused: TopicCodes, codes: Mapping[TopicPartition, ErrorCode]) 
 
 
 def with_short_metadata(ctx: Context, offsets: Mapping[TopicPartition, OffsetCommit]) -> dict[TopicPartition, OffsetCommit]:
-    """The offsets whose metadata is at most `offset.metadata.max.bytes` long, counted as Java counts: characters above U+FFFF are two."""
-    most = ctx.services.groups.options.max_metadata_size
-    return {key: offset for key, offset in offsets.items() if _java_length(offset.metadata) <= most}
+    """The offsets whose metadata is short enough."""
+    return {key: offset for key, offset in offsets.items() if is_short_metadata(ctx, offset.metadata)}
+
+
+def is_short_metadata(ctx: Context, metadata: str) -> bool:
+    """Whether metadata is at most `offset.metadata.max.bytes` long, counted as Java counts: characters above U+FFFF are two."""
+    return _java_length(metadata) <= ctx.services.groups.options.max_metadata_size
 
 
 def _java_length(text: str) -> int:

@@ -321,6 +321,19 @@ def test_tags_in_a_request_header_are_skipped() -> None:
     assert messages.decode_request_header(payload) == ((3, 9, 5, "a"), 18)
 
 
+def test_a_tag_that_only_other_versions_have_is_refused_and_an_unknown_one_skipped() -> None:
+    """As Apache Kafka's decoders do: `type` of UpdateMetadata came with version 8, the replica's state of Fetch with 15."""
+    for name, request, version, tag in (
+        ("UpdateMetadataRequest", messages.UpdateMetadataRequest(), 7, 0), ("FetchRequest", messages.FetchRequest(), 12, 1),
+    ):
+        body = messages.encode(request, version)
+        assert body[-1] == 0
+        with pytest.raises(RemoteProtocolError, match=f"the tagged field {tag} is not of this version"):
+            messages.decode(name, version, body[:-1] + bytes([1, tag, 1, 0]), 0)
+        decoded, end = messages.decode(name, version, body[:-1] + bytes([1, 99, 1, 0]), 0)
+        assert (decoded, end) == (request, len(body) + 3)
+
+
 @pytest.mark.parametrize(
     "payload",
     [

@@ -9,6 +9,7 @@ import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_acl
 
+from klamm.controller.values import StoreRefused
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.harness.tree import Tree
 from klamm.tests.zk.labs import SESSION_MS
@@ -74,3 +75,12 @@ async def test_an_offset_that_may_not_be_written_is_an_error_and_is_not_written(
 async def test_data_that_is_no_number_is_no_offset(session: ZkSession) -> None:
     await session.create("/consumers/g/offsets/t/0", b"x", makepath=True)
     assert await AdminZk(session).read_consumer_offsets("g", [T0]) == [None]
+
+
+@pytest.mark.parametrize("group_id", ["", ".", "a//b", "\x01"])
+async def test_offsets_of_a_group_whose_name_cannot_be_in_a_path_are_refused(session: ZkSession, group_id: str) -> None:
+    admin = AdminZk(session)
+    with pytest.raises(StoreRefused):
+        await admin.write_consumer_offsets(group_id, {T0: 1})
+    with pytest.raises(StoreRefused):
+        await admin.read_consumer_offsets(group_id, [T0])

@@ -434,6 +434,18 @@ def test_a_group_that_had_members_is_deleted_in_the_log_too() -> None:
     assert driver.groups.get(GROUP) is None
 
 
+def test_a_group_and_its_offsets_are_deleted_with_one_batch() -> None:
+    driver = GroupDriver()
+    (a,) = driver.stable(1)
+    driver.leave(a)
+    driver.commit({T0: 1, T1: 2})
+    driver.holds = True
+    driver.groups.delete(GROUP, driver.now)
+    driver.settle()
+    (append,) = driver.held
+    assert [read_key(key) for key, _ in append.records] == [OffsetKey(GROUP, T0), OffsetKey(GROUP, T1), GroupKey(GROUP)]
+
+
 def test_offsets_whose_append_ends_after_their_group_was_deleted_do_not_bring_it_back() -> None:
     driver = GroupDriver()
     driver.commit({T0: 1})

@@ -125,6 +125,16 @@ async def test_a_negative_size_is_an_unknown_server_error_where_there_are_record
     assert list(codes(response).values()) == [ErrorCode.UNKNOWN_SERVER_ERROR, 0]
 
 
+async def test_only_the_first_partition_feels_a_negative_size_of_a_request() -> None:
+    world = World()
+    world.host("t", 2)
+    for index in (0, 1):
+        await world.append("t", index=index)
+    both = rows(await world.respond(fetch({"t": [part(0), part(1)]}, max_bytes=-1)))
+    assert [row.error_code for row in both.values()] == [ErrorCode.UNKNOWN_SERVER_ERROR, 0]
+    assert offsets(both["t", 1]) == [0]
+
+
 async def test_fetch_max_bytes_of_the_broker_bounds_a_response() -> None:
     world = World(fetch_max_bytes=1024)
     world.host("t")

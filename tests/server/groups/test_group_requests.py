@@ -11,6 +11,7 @@ import pytest
 
 from klamm.broker.groups.log_records import read_offset
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.controller.values import StoreRefused
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.nouns import Ints, TopicPartition
@@ -56,6 +57,16 @@ class OffsetStore(LostStore):
     async def create_topics(self, topics: Sequence[tuple[str, bytes | None, Mapping[int, Ints], Mapping[str, str]]]) -> list[E]:
         self.created += [name for name, *_ in topics]
         return [E.NONE] * len(topics)
+
+
+class RefusingStore(OffsetStore):
+    """ZooKeeper with a group whose name is no name of a znode."""
+
+    async def read_consumer_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> list[int | None]:
+        raise StoreRefused("bad arguments")
+
+    async def write_consumer_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        raise StoreRefused("bad arguments")
 
 
 def join(**fields: Any) -> messages.JoinGroupRequest:
@@ -345,6 +356,30 @@ async def test_version_0_keeps_offsets_in_zookeeper_and_no_others_with_long_meta
     rows = partitions_of(await respond(services, fetch(0), 0))
     assert {key: (row.error_code, row.committed_offset) for key, row in rows.items()} == {
         ("t", 0): (E.NONE, 6), ("t", 1): (E.UNKNOWN_TOPIC_OR_PARTITION, -1),
+    }
+
+
+async def test_version_0_has_a_row_each_time_a_partition_is_named_and_the_last_offset_that_fits(broker: CoordinatingBroker) -> None:
+    store = OffsetStore()
+    request = messages.OffsetCommitRequest
+    parts = [(0, 6, ""), (0, 7, ""), (0, 8, "m" * 4097), (9, 1, "")]
+    rows = [request.OffsetCommitRequestPartition(index, offset, committed_metadata=metadata) for index, offset, metadata in parts]
+    asked = request(group_id=GROUP, topics=[request.OffsetCommitRequestTopic("t", rows)])
+    response = await respond(broker.services(store=store), asked, 0)
+    codes = [(row.partition_index, row.error_code) for row in response.topics[0].partitions]
+    assert sorted(codes) == [(0, E.NONE), (0, E.NONE), (0, E.OFFSET_METADATA_TOO_LARGE), (9, E.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert store.offsets == {T: 7}
+
+
+async def test_version_0_says_which_partitions_are_not_there_when_zookeeper_refuses_the_group(broker: CoordinatingBroker) -> None:
+    services = broker.services(store=RefusingStore())
+    committed = await respond(services, commit(6, [0, 9]), 0)
+    codes = {row.partition_index: row.error_code for row in committed.topics[0].partitions}
+    assert codes == {0: E.UNKNOWN_SERVER_ERROR, 9: E.UNKNOWN_TOPIC_OR_PARTITION}
+    topics = [messages.OffsetFetchRequest.OffsetFetchRequestTopic(name, [0]) for name in ("t", "gone")]
+    rows = partitions_of(await respond(services, fetch(0, topics), 0))
+    assert {key: row.error_code for key, row in rows.items()} == {
+        ("t", 0): E.UNKNOWN_SERVER_ERROR, ("gone", 0): E.UNKNOWN_TOPIC_OR_PARTITION,
     }
 
 
