@@ -353,17 +353,18 @@ def spark_settings_page() -> str:
         NOTE,
         "# Settings of Spark\n",
         "From `pipeline/spark/settings.py`: all that Klamm sets. A row is there because Spark would do something wrong without it, or",
-        "because it makes `klamm pipeline run` of a journal with 10,000 frames cheaper: then the gain is named, in CPU seconds of all",
-        "processes: the difference between runs with and without it, in turn. Rows that belong together were measured together: the two",
-        "for the compiler, the two that interpret queries, the four that keep the work of few rows in one partition. What gains less",
-        f"than {LEAST_GAIN_S} s is not there.",
+        "because it makes `klamm pipeline run` cheaper: then the gain is named, in CPU seconds of all processes: the difference between",
+        "runs with and without it, in turn, of a journal with 10,000 frames if no other number is given. Rows that belong together were",
+        "measured together: the two for the compiler, the two that interpret queries, the four that keep the work of few rows in one",
+        f"partition. What gains less than {LEAST_GAIN_S} s is not there.",
         "A value in braces is known when Spark starts; without it, the row is left out.\n",
     ]
     for when in When:
         rows = [row for row in SETTINGS if row.when is when]
         lines += [f"## {when.value[0].upper()}{when.value[1:]}\n", "| | key | value | reason | gain |", "|---|---|---|---|---|"]
         for row in rows:
-            gain = "" if row.gain_s is None else f"{row.gain_s:g} s"
+            journal = "" if row.frames == 10_000 else f" of {row.frames:,} frames"
+            gain = "" if row.gain_s is None else f"{row.gain_s:g} s{journal}"
             lines.append(f"| {row.kind.value} | `{row.key}` | {f'`{row.value}`' if row.value else ''} | {row.reason} | {gain} |")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"

@@ -47,8 +47,9 @@ class Setting(NamedTuple):
     value: str
     reason: str
     gain_s: float | None = None
-    """CPU seconds of `klamm pipeline run` with 10,000 frames that it saves, together with the rows that were measured with it; None if it
+    """CPU seconds of `klamm pipeline run` with `frames` frames that it saves, together with the rows that were measured with it; None if it
     is not there for speed."""
+    frames: int = 10_000
 
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -64,6 +65,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(Kind.SPARK, When.ALWAYS, "spark.pyspark.driver.python", "{python}", _OWN_PYTHON),
     Setting(Kind.SPARK, When.LOCAL, "spark.driver.host", "127.0.0.1", "Nothing listens on other interfaces."),
     Setting(Kind.SPARK, When.LOCAL, "spark.driver.bindAddress", "127.0.0.1", "Nothing listens on other interfaces."),
+    Setting(
+        Kind.SPARK, When.ALWAYS, "spark.sql.codegen.maxFields", "1000",
+        "Spark reads a table row by row, and compiles no query over it, if it has more than 100 columns, those in structs counted. `fields` "
+        "has more.", 1.1, 1_000_000,
+    ),
     Setting(
         Kind.SPARK, When.LOCAL, "spark.python.authenticate.socketTimeout", "600s",
         "After Spark's 15 s a machine that stood still meanwhile never gets the result: Spark waits for ever.",
