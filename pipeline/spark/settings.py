@@ -67,8 +67,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(Kind.SPARK, When.LOCAL, "spark.driver.bindAddress", "127.0.0.1", "Nothing listens on other interfaces."),
     Setting(
         Kind.SPARK, When.ALWAYS, "spark.sql.codegen.maxFields", "1000",
-        "Spark reads a table row by row, and compiles no query over it, if it has more than 100 columns, those in structs counted. `fields` "
-        "has more.", 8.0, 1_000_000,
+        "Spark reads a table row by row, and compiles no query over it, if it has more than 100 columns, those in structs counted. "
+        "`fields` has more.", 1.1, 1_000_000,
     ),
     Setting(
         Kind.SPARK, When.LOCAL, "spark.python.authenticate.socketTimeout", "600s",
