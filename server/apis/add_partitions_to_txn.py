@@ -41,6 +41,9 @@ async def handle(ctx: Context, request: messages.AddPartitionsToTxnRequest) -> m
     version = ctx.api_version
     if version >= OF_BROKERS_SINCE and not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    client = request.v3_and_below_transactional_id
+    if version < OF_BROKERS_SINCE and not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, client):
+        return await build(_count(request), _of_client, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     transactions = await build(_count(request), _transactions, request, version)
     codes = await asyncio.gather(*(_add(ctx, each) for each in transactions))
     return await build(sum(map(len, codes)), _response, version, list(zip(transactions, codes, strict=True)))
@@ -51,7 +54,17 @@ def refuse(
 ) -> messages.AddPartitionsToTxnResponse:
     if version >= OF_BROKERS_SINCE:
         return messages.AddPartitionsToTxnResponse(error_code=code)
-    return _response(version, [(each, dict.fromkeys(each.partitions, code)) for each in _transactions(request, version)])
+    return _of_client(request, code)
+
+
+def _of_client(request: messages.AddPartitionsToTxnRequest, code: ErrorCode) -> messages.AddPartitionsToTxnResponse:
+    """The response to a client that is refused: a row for all that the request names, as often as it does."""
+    kind = messages.AddPartitionsToTxnResponse
+    rows = [
+        kind.AddPartitionsToTxnTopicResult(topic.name, [kind.AddPartitionsToTxnPartitionResult(index, code) for index in topic.partitions])
+        for topic in request.v3_and_below_topics
+    ]
+    return kind(results_by_topic_v3_and_below=rows)
 
 
 def _count(request: messages.AddPartitionsToTxnRequest) -> int:
@@ -81,8 +94,6 @@ def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:
 async def _add(ctx: Context, transaction: _Transaction) -> Codes:
     partitions, transactional_id = transaction.partitions, transaction.transactional_id
     is_client = ctx.api_version < OF_BROKERS_SINCE
-    if is_client and not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-        return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     refused: Codes = {}
     pace = Pace()
     for each in partitions:

@@ -58,7 +58,12 @@ async def handle(ctx: Context, request: messages.AlterClientQuotasRequest) -> me
 def refuse(
     request: messages.AlterClientQuotasRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> messages.AlterClientQuotasResponse:
-    return messages.AlterClientQuotasResponse(entries=[_row(_entity(entry), code, message) for entry in request.entries])
+    kind = messages.AlterClientQuotasResponse
+    entries = [
+        kind.EntryData(code, message, [kind.EntityData(row.entity_type, row.entity_name) for row in entry.entity])
+        for entry in request.entries
+    ]
+    return kind(entries=entries)
 
 
 def _entity(entry: messages.AlterClientQuotasRequest.EntryData) -> Names:

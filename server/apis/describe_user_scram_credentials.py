@@ -33,7 +33,7 @@ async def handle(ctx: Context, request: messages.DescribeUserScramCredentialsReq
     if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         refused = Response.DescribeUserScramCredentialsResult(user="", error_code=code, error_message=None)
-        return Response(error_code=code, error_message=None, results=[refused])
+        return Response(error_code=code, error_message=None, results=[refused] * len(request.users or ()))
     store = ctx.services.admin_store
     try:
         rows = await _named(store, [user.name for user in request.users]) if request.users else await _all(store)

@@ -42,9 +42,9 @@ def handle(ctx: Context, request: messages.FetchRequest) -> Body | messages.Fetc
     for _ in context.partitions.update(request, services.metadata.topic_name, SLICE, forget=not context.is_full):
         pass
     context = sessions.complete(context, now_ms(ctx))
-    if request.isolation_level not in (0, 1) and context.partitions.count:
-        return refuse(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
     fetch = OpenFetch(ctx, params_of(ctx, request), context)
+    if request.isolation_level not in (0, 1) and fetch.may_read_some:
+        return refuse(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
     if len(context.partitions.changed) > SLICE:
         return fetch.respond_in_slices()
     for _ in fetch.read(follow=True):
@@ -57,9 +57,10 @@ async def _handle_many(ctx: Context, request: messages.FetchRequest, context: Fe
     for _ in context.partitions.update(request, ctx.services.metadata.topic_name, SLICE, forget=not context.is_full):
         await asyncio.sleep(0)
     context = ctx.services.fetches.sessions.complete(context, now_ms(ctx))
-    if request.isolation_level not in (0, 1) and context.partitions.count:
+    fetch = OpenFetch(ctx, params_of(ctx, request), context)
+    if request.isolation_level not in (0, 1) and fetch.may_read_some:
         return refuse(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
-    return await OpenFetch(ctx, params_of(ctx, request), context).respond_in_slices()
+    return await fetch.respond_in_slices()
 
 
 def _is_long(request: messages.FetchRequest) -> bool:

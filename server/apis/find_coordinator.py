@@ -4,7 +4,7 @@ That is the leader of a partition of an internal topic; the hash of the key says
 partition has a leader the code is COORDINATOR_NOT_AVAILABLE. Key types are 0 (group, the only one in version 0), 1 (transactional id) and
 2 (share group, from version 6 on). There are no share groups on a broker in ZooKeeper mode, so their keys get COORDINATOR_NOT_AVAILABLE,
 before version 6 INVALID_REQUEST. A key type that does not exist gets INVALID_REQUEST with its text, in all versions. Needs DESCRIBE on the
-group or the transactional id. From version 4 on a request has many keys, each with a row of its own in the response.
+group or the transactional id, for a share group CLUSTER_ACTION. From version 4 on a request has many keys, each with a row of its own.
 Source: wire 5 and 12, `KafkaApis.handleFindCoordinatorRequest` of Apache Kafka 3.9.1.
 """
 
@@ -101,6 +101,8 @@ async def _find(ctx: Context, key_type: int, key: str, created: dict[str, bool])
             return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         topic, index = OFFSETS_TOPIC, ctx.services.groups.partitions.partition_of(key)
     elif key_type == KeyType.SHARE and ctx.api_version >= SHARE_GROUPS_SINCE:
+        if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+            return _Found(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     elif key_type == KeyType.TRANSACTION:
         if not ctx.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):

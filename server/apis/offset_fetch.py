@@ -89,6 +89,7 @@ def refuse(
                 [response.OffsetFetchResponsePartition(*_Row(index, code=code)) for index in topic.partition_indexes],
             )
             for topic in request.topics or ()
+            if topic.partition_indexes or version > 0
         ]
     )
 

@@ -35,7 +35,7 @@ async def handle(ctx: Context, request: messages.WriteTxnMarkersRequest) -> mess
 def refuse(
     request: messages.WriteTxnMarkersRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> messages.WriteTxnMarkersResponse:
-    return _response((marker, dict.fromkeys(_partitions(marker), code)) for marker in request.markers)
+    return _rows({marker.producer_id: dict.fromkeys(_partitions(marker), code) for marker in request.markers})
 
 
 async def _write(ctx: Context, marker: Any) -> dict[TopicPartition, ErrorCode]:
@@ -49,11 +49,15 @@ def _partitions(marker: Any) -> list[TopicPartition]:
 
 
 def _response(results: Iterable[tuple[Any, dict[TopicPartition, ErrorCode]]]) -> messages.WriteTxnMarkersResponse:
-    response = messages.WriteTxnMarkersResponse
     producers: dict[int, dict[TopicPartition, ErrorCode]] = {}
     for marker, codes in results:
         if codes:
             producers.setdefault(marker.producer_id, {}).update(codes)
+    return _rows(producers)
+
+
+def _rows(producers: dict[int, dict[TopicPartition, ErrorCode]]) -> messages.WriteTxnMarkersResponse:
+    response = messages.WriteTxnMarkersResponse
     rows = []
     for producer_id, codes in producers.items():
         topics: dict[str, list[Any]] = {}

@@ -145,6 +145,11 @@ class OpenFetch:
         cached = services.metadata.topics.get(name)
         return 0 if cached is not None and partition.index in cached.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
+    @property
+    def may_read_some(self) -> bool:
+        """Whether the client may read at least one partition that exists."""
+        return not all(map(self._refusal, list(self._partitions.changed)))
+
     def _may_read(self, topic: str) -> bool:
         if self._allows_all:
             return True

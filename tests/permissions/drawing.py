@@ -13,9 +13,10 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.errors import LocalProtocolError
+from klamm.tests.frames import drawing as frames
 from klamm.tests.harness.client import KEYS
 from klamm.tests.permissions.acls import changed, deleted, described
-from klamm.tests.permissions.steps import ADDRESSES, ADMIN, EVERYTHING, USERS, Sent, Step
+from klamm.tests.permissions.steps import ADDRESSES, ADMIN, EVERYTHING, USERS, Raw, Sent, Step
 from klamm.tests.security.permission_requests import REQUESTS, Asked
 
 TOPICS = ("t", "u", "td", "ta", "tab", "ua")
@@ -68,6 +69,23 @@ def drawn(seed: str) -> list[Step]:
             steps.append(deleted(source))
     steps.append(EVERYTHING)
     return steps
+
+
+def drawn_with_frames(seed: str) -> list[Step]:
+    """The steps of another kind of round: users send frames that no client would send."""
+    source = random.Random(seed)
+    steps: list[Step] = []
+    for _ in range(2):
+        steps += (step for step in changed(source) if isinstance(step, Sent))
+        while source.random() < 0.93:
+            frame = frames.drawn(f"{seed} {source.random()}")
+            if frame.api not in _LEFT_OUT:
+                steps.append(Raw(source.choice(USERS), source.choice(ADDRESSES), frame))
+    return steps
+
+
+_LEFT_OUT = ("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken", "ElectLeaders")
+"""Of tokens with times that differ, and one that Apache Kafka may answer late."""
 
 
 # requests of users

@@ -29,12 +29,42 @@ def _created(resource_type: int, name: str) -> Sent:
     return Sent(ADMIN, ADDRESSES[0], "CreateAcls", 3, {"creations": [creation]})
 
 
+def _of_al(api: str, version: int, **body: Any) -> Sent:
+    return Sent(USERS[0], ADDRESSES[0], api, version, body)
+
+
 def _offsets(version: int) -> Sent:
     topics = [{"name": "t", "partitionIndexes": [0]}]
     return Sent(USERS[0], ADDRESSES[0], "OffsetFetch", version, {"groupId": "g", "topics": topics})
 
 
+_NAMES: list[tuple[str, list[int]]] = [("t", [0, 0]), ("u", []), ("t", [0])]
+_MARKED: list[list[list[tuple[str, list[int]]]]] = [[[]], [_NAMES, []], [[], _NAMES], [[("u", [])]]]
+_MARKER = {"producerId": 5, "producerEpoch": 0, "transactionResult": True, "coordinatorEpoch": 0}
+_USER = {"entityType": "user", "entityName": "n"}
+_FETCHED = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+_REFUSED: tuple[Step, ...] = (
+    # rows of requests that are refused are those that the request names, as often as it does, or each once
+    *(_of_al("AddPartitionsToTxn", version, v3AndBelowTransactionalId="x", v3AndBelowTopics=[
+        {"name": name, "partitions": numbers} for name, numbers in _NAMES
+    ]) for version in (0, 3)),
+    *(_of_al("WriteTxnMarkers", 1, markers=[
+        {**_MARKER, "topics": [{"name": name, "partitionIndexes": numbers} for name, numbers in names]} for names in made
+    ]) for made in _MARKED),
+    *(_of_al("DescribeUserScramCredentials", 0, users=[{"name": name} for name in names]) for names in ("", "n", "nn", "nm")),
+    _of_al("AlterClientQuotas", 1, entries=[{"entity": [_USER, {"entityType": "client-id", "entityName": "c"}, _USER], "ops": []}]),
+    _of_al("OffsetFetch", 0, groupId="g", topics=[{"name": "t", "partitionIndexes": [0]}, {"name": "u", "partitionIndexes": []}]),
+    # a share group needs CLUSTER_ACTION
+    _of_al("FindCoordinator", 6, keyType=2, coordinatorKeys=["x"]), _of_al("FindCoordinator", 5, keyType=2, coordinatorKeys=["x"]),
+    # an isolation level that does not exist counts if something is read
+    *(_of_al("Fetch", 8, replicaId=-1, maxWaitMs=0, minBytes=0, maxBytes=1000, isolationLevel=7, sessionEpoch=-1, topics=[
+        {"topic": name, "partitions": [_FETCHED]} for name in names
+    ]) for names in ("t", "tu", "u")),
+)
+
 FOUND: tuple[Step, ...] = (
+    *_REFUSED,
+    _literal("Topic/u", [{**_READ, "principal": "User:al"}], "TOPIC:u"), *_REFUSED[-3:],
     # a group that is denied has no topics in version 1
     _literal("Group/g", [_READ], "GROUP:g"), _offsets(0), _offsets(1), _offsets(2),
     # names of notifications have underscores

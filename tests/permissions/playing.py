@@ -25,14 +25,14 @@ _NOBODY = "User:nobody"
 _TOKEN = ("tokenId", "hmac", "issueTimestamp", "expiryTimestamp", "maxTimestamp", "issueTimestampMs", "expiryTimestampMs", "maxTimestampMs")
 _FILTER = messages.DeleteAclsRequest.DeleteAclsFilter
 
-def settings(allows_everyone: bool) -> dict[str, str]:
+def settings(allows_everyone: bool, creates_topics: bool = True) -> dict[str, str]:
     """The properties of a broker: ANONYMOUS is a super user, al and bo authenticate with SASL/PLAIN."""
     plain, sasl = free_ports(2)
     users = " ".join(f'user_{user}="{user}-secret"' for user in USERS)
     return {
         **SETTINGS,
         "allow_everyone_if_no_acl_found": str(allows_everyone).lower(),
-        "auto_create_topics_enable": "true",
+        "auto_create_topics_enable": str(creates_topics).lower(),
         "listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL://127.0.0.1:{sasl}",
         "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
         "sasl_enabled_mechanisms": "PLAIN",

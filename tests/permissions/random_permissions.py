@@ -2,6 +2,7 @@
 
     python -m klamm.tests.permissions.random_permissions --seed 7 --minutes 5
     python -m klamm.tests.permissions.random_permissions --seed 7 --only 31    # one round, with all its steps
+    python -m klamm.tests.permissions.random_permissions --seed 7 --minutes 5 --frames    # users send frames that no client would send
 
 A round begins without ACLs, so it can be played alone. The setting `allow.everyone.if.no.acl.found` is drawn from the seed. A request to
 which Apache Kafka has no answer is counted and is not a difference.
@@ -23,28 +24,29 @@ from pathlib import Path
 from klamm.tests.frames.sending import NO_ANSWER
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker
 from klamm.tests.harness.tree import Tree
-from klamm.tests.permissions.drawing import drawn
+from klamm.tests.permissions.drawing import drawn, drawn_with_frames
 from klamm.tests.permissions.playing import Player, ready, settings
 
-ANSWER_S = 8.0
+_ANSWER_S = {False: 8.0, True: 1.5}
+"""How long to wait for a response, without and with frames that no client would send."""
 MOST = 12
 """Differences of one round that are printed."""
 
 
 @contextmanager
-def both(zookeeper: str, folder: Path, name: str, allows_everyone: bool) -> Iterator[list[Player]]:
+def both(zookeeper: str, folder: Path, name: str, allows_everyone: bool, frames: bool) -> Iterator[list[Player]]:
     """A player for a broker of each kind on one ZooKeeper, Apache Kafka first."""
     from klamm.tests.reference.jars import jars
 
     trees = [Tree(zookeeper, f"/{name}-{kind}") for kind in ("kafka", "klamm")]
     folders = [folder / f"{name}-{kind}" for kind in ("kafka", "klamm")]
     brokers = [
-        KafkaBroker(jars(), trees[0], folders[0], 0, **settings(allows_everyone)),
-        OwnedBroker(trees[1], folders[1], 0, **settings(allows_everyone)),
+        KafkaBroker(jars(), trees[0], folders[0], 0, **settings(allows_everyone, not frames)),
+        OwnedBroker(trees[1], folders[1], 0, **settings(allows_everyone, not frames)),
     ]
     try:
         with ThreadPoolExecutor(len(brokers)) as pool:
-            yield list(pool.map(ready, brokers, [ANSWER_S, ANSWER_S]))
+            yield list(pool.map(ready, brokers, [_ANSWER_S[frames]] * 2))
     finally:
         for broker, tree in zip(brokers, trees, strict=True):
             broker.kill()
@@ -58,6 +60,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--only", type=int, help="play this round alone, and print all its steps")
     parser.add_argument("--everyone", choices=("true", "false"), help="allow.everyone.if.no.acl.found, otherwise drawn")
+    parser.add_argument("--frames", action="store_true", help="users send frames that no client would send; topics are not created then")
     options = parser.parse_args()
     from klamm.zk.embedded.server import EmbeddedZooKeeper
 
@@ -67,14 +70,14 @@ def main() -> int:
     zookeeper = server.start()
     with (
         tempfile.TemporaryDirectory() as folder,
-        both(zookeeper, Path(folder), "permissions", allows_everyone) as players,
+        both(zookeeper, Path(folder), "permissions", allows_everyone, options.frames) as players,
         ThreadPoolExecutor(2) as pool,
     ):
         while time.monotonic() < end:
             number = number + 1 if options.only is None else options.only
             list(pool.map(Player.clear, players))
             shown = 0
-            for step in drawn(f"{options.seed} {number}"):
+            for step in (drawn_with_frames if options.frames else drawn)(f"{options.seed} {number}"):
                 kafka, klamm = pool.map(Player.play, players, [step, step])
                 outcomes[kafka if kafka in ("closed", NO_ANSWER) else "answer"] += 1
                 differs = kafka not in (klamm, NO_ANSWER)

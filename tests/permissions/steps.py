@@ -36,6 +36,25 @@ class Sent(NamedTuple):
         return Changed(self.api, self.version, frame[4:], str(self))
 
 
+class Raw(NamedTuple):
+    """A frame of a user that no client would send."""
+
+    who: str
+    address: str
+    changed: Changed
+
+    @property
+    def api(self) -> str:
+        return self.changed.api
+
+    def __str__(self) -> str:
+        return f"{self.who} {self.address} {self.api} v{self.changed.version} {self.changed.about!a} {self.changed.frame.hex()}"
+
+    def framed(self, id_of: Callable[[str], str]) -> Changed:
+        """The frame; it has no ids of topics."""
+        return self.changed
+
+
 class Put(NamedTuple):
     """A znode with ACLs and the notification of its change that somebody writes; without a notification if that is None."""
 
@@ -48,7 +67,7 @@ class Put(NamedTuple):
         return f"put {self.path} {self.data} | {self.change}"
 
 
-Step = Sent | Put
+Step = Sent | Raw | Put
 
 
 def _with_ids(value: Any, id_of: Callable[[str], str]) -> Any:
