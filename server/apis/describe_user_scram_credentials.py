@@ -33,7 +33,8 @@ async def handle(ctx: Context, request: messages.DescribeUserScramCredentialsReq
     if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         refused = Response.DescribeUserScramCredentialsResult(user="", error_code=code, error_message=None)
-        return Response(error_code=code, error_message=None, results=[refused] * len(request.users or ()))
+        count = 1 if request.users is None else len(request.users)  # Apache Kafka does not respond to no list of users
+        return Response(error_code=code, error_message=None, results=[refused] * count)
     store = ctx.services.admin_store
     try:
         rows = await _named(store, [user.name for user in request.users]) if request.users else await _all(store)

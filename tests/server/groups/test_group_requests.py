@@ -160,7 +160,7 @@ async def test_a_commit_needs_read_on_the_group_and_the_topic(broker: Coordinati
 
 @pytest.mark.parametrize(("version", "code_of"), [
     (0, lambda response: response.topics[0].partitions[0].error_code),
-    (1, lambda response: response.topics[0].partitions[0].error_code),
+    (2, lambda response: response.error_code),
     (5, lambda response: response.error_code),
     (8, lambda response: response.groups[0].error_code),
 ])
@@ -391,13 +391,15 @@ async def test_version_0_reads_no_offset_of_a_topic_that_is_gone(broker: Coordin
     assert rows["gone", 0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@pytest.mark.parametrize(("version", "at_the_top"), [(1, E.NONE), (2, NO_GROUP), (3, NO_GROUP)])
-async def test_the_error_of_a_group_is_in_its_partitions_before_version_2(
-    broker: CoordinatingBroker, version: int, at_the_top: E
+@pytest.mark.parametrize(("version", "at_the_top", "of_partitions"), [
+    (0, E.NONE, {NO_GROUP}), (1, E.NONE, set()), (2, NO_GROUP, set()), (3, NO_GROUP, set()),
+])
+async def test_the_error_of_a_group_is_at_the_top_from_version_2_on_and_missing_in_version_1(
+    broker: CoordinatingBroker, version: int, at_the_top: E, of_partitions: set[E]
 ) -> None:
-    response = await respond(broker.services(denying(Operation.DESCRIBE, GROUP)), fetch(version), version)
+    response = await respond(broker.services(denying(Operation.DESCRIBE, GROUP), OffsetStore()), fetch(version), version)
     rows = {row.error_code for row in partitions_of(response).values()}
-    assert (getattr(response, "error_code", E.NONE), rows) == (at_the_top, {NO_GROUP} if version < 2 else set())
+    assert (getattr(response, "error_code", E.NONE), rows) == (at_the_top, of_partitions)
 
 
 async def test_the_deletion_of_no_offsets_looks_for_the_group_too(broker: CoordinatingBroker) -> None:
