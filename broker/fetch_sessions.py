@@ -291,6 +291,11 @@ class _Shard:
             session.partitions.unwatch()
 
 
+def _is_outside(session_id: int) -> bool:
+    """Whether an id is too large or too small for all shards: Apache Kafka fails to look for it."""
+    return not -SHARD_RANGE < session_id < SHARDS * SHARD_RANGE
+
+
 class FetchSessionCache:
     """All sessions of a broker. Their maximum number `slots` is a multiple of eight."""
 
@@ -313,14 +318,15 @@ class FetchSessionCache:
 
     def get(self, session_id: int) -> FetchSession | None:
         """The session with this id, None if there is none. Any number is allowed."""
-        shard = session_id // SHARD_RANGE
-        return self._shards[shard].sessions.get(session_id) if 0 <= shard < SHARDS else None
+        return None if _is_outside(session_id) else self._shards[max(session_id, 0) // SHARD_RANGE].sessions.get(session_id)
 
     def begin(self, request: messages.FetchRequest, version: int) -> FetchContext | ErrorCode:
         """Begin a request: returns its context, or the error if its session cannot be used. The caller then updates the partitions and
         calls
         `complete`.
         """
+        if _is_outside(request.session_id):
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         session = self.get(request.session_id) if request.session_id != NO_SESSION else None
         uses_topic_ids = version >= TOPIC_IDS_SINCE
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):

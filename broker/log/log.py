@@ -42,6 +42,7 @@ from klamm.broker.log.storage import (
 from klamm.broker.log.transaction_markers import read_marker
 from klamm.broker.log.verifications import Verification, Verifications
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import BatchHeader, Buffer, CorruptRecords, computed_crc, each_header
 from klamm.protocol.records.validation import Assigned, Origin, assign
 
@@ -188,7 +189,8 @@ class Log(LocalLog):
         self, records: Buffer, leader_epoch: int, version: int, origin: Origin, now_ms: int
     ) -> AppendResult:
         """Check records of a Produce request of this version and append them. Raises Refused, or ApiError with the partition's code."""
-        assigned = assign(records, version, self.next_offset, leader_epoch, self.config.rules, now_ms, origin)
+        name = TopicPartition(self.topic, self.partition)
+        assigned = assign(records, version, self.next_offset, leader_epoch, self.config.rules, now_ms, origin, name)
         return self.append_assigned(assigned, origin, now_ms)
 
     def append_assigned(self, assigned: Assigned, origin: Origin, now_ms: int) -> AppendResult:

@@ -226,16 +226,18 @@ class LogManager:
         async with asyncio.TaskGroup() as group:
             if get("log.cleaner.enable"):
                 group.create_task(self._cleaner.run())
-            group.create_task(self._each(get("log.retention.check.interval.ms"), delete_old_segments))
-            group.create_task(self._each(get("producer.id.expiration.check.interval.ms"), self._expire_producers))
+            first = get("log.initial.task.delay.ms")
+            group.create_task(self._each(first, get("log.retention.check.interval.ms"), delete_old_segments))
+            check_ms = get("producer.id.expiration.check.interval.ms")
+            group.create_task(self._each(check_ms, check_ms, self._expire_producers))
             if self.directories is not None or self._memory is not None:
                 group.create_task(self._write_checkpoints(get("replica.high.watermark.checkpoint.interval.ms")))
             if self.directories is not None and get("log.flush.scheduler.interval.ms") != _LONGEST:
-                group.create_task(self._each(get("log.flush.scheduler.interval.ms"), self._flush))
+                group.create_task(self._each(first, get("log.flush.scheduler.interval.ms"), self._flush))
 
-    async def _each(self, interval_ms: int, work: Callable[[Log, int], object]) -> None:
-        """Call `work` for each log at this interval. A failure with one log does not affect the others."""
-        await self._clock.sleep(self._config.get("log.initial.task.delay.ms") / 1000)
+    async def _each(self, first_ms: int, interval_ms: int, work: Callable[[Log, int], object]) -> None:
+        """Call `work` for each log, first after `first_ms`, then at this interval. A failure with one log does not affect the others."""
+        await self._clock.sleep(first_ms / 1000)
         while True:
             for number, opened in enumerate(list(self), 1):
                 try:

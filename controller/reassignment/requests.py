@@ -64,7 +64,8 @@ def reassigned(assignment: Assignment | None, target: Ints | None) -> Assignment
 async def listed(cluster: Cluster, named: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
     """Those of the named partitions, or of all, that are being reassigned, sorted, with their assignments (controller 11.2).
 
-    As in Apache Kafka, only named ones include those that appeared in the middle of a reassignment, which goes on after a fail-over only.
+    A partition without a state that goes nowhere is not listed. As in Apache Kafka, only named ones include those that appeared in the
+    middle of a reassignment, which goes on after a fail-over only.
     """
     if named is None and not cluster.reassigning:
         return {}
@@ -73,7 +74,7 @@ async def listed(cluster: Cluster, named: Iterable[TopicPartition] | None) -> di
     looked_at: Iterable[Partition | None] = cluster.reassigning if named is None else map(cluster.partition, named)
     for p in looked_at:
         await pace()
-        if p is not None and (p in cluster.reassigning or p.assignment.is_reassigning):
+        if p is not None and (p.assignment.is_reassigning or (p in cluster.reassigning and p.info is not None)):
             by_topic.setdefault(p.topic.name, {})[p.index] = p.assignment
     found: dict[TopicPartition, Assignment] = {}
     for topic in sorted(by_topic):

@@ -233,6 +233,10 @@ class GrowthPlan:
     added: Assignments
 
 
+class NothingToFollow(ApiError):
+    """Partition 0 has an empty list of replicas. Apache Kafka fails here, and refuses the whole request."""
+
+
 def refuse_growths(
     names: Sequence[str], may_alter: Callable[[str], bool], queued_for_deletion: Callable[[str], bool]
 ) -> dict[str, ApiError | None]:
@@ -265,8 +269,10 @@ def plan_growth(topic: messages.CreatePartitionsRequest.CreatePartitionsTopic, s
     first = stored.assignments.get(0)
     if topic.assignments is not None:
         added = _explicit_growth(topic, [tuple(entry.broker_ids) for entry in topic.assignments], current, first, racks)
-    elif first is None or not first.replicas:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"partition 0 of {name} has no replicas to follow")
+    elif first is None:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name} has no partition 0 to follow")
+    elif not first.replicas:
+        raise NothingToFollow(ErrorCode.UNKNOWN_SERVER_ERROR, f"partition 0 of {name} has no replicas to follow")
     elif topic.count > MAX_PARTITIONS:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"{name} cannot have {topic.count} partitions, at most {MAX_PARTITIONS}")
     else:

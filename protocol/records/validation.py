@@ -12,7 +12,7 @@ protocol, sections 6, 12 (Records) and 13.
 
 from __future__ import annotations
 
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import (
     CODEC_MASK,
     CONTROL,
@@ -155,6 +155,25 @@ def version_error(records: Buffer, version: int) -> ErrorCode | None:
         return ErrorCode.CORRUPT_MESSAGE
     except Refused as refusal:
         return refusal.code
+    return None
+
+
+def refuses_request(records: Buffer, version: int) -> ApiError | None:
+    """The error that refuses a whole request of this version with these records of one of its partitions; None if there is none.
+
+    Before version 3 Apache Kafka reads the heads of all batches, before version 7 the codec of the first, ahead of all appends.
+    """
+    try:
+        if version < 3:
+            position = 0
+            while (size := batch_size(records, position)) is not None:
+                position += size
+        elif version < 7 and (size := batch_size(records, 0)) is not None and HEADER_SIZE <= size <= len(records):
+            codec = records[22] & CODEC_MASK
+            if records[16] == MAGIC and codec > Codec.ZSTD:
+                return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {codec}")
+    except CorruptRecords as error:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, str(error))
     return None
 
 

@@ -2,14 +2,15 @@
 
 Versions 0-3 come from clients: one transactional id, for which the client needs WRITE, as for the topics; internal topics are refused.
 Versions 4 and 5 come from brokers, with many transactional ids, and need CLUSTER_ACTION. If one partition of a transactional id is refused
-or does not exist, nothing is added, and the others get OPERATION_NOT_ATTEMPTED. Before version 2 a fenced producer gets
-INVALID_PRODUCER_EPOCH. Source: wire 5 and 13, `KafkaApis.handleAddPartitionsToTxnRequest` of Apache Kafka 3.9.1.
+or does not exist, nothing is added, and the others get OPERATION_NOT_ATTEMPTED; then a partition that is named twice has one row. Before
+version 2 a fenced producer gets INVALID_PRODUCER_EPOCH. Source: wire 5 and 13, `KafkaApis.handleAddPartitionsToTxnRequest` of Apache Kafka
+3.9.1.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from klamm.broker.metadata_responses import INTERNAL_TOPICS
@@ -33,6 +34,7 @@ class _Transaction(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
+    topics: Sequence[Any]
     partitions: list[TopicPartition]
     verify_only: bool = False
 
@@ -41,12 +43,9 @@ async def handle(ctx: Context, request: messages.AddPartitionsToTxnRequest) -> m
     version = ctx.api_version
     if version >= OF_BROKERS_SINCE and not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    client = request.v3_and_below_transactional_id
-    if version < OF_BROKERS_SINCE and not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, client):
-        return await build(_count(request), _of_client, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     transactions = await build(_count(request), _transactions, request, version)
     codes = await asyncio.gather(*(_add(ctx, each) for each in transactions))
-    return await build(sum(map(len, codes)), _response, version, list(zip(transactions, codes, strict=True)))
+    return await build(_count(request), _response, version, list(zip(transactions, codes, strict=True)))
 
 
 def refuse(
@@ -54,17 +53,7 @@ def refuse(
 ) -> messages.AddPartitionsToTxnResponse:
     if version >= OF_BROKERS_SINCE:
         return messages.AddPartitionsToTxnResponse(error_code=code)
-    return _of_client(request, code)
-
-
-def _of_client(request: messages.AddPartitionsToTxnRequest, code: ErrorCode) -> messages.AddPartitionsToTxnResponse:
-    """The response to a client that is refused: a row for all that the request names, as often as it does."""
-    kind = messages.AddPartitionsToTxnResponse
-    rows = [
-        kind.AddPartitionsToTxnTopicResult(topic.name, [kind.AddPartitionsToTxnPartitionResult(index, code) for index in topic.partitions])
-        for topic in request.v3_and_below_topics
-    ]
-    return kind(results_by_topic_v3_and_below=rows)
+    return _response(version, [(each, code) for each in _transactions(request, version)])
 
 
 def _count(request: messages.AddPartitionsToTxnRequest) -> int:
@@ -78,11 +67,11 @@ def _transactions(request: messages.AddPartitionsToTxnRequest, version: int) -> 
         return [
             _Transaction(
                 request.v3_and_below_transactional_id, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch,
-                _partitions(request.v3_and_below_topics),
+                request.v3_and_below_topics, _partitions(request.v3_and_below_topics),
             )
         ]
     return [
-        _Transaction(each.transactional_id, each.producer_id, each.producer_epoch, _partitions(each.topics), each.verify_only)
+        _Transaction(each.transactional_id, each.producer_id, each.producer_epoch, each.topics, _partitions(each.topics), each.verify_only)
         for each in request.transactions
     ]
 
@@ -91,9 +80,12 @@ def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-async def _add(ctx: Context, transaction: _Transaction) -> Codes:
+async def _add(ctx: Context, transaction: _Transaction) -> Codes | ErrorCode:
+    """The codes of partitions, or one for all that the transaction names."""
     partitions, transactional_id = transaction.partitions, transaction.transactional_id
     is_client = ctx.api_version < OF_BROKERS_SINCE
+    if is_client and not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     refused: Codes = {}
     pace = Pace()
     for each in partitions:
@@ -109,7 +101,7 @@ async def _add(ctx: Context, transaction: _Transaction) -> Codes:
     code = await coordinator.add_partitions(AddPartitions(None, transactional_id, *producer, tuple(partitions)))
     if code is ErrorCode.PRODUCER_FENCED and ctx.api_version < FENCED_SINCE:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return dict.fromkeys(partitions, code)
+    return code
 
 
 def _all_refused(partitions: list[TopicPartition], refused: Codes) -> Codes:
@@ -122,22 +114,25 @@ def _refusal(ctx: Context, partition: TopicPartition, is_client: bool) -> ErrorC
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if ctx.services.metadata.partition(*partition) is None else ErrorCode.NONE
 
 
-def _response(version: int, results: Iterable[tuple[_Transaction, Codes]]) -> messages.AddPartitionsToTxnResponse:
+def _response(version: int, results: Iterable[tuple[_Transaction, Codes | ErrorCode]]) -> messages.AddPartitionsToTxnResponse:
     response = messages.AddPartitionsToTxnResponse
     if version < OF_BROKERS_SINCE:
-        return response(results_by_topic_v3_and_below=[row for _, codes in results for row in _topics(codes)])
+        return response(results_by_topic_v3_and_below=[row for each, codes in results for row in _topics(each, codes)])
     return response(
         results_by_transaction=[
-            response.AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=_topics(codes))
+            response.AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=_topics(each, codes))
             for each, codes in results
         ]
     )
 
 
-def _topics(codes: Codes) -> list[Any]:
+def _topics(transaction: _Transaction, codes: Codes | ErrorCode) -> list[Any]:
+    """One code for all is told as often as a partition is named, other codes once for each partition."""
     response = messages.AddPartitionsToTxnResponse
+    row, topic_row = response.AddPartitionsToTxnPartitionResult, response.AddPartitionsToTxnTopicResult
+    if isinstance(codes, ErrorCode):
+        return [topic_row(topic.name, [row(index, codes) for index in topic.partitions]) for topic in transaction.topics]
     topics: dict[str, list[Any]] = {}
     for partition, code in codes.items():
-        row = response.AddPartitionsToTxnPartitionResult(partition_index=partition.partition, partition_error_code=code)
-        topics.setdefault(partition.topic, []).append(row)
-    return [response.AddPartitionsToTxnTopicResult(name=topic, results_by_partition=rows) for topic, rows in topics.items()]
+        topics.setdefault(partition.topic, []).append(row(partition.partition, code))
+    return [topic_row(name, rows) for name, rows in topics.items()]

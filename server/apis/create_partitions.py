@@ -2,8 +2,8 @@
 
 On other brokers every topic gets NOT_CONTROLLER, and a topic named twice has one result. Each topic succeeds or fails by itself, checked
 against its znode (controller 5.5). The whole request gets UNKNOWN_SERVER_ERROR if only some brokers have a rack. It also gets it if a topic
-name cannot be part of a ZooKeeper path, but then the topics before that one have received their partitions. Null assignments mean that the
-broker places the replicas.
+name cannot be part of a ZooKeeper path, or if the broker shall place replicas of a topic whose partition 0 has none, but then the topics
+before that one have received their partitions. Null assignments mean that the broker places the replicas.
 
 Accepted topics are written to their znodes only if these have not changed since they were read. If another request or the controller was
 faster, the topic is read and checked again, so that no partition is lost. Then the request waits at most TimeoutMs until this broker's
@@ -18,7 +18,7 @@ from itertools import takewhile
 from typing import Any
 
 from klamm.controller.decisions.placement import check_racks
-from klamm.controller.topics.topic_requests import GrowthPlan, plan_growth, refuse_growths
+from klamm.controller.topics.topic_requests import GrowthPlan, NothingToFollow, plan_growth, refuse_growths
 from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -75,7 +75,7 @@ async def _create(ctx: Context, request: messages.CreatePartitionsRequest) -> me
     growing = _Growing(services, {topic.name: topic for topic in reached}, racks, results)
     plans = await growing.plan([topic.name for topic in reached])
     mutations = Mutations(ctx, STRICT_QUOTA_SINCE)
-    complete = len(reached) == len(wanted)
+    complete = len(reached) == len(wanted) and not growing.has_failed
     if not request.validate_only:
         plans = _within_quota(mutations, plans, results)
         partitions = {plan.name: (*plan.stored.assignments, *plan.added) for plan in await growing.write(plans)}
@@ -96,6 +96,8 @@ class _Growing:
         self._results = results
         self._versions: dict[str, int] = {}
         """Topic name → version of its znode when it was read."""
+        self.has_failed = False
+        """Whether a topic refuses the whole request; those behind it were not planned."""
 
     async def plan(self, names: Sequence[str], written: Mapping[str, StoredTopic] | None = None) -> list[GrowthPlan]:
         """Read these topics and plan what to add.
@@ -112,6 +114,9 @@ class _Growing:
             self._versions[name] = version
             try:
                 plans.append(plan_growth(self._topics[name], stored, self._racks))
+            except NothingToFollow:
+                self.has_failed = True
+                break
             except ApiError as refusal:
                 self._results[name] = refusal.code, refusal.message
         return plans

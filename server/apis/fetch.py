@@ -35,6 +35,8 @@ def handle(ctx: Context, request: messages.FetchRequest) -> Body | messages.Fetc
     services = ctx.services
     sessions = services.fetches.sessions
     context = sessions.begin(request, ctx.api_version)
+    if context is ErrorCode.UNKNOWN_SERVER_ERROR:
+        return refuse(request, ctx.api_version, context)
     if isinstance(context, ErrorCode):
         return encode(ctx.api_version, NO_SESSION, (), error_code=context)
     if _is_long(request):

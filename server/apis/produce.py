@@ -1,11 +1,12 @@
 """Produce (0), versions 0-11: append records to the logs of partitions that this broker leads.
 
 Each partition has its own result. The checks are in the order of Apache Kafka: permission, known partition, acks, internal topics,
-leader, enough replicas in sync, records; the last two are made by the replica manager and the log. Two errors refuse a request as a whole,
-after a look at the first batch of each partition: a batch with an impossible length or magic, and transactional records without permission
-for the transactional id. The first records of a transaction are verified before these checks (`server/produce/verification.py`). With
-acks=0 there is no response, and an error closes the connection. With acks=-1 the response waits for the ISR, at most for the time-out of
-the request; with acks=1 it waits until a log on disk has been written.
+leader, enough replicas in sync, records; the last two are made by the replica manager and the log. Errors refuse a request as a whole
+after a look at the first batch of each partition up to the first one of a transaction: a batch with an impossible length or magic, and
+transactional records without permission for the transactional id. Of partitions that exist, requests before version 3 are refused for the
+length or magic of any batch too, those of versions 3 to 6 for an unknown codec. The first records of a transaction are verified before
+these checks (`server/produce/verification.py`). With acks=0 there is no response, and an error closes the connection. With acks=-1 the
+response waits for the ISR, at most for the time-out of the request; with acks=1 it waits until a log on disk has been written.
 
 If the logs are open and the records are cheap to check, everything is appended before `handle` returns. So the next requests of the
 connection do not wait. Otherwise (first use of a log, recompression, long batches, many partitions) the connection handles no other request
@@ -26,7 +27,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import SLICE, Pace
 from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, CorruptRecords, batch_size
-from klamm.protocol.records.validation import Refused, version_error
+from klamm.protocol.records.validation import Refused, refuses_request, version_error
 from klamm.server.produce.delayed_produce import Appended
 from klamm.server.produce.record_appends import RecordAppends, transactional_batch
 from klamm.server.produce.verification import TransactionalRecords, error_for_produce, verify
@@ -40,6 +41,8 @@ ADMIN_CLIENT = "__admin_client"
 NO_OFFSET = -1
 SEVERAL_PRODUCERS = "Transactional records contained more than one producer ID"
 KNOWS_ABORTABLE_SINCE = 11
+LOOKED_AT_BEFORE = 7
+"""Records of requests with earlier versions can refuse the whole request."""
 
 _WITHOUT_LOG_START = frozenset((
     ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
@@ -58,10 +61,13 @@ def handle(ctx: Context, request: messages.ProduceRequest) -> Response | Awaitab
     if len(topics) + sum([len(topic.partition_data) for topic in topics]) > SLICE:
         ctx.peer.exclusive = True
         return _handle_many(ctx, request)
-    refusal = _refusal(ctx, request, topics)
-    if refusal is not None:
-        return _refused(request, ctx.api_version, refusal)
     parts = _parts(topics)
+    try:
+        _has_transaction(ctx, request, topics)
+        if ctx.api_version < LOOKED_AT_BEFORE:
+            _look_at_records(ctx, parts)
+    except ApiError as refusal:
+        return _refused(request, ctx.api_version, refusal)
     if request.transactional_id is not None:
         unverified = _unverified(ctx, request, parts)
         if unverified:
@@ -78,8 +84,12 @@ def handle(ctx: Context, request: messages.ProduceRequest) -> Response | Awaitab
 def handle_run(ctx: Context, requests: Sequence[messages.ProduceRequest]) -> Run | None:
     """Requests that differ in their records only: those are appended together, as far as they can be."""
     request = requests[0]
-    if type(ctx.services.authorizer) is not AllowAll and any(_refusal(ctx, each, each.topic_data) for each in requests):
-        return None
+    if type(ctx.services.authorizer) is not AllowAll:
+        try:
+            for each in requests:
+                _has_transaction(ctx, each, each.topic_data)
+        except ApiError:
+            return None
     topic = request.topic_data[0]
     parts = [Part(topic.name, row.index, row.records) for each in requests for row in each.topic_data[0].partition_data]
     try:
@@ -291,10 +301,11 @@ def _is_transactional(records: Buffer) -> bool:
     return size is not None and size <= len(records) and records[16] == 2 and bool(records[22] & TRANSACTIONAL)
 
 
-def _refusal(
-    ctx: Context, request: messages.ProduceRequest, topics: Iterable[messages.ProduceRequest.TopicProduceData]
-) -> ApiError | None:
-    """The error that refuses the whole request, from the first batch of each partition of these topics; None if there is none."""
+def _has_transaction(ctx: Context, request: messages.ProduceRequest, topics: Iterable[messages.ProduceRequest.TopicProduceData]) -> bool:
+    """Whether a partition of these topics begins with records of a transaction; what comes behind it is not looked at.
+
+    Raises ApiError, which refuses the whole request.
+    """
     transactional_id = request.transactional_id
     for topic in topics:
         for part in topic.partition_data:
@@ -302,10 +313,21 @@ def _refusal(
                 if part.records is None or not _is_transactional(part.records):
                     continue
             except CorruptRecords as error:
-                return ApiError(ErrorCode.CORRUPT_MESSAGE, str(error))
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
             if transactional_id is None or not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-                return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return None
+                raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return True
+    return False
+
+
+def _look_at_records(ctx: Context, parts: Iterable[Part]) -> None:
+    """What requests of old versions are refused for as a whole. Raises ApiError."""
+    for part in parts:
+        error = None if part.records is None else refuses_request(part.records, ctx.api_version)
+        if error is None or not ctx.authorize(Operation.WRITE, ResourceType.TOPIC, part.topic):
+            continue
+        if ctx.services.metadata.partition(part.topic, part.index) is not None:
+            raise error
 
 
 def _refused(request: messages.ProduceRequest, version: int, refusal: ApiError) -> Response:
@@ -319,16 +341,25 @@ async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Respon
     """Do what `handle` does for few partitions, in slices."""
     pace = Pace()
     found: dict[tuple[str, int], Part] = {}
+    has_transaction = False
     for topic in request.topic_data:
         entries = topic.partition_data
         for first in range(0, max(len(entries), 1), SLICE):
             slice_of_topic = topic._replace(partition_data=entries[first : first + SLICE])
             await pace(len(slice_of_topic.partition_data) + 1)
-            refusal = _refusal(ctx, request, [slice_of_topic])
-            if refusal is not None:
+            try:
+                has_transaction = has_transaction or _has_transaction(ctx, request, [slice_of_topic])
+            except ApiError as refusal:
                 return _refused(request, ctx.api_version, refusal)
             found |= {(part.topic, part.index): part for part in _parts([slice_of_topic])}
     parts = list(found.values())
+    if ctx.api_version < LOOKED_AT_BEFORE:
+        try:
+            for part in parts:
+                await pace()
+                _look_at_records(ctx, [part])
+        except ApiError as refusal:
+            return _refused(request, ctx.api_version, refusal)
     unverified = [] if request.transactional_id is None else _unverified(ctx, request, parts)
     if unverified:
         return await _verify_and_append(ctx, request, parts, unverified)

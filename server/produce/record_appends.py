@@ -17,6 +17,7 @@ from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError
+from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import MAGIC, TRANSACTIONAL, BatchHeader, Buffer, batch_size, read_header
 from klamm.protocol.records.batch_runs import assign_run
 from klamm.protocol.records.rebase import rebased
@@ -67,7 +68,8 @@ class RecordAppends(NamedTuple):
         """The records are checked, and perhaps compressed again, in a thread, while others may append."""
         now_ms = self.clock.now_ms()
         at = log.next_offset, replica.leader_epoch, log.config.rules
-        assigned = await asyncio.to_thread(assign, records, self.version, *at, now_ms, self.origin)
+        name = TopicPartition(log.topic, log.partition)
+        assigned = await asyncio.to_thread(assign, records, self.version, *at, now_ms, self.origin, name)
         assigned = rebased(assigned, log.next_offset, replica.leader_epoch)
         if self.verifications is not None:
             self._check_verified(replica, log, records)

@@ -1,8 +1,9 @@
 """Frames that no client would send: requests of every API with a value or some bytes changed, drawn from a seed.
 
-A frame is drawn for an API, a version and a body of `tests/security/permission_requests.py`. Values are changed before the request is
-encoded: a number becomes one at an edge, a list empty or twice as long, a text another name. Bytes are changed after it, in the header
-too. `Changed.about` says what was done, so that two brokers of either kind can be sent the same.
+A frame is drawn for an API, a version and a body of `tests/security/permission_requests.py`, most of which are refused, or of
+`usual_requests.py`, most of which are obeyed. Values are changed before the request is encoded: a number becomes one at an edge, a list
+empty or twice as long, a text another name. Bytes are changed after it, in the header too. `Changed.about` says what was done, so that
+two brokers of either kind can be sent the same. Every other usual request stays as it is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 from klamm.protocol import json_form, messages
 from klamm.protocol.errors import LocalProtocolError
+from klamm.tests.frames.usual_requests import usual
 from klamm.tests.harness.client import KEYS
 from klamm.tests.security.permission_requests import REQUESTS, Asked
 from klamm.tests.stories.both.answers import request
@@ -21,10 +23,14 @@ from klamm.tests.stories.both.answers import request
 CORRELATION_ID = 0x01020304
 _EPOCH_SINCE = {"LeaderAndIsr": 2, "StopReplica": 1, "UpdateMetadata": 5}
 """The first versions with the epoch of a broker: those before would obey, and stop the broker under test from obeying its controller."""
+_STATIC_SINCE = 5
+"""The first version of JoinGroup with static members: a second member would wait for the first one."""
 _LEFT_OUT = ("ControlledShutdown", "DeleteTopics")
 """The first moves leaders away; what the second deletes is gone some time later."""
 _NAMES_BEFORE = {"Fetch": 12}
 """The last versions with names of topics: with the zero id among others, Apache Kafka has an internal error."""
+_KEPT = ("timeoutMs", "numPartitions", "count", "sessionTimeoutMs", "rebalanceTimeoutMs", "maxWaitMs", "transactionTimeoutMs")
+"""Values of usual requests that stay: others would be waits, races or very many partitions."""
 INT8, INT16, INT32, INT64 = 1 << 7, 1 << 15, 1 << 31, 1 << 63
 _BYTES = (0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF)
 _TEXTS = ("", "t", "u", "nix", "a b", "ä", "x" * 300, "\0", "0", "-1")
@@ -39,23 +45,26 @@ class Changed(NamedTuple):
     about: str
 
 
-def drawn(seed: str) -> Changed:
+def drawn(seed: str, is_usual: bool = False) -> Changed:
     """The frame that a seed means."""
     source = random.Random(seed)
     while True:
-        asked = source.choice(REQUESTS)
+        asked = usual(source) if is_usual else source.choice(REQUESTS)
+        stays = is_usual and source.random() < 0.5
+        first = _STATIC_SINCE if is_usual and asked.api == "JoinGroup" else _EPOCH_SINCE.get(asked.api, 0)
         api = messages.APIS[KEYS[asked.api]]
-        version = source.randint(max(api.min_version, _EPOCH_SINCE.get(asked.api, 0)), _NAMES_BEFORE.get(asked.api, api.max_version))
-        if asked.api in _LEFT_OUT:
+        last = api.max_version if is_usual else _NAMES_BEFORE.get(asked.api, api.max_version)
+        version = source.randint(max(api.min_version, first), last)
+        if asked.api in _LEFT_OUT and not is_usual:
             continue
         changes: list[str] = []
         try:
-            message = _message(source, asked, version, changes)
+            message = _message(source, asked, version, changes, stays, is_usual)
             encoded = messages.encode_request(KEYS[asked.api], version, CORRELATION_ID, "frames", messages.encode(message, version))
         except (LocalProtocolError, AttributeError, TypeError, ValueError, OverflowError):
             continue
         frame = bytearray(encoded[4:])
-        if not changes or source.random() < 0.2:
+        if not stays and (not changes or source.random() < 0.2):
             changes += [source.choice(_BYTE_CHANGES)(source, frame) for _ in range(source.choice((1, 1, 1, 2)))]
         return Changed(asked.api, version, bytes(frame), "; ".join(changes))
 
@@ -63,16 +72,18 @@ def drawn(seed: str) -> Changed:
 # values
 
 
-def _message(source: random.Random, asked: Asked, version: int, changes: list[str]) -> Any:
+def _message(source: random.Random, asked: Asked, version: int, changes: list[str], stays: bool, is_usual: bool) -> Any:
     message = request(asked.api, version, _plain(asked.body))
     if asked.api in _EPOCH_SINCE:
         message = message._replace(broker_epoch=1)
-    if source.random() < 0.5:
+    if stays or source.random() < 0.5:
         return message
     value = json_form.to_json(message, version)
     name = f"{asked.api}Request"
     for _ in range(source.choice((1, 1, 2))):
         places = [place for place in _places(value) if place[2] not in ("brokerEpoch", "controllerEpoch") or asked.api not in _EPOCH_SINCE]
+        if is_usual:
+            places = [place for place in places if place[2] not in _KEPT]
         if places:
             path, holder, key = source.choice(places)
             holder[key] = _other(source, holder[key])

@@ -1,6 +1,7 @@
 """Frames that no client would send, to Apache Kafka and to Klamm at the same time.
 
     python -m klamm.tests.frames.random_frames --seed 7 --minutes 5
+    python -m klamm.tests.frames.random_frames --seed 7 --minutes 5 --usual    # requests that are mostly obeyed
 
 A frame to which Apache Kafka has no answer is counted and no difference: it forgets the response to some requests, such as OffsetFetch of
 no group. Both brokers restart after some frames, or when one of them stops answering.
@@ -19,7 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from klamm.tests.frames.drawing import drawn
-from klamm.tests.frames.sending import NO_ANSWER, SETTINGS, Sender, made_ready
+from klamm.tests.frames.knowing import made_knowing
+from klamm.tests.frames.sending import NO_ANSWER, SETTINGS, Sender
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker
 from klamm.tests.harness.tree import Tree
 
@@ -40,7 +42,7 @@ def both(zookeeper: str, folder: Path, name: str) -> Iterator[list[Sender]]:
     brokers = [KafkaBroker(jars(), trees[0], folders[0], 0, **SETTINGS), OwnedBroker(trees[1], folders[1], 0, **SETTINGS)]
     try:
         with ThreadPoolExecutor(len(brokers)) as pool:
-            yield list(pool.map(made_ready, brokers, [ANSWER_S, ANSWER_S]))
+            yield list(pool.map(made_knowing, brokers, [ANSWER_S, ANSWER_S]))
     finally:
         for broker, tree in zip(brokers, trees, strict=True):
             broker.kill()
@@ -52,6 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--usual", action="store_true", help="requests that are mostly obeyed, every other of them unchanged")
     parser.add_argument("--each", type=int, default=1500, help="frames until both brokers restart")
     options = parser.parse_args()
     from klamm.zk.embedded.server import EmbeddedZooKeeper
@@ -65,7 +68,7 @@ def main() -> int:
                 first, silent = number, 0
                 while time.monotonic() < end and number < first + options.each and silent < SILENT:
                     number += 1
-                    changed = drawn(f"{options.seed} {number}")
+                    changed = drawn(f"{options.seed} {number}", options.usual)
                     kafka, klamm = pool.map(Sender.outcome, senders, [changed, changed])
                     outcomes[kafka if kafka in ("closed", NO_ANSWER) else "answer"] += 1
                     silent = silent + 1 if NO_ANSWER in (kafka, klamm) else 0

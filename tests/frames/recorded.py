@@ -10,27 +10,39 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from klamm.tests.frames.drawing import drawn
-from klamm.tests.frames.sending import NO_ANSWER, SETTINGS, Sender, made_ready
+from klamm.tests.frames.drawing import Changed, drawn
+from klamm.tests.frames.knowing import made_knowing
+from klamm.tests.frames.sending import NO_ANSWER, SETTINGS, Sender
 from klamm.tests.harness.kafka import KafkaBroker
 from klamm.tests.harness.tree import Tree
 
 FILE = Path(__file__).with_name("frames.recorded")
-SEED, FRAMES = "recorded", 700
+SEED, FRAMES, USUAL_FRAMES = "recorded", 700, 300
 ANSWER_S = 5.0
-_HEAD = re.compile(r"^(\d+) ", re.MULTILINE)
+_HEAD = re.compile(r"^((?:usual )?\d+) ", re.MULTILINE)
+_LATER = ("AlterConfigs", "IncrementalAlterConfigs", "DeleteTopics")
+"""What these change shows some time later, so they are not recorded."""
 
 
-def told(sender: Sender, numbers: Iterable[int]) -> Iterator[str]:
-    """Two lines for each frame: its number and what it is, then what came back."""
-    for number in numbers:
-        changed = drawn(f"{SEED} {number}")
-        yield f"{number} {changed.api} v{changed.version} {changed.about!a}\n    {sender.outcome(changed)}\n"
+def told(sender: Sender, names: Iterable[str]) -> Iterator[str]:
+    """Two lines for each frame: its name and what it is, then what came back."""
+    for name in names:
+        changed = _drawn(name)
+        yield f"{name} {changed.api} v{changed.version} {changed.about!a}\n    {sender.outcome(changed)}\n"
 
 
-def numbers() -> list[int]:
+def _drawn(name: str) -> Changed:
+    return drawn(f"{SEED} {name}", name.startswith("usual"))
+
+
+def names() -> list[str]:
     """The frames of the file."""
-    return [int(number) for number in _HEAD.findall(FILE.read_text(encoding="utf-8"))]
+    return _HEAD.findall(FILE.read_text(encoding="utf-8"))
+
+
+def _drawn_names() -> list[str]:
+    usual = [f"usual {number}" for number in range(USUAL_FRAMES)]
+    return [*map(str, range(FRAMES)), *(name for name in usual if _drawn(name).api not in _LATER)]
 
 
 def main() -> None:
@@ -44,7 +56,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             broker = KafkaBroker(jars(), tree, Path(folder), 0, **SETTINGS)
             try:
-                lines = list(told(made_ready(broker, ANSWER_S), range(FRAMES)))
+                lines = list(told(made_knowing(broker, ANSWER_S), _drawn_names()))
             finally:
                 broker.kill()
     finally:

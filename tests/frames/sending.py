@@ -6,7 +6,7 @@ import json
 import socket
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from klamm.protocol import json_form, messages
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
@@ -57,19 +57,23 @@ class Sender:
 
     def outcome(self, changed: Changed) -> str:
         """`closed`, `no answer`, or the answer as text."""
+        answer = self.answer(changed.frame)
+        return answer if isinstance(answer, str) else shown(changed, answer, self._masked)
+
+    def answer(self, frame: bytes) -> bytes | str:
+        """The payload of the answer to a frame, or `closed` or `no answer`."""
         if self._connection is None:
             self._connection = self._connected()
         self._connection.settimeout(self._answer_s)
         try:
-            self._connection.sendall(struct.pack(">i", len(changed.frame)) + changed.frame)
-            payload = self._read(struct.unpack(">i", self._read(4))[0])
+            self._connection.sendall(struct.pack(">i", len(frame)) + frame)
+            return self._read(struct.unpack(">i", self._read(4))[0])
         except TimeoutError:
             self.close()
             return NO_ANSWER
         except OSError:
             self.close()
             return "closed"
-        return shown(changed, payload, self._masked)
 
     def _read(self, size: int) -> bytes:
         assert self._connection is not None
@@ -82,22 +86,40 @@ class Sender:
         return data
 
 
-def shown(changed: Changed, payload: bytes, masked: Mask) -> str:
-    """A response as text."""
+class Decoded(NamedTuple):
+    """A response that could be read: `end` is where the message ends in the payload."""
+
+    message: Any
+    version: int
+    correlation_id: int
+    end: int
+
+
+def decoded(changed: Changed, payload: bytes) -> Decoded | None:
+    """The response to a frame; None if there is no such response."""
     key, version = struct.unpack(">hh", changed.frame[:4])
     api = messages.APIS.get(key)
     if api is None:
-        return f"answer {payload.hex()}"
+        return None
     if key == KEYS["ApiVersions"] and not api.min_version <= version <= api.max_version:
         version = 0
     try:
         correlation_id, offset = messages.decode_response_header(key, version, payload)
         message, end = messages.decode(f"{api.name}Response", version, payload, offset)
-    except (RemoteProtocolError, struct.error) as problem:
-        return f"answer {payload.hex()} ({problem})"
-    rest = "" if end == len(payload) else f" and {len(payload) - end} bytes"
-    at = "" if correlation_id == CORRELATION_ID else f"to {correlation_id:x} "
-    return f"{at}{json.dumps(masked(json_form.to_json(message, version)), separators=(',', ':'), ensure_ascii=False)}{rest}"
+    except (RemoteProtocolError, struct.error):
+        return None
+    return Decoded(message, version, correlation_id, end)
+
+
+def shown(changed: Changed, payload: bytes, masked: Mask) -> str:
+    """A response as text."""
+    response = decoded(changed, payload)
+    if response is None:
+        return f"answer {payload.hex()}"
+    rest = "" if response.end == len(payload) else f" and {len(payload) - response.end} bytes"
+    at = "" if response.correlation_id == CORRELATION_ID else f"to {response.correlation_id:x} "
+    value = masked(json_form.to_json(response.message, response.version))
+    return f"{at}{json.dumps(value, separators=(',', ':'), ensure_ascii=False)}{rest}"
 
 
 def without_what_differs(value: Any) -> Any:
@@ -121,13 +143,18 @@ def _field(name: str, value: Any) -> Any:
 
 
 def made_ready(broker: OwnedBroker, answer_s: float = 60) -> Sender:
+    """Start a broker as `make_ready` does; what sends to it."""
+    make_ready(broker)
+    return Sender(broker, answer_s)
+
+
+def make_ready(broker: OwnedBroker) -> None:
     """Start a broker with the topics of the requests and with both coordinators."""
     broker.start()
     for name in ("t", "u", "td"):
         (answer,) = ask(broker.port, requests.create_topic(name, [[0]]), 5).topics
         assert answer.error_code == 0, answer
     wait_for(lambda: _coordinates(broker.port), "both coordinators")
-    return Sender(broker, answer_s)
 
 
 def _coordinates(port: int) -> bool:

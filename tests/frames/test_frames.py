@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from klamm.tests.frames.recorded import FILE, numbers, told
-from klamm.tests.frames.sending import SETTINGS, made_ready
+from klamm.tests.frames.knowing import made_knowing
+from klamm.tests.frames.recorded import FILE, names, told
+from klamm.tests.frames.sending import SETTINGS
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker
 from klamm.tests.harness.tree import Tree
 
@@ -22,8 +23,8 @@ def frames_tree(zookeeper: str, chroot: str) -> Iterator[Tree]:
 
 def outcomes(broker: OwnedBroker) -> list[str]:
     try:
-        sender = made_ready(broker)
-        made = list(told(sender, numbers()))
+        sender = made_knowing(broker)
+        made = list(told(sender, names()))
         sender.close()
     finally:
         broker.kill()

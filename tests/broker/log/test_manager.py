@@ -206,6 +206,24 @@ async def test_a_log_that_is_deleted_while_it_is_opened_is_not_there_afterwards(
     assert logs.get("t", 0) is None
 
 
+async def test_the_first_search_for_idle_producers_is_after_one_interval() -> None:
+    clock = DrivenClock()
+    logs = manager(StoredConfigs(), clock, log_initial_task_delay_ms=100, producer_id_expiration_check_interval_ms=500)
+    log = await opened(logs, "t")
+    log.append_as_leader(batch(producer=7, epoch=0, sequence=0, timestamp=0), 0, 9, Origin.CLIENT, clock.now_ms())
+    background = asyncio.create_task(logs.run())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    try:
+        await clock.advance(0.4)
+        assert len(log.active_producers()) == 1
+        await clock.advance(0.2)
+        assert not log.active_producers()
+    finally:
+        background.cancel()
+        await asyncio.gather(background, return_exceptions=True)
+
+
 async def test_retention_and_expiry_of_producers_come_with_time() -> None:
     clock = DrivenClock()
     logs = manager(

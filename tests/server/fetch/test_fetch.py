@@ -440,6 +440,11 @@ async def test_an_isolation_level_that_does_not_exist_is_an_unknown_server_error
     assert codes(response) == ({("t", 0): -1} if version < 13 else {})
 
 
+async def test_an_isolation_level_that_does_not_exist_does_not_matter_if_nothing_can_be_read() -> None:
+    response = await World().respond(fetch({"nix": [part()]}, version=12, isolation_level=7), 12)
+    assert codes(response) == {("nix", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
 async def test_a_topic_made_again_has_another_id() -> None:
     world = World()
     world.host("t")

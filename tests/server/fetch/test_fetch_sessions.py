@@ -153,7 +153,10 @@ async def test_a_deleted_partition_is_an_error_of_the_session_and_watches_nothin
 
 @pytest.mark.parametrize(
     ("session", "code"),
-    [((77, 1), 70), ((0, 5), 70), ((-5, 3), 70), ((2**31 - 1, 3), 70), ((-(2**31), 1), 70), ((77, 0), 0), ((77, -1), 0), ((-1, -1), 0)],
+    [
+        ((77, 1), 70), ((0, 5), 70), ((-5, 3), 70), ((2**31 - 9, 3), 70), ((1 - (2**31 - 1) // 8, 1), 70), ((77, 0), 0), ((77, -1), 0),
+        ((-1, -1), 0),
+    ],
 )
 async def test_ids_and_epochs_that_are_wrong(session: tuple[int, int], code: int) -> None:
     world = World()
@@ -161,6 +164,12 @@ async def test_ids_and_epochs_that_are_wrong(session: tuple[int, int], code: int
     response = await world.respond(fetch({"t": [part()]}, session=session))
     assert response.error_code == code and len(rows(response)) == (code == 0)
     assert bool(response.session_id) == (session[1] == 0)
+
+
+@pytest.mark.parametrize("session", [(-(2**31), -1), (-((2**31 - 1) // 8), 1), (2**31 - 8, 3), (2**31 - 1, 0)])
+async def test_an_id_that_no_shard_can_have_is_an_unknown_server_error(session: tuple[int, int]) -> None:
+    response = await World().respond(fetch({}, session=session))
+    assert (response.error_code, response.session_id) == (-1, session[0])
 
 
 async def test_another_epoch_or_kind_of_topics_is_refused_and_the_session_goes_on() -> None:

@@ -128,6 +128,42 @@ async def test_a_batch_of_an_impossible_format_refuses_the_request(at: int, byte
     assert (await logged.log(0)).log_end_offset == 0
 
 
+@pytest.mark.parametrize("count", [1, 3000])
+async def test_errors_of_records_name_their_partition(count: int) -> None:
+    properties: dict[str, object] = {"log.cleanup.policy": "compact", "compression.type": "gzip"}
+    logged = Logged(None, **properties)
+    (row,) = await logged.rows(asked_for(("t", 0, record_batch(b"v", count))))
+    text = "Compacted topic cannot accept message without key in topic partition t-0"
+    assert {error.batch_index_error_message for error in row.record_errors} == {text}
+
+
+@pytest.mark.parametrize(
+    ("version", "at", "byte", "code"),
+    [
+        (2, len(GOOD) + 16, 3, ErrorCode.CORRUPT_MESSAGE), (0, len(GOOD) + 11, 1, ErrorCode.CORRUPT_MESSAGE),
+        (3, 22, 6, ErrorCode.UNKNOWN_SERVER_ERROR), (6, 22, 5, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_records_that_cannot_be_read_refuse_a_request_of_an_old_version(version: int, at: int, byte: int, code: ErrorCode) -> None:
+    bad = bytearray(GOOD + GOOD)
+    bad[at] = byte
+    logged = Logged()
+    rows = await logged.rows(asked_for(("t", 0, GOOD), ("t", 4, bytes(bad))), version)
+    assert [row.error_code for row in rows] == [code] * 2
+    assert (await logged.log(0)).log_end_offset == 0
+    rows = await logged.rows(asked_for(("t", 0, GOOD), ("t", 9, bytes(bad))), version)
+    assert [row.error_code for row in rows] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    rows = await logged.rows(asked_for(("t", 0, GOOD), ("t", 4, bytes(bad))), 7)
+    assert rows[0].error_code == ErrorCode.NONE
+
+
+async def test_batches_behind_the_first_one_of_a_transaction_are_not_looked_at() -> None:
+    bad = GOOD[:16] + b"\3" + GOOD[17:]
+    request = asked_for(("t", 9, TRANSACTIONAL), ("t", 8, bad))._replace(transactional_id="x")
+    rows = await Logged().rows(request)
+    assert [row.error_code for row in rows] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+
+
 async def test_the_log_start_offset_is_named_beside_errors_of_the_log() -> None:
     logged = Logged()
     log = await logged.log(0)
