@@ -39,7 +39,6 @@ _MEMBER_ID = re.compile(r"[^\"]*-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}")
 _RETRY_S, _RETRIES = 0.02, 25
 _SETTLE_S = 0.1
 """Until changed configs have reached the partitions."""
-_DELETION_S = 0.5
 _CONFIG_CHANGES = ("AlterConfigs", "IncrementalAlterConfigs")
 
 
@@ -81,8 +80,9 @@ class KnowingSender(Sender):
 
     def _wait_for_deletion(self) -> None:
         """Until deleted topics are gone, or some time if they cannot go because a broker is missing."""
-        end = time.monotonic() + _DELETION_S
-        while time.monotonic() < end and self.broker.tree.client.get_children("/admin/delete_topics"):
+        for _ in range(_RETRIES):
+            if not self.broker.tree.client.get_children("/admin/delete_topics"):
+                return
             time.sleep(_RETRY_S)
 
     def _wait_for_markers(self) -> None:
