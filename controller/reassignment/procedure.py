@@ -124,8 +124,8 @@ async def start(term: Term, wanted: Mapping[Partition, Assignment]) -> Results:
         await pace()
         if p.topic.queued or not p.assignment.replicas:
             results[p] = NO_SUCH_PARTITION
-        elif not assignment.target:
-            log.error("%s cannot be reassigned to no replicas", p)
+        elif p.info is None or not assignment.target:
+            log.error("%s cannot be reassigned to %s: its state is %s", p, list(assignment.target), p.state.name)
             results[p] = FAILED
         else:
             cluster.reassignments.was_dropped(p)

@@ -64,8 +64,7 @@ def reassigned(assignment: Assignment | None, target: Ints | None) -> Assignment
 async def listed(cluster: Cluster, named: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
     """Those of the named partitions, or of all, that are being reassigned, sorted, with their assignments (controller 11.2).
 
-    A partition without a state that goes nowhere is not listed. As in Apache Kafka, only named ones include those that appeared in the
-    middle of a reassignment, which goes on after a fail-over only.
+    As in Apache Kafka, only named ones include those that appeared in the middle of a reassignment, which goes on after a fail-over only.
     """
     if named is None and not cluster.reassigning:
         return {}
@@ -74,7 +73,7 @@ async def listed(cluster: Cluster, named: Iterable[TopicPartition] | None) -> di
     looked_at: Iterable[Partition | None] = cluster.reassigning if named is None else map(cluster.partition, named)
     for p in looked_at:
         await pace()
-        if p is not None and (p.assignment.is_reassigning or (p in cluster.reassigning and p.info is not None)):
+        if p is not None and (p in cluster.reassigning or p.assignment.is_reassigning):
             by_topic.setdefault(p.topic.name, {})[p.index] = p.assignment
     found: dict[TopicPartition, Assignment] = {}
     for topic in sorted(by_topic):

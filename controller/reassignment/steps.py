@@ -123,18 +123,12 @@ async def use_targets(term: Term, group: Group) -> Group:
 
 
 async def move_leaders(term: Term, group: Group) -> Group:
-    """B3: where the leader is not in the target, or gone, another one is elected; elsewhere the target gets a new leader epoch.
-
-    It fails for a partition that never had a state.
-    """
+    """B3: where the leader is not in the target, or gone, another one is elected; elsewhere the target gets a new leader epoch."""
     cluster = term.cluster
     led: list[Partition] = []
     leaderless: list[Partition] = []
     for p in group:
-        if p.info is None:
-            log.error("the reassignment of %s cannot be completed: it has no state", p)
-            continue
-        stays = p.info.leader in p.assignment.replicas and p.info.leader in cluster.online(p)
+        stays = p.info is not None and p.info.leader in p.assignment.replicas and p.info.leader in cluster.online(p)
         (led if stays else leaderless).append(p)
     if leaderless:
         results = await partition_machine.to_online(term, leaderless, elections.Reassigned())
@@ -142,14 +136,14 @@ async def move_leaders(term: Term, group: Group) -> Group:
             if isinstance(result, partition_machine.StateChangeFailed):
                 log.error("no leader of %s in the target of its reassignment: %s", p, result)
     if not led:
-        return {p: group[p] for p in leaderless}
+        return group
     with term.sender.batch() as batch:
         raised = await commit_states(term, led, RaiseLeaderEpoch(), batch)
     for p, why in raised.uncommitted.items():
         log.error("the reassignment of %s cannot be completed: %s", p, why.reason.name)
         cluster.assignment_changed(p, group[p])
         cluster.reassignments.completion_stored(p)
-    return {p: assignment for p, assignment in group.items() if p.info is not None and p not in raised.uncommitted}
+    return {p: assignment for p, assignment in group.items() if p not in raised.uncommitted}
 
 
 async def stop_removed(term: Term, group: Group) -> Group:
