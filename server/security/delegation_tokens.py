@@ -31,8 +31,8 @@ from klamm.zk.session.session import ZkSession
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 1.0
-"""How often a broker looks whether it has become the controller."""
+LOOK_S = 0.1
+"""How often a broker looks whether it has become the controller: soon, as Apache Kafka deletes expired tokens before its term begins."""
 
 
 class Token(NamedTuple):
