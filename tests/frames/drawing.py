@@ -1,7 +1,7 @@
 """Frames that no client would send: requests of every API with a value or some bytes changed, drawn from a seed.
 
 A frame is drawn for an API, a version and a body of `tests/security/permission_requests.py`, most of which are refused, or of
-`usual_requests.py`, most of which are obeyed. Values are changed before the request is encoded: a number becomes one at an edge, a list
+`usual`, most of which are obeyed. Values are changed before the request is encoded: a number becomes one at an edge, a list
 empty or twice as long, a text another name. Bytes are changed after it, in the header too. `Changed.about` says what was done, so that
 two brokers of either kind can be sent the same. Every other usual request stays as it is.
 """
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from klamm.protocol import json_form, messages
 from klamm.protocol.errors import LocalProtocolError
-from klamm.tests.frames.usual_requests import usual
+from klamm.tests.frames.usual.requests import usual
 from klamm.tests.harness.client import KEYS
 from klamm.tests.security.permission_requests import REQUESTS, Asked
 from klamm.tests.stories.both.answers import request

@@ -18,7 +18,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.frames.drawing import Changed
 from klamm.tests.frames.sending import Sender, decoded, make_ready, shown
-from klamm.tests.frames.usual_requests import GENERATION, MEMBER, topic_mark
+from klamm.tests.frames.usual.values import GENERATION, MEMBER, topic_mark
 from klamm.tests.harness.batches import texts_of
 from klamm.tests.harness.kafka import OwnedBroker
 from klamm.tests.harness.kafka import request as ask
@@ -43,7 +43,7 @@ _CONFIG_CHANGES = ("AlterConfigs", "IncrementalAlterConfigs")
 
 
 class KnowingSender(Sender):
-    """Writes what its broker said in place of the marks of `usual_requests.py`."""
+    """Writes what its broker said in place of the marks of `usual/values.py`."""
 
     def __init__(self, broker: OwnedBroker, answer_s: float) -> None:
         super().__init__(broker, answer_s)
