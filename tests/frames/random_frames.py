@@ -2,6 +2,7 @@
 
     python -m klamm.tests.frames.random_frames --seed 7 --minutes 5
     python -m klamm.tests.frames.random_frames --seed 7 --minutes 5 --usual    # requests that are mostly obeyed
+    python -m klamm.tests.frames.random_frames --seed 7 --minutes 5 --usual --set auto.create.topics.enable=true
 
 A frame to which Apache Kafka has no answer is counted and no difference: it forgets the response to some requests, such as OffsetFetch of
 no group. Both brokers restart after some frames, or when one of them stops answering.
@@ -14,10 +15,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from klamm.tests.frames.drawing import drawn
 from klamm.tests.frames.knowing import made_knowing
@@ -31,15 +33,16 @@ SILENT = 3
 
 
 @contextmanager
-def both(zookeeper: str, folder: Path, name: str) -> Iterator[list[Sender]]:
-    """A broker of each kind on one ZooKeeper, Apache Kafka first."""
+def both(zookeeper: str, folder: Path, name: str, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[list[Sender]]:
+    """A broker of each kind on one ZooKeeper, Apache Kafka first. `settings` come on top of the usual ones."""
     from klamm.tests.reference.jars import jars
 
     trees = [Tree(zookeeper, f"/{name}-{kind}") for kind in ("kafka", "klamm")]
     folders = [folder / f"{name}-{kind}" for kind in ("kafka", "klamm")]
     for each in folders:
         each.mkdir()
-    brokers = [KafkaBroker(jars(), trees[0], folders[0], 0, **SETTINGS), OwnedBroker(trees[1], folders[1], 0, **SETTINGS)]
+    properties = {**SETTINGS, **settings}
+    brokers = [KafkaBroker(jars(), trees[0], folders[0], 0, **properties), OwnedBroker(trees[1], folders[1], 0, **properties)]
     try:
         with ThreadPoolExecutor(len(brokers)) as pool:
             yield list(pool.map(made_knowing, brokers, [ANSWER_S, ANSWER_S]))
@@ -56,7 +59,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--usual", action="store_true", help="requests that are mostly obeyed, every other of them unchanged")
     parser.add_argument("--each", type=int, default=1500, help="frames until both brokers restart")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a property of both brokers")
     options = parser.parse_args()
+    settings = {key.replace(".", "_"): value for key, _, value in (each.partition("=") for each in options.set)}
     from klamm.zk.embedded.server import EmbeddedZooKeeper
 
     end, number, outcomes, differences = time.monotonic() + 60 * options.minutes, 0, Counter[str](), 0
@@ -64,7 +69,7 @@ def main() -> int:
     zookeeper = server.start()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         while time.monotonic() < end:
-            with both(zookeeper, Path(folder), f"frames-{number}") as senders:
+            with both(zookeeper, Path(folder), f"frames-{number}", settings) as senders:
                 first, silent = number, 0
                 while time.monotonic() < end and number < first + options.each and silent < SILENT:
                     number += 1
