@@ -74,7 +74,8 @@ def main() -> int:
                 while time.monotonic() < end and number < first + options.each and silent < SILENT:
                     number += 1
                     changed = drawn(f"{options.seed} {number}", options.usual)
-                    kafka, klamm = pool.map(Sender.outcome, senders, [changed, changed])
+                    told = [pool.submit(sender.outcome, changed) for sender in senders]
+                    kafka, klamm = (each.result() for each in told)
                     outcomes[kafka if kafka in ("closed", NO_ANSWER) else "answer"] += 1
                     silent = silent + 1 if NO_ANSWER in (kafka, klamm) else 0
                     if kafka not in (klamm, NO_ANSWER):
