@@ -2,7 +2,7 @@
 
 A task writes one file per table and run, named after the number of the task. A task that is repeated writes the same files again. A file
 has a temporary name until it is complete. Tasks have the rows of a run together and end its files before those of the next run begin, so a
-worker holds at most one row group of each table.
+worker holds at most one row group of each table, two of a table with frequent APIs apart.
 
 `decode_into` and `events_into` make the same rows without files and without Spark.
 """
@@ -92,7 +92,7 @@ class Files:
             path = stage(self._lake, table, self._batch) / self._name
             if path.parent.exists():
                 remove_temporaries(path.parent, (path.name,))  # of a try whose worker was killed
-            file = self._files[table] = RowGroups(path)
+            file = self._files[table] = RowGroups(path, frequent=table.frequent)
         file.add(with_names(table, rows))
 
     def close(self) -> None:

@@ -2,8 +2,9 @@
 
 A lake that is brought up to date each minute gets a part in each table each time. Parts that follow each other in time are merged until a
 part has about `ROWS` rows or `BYTES` bytes, or covers a week, so that retention can remove it some day; such a part is not merged again.
-Rows are sorted by broker, connection and row. The new part has a name of its own; one line of the manifest puts it in the place of the
-old ones, and then their files are deleted. What a killed merge leaves no line names, and the next run removes it.
+Rows are sorted by broker, connection and row; those of frequent APIs are apart, as in all files of silver (`row_groups.py`). The new part
+has a name of its own; one line of the manifest puts it in the place of the old ones, and then their files are deleted. What a killed
+merge leaves no line names, and the next run removes it.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def _merge(lake: Path, table: Table, run: str, parts: Sequence[Entry]) -> Merged
     path, rows = part_path(table, run, batch), sum(part.rows for part in parts)
     shutil.rmtree(lake / path, ignore_errors=True)
     if rows:
-        _write(lake / path / "part-00000.parquet", _sorted([file for part in parts for file in manifest.files_of(lake / part.path)]))
+        groups = RowGroups(lake / path / "part-00000.parquet", frequent=table.frequent)
+        _write(groups, _sorted([file for part in parts for file in manifest.files_of(lake / part.path)]))
     told = manifest.footers(lake / path)
     if told.rows != rows:
         raise PipelineFailed(f"{table.path} of run {run}: {len(parts)} parts have {rows} rows, their compaction {told.rows}")
@@ -111,8 +113,7 @@ def _sorted(files: Sequence[Path]) -> Any:
     return rows.sort_by(by)
 
 
-def _write(path: Path, rows: Any) -> None:
-    groups = RowGroups(path)
+def _write(groups: RowGroups, rows: Any) -> None:
     for batch in rows.to_batches(max_chunksize=1 << 16):
         groups.add(batch)
     groups.close()

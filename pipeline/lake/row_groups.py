@@ -3,13 +3,16 @@
 Reading a row group has a fixed cost. With one row group per batch of a journal (a tenth of a second of frames), reading a million frames
 takes ten times as long. The file has a temporary name until it is complete, so that a killed run leaves nothing that looks like a table.
 
+Rows of APIs that have nearly all rows can be apart, in row groups of their own. Parquet keeps the least and the largest key of each row
+group, so who looks for other APIs skips these row groups, with all columns.
+
 Columns whose values seldom repeat have no dictionary: making one costs more than it saves. Those that grow from row to row are written as
 differences. Bytes and bodies have no statistics, for nobody looks for a range of them. The schema is Parquet's alone, without Arrow's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +22,43 @@ ROWS = 1 << 17
 BYTES = 64 << 20
 """A row group is written when it has this number of rows or bytes."""
 
+RUN_ROWS = 256
+"""A batch whose rows are apart, or not, in runs of this number on average is cut. Where runs are shorter, copies of the rows cost less."""
+
 GROWING = ("seq", "ts_ns", "mono_ns", "correlation_id", "cause_seq", "request_seq")
 LONG = ("frame", "body_json")
 VARIED = frozenset((*GROWING, *LONG, "latency_ns", "ts"))
 
 
+class _Waiting:
+    """Rows that are not written yet."""
+
+    def __init__(self) -> None:
+        self._batches: list[Any] = []
+        self.rows = self.bytes = 0
+
+    def add(self, batch: Any) -> None:
+        self._batches.append(batch)
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+
+    def take(self) -> list[Any]:
+        """The batches, which do not wait any more."""
+        batches, self._batches = self._batches, []
+        self.rows = self.bytes = 0
+        return batches
+
+
 class RowGroups:
     """The row groups of one file. `close` completes and names the file; without rows there is no file."""
 
-    def __init__(self, path: Path, rows: int | None = None) -> None:
-        """`rows`: of a row group, if not ROWS."""
+    def __init__(self, path: Path, rows: int | None = None, frequent: Sequence[int] = ()) -> None:
+        """`rows`: of a row group, if not ROWS. `frequent`: API keys whose rows are apart from all others."""
         self._path = path
         self._unfinished = temporary_path(path)
         self._limit = ROWS if rows is None else rows
-        self._waiting: list[Any] = []
-        self._rows = self._bytes = 0
+        self._frequent = frequent
+        self._waiting, self._waiting_apart = _Waiting(), _Waiting()
         self._writer: Any = None
         self.rows = 0
         """Number of rows that were added."""
@@ -42,26 +67,43 @@ class RowGroups:
         """Add a record batch; all batches have the same schema."""
         if not batch.num_rows:
             return
-        self._waiting.append(batch)
-        self._rows += batch.num_rows
-        self._bytes += batch.nbytes
         self.rows += batch.num_rows
-        if self._rows >= self._limit or self._bytes >= BYTES:
-            self._write()
+        for rows, is_apart in self._split(batch) if self._frequent else ((batch, False),):
+            waiting = self._waiting_apart if is_apart else self._waiting
+            waiting.add(rows)
+            if waiting.rows >= self._limit or waiting.bytes >= BYTES:
+                self._write(waiting)
 
     def close(self) -> None:
         """Write the remaining rows and complete the file."""
-        if self._waiting:
-            self._write()
+        for waiting in (self._waiting_apart, self._waiting):
+            if waiting.rows:
+                self._write(waiting)
         if self._writer is not None:
             self._writer.close()
             self._unfinished.replace(self._path)
 
-    def _write(self) -> None:
+    def _split(self, batch: Any) -> Iterator[tuple[Any, bool]]:
+        """The rows in batches, each of which has only rows of frequent APIs, or none; and whether it has."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        keys = batch.column("api_key")
+        is_apart = pc.is_in(keys, pa.array(self._frequent, keys.type))
+        runs = pc.run_end_encode(is_apart)
+        if len(runs.values) > max(3, batch.num_rows // RUN_ROWS):
+            yield batch.filter(is_apart), True
+            yield batch.filter(pc.invert(is_apart)), False
+            return
+        first = 0
+        for end, value in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
+            yield batch.slice(first, end - first), value
+            first = end
+
+    def _write(self, waiting: _Waiting) -> None:
         import pyarrow as pa
 
-        batches, self._waiting = self._waiting, []
-        self._rows = self._bytes = 0
+        batches = waiting.take()
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = _writer(self._unfinished, batches[0].schema)

@@ -26,6 +26,8 @@ class Table(NamedTuple):
     name: str
     columns: tuple[Column, ...]
     meaning: str
+    frequent: tuple[int, ...] = ()
+    """Keys of APIs whose rows have row groups of their own, because they are nearly all rows of a long journal."""
 
     @property
     def path(self) -> str:
@@ -102,13 +104,16 @@ MESSAGES = Table("silver", "messages", (
     Column("throttle_ms", "int32", True, "of a response, its throttle time; null where it has none"),
 ), "a frame that decodes")
 
+FREQUENT = (0, 1)
+"""Produce and Fetch."""
+
 FIELD_TABLE = Table("silver", "fields", (
     *_some("run_id node_id process seq ts_ns conn_id dir listener peer_id client_id api_key api_version correlation_id cause_seq flags"),
     Column("error_code", "int16", True, "of a response, the error code at its top"),
     Column("errors", "int32", True, "of a response, how many error codes other than 0 it holds"),
     *FIELDS,
 ), "what rules read of a body: a frame of the APIs named below; of Fetch only what matters to `read_committed`, of ApiVersions only the "
-   "first of equal responses")
+   "first of equal responses", frequent=FREQUENT)
 
 QUARANTINE = Table("silver", "quarantine", (
     *_with_names(HEADER, "ts_ns", "dir", "api_key"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from klamm.pipeline.lake.tables import FIELD_TABLE
 from klamm.pipeline.rules.record import Join, View
 
 CONNECTION = ("conn_id", "run_id", "node_id", "process")
@@ -85,9 +86,11 @@ RARE_FIELDS = View(
     ("fields",),
     f"""
 SELECT * EXCEPT (produced, offsets, isolation_level, records, advertised)
-FROM fields WHERE api_key NOT IN ({FREQUENT_KEYS})""",
+FROM fields
+WHERE api_key NOT BETWEEN {min(FIELD_TABLE.frequent)} AND {max(FIELD_TABLE.frequent)} AND api_key NOT IN ({FREQUENT_KEYS})""",
 )
-"""The same of `fields`, without the columns that only these APIs have: they are the large ones, and would be read for all rows."""
+"""The same of `fields`, without the columns that only these APIs have: they are the large ones, and would be read for all rows. The range
+is there for Spark, which skips row groups that have no key outside of it."""
 
 JOURNALS = View(
     "journals",

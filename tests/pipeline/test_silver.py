@@ -18,6 +18,7 @@ from klamm.pipeline.lake.folder import PipelineFailed, spark_failures
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.table_parts import part_path
 from klamm.pipeline.lake.tables import DECISIONS, MESSAGES, SILVER, read, views
+from klamm.pipeline.rules.traffic import RARE_FIELDS
 from klamm.pipeline.silver import RowsLostError, Source, build_silver
 from klamm.pipeline.silver_files import write_tasks
 from klamm.protocol import messages
@@ -162,6 +163,11 @@ def test_the_views_can_be_limited_to_runs(spark: Any, lake: Path) -> None:
     assert read(spark, lake, DECISIONS, ["second: odd=name"]).count() == 0
 
 
+def test_the_view_of_rare_apis_names_a_range_by_which_row_groups_are_skipped(spark: Any, lake: Path) -> None:
+    plan = spark.sql(f"EXPLAIN {RARE_FIELDS.sql}").collect()[0][0]
+    assert "Or(LessThan(api_key,0),GreaterThan(api_key,1))" in plan
+
+
 def test_a_batch_that_comes_again_counts_once(spark: Any, lake: Path) -> None:
     before = {table.path: manifest.rows(lake, table.path) for table in SILVER}
     build_silver(spark, lake, frames(lake), 0)
@@ -200,7 +206,7 @@ def test_a_task_whose_worker_is_killed_is_done_again_and_leaves_only_whole_files
 
             def add_and_end(self: RowGroups, batch: Any) -> None:
                 add(self, batch)
-                self._write()
+                self._write(self._waiting)
                 os.kill(os.getpid(), signal.SIGKILL)
 
             RowGroups.add = add_and_end  # type: ignore[method-assign]

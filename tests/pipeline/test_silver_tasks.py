@@ -64,6 +64,19 @@ def test_a_column_that_an_older_klamm_did_not_write_is_null(tmp_path: Path) -> N
         assert rows.to_pylist() == [dict.fromkeys(rows.schema.names) | {"run_id": "r", "seq": 5}]
 
 
+def test_fields_of_produce_and_fetch_have_row_groups_of_their_own(tmp_path: Path) -> None:
+    fetch = messages.FetchRequest(isolation_level=1)
+    with TinyJournal(tmp_path, "r", 1) as journal:
+        for _ in range(2):
+            journal.request(1, ApiKey.FETCH, 11, fetch)
+            journal.request(1, ApiKey.DELETE_TOPICS, 1, messages.DeleteTopicsRequest(topic_names=("t",)))
+    assert write_task(tmp_path, "0", 0, [Piece(one.table, one.run, one.path, None) for one in bronze(tmp_path)]) == 4
+    (file,) = (path for path in tmp_path.rglob("*.parquet") if "silver-fields-0" in path.parts)
+    told = pq.ParquetFile(file)
+    keys = [told.read_row_group(number, ["api_key"]).column(0).to_pylist() for number in range(told.num_row_groups)]
+    assert keys == [[1, 1], [20, 20]]
+
+
 def test_small_batches_are_joined() -> None:
     def batch(rows: int) -> pa.RecordBatch:
         return pa.RecordBatch.from_pydict({"n": [1] * rows})

@@ -12,7 +12,7 @@ from klamm.pipeline.lake import manifest, merge
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.merge import WEEK_NS, Merged, merge_small
 from klamm.pipeline.lake.table_parts import part_path
-from klamm.pipeline.lake.tables import EVENT_TABLE
+from klamm.pipeline.lake.tables import EVENT_TABLE, FIELD_TABLE
 
 TABLE = EVENT_TABLE
 
@@ -72,6 +72,21 @@ def test_a_merged_part_covers_a_week_at_most_so_that_retention_can_remove_it(tmp
     merge_small(tmp_path, 3)
     bounds = [(entry.first_ts_ns, entry.last_ts_ns) for entry in manifest.entries(tmp_path, TABLE.path)]
     assert bounds == [(0, WEEK_NS // 2 * 2), (WEEK_NS // 2 * 3, WEEK_NS // 2 * 5)]
+
+
+def test_rows_of_frequent_apis_have_row_groups_of_their_own_in_a_merged_part(tmp_path: Path) -> None:
+    for batch in range(3):
+        path = tmp_path / part_path(FIELD_TABLE, "r", str(batch))
+        path.mkdir(parents=True)
+        rows = {"node_id": [1] * 4, "conn_id": [batch] * 4, "seq": range(4), "ts_ns": [batch] * 4}
+        pq.write_table(pa.table({**rows, "api_key": pa.array([1, 4, 0, 3], pa.int16())}), path / "part-00000.parquet")
+        entry = manifest.Entry(FIELD_TABLE.path, "r", str(batch), str(path.relative_to(tmp_path)), *manifest.footers(path))
+        manifest.append(tmp_path, [entry])
+    assert merge_small(tmp_path, 2) == [Merged(FIELD_TABLE.path, "r", 3, 12)]
+    (merged,) = map(pq.ParquetFile, manifest.files(tmp_path, FIELD_TABLE.path))
+    apart, others = (merged.read_row_group(number).to_pydict() for number in range(merged.num_row_groups))
+    assert (apart["api_key"], others["api_key"]) == ([1, 0] * 3, [4, 3] * 3)
+    assert apart["conn_id"] == others["conn_id"] == [0, 0, 1, 1, 2, 2]
 
 
 def test_large_parts_are_not_merged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,3 +47,21 @@ def test_without_rows_there_is_no_file(tmp_path: Path) -> None:
     file.add(batch(0, 0))
     file.close()
     assert list(tmp_path.iterdir()) == [] and file.rows == 0
+
+
+@pytest.mark.parametrize("run", [1, 100])
+def test_rows_of_frequent_apis_have_row_groups_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: int) -> None:
+    monkeypatch.setattr(row_groups, "RUN_ROWS", 10)
+    path = tmp_path / "a.parquet"
+    file = RowGroups(path, 600, frequent=(0, 1))
+    keys = [key for _ in range(100 // run) for key in (0, 3, 1, None, 0, 18) for _ in range(run)]
+    for first in (0, 600):
+        numbers = pa.array(range(first, first + 600))
+        file.add(pa.RecordBatch.from_arrays([numbers, pa.array(keys, pa.int16())], names=["n", "api_key"]))
+    file.close()
+    assert groups(path) == [600, 600] and file.rows == 1200
+    apart, others = (pq.ParquetFile(path).read_row_group(number) for number in (0, 1))
+    assert set(apart.column("api_key").to_pylist()) == {0, 1} and set(others.column("api_key").to_pylist()) == {3, 18, None}
+    wanted = [number for number in range(1200) if keys[number % 600] in (0, 1)]
+    assert apart.column("n").to_pylist() == wanted
+    assert others.column("n").to_pylist() == sorted({*range(1200)} - {*wanted})
