@@ -106,7 +106,7 @@ class KnowingSender(Sender):
 
     def _ids(self) -> dict[bytes, str]:
         topics = ask(self.broker.port, messages.MetadataRequest(topics=None), 12).topics
-        return {topic.topic_id: topic.name for topic in topics}
+        return {topic.topic_id: topic.name for topic in topics if any(topic.topic_id)}  # none with an old inter-broker protocol
 
     def _joined(self, message: messages.JoinGroupResponse) -> None:
         if len(message.member_id) == len(MEMBER):
