@@ -100,8 +100,10 @@ async def replace_configs(ctx: Context, resource_type: int, name: str, configs: 
     if resource_type == TOPIC:
         _check_topic(ctx, name)
         await _store_topic(ctx, name, configs, configs, validate_only)
+    elif resource_type == BROKER:
+        await _store_broker(ctx, name, _entity(ctx, name), configs, dict(configs), validate_only)
     else:
-        await alter_configs(ctx, resource_type, name, configs, lambda stored: dict(configs), validate_only)
+        raise ApiError(ErrorCode.INVALID_REQUEST, _unsupported(resource_type))
 
 
 async def alter_configs(ctx: Context, resource_type: int, name: str, requested: Requested, propose: Proposal, validate_only: bool) -> None:
@@ -160,17 +162,29 @@ async def _store_topic(ctx: Context, topic: str, requested: Requested, configs: 
 
 async def _alter_broker(ctx: Context, name: str, requested: Requested, propose: Proposal, validate_only: bool) -> None:
     """Change the configs of this broker; with an empty name, the default configs of all brokers."""
-    per_broker = bool(name)
-    if per_broker:
-        check_is_own_id(ctx, name)
-    entity = str(ctx.services.identity.broker_id) if per_broker else DEFAULT_ENTITY
-    passwords = ctx.services.config.passwords
-    stored, problems = ctx.services.config.usable(await ctx.services.admin_store.read_config("brokers", entity) or {}, per_broker)
+    entity = _entity(ctx, name)
+    stored, problems = ctx.services.config.usable(await ctx.services.admin_store.read_config("brokers", entity) or {}, bool(name))
     for problem in problems:
         log.warning("configs of broker %s: %s", entity, problem)
     try:
         configs = propose(stored)
-        for listener in ctx.services.config.validate_dynamic(configs, per_broker):
+    except (ConfigError, ValueError) as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    await _store_broker(ctx, name, entity, requested, configs, validate_only)
+
+
+def _entity(ctx: Context, name: str) -> str:
+    """The entity of a broker in ZooKeeper. Raises ApiError if it is another broker's."""
+    if not name:
+        return DEFAULT_ENTITY
+    check_is_own_id(ctx, name)
+    return str(ctx.services.identity.broker_id)
+
+
+async def _store_broker(ctx: Context, name: str, entity: str, requested: Requested, configs: Configs, validate_only: bool) -> None:
+    passwords = ctx.services.config.passwords
+    try:
+        for listener in ctx.services.config.validate_dynamic(configs, bool(name)):
             security_of(listener, ScramCredentials(), ctx.services.clock)
     except (ConfigError, ValueError) as error:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
