@@ -14,6 +14,7 @@ from klamm.protocol.nouns import Endpoint, TopicPartition, next_epoch
 from klamm.zk.layout import json_values, paths
 from klamm.zk.layout import topics as topic_layout
 from klamm.zk.layout import znodes as layout
+from klamm.zk.layout.acls import decode_acls
 from klamm.zk.layout.broker_node import decode_broker, encode_broker
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.key_order import partition_order, properties_order, scala_order
@@ -453,3 +454,16 @@ def test_entity_names_that_others_wrote_are_decoded_as_in_java() -> None:
     for node in ("%zz", "a%", "a%4", "%+1"):
         with pytest.raises(Unreadable):
             paths.desanitize(node)
+
+
+@pytest.mark.parametrize(
+    ("version", "readable"), [("1", True), ("0", False), ("2", False), ('"1"', False), ("true", False), ("null", False)]
+)
+def test_acls_have_version_1(version: str, readable: bool) -> None:
+    entry = '{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}'
+    data = f'{{"version":{version},"acls":[{entry}]}}'.encode()
+    if readable:
+        assert [each.principal for each in decode_acls(data)] == ["User:a"]
+    else:
+        with pytest.raises(Unreadable):
+            decode_acls(data)
