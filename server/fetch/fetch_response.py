@@ -25,7 +25,7 @@ Row = tuple[FetchPartition, PartitionRead]
 
 NULL = -1
 _NOT_CONVERTED = frozenset((ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE))
-"""To versions 0-3: records in an older format are refused, and null as on an Apache Kafka broker; with other errors they are empty."""
+"""Records that an old version cannot have are refused, and null as on an Apache Kafka broker; with other errors they are empty."""
 _NONE: Mapping[FetchPartition, tuple[int, int]] = MappingProxyType({})
 _INT32 = Struct(">i").pack
 _INT16 = Struct(">h").pack
@@ -75,7 +75,7 @@ def encode(
             place = len(pieces)
             add(b"")
         count += 1
-        size = NULL if version < ABORTED_SINCE and read.error_code in _NOT_CONVERTED else len(records)
+        size = NULL if read.error_code in _NOT_CONVERTED else len(records)
         add(before_records(version, partition.index, read, size))
         if records:
             add(records)

@@ -460,7 +460,9 @@ async def test_records_of_a_topic_that_compresses_with_zstd_need_version_10() ->
     world = World(compression_type="zstd")
     world.host("t")
     await world.replicas.open_log(world.replica("t"))
-    assert codes(await world.respond(fetch({"t": [part()]}, version=9), 9)) == {("t", 0): ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
+    refused = await world.respond(fetch({"t": [part()]}, version=9), 9)
+    assert codes(refused) == {("t", 0): ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
+    assert refused.responses[0].partitions[0].records is None
     assert codes(await world.respond(fetch({"t": [part()]}, version=10), 10)) == {("t", 0): 0}
 
 
