@@ -73,13 +73,14 @@ class Offsets:
             self.committed[partition] = committed
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget offsets, also those of open transactions; the partitions that had a committed one, whose records are to be deleted."""
+        """Forget offsets, also those of open transactions; the partitions that had a committed one, whose records are to be deleted.
+
+        As in Apache Kafka, an open transaction keeps its group although none of its offsets is left.
+        """
         removed = []
         for partition in partitions:
-            for producer_id in [each for each, offsets in self._in_transactions.items() if partition in offsets]:
-                del self._in_transactions[producer_id][partition]
-                if not self._in_transactions[producer_id]:
-                    del self._in_transactions[producer_id]
+            for offsets in self._in_transactions.values():
+                offsets.pop(partition, None)
             if self.committed.pop(partition, None) is not None:
                 removed.append(partition)
         return removed

@@ -175,12 +175,15 @@ def test_a_transaction_that_names_a_generation_names_its_member() -> None:
     assert driver.commit({T0: 1}, "", 1, producer_id=5) is E.UNKNOWN_MEMBER_ID
 
 
-def test_a_group_goes_with_the_only_topic_of_its_open_transaction() -> None:
+def test_an_open_transaction_keeps_its_group_although_none_of_its_offsets_is_left() -> None:
     driver = GroupDriver()
     driver.commit({T0: 1}, producer_id=5)
-    driver.groups.topics_deleted([T1], driver.now)
-    assert driver.groups.get(GROUP) is not None
     driver.groups.topics_deleted([T0], driver.now)
+    assert driver.groups.delete_offsets(GROUP, [T0], driver.now) == (E.NONE, {T0: E.NONE})
+    assert driver.groups.get(GROUP) is not None
+    driver.groups.transaction_ended(5, True)
+    assert driver.groups.get(GROUP) is not None and not driver.offsets()
+    driver.groups.topics_deleted([T1], driver.now)
     assert driver.groups.get(GROUP) is None
 
 
