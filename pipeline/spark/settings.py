@@ -103,6 +103,10 @@ SETTINGS: tuple[Setting, ...] = (
         "With the first compiler only, Java reserves 48 MB for code, which is too little. Measured together with the row above.", 14.0,
     ),
     Setting(
+        Kind.JVM, When.ALWAYS, "-XX:+UseParallelGC", "", "Java's own choice, G1, takes a half more CPU time, and more memory.", 2.0,
+        1_000_000,
+    ),
+    Setting(
         Kind.JVM, When.ALWAYS, "{archive}", "",
         "`-XX:SharedArchiveFile` or `-XX:AOTCache`: the archive of classes that `klamm pipeline warm` made, and `-Xlog:disable`, for a JVM "
         "that cannot use it says so on stdout.", 3.0,
