@@ -16,6 +16,7 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import id_text
 from klamm.tests.frames.drawing import Changed
 from klamm.tests.frames.sending import Sender, decoded, make_ready, shown
 from klamm.tests.frames.usual.values import GENERATION, MEMBER, topic_mark
@@ -58,7 +59,7 @@ class KnowingSender(Sender):
                 return answer
             payload = answer
             known = ids | (self._ids() if b"<id of" in changed.frame or changed.api == "Metadata" else {})
-            names = {base64.urlsafe_b64encode(topic_id).decode().rstrip("="): f"<id of {name}>" for topic_id, name in known.items()}
+            names = {id_text(topic_id): f"<id of {name}>" for topic_id, name in known.items()}
             text = shown(changed, payload, partial(_masked, names=names))
             if _TRANSIENT not in text:
                 break

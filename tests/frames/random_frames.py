@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 
 from klamm.tests.frames.drawing import drawn
 from klamm.tests.frames.knowing import made_knowing
@@ -33,7 +32,7 @@ SILENT = 3
 
 
 @contextmanager
-def both(zookeeper: str, folder: Path, name: str, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[list[Sender]]:
+def both(zookeeper: str, folder: Path, name: str, settings: Mapping[str, str]) -> Iterator[list[Sender]]:
     """A broker of each kind on one ZooKeeper, Apache Kafka first. `settings` come on top of the usual ones."""
     from klamm.tests.reference.jars import jars
 

@@ -17,7 +17,7 @@ from klamm.tests.harness.kafka import OwnedBroker, wait_for
 from klamm.tests.harness.kafka import request as ask
 
 NO_ANSWER = "no answer"
-SETTINGS: dict[str, str] = {
+SETTINGS = {
     "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
     "super_users": "User:ANONYMOUS",
     "group_initial_rebalance_delay_ms": "0",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import random
 from typing import Any
 
+from klamm.protocol.nouns import id_text
 from klamm.tests.frames.usual.settings import CONFIGS
 from klamm.tests.frames.usual.values import TIMEOUT_MS, by_name, partition, some, some_topics, topic_mark
 
@@ -31,8 +31,7 @@ def create_topics(source: random.Random) -> dict[str, Any]:
 def delete_topics(source: random.Random) -> dict[str, Any]:
     names = some(source, ("c1", "c2", "nix"))
     by_id = source.random() < 0.5
-    marks = [base64.urlsafe_b64encode(topic_mark(name)).decode().rstrip("=") for name in names]
-    topics = [{"name": None, "topicId": mark} for mark in marks] if by_id else [{"name": name} for name in names]
+    topics = [{"name": None, "topicId": id_text(topic_mark(name))} if by_id else {"name": name} for name in names]
     return {"topics": topics, "topicNames": names, "timeoutMs": TIMEOUT_MS}
 
 

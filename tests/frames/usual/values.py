@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import random
 from collections.abc import Callable
 from typing import Any
+
+from klamm.protocol.nouns import id_text
 
 TOPICS = ("t", "u", "c1", "c2", "nix")
 """The first two always exist, the last never; the others come and go."""
@@ -31,20 +32,16 @@ def some_topics(source: random.Random, key: str = "name", **made: Callable[[], A
     return [
         {
             key: topic,
-            "topicId": base64.urlsafe_b64encode(topic_mark(topic)).decode().rstrip("="),
+            "topicId": id_text(topic_mark(topic)),
             **{name: each() for name, each in made.items()},
         }
         for topic in some(source, TOPICS)
     ]
 
 
-def _without_ids(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in topic.items() if name != "topicId"} for topic in topics]
-
-
 def by_name(source: random.Random, key: str = "name", **made: Callable[[], Any]) -> list[dict[str, Any]]:
     """As `some_topics`, without ids."""
-    return _without_ids(some_topics(source, key, **made))
+    return [{name: value for name, value in topic.items() if name != "topicId"} for topic in some_topics(source, key, **made)]
 
 
 def partition(source: random.Random) -> int:
