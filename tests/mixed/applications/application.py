@@ -1,0 +1,102 @@
+"""Applications that use a cluster as their users do: Kafka Streams, Connect, MirrorMaker 2, and programs in Go.
+
+The same test is told to three brokers of Klamm, to three of Apache Kafka 3.9.1, and to both kinds in one cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from klamm.tests.harness.kafka import java_command
+from klamm.tests.harness.members import Members
+from klamm.tests.harness.waits import wait_for
+from klamm.tests.reference.jars import ARTIFACTS, VERSION, jars
+from klamm.zk.embedded.owned_process import OwnedProcess
+
+BROKERS = (1, 2, 3)
+ONLY_KLAMM, MIXED, ONLY_KAFKA = "klamm", "mixed", "kafka"
+KINDS = pytest.mark.parametrize("kind", [ONLY_KLAMM, MIXED, ONLY_KAFKA])
+WITHIN_S = 240
+"""How long one step of an application may take on a busy machine. A test that passes seldom waits that long."""
+
+_REPLICATED = {
+    "offsets_topic_replication_factor": 3,
+    "transaction_state_log_replication_factor": 3,
+    "transaction_state_log_min_isr": 2,
+    "default_replication_factor": 2,
+}
+_APPLICATIONS = f"{VERSION}-applications"
+_MODULES = ("kafka-streams", "connect-runtime", "connect-file", "connect-mirror")
+ARTIFACTS[_APPLICATIONS] = (*(f"org.apache.kafka:{name}:{VERSION}" for name in _MODULES), "org.slf4j:slf4j-simple:1.7.36")
+_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+
+
+def three_brokers(members: Members, kind: str) -> Members:
+    """Start brokers 1 to 3 of a kind; of both kinds, broker 3 is Apache Kafka's and broker 1 the controller."""
+    members.settings_of = lambda _: {"zookeeper_session_timeout_ms": 6000, **_REPLICATED}
+    if kind == ONLY_KAFKA:
+        members.kafka(*BROKERS)
+    else:
+        members.klamm(*BROKERS[: 2 if kind == MIXED else 3])
+        members.kafka(*BROKERS[2 if kind == MIXED else 3 :])
+    return members
+
+
+class Application:
+    """A running program, and what it printed. Errors and warnings of its libraries are in the same file."""
+
+    def __init__(self, command: Sequence[str], output: Path) -> None:
+        output.touch()
+        self._process = OwnedProcess(command, output)
+        self._output = output
+
+    def pid(self) -> int:
+        return self._process.pid
+
+    def text(self) -> str:
+        return self._output.read_text(encoding="utf-8", errors="replace")
+
+    def says(self, line: str) -> None:
+        """Wait until it has printed this line."""
+        self.until(lambda: line in self.text().splitlines(), f"{line!r} printed")
+
+    def until(self, look: Callable[[], object], what: str) -> None:
+        """Wait while it runs. Fails with the end of its output."""
+
+        def holds() -> bool:
+            return bool(look()) or self._process.poll() is not None
+
+        try:
+            wait_for(holds, what, WITHIN_S)
+        except AssertionError as late:
+            raise AssertionError(f"{late}; {self.text()[-3000:]}") from None
+        assert look(), f"ended before: {what}; {self.text()[-3000:]}"
+
+    def lines(self) -> list[str]:
+        """Wait for its end; the lines of its own, which begin with an asterisk."""
+        assert self._process.wait(WITHIN_S) == 0, self.text()[-3000:]
+        return [line for line in self.text().splitlines() if line.startswith("* ")]
+
+    def stop(self) -> None:
+        self._process.stop()
+
+
+@contextmanager
+def running(command: Sequence[str], output: Path) -> Iterator[Application]:
+    """Start a program; it is killed at the end if it still runs."""
+    made = Application(command, output)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def of_java(*arguments: str) -> list[str]:
+    """A command for a class of the applications' jars, or for a source file beside this one."""
+    first, *others = arguments
+    main = str(Path(__file__).with_name(first)) if first.endswith(".java") else first
+    return java_command(jars(_APPLICATIONS), main, *others, flags=_FLAGS)

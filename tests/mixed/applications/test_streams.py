@@ -1,0 +1,45 @@
+"""Kafka Streams, exactly once, while an instance is replaced and the controller is killed: `Words.java`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from klamm.tests.harness.members import Members
+from klamm.tests.mixed.applications.application import KINDS, of_java, running, three_brokers
+
+LINES = 2000
+WORDS = ("red", "green", "blue", "yellow", "black", "white", "grey")
+
+pytestmark = [pytest.mark.slow, pytest.mark.reference]
+
+
+def shown(values: dict[str, object]) -> str:
+    """A map as Java prints it."""
+    return "{" + ", ".join(f"{key}={values[key]}" for key in sorted(values)) + "}"
+
+
+@KINDS
+def test_each_word_is_counted_once_though_the_controller_is_killed(members: Members, kind: str, tmp_path: Path) -> None:
+    three_brokers(members, kind)
+    folder = tmp_path / "application"
+    folder.mkdir()
+    with running(of_java("Words.java", members.bootstrap(), str(folder), str(LINES)), tmp_path / "words.txt") as words:
+        words.says("* half")
+        members.controller().kill()
+        (folder / "go").touch()
+        said = words.lines()
+    counts = Counter(WORDS[each] for number in range(LINES) for each in (number % 7, number * number % 7))
+    assert said == [
+        "* half",
+        f"* counts {shown(dict(counts))} of {2 * LINES}",
+        f"* named {shown({word: word.upper() for word in counts})} of {2 * LINES}",
+        f"* stores {shown(dict(counts))}",
+        "* purged",
+        "* left",
+        "* words-again-repartition [cleanup.policy=delete, message.timestamp.type=CreateTime, retention.ms=-1, segment.bytes=52428800]",
+        "* words-counts-changelog [cleanup.policy=compact, message.timestamp.type=CreateTime]",
+        "* words-words-repartition [cleanup.policy=delete, message.timestamp.type=CreateTime, retention.ms=-1, segment.bytes=52428800]",
+    ]
