@@ -47,7 +47,7 @@ def opened(zookeeper: str, journal: Path, request: pytest.FixtureRequest) -> Ite
         yield Opened(grounds, asyncio.run(open_tale(request.param, grounds)))
 
 
-@pytest.mark.parametrize(("opened", "chapter"), [(kind, name) for name, (kind, _) in CHAPTERS.items()], indirect=["opened"])
+@pytest.mark.parametrize(("opened", "chapter"), [(kind, name) for name, (kind, _) in CHAPTERS.items()], indirect=["opened"], scope="module")
 def test_a_group_coordinator_responds_as_that_of_apache_kafka(opened: Opened, chapter: str) -> None:
     lines = opened.opening if chapter == OPENING else asyncio.run(tell(chapter, opened.grounds))
     told.add(chapter)
