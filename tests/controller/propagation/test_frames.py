@@ -194,11 +194,17 @@ def some_of(rng: random.Random, cluster: Cluster) -> list[Partition]:
     return chosen if rng.random() < 0.5 else sorted(chosen, key=lambda p: p.key)
 
 
-@pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("version", range(8))
-def test_leader_and_isr(version: int, wide: bool) -> None:
+def clusters(versions: range) -> list[Any]:
+    """Parameters of a test: a version, whether the clusters are large, and how many of them. Most are tried by `make test-all` only."""
+    few = [(version, wide, 1 if wide else 8) for version in versions for wide in (False, True)]
+    many = [(version, wide, 4 if wide else 30) for version in versions for wide in (False, True)]
+    return [*few, *(pytest.param(*each, marks=pytest.mark.slow) for each in many)]
+
+
+@pytest.mark.parametrize(("version", "wide", "count"), clusters(range(8)))
+def test_leader_and_isr(version: int, wide: bool, count: int) -> None:
     rng = random.Random(version * 2 + wide)
-    for _ in range(3 if wide else 25):
+    for _ in range(count):
         cluster = make_cluster(rng, wide=wide)
         one = encoder(version)
         for new in (0.0, 0.3, 0.0):  # encoded states must serve again, with and without new ones among them
@@ -211,11 +217,10 @@ def test_leader_and_isr(version: int, wide: bool) -> None:
             shake(rng, cluster)
 
 
-@pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("version", range(9))
-def test_update_metadata(version: int, wide: bool) -> None:
+@pytest.mark.parametrize(("version", "wide", "count"), clusters(range(9)))
+def test_update_metadata(version: int, wide: bool, count: int) -> None:
     rng = random.Random(100 + version * 2 + wide)
-    for _ in range(3 if wide else 25):
+    for _ in range(count):
         cluster = make_cluster(rng, wide=wide)
         one = encoder(version)
         for _ in range(3):

@@ -12,8 +12,8 @@ from klamm.tests.controller.simulation.crash_matrix import CrashRun, Fault, Row,
 from klamm.tests.controller.throttles.throttle_scenarios import STEP_BY_STEP, THROTTLED
 
 SCENARIOS = (*REASSIGNMENTS, *THROTTLED)
-CRASHES = (Fault.CRASH_AFTER, Fault.LOST_ANSWER)
-OTHERS = (Fault.CRASH_BEFORE, Fault.EXPIRED_BEFORE, Fault.EXPIRED_AFTER)
+CRASHES = (Fault.CRASH_AFTER,)
+OTHERS = (Fault.LOST_ANSWER, Fault.CRASH_BEFORE, Fault.EXPIRED_BEFORE, Fault.EXPIRED_AFTER)
 REQUIREMENTS = ("R179-7", "R179-9", "R179-16", "R179-17", "R179-22", "R179-24", "R179-25", "R179-26", "R179-27")
 
 

@@ -1,4 +1,7 @@
-"""A fault at every write of every scenario (see `crash_matrix`); the table is printed at the end."""
+"""A fault at every write of every scenario (see `crash_matrix`); the table is printed at the end.
+
+Each run tries a crash after every write, and at each write one of the other faults, in turn. All faults at all writes are `many_seeds`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, Row, Scenario, row, table
+from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, Fault, Place, Row, Scenario, row, table
+
+OTHERS = tuple(fault for fault in Fault if fault is not Fault.CRASH_AFTER)
+
+
+def in_turn(writes: int) -> list[Place]:
+    return [place for at in range(1, writes + 1) for place in ((at, Fault.CRASH_AFTER), (at, OTHERS[at % len(OTHERS)]))]
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +29,19 @@ def rows(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
             print(f"\n{table(found)}")
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-async def test_after_a_fault_at_any_write_the_cluster_comes_to_rest_as_it_should(scenario: Scenario, rows: list[Row]) -> None:
-    found = await row(scenario)
+def keep(rows: list[Row], found: Row) -> None:
     rows.append(found)
     assert not found.wrong, "\n".join(found.wrong)
     assert found.writes > 0
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+async def test_after_a_fault_at_any_write_the_cluster_comes_to_rest_as_it_should(scenario: Scenario, rows: list[Row]) -> None:
+    keep(rows, await row(scenario, places=in_turn))
+
+
+@pytest.mark.slow
+@pytest.mark.many_seeds
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+async def test_after_each_fault_at_each_write_the_cluster_comes_to_rest_as_it_should(scenario: Scenario, rows: list[Row]) -> None:
+    keep(rows, await row(scenario))
