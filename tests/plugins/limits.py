@@ -3,6 +3,8 @@
 At its limit pytest-timeout fails a test, by a signal, once: the test is named and the run goes on. That does not end a test that waits
 in uvloop (which drops what a signal's handler raises), one whose thread hangs (the loop waits for it when it is closed), one that hangs in
 the teardown after a failure. `timeout_grace` seconds later such a test is named on stderr with the stacks of all threads, and the run ends.
+
+One thread looks after all tests. A timer for each test would be a thread for each.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import faulthandler
 import os
 import sys
 import threading
+import time
 from collections.abc import Generator
 from typing import Any
 
@@ -21,20 +24,48 @@ SLOW_LIMIT_S = 1200
 """For tests marked `slow`, and while stories are written; everything else has the limit of pyproject.toml. The longest of them take three
 minutes on two quiet cores, and a busy machine has needed four times as long."""
 
-_TIMER = pytest.StashKey[threading.Timer]()
-_STDERR = pytest.StashKey[int]()
+LOOKS_S = 0.5
+"""Seconds between two looks at the clock."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("timeout_grace", "seconds between a test's limit and the end of the run if that did not end the test", default="10")
 
 
+class Watch:
+    """Ends the run when a test takes too long."""
+
+    def __init__(self, stderr: int) -> None:
+        self.stderr = stderr
+        self.over = threading.Event()
+        self.watched: tuple[float, str] | None = None
+        """When the test that runs must have ended, by the monotonic clock, and its name."""
+        self._thread: threading.Thread | None = None
+
+    def begin(self, name: str, limit_s: float) -> None:
+        self.watched = time.monotonic() + limit_s, name
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="limits of tests", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self.over.wait(LOOKS_S):
+            watched = self.watched
+            if watched is not None and watched[0] < time.monotonic():
+                _end(watched[1], self.stderr)
+
+
+_WATCH = pytest.StashKey[Watch]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)
+    config.stash[_WATCH] = Watch(os.dup(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    os.close(config.stash[_STDERR])
+    watch = config.stash[_WATCH]
+    watch.over.set()
+    os.close(watch.stderr)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -46,10 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
-    limit_s = settings.timeout + float(item.config.getini("timeout_grace"))
-    timer = item.stash[_TIMER] = threading.Timer(limit_s, _end, (item.nodeid, item.config.stash[_STDERR]))
-    timer.daemon = True
-    timer.start()
+    item.config.stash[_WATCH].begin(item.nodeid, settings.timeout + float(item.config.getini("timeout_grace")))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -57,9 +85,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     try:
         return (yield)
     finally:
-        timer = item.stash.get(_TIMER, None)
-        if timer is not None:
-            timer.cancel()
+        item.config.stash[_WATCH].watched = None
 
 
 def _end(name: str, stderr: int) -> None:
