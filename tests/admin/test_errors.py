@@ -28,12 +28,13 @@ def test_an_error_is_that_of_kafka_python(ours: type[AdminError], theirs: type[E
     assert len({error, ours("a reason")}) == 2
 
 
-@pytest.mark.parametrize("code", [code for code in ErrorCode if code])
-def test_an_error_code_has_the_exception_of_kafka_python(code: ErrorCode) -> None:
-    error = error_of(code, "text")
-    assert error is not None and error.code is code and str(error) == f"{code.name}: text"
-    theirs = kafka.errors.for_code(int(code))
-    assert isinstance(error, theirs) or theirs.__name__ == "UnrecognizedBrokerError"
+def test_an_error_code_has_the_exception_of_kafka_python() -> None:
+    for code in ErrorCode:
+        if code:
+            error = error_of(code, "text")
+            assert error is not None and error.code is code and str(error) == f"{code.name}: text"
+            theirs = kafka.errors.for_code(int(code))
+            assert isinstance(error, theirs) or theirs.__name__ == "UnrecognizedBrokerError", code
 
 
 def test_an_unknown_code_is_kept() -> None:

@@ -63,8 +63,13 @@ def test_requests_are_there() -> None:
     assert set(FULL) == {(key, v) for key in HANDLERS for v in range(messages.APIS[key].min_version, messages.APIS[key].max_version + 1)}
 
 
-@pytest.mark.parametrize(("key", "version"), FULL)
-def test_every_request_has_an_error_answer(key: int, version: int) -> None:
+@pytest.mark.parametrize("key", HANDLERS)
+def test_every_request_has_an_error_answer(key: int) -> None:
+    for version in range(messages.APIS[key].min_version, messages.APIS[key].max_version + 1):
+        has_an_error_answer(key, version)
+
+
+def has_an_error_answer(key: int, version: int) -> None:
     response = HANDLERS[key].refuse(FULL[key, version], version, ErrorCode.UNKNOWN_SERVER_ERROR)
     name = f"{messages.APIS[key].name}Response"
     decoded, _ = messages.decode(name, version, messages.encode(response, version))
