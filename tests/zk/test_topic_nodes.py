@@ -24,7 +24,7 @@ def by_json(data: bytes, monkeypatch: pytest.MonkeyPatch) -> Any:
         return topic_layout.decode_topic("t", data)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_any_node(data: st.DataObject) -> None:
     content: dict[str, Any] = {"partitions": data.draw(partitions), "version": 3}

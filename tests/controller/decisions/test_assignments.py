@@ -48,7 +48,7 @@ def test_duplicates_collapse() -> None:
     assert Assignment((1, 2)).reassign_to((3, 3, 1)) == Assignment((3, 1, 2), (3,), (2,))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(lists, lists, lists)
 def test_what_holds_for_every_move(replicas: tuple[int, ...], target: tuple[int, ...], other: tuple[int, ...]) -> None:
     moving = Assignment(replicas).reassign_to(target)

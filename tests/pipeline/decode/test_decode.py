@@ -74,7 +74,7 @@ def test_recorded_bodies_are_the_json_that_kafka_printed() -> None:
     assert compared == 1000
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.sampled_from(all_versions()).flatmap(lambda pair: st.tuples(st.just(pair), message(*pair))))
 def test_any_message_becomes_the_json_of_the_servers_codec(sample: tuple[tuple[str, int], Any]) -> None:
     (name, version), value = sample
@@ -85,7 +85,7 @@ def test_any_message_becomes_the_json_of_the_servers_codec(sample: tuple[tuple[s
     assert (plain(body), left, reason) == (brief(plain(to_json(value, version)), name), 0, None)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_no_bytes_make_it_raise(data: st.DataObject) -> None:
     row = data.draw(st.sampled_from(recorded()))
