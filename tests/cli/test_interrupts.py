@@ -104,6 +104,7 @@ def test_an_interrupted_simulation_leaves_no_process_behind(start: Start, tmp_pa
     assert not list(folder.glob("klamm-*"))
 
 
+@pytest.mark.slow
 def test_a_killed_simulation_leaves_no_process_behind(start: Start, tmp_path: Path) -> None:
     simulation = start("pipeline", "simulate", "--partitions", "1M", environ={"TMPDIR": str(tmp_path)})
     wait_for(lambda: any("org.apache.spark.deploy.SparkSubmit" in line for line in processes_of(tmp_path)), "a JVM")

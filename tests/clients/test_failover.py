@@ -132,7 +132,8 @@ class KafkaPython(Creating):
 
 
 @pytest.mark.timeout(900)  # each time two sessions have to expire, and clients to notice; 200 s on a machine with four times the work
-@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [2, 10])
 def test_clients_go_on_and_lose_no_topic_when_controllers_are_killed_in_a_row(three: dict[int, KlammBroker], times: int) -> None:
     tree = three[0].tree
     bootstrap = ",".join(f"127.0.0.1:{b.port}" for b in three.values())

@@ -24,6 +24,8 @@ VERSIONS = {
     "3.4": (7, 8, 4),
     "3.9": (7, 8, 4),
 }
+ALWAYS = ("0.10.0-IV1", "2.2", "2.6", "3.9")
+"""Those that `make test` tries: all kinds of StopReplica, with and without ids of topics."""
 
 
 async def test_every_request_carries_controller_id_and_epochs(cluster: Cluster) -> None:
@@ -162,7 +164,7 @@ async def test_nothing_is_told_before_it_is_in_zookeeper(cluster: Cluster) -> No
     assert seen and all(stored >= told for stored, told in seen)
 
 
-@pytest.mark.parametrize("ibp", list(VERSIONS))
+@pytest.mark.parametrize("ibp", [pytest.param(ibp, marks=() if ibp in ALWAYS else pytest.mark.slow) for ibp in VERSIONS])
 async def test_request_versions_follow_the_inter_broker_protocol(empty: Cluster, ibp: str) -> None:
     lisr, umr, sr = VERSIONS[ibp]
     message_format = {} if ibp >= "3" else {"log_message_format_version": ibp}

@@ -11,6 +11,7 @@ import pytest
 
 from klamm.tests.docs.site_search import ask, build_index
 
+pytestmark = pytest.mark.slow
 FIRST = 3
 """Results that somebody looks at."""
 

@@ -42,6 +42,7 @@ def test_logs_in_memory_move_in_one_process_and_nothing_is_lost_or_twice(tree: T
     told_in_one_process(tree, SOME)
 
 
+@pytest.mark.slow
 def test_logs_on_disk_move_between_processes_and_nothing_is_lost_or_twice(new_members: Callable[..., Members]) -> None:
     told_in_processes(new_members, SOME)
 

@@ -83,7 +83,7 @@ def test_a_zookeeper_of_ones_own_with_a_chroot(start: Start, zookeeper: str, chr
     assert said["zookeeper"] == zookeeper + chroot
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_stops_it_in_order_and_soon(start: Start, number: signal.Signals) -> None:
     cluster = start("serve", "--port", 0, "--json", "--topic", "orders:12:3")
     zookeeper = cluster.ready()["zookeeper"]
@@ -161,7 +161,7 @@ def test_killed_it_leaves_no_zookeeper_and_no_folder_behind(start: Start, tmp_pa
     wait_for(lambda: not list(tmp_path.glob("klamm-*")), "its folder is gone")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_with_a_data_dir_topics_survive(start: Start, tmp_path: Path, number: signal.Signals) -> None:
     data = tmp_path / "kept"
     first = start("serve", "--port", 0, "--json", "--data-dir", data, "--topic", "orders:6:3")

@@ -43,6 +43,7 @@ def test_it_says_the_same_as_one_process_and_the_process_ids(serve: Start) -> No
     assert topics_at(said["bootstrap_servers"]) == {"orders": 6, "audit": 1}
 
 
+@pytest.mark.slow
 def test_without_json_the_addresses_come_one_a_line(serve: Start) -> None:
     cluster = serve("--processes", "--port", 0, "--brokers", 2)
     assert len({cluster.line(), cluster.line()}) == 2
@@ -127,6 +128,7 @@ def test_killed_it_leaves_no_process_behind(start: Start) -> None:
     wait_until_gone(said["zookeeper"])
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_all_at_once(serve: Start) -> None:
     cluster = serve("--processes", "--port", 0, "--json", "--brokers", 2)
     said = cluster.ready()
@@ -152,6 +154,7 @@ def test_a_frozen_broker_does_not_hold_up_the_stop(serve: Start) -> None:
     wait_until_none_runs(said)
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_one_line_and_nothing_is_left(start: Start) -> None:
     port = start("serve", "--port", 0, "--json", "--brokers", 1).ready()["brokers"][0]["port"]
     second: Running = start("serve", "--processes", "--port", port, "--json", "--brokers", 2)

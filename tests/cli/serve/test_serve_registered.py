@@ -15,7 +15,9 @@ REGISTERS = ("--config", "registerbroker.enable=on", "--config", "klamm.broker.r
 
 
 @pytest.mark.requirement("RREG-12")
-@pytest.mark.parametrize("processes", [(), ("--processes",)], ids=["one process", "a process for each broker"])
+@pytest.mark.parametrize(
+    "processes", [(), pytest.param(("--processes",), marks=pytest.mark.slow)], ids=["one process", "a process for each broker"]
+)
 def test_cluster_is_ready_when_all_its_brokers_are_online_and_a_signal_stops_it_in_order(start: Start, processes: tuple[str, ...]) -> None:
     cluster = start("serve", *processes, "--port", 0, "--json", *REGISTERS, "--topic", "orders:6:3")
     said = cluster.ready()
