@@ -1,4 +1,4 @@
-"""Seeds of random stories: some for `make test`, all of them for `make test-all`."""
+"""Seeds of random stories: some for `make test`, others drawn by `make test-all`."""
 
 from __future__ import annotations
 
@@ -9,5 +9,6 @@ SHARE = 4
 
 
 def seeds(count: int) -> list[object]:
-    """0 to `count` - 1 as parameters of a test; those that `SHARE` does not divide are slow."""
-    return [seed if seed % SHARE == 0 else pytest.param(seed, marks=pytest.mark.slow) for seed in range(count)]
+    """0 to `count` - 1 as parameters of a test; those that `SHARE` does not divide are slow and drawn."""
+    marks = (pytest.mark.slow, pytest.mark.many_seeds)
+    return [seed if seed % SHARE == 0 else pytest.param(seed, marks=marks) for seed in range(count)]

@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDED = frozenset({"tests/controller"})
+SEEDED = frozenset({"tests/controller", "tests/journal"})
 """Folders of deterministic tests; only what is marked `many_seeds` is drawn there."""
 DRAWN = SEEDED | {
     f"tests/{folder}"
     for folder in (
         "admin", "blacklist", "chaos", "cli", "clients", "cluster", "control", "distributions", "docs", "duel", "groups", "histories",
-        "images", "logs_on_disk", "mixed", "moves", "pipeline/injected", "pipeline/real_clusters", "pipeline/spark",
-        "reference", "registered", "server/net", "server/replication", "testing", "tools", "transactions", "versions",
+        "images", "logs_on_disk", "mixed", "moves", "pipeline/injected", "pipeline/real_clusters", "pipeline/spark", "quotas",
+        "reference", "registered", "security", "server/net", "server/replication", "testing", "tools", "transactions", "versions",
     )
 }
 """Folders whose long tests run processes or measure real time, or repeat with all of a list what a short one shows with some; and those of
@@ -48,13 +48,13 @@ SUBJECTS = {
     "cli": {"cli", "tools"},
     "configs": {"cli"},
     "controller": {"cluster", "controller"},
-    "controller/decisions": {"blacklist"},
+    "controller/decisions": {"blacklist", "journal"},
     "controller/metadata_log": {"registered"},
     "controller/reassignment": {"moves"},
     "controller/registrations": {"registered"},
     "controller/throttles": {"moves"},
     "distributions": {"images"},
-    "journal": {"pipeline/real_clusters"},
+    "journal": {"journal", "pipeline/real_clusters"},
     "pipeline/decode": {"pipeline/real_clusters"},
     "pipeline/quick": {"pipeline/injected"},
     "pipeline/rules": {"pipeline/injected", "pipeline/real_clusters"},
@@ -64,6 +64,7 @@ SUBJECTS = {
     "server/net": {"clients", "cluster", "server/net"},
     "server/replication": {"histories", "server/replication"},
     "server/request_registration": {"registered"},
+    "server/security": {"security"},
     "zk": {"cluster", "mixed"},
 }
 """Folder of the product → folders of tests whose subject it is, besides those of the folder around it."""

@@ -198,7 +198,7 @@ def clusters(versions: range) -> list[Any]:
     """Parameters of a test: a version, whether the clusters are large, and how many of them. Most are tried by `make test-all` only."""
     few = [(version, wide, 1 if wide else 8) for version in versions for wide in (False, True)]
     many = [(version, wide, 4 if wide else 30) for version in versions for wide in (False, True)]
-    return [*few, *(pytest.param(*each, marks=pytest.mark.slow) for each in many)]
+    return [*few, *(pytest.param(*each, marks=(pytest.mark.slow, pytest.mark.many_seeds)) for each in many)]
 
 
 @pytest.mark.parametrize(("version", "wide", "count"), clusters(range(8)))

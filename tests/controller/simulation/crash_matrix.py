@@ -459,6 +459,14 @@ def spread(faults: Sequence[Fault]) -> Callable[[int], list[Place]]:
     return places
 
 
+_OTHERS = tuple(fault for fault in Fault if fault is not Fault.CRASH_AFTER)
+
+
+def in_turn(writes: int) -> list[Place]:
+    """A crash after each write, and at each write one of the other faults, in turn."""
+    return [place for at in range(1, writes + 1) for place in ((at, Fault.CRASH_AFTER), (at, _OTHERS[at % len(_OTHERS)]))]
+
+
 async def row(
     scenario: Scenario,
     run_once: Callable[[Scenario, Fault | None, int], Awaitable[int]] = once,

@@ -9,13 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, Fault, Place, Row, Scenario, row, table
-
-OTHERS = tuple(fault for fault in Fault if fault is not Fault.CRASH_AFTER)
-
-
-def in_turn(writes: int) -> list[Place]:
-    return [place for at in range(1, writes + 1) for place in ((at, Fault.CRASH_AFTER), (at, OTHERS[at % len(OTHERS)]))]
+from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, Row, Scenario, in_turn, row, table
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ from klamm.server.replication.leader_requests import FetcherOptions, epoch_ends,
 from klamm.tests.protocol import golden
 from klamm.tests.server.replication.followers import MemoryLogs
 
-
 FETCHES = [line for line in golden.lines("interbroker.jsonl.gz") if line["api_key"] == ApiKey.FETCH and not line["response"]]
 
 
