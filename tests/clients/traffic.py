@@ -28,7 +28,7 @@ from klamm.tests.harness.kafka import java_command
 
 Logs = dict[int, list[tuple[int, str]]]
 WITHIN_S = 90.0
-PAUSE_S = 0.01
+PAUSE_S = 0.03
 """Between two records of a producer."""
 
 

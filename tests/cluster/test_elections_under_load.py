@@ -127,6 +127,7 @@ async def give_controller_to(cluster: Cluster, broker: KlammBroker) -> None:
         await eventually(lambda: cluster.tree.controller() != -1, "a new controller")
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R183-12")
 @pytest.mark.requirement("R183-14")
 @pytest.mark.requirement("R183-15")

@@ -34,7 +34,7 @@ def expected(everyone: str) -> list[str]:
     return ["".join(lines[at : at + 2]) for at in range(0, len(lines), 2)]
 
 
-@pytest.mark.parametrize("everyone", [ALLOWED, DENIED])
+@pytest.mark.parametrize("everyone", [pytest.param(ALLOWED, marks=pytest.mark.slow), DENIED])
 def test_responses_to_users_with_random_acls_are_those_of_kafka(permissions_tree: Tree, tmp_path: Path, everyone: str) -> None:
     assert outcomes(OwnedBroker(permissions_tree, tmp_path, 0, **settings(everyone == ALLOWED)), everyone) == expected(everyone)
 

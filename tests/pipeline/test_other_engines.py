@@ -31,6 +31,7 @@ QUESTIONS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)  # it starts Spark
 def test_views_say_the_same_in_duckdb_and_in_spark(spark: Any, tmp_path: Path) -> None:
     tiny = write(tmp_path, exchanges=3, raw=2)
@@ -53,6 +54,7 @@ def test_views_say_the_same_in_duckdb_and_in_spark(spark: Any, tmp_path: Path) -
     assert bodies == [("c", "VARIANT")] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_what_is_published_is_read_as_delta_lake_by_version_and_only_changes_are_published(spark: Any, tmp_path: Path) -> None:
     lake, target = tmp_path / "lake", tmp_path / "target"

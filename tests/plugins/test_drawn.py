@@ -95,7 +95,7 @@ def test_the_newest_commits_are_read_but_for_wide_ones(tmp_path: Path, monkeypat
     assert sorted(newest_files()) == ["one", "two"]
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_run_leaves_out_what_is_not_drawn_and_says_how_to_repeat_it(tmp_path: Path, workers: str) -> None:
     for folder in ("mixed", "moves", "records"):
         (tmp_path / "tests" / folder).mkdir(parents=True)

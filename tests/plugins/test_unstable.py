@@ -45,7 +45,7 @@ def test_what_fails_twice_has_failed() -> None:
     assert (passed, said) == (False, ["output 0", f"UNSTABLE, passed alone: {FAILED[0].nodeid}", f"failed twice: {FAILED[1].nodeid}"])
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.slow), "2"])
 def test_a_run_writes_its_failures_once(tmp_path: Path, workers: str) -> None:
     tests = """import pytest
 def test_bad():

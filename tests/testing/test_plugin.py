@@ -271,8 +271,8 @@ def test_fails(klamm):
     ("arguments", "text"),
     [
         (["--klamm-brokers", "0"], "--klamm-brokers: '0' is not from 1 to 100"),
-        (["--klamm-brokers", "x"], "argument --klamm-brokers: invalid int value: 'x'"),
-        (["-o", "klamm_brokers=many"], "klamm_brokers: 'many' is not from 1 to 100"),
+        pytest.param(["--klamm-brokers", "x"], "argument --klamm-brokers: invalid int value: 'x'", marks=pytest.mark.slow),
+        pytest.param(["-o", "klamm_brokers=many"], "klamm_brokers: 'many' is not from 1 to 100", marks=pytest.mark.slow),
         (["-o", "klamm_config=some text"], "klamm_config: 'some text' is not name=value"),
         (["-o", "klamm_config=log.dirs.x=1\nnum.partitions=a"], "num.partitions"),
     ],

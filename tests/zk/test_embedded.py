@@ -72,7 +72,7 @@ async def test_it_serves_and_leaves_nothing() -> None:
     server.stop()
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.slow), True], ids=["stopped", "killed"])
 async def test_data_survive(server: EmbeddedZooKeeper, killed: bool) -> None:
     for round_ in range(3):
         session = ZkSession(server.start(), SESSION_MS)
@@ -194,6 +194,7 @@ def test_the_class_archive_is_built_once_in_the_background(tmp_path: Path) -> No
     assert built.stat().st_ino == inode
 
 
+@pytest.mark.slow
 def test_a_damaged_class_archive_does_no_harm(tmp_path: Path) -> None:
     first = EmbeddedZooKeeper(archive_folder=tmp_path)
     first.start()

@@ -42,7 +42,14 @@ def assignments(cluster: LocalCluster) -> dict[TopicPartition, Assignment]:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("kind", [ReassignmentReplicasStarted, ReassignmentCaughtUp, ReassignmentLeaderMoved])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ReassignmentReplicasStarted,
+        pytest.param(ReassignmentCaughtUp, marks=pytest.mark.slow),
+        pytest.param(ReassignmentLeaderMoved, marks=pytest.mark.slow),
+    ],
+)
 async def test_five_hundred_others_move_elect_shrink_and_complete_while_one_is_held(
     zookeeper: str, chroot: str, kind: type[ReassignmentPhase]
 ) -> None:
