@@ -43,7 +43,6 @@ from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake, together
 from klamm.pipeline.rules.traffic import FRAME_COUNTS
 from klamm.pipeline.rules.transactions.calls import TRANSACTIONS_TOLD, TXN_MARKERS
 from klamm.pipeline.rules.verdict_tables import drop_parts, last_closed, read_judgement, write_judgement, write_window
-from klamm.pipeline.spark.settings import FEW
 from klamm.protocol.apis import APIS
 
 BATCH = "gold"
@@ -51,6 +50,9 @@ BATCH = "gold"
 
 SMALL = 1_000_000
 """Up to this number of rows in silver, each table is one file."""
+
+WRITTEN_HERE = 100_000
+"""A table with at most this number of rows is written by this process."""
 
 _API = f"element_at(map({', '.join(f'{key}, {api.name!r}' for key, api in APIS.items())}), CAST(api_key AS INT))"
 """The name of an API; null for a key that no API has."""
@@ -295,7 +297,7 @@ def _build(
         if WINDOW in table.columns:
             sql = sql.selectExpr("*", f"{'NULL' if since_ns is None else since_ns} AS {WINDOW.name}")
         rows = _cast(sql, table)
-        if not parts.write_few(lake, table, rows, batch, FEW):
+        if not parts.write_few(lake, table, rows, batch, WRITTEN_HERE):
             parts.write(lake, table, rows.coalesce(1) if total <= SMALL else rows, batch, runs)
         entries = parts.adopt(lake, table, batch, runs)
     there = {entry.run for entry in entries}

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-FEW = 100_000
-"""Up to this number of rows, planning queries and starting tasks takes longer than the rows do."""
+FEW = 20_000
+"""Up to this number of rows, compiling queries and starting tasks takes longer than interpreting them for all rows."""
 
 LEAST_GAIN_S = 0.3
 """A row that is there for speed gains at least this many CPU seconds."""
