@@ -76,9 +76,13 @@ class Application:
             raise AssertionError(f"{late}; {self.text()[-3000:]}") from None
         assert look(), f"ended before: {what}; {self.text()[-3000:]}"
 
+    def ends(self) -> None:
+        """Wait for its end. Fails if it had no success."""
+        assert self._process.wait(WITHIN_S) == 0, self.text()[-3000:]
+
     def lines(self) -> list[str]:
         """Wait for its end; the lines of its own, which begin with an asterisk."""
-        assert self._process.wait(WITHIN_S) == 0, self.text()[-3000:]
+        self.ends()
         return [line for line in self.text().splitlines() if line.startswith("* ")]
 
     def stop(self) -> None:
