@@ -22,7 +22,7 @@ from klamm.tests.server import wire
 from klamm.tests.server.turns import Turns
 
 SIZE = Size(entries=20_000, partitions=400)
-QUICK_S = 0.04
+QUICK_S = 0.06
 """A turn of the loop that uses less CPU time than this is short, whatever the request."""
 LARGEST_PART = 0.4
 """How much of the work for one request the longest turn may be."""
