@@ -42,6 +42,29 @@ func until(what string, holds func() (bool, error)) {
 	log.Fatalf("not in time: %s: %v", what, last)
 }
 
+// Wait until every broker knows a topic with this number of partitions and their leaders: one that does not yet refuses records.
+func known(topic string, partitions int) {
+	for _, address := range bootstrap {
+		until(topic+" known", func() (bool, error) {
+			broker := sarama.NewBroker(address)
+			if err := broker.Open(sarama.NewConfig()); err != nil {
+				return false, err
+			}
+			defer broker.Close()
+			answer, err := broker.GetMetadata(&sarama.MetadataRequest{Version: 1, Topics: []string{topic}})
+			if err != nil || len(answer.Topics) != 1 || len(answer.Topics[0].Partitions) != partitions {
+				return false, err
+			}
+			for _, partition := range answer.Topics[0].Partitions {
+				if partition.Leader < 0 {
+					return false, nil
+				}
+			}
+			return true, nil
+		})
+	}
+}
+
 // A member of a group that marks what it reads, or copies it to another topic in a transaction of its own.
 type member struct {
 	group    string
@@ -92,7 +115,9 @@ func read(config *sarama.Config, group, topic string, wanted int, producer saram
 	go func() {
 		defer close(done)
 		for session.Err() == nil {
-			must("consume", client.Consume(session, []string{topic}, reader))
+			if err := client.Consume(session, []string{topic}, reader); session.Err() == nil {
+				must("consume", err)
+			}
 		}
 	}()
 	values := map[string]bool{}
@@ -124,6 +149,7 @@ func ofSarama(version sarama.KafkaVersion) {
 	detail := &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: 2, ConfigEntries: map[string]*string{"retention.ms": &kept}}
 	must("create", admin.CreateTopic(topic, detail, false))
 	again := admin.CreateTopic(topic, detail, false)
+	known(topic, 3)
 	codecs := []sarama.CompressionCodec{sarama.CompressionNone, sarama.CompressionGZIP, sarama.CompressionSnappy, sarama.CompressionLZ4}
 	if version.IsAtLeast(sarama.V2_1_0_0) {
 		codecs = append(codecs, sarama.CompressionZSTD)
@@ -157,6 +183,7 @@ func ofSarama(version sarama.KafkaVersion) {
 	fmt.Printf(", a %s committed %v", groups[group], committed > 0 && committed <= int64(each*len(codecs)))
 	if version.IsAtLeast(sarama.V0_11_0_0) {
 		must("create", admin.CreateTopic(topic+"-copy", &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 3}, false))
+		known(topic+"-copy", 1)
 		copying := *config
 		copying.Producer.Idempotent = true
 		copying.Net.MaxOpenRequests = 1
@@ -226,6 +253,7 @@ func ofKafkaGo() {
 	created, err := client.CreateTopics(within, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{Topic: "go", NumPartitions: 3, ReplicationFactor: 2}}})
 	must("create", err)
 	must("create", created.Errors["go"])
+	known("go", 3)
 	codecs := []kafka.Compression{0, kafka.Gzip, kafka.Snappy, kafka.Lz4, kafka.Zstd}
 	for _, codec := range codecs {
 		writer := &kafka.Writer{Addr: kafka.TCP(bootstrap...), Topic: "go", Balancer: &kafka.Hash{}, Compression: codec, RequiredAcks: kafka.RequireAll, BatchTimeout: 10 * milli}
@@ -233,7 +261,7 @@ func ofKafkaGo() {
 		for number := 0; number < each; number++ {
 			messages = append(messages, kafka.Message{Key: []byte(fmt.Sprint(number)), Value: []byte(fmt.Sprint(codec, number))})
 		}
-		until("written", func() (bool, error) { err := writer.WriteMessages(within, messages...); return err == nil, err })
+		must("write", writer.WriteMessages(within, messages...))
 		must("close", writer.Close())
 	}
 	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: bootstrap, GroupID: "go", Topic: "go", MaxWait: 200 * milli, StartOffset: kafka.FirstOffset})
