@@ -14,7 +14,7 @@ from klamm.admin.settings import Security
 
 POLL_MS = 200
 METADATA_AGE_MS = 2000
-"""A leader of a group that joined before it knew the partitions assigns nothing; it assigns again when its metadata changes."""
+"""A group reads partitions that are added to its topic after this time."""
 
 
 class ReadRecord(NamedTuple):
@@ -53,6 +53,8 @@ class RecordReader:
                 isolation_level="read_committed" if read_committed else "read_uncommitted", metadata_max_age_ms=METADATA_AGE_MS, **security,
             )
             if group is not None:
+                # A leader of a group that joins before it knows the partitions assigns nothing, and may never assign again.
+                self._consumer.partitions_for_topic(topic)
                 self._consumer.subscribe([topic])
 
     def begin(self, partitions: Sequence[int], start: Start) -> None:
