@@ -8,12 +8,21 @@ from collections.abc import Iterator
 import pytest
 
 from klamm.tests.controller.reassignment.reassignment_scenarios import REASSIGNMENTS
-from klamm.tests.controller.simulation.crash_matrix import CrashRun, Fault, Row, Scenario, everywhere, row, table, through
+from klamm.tests.controller.simulation.crash_matrix import (
+    OTHER_FAULTS,
+    CrashRun,
+    Fault,
+    Row,
+    Scenario,
+    everywhere,
+    keep,
+    row,
+    table,
+    through,
+)
 from klamm.tests.controller.throttles.throttle_scenarios import STEP_BY_STEP, THROTTLED
 
 SCENARIOS = (*REASSIGNMENTS, *THROTTLED)
-CRASHES = (Fault.CRASH_AFTER,)
-OTHERS = (Fault.LOST_ANSWER, Fault.CRASH_BEFORE, Fault.EXPIRED_BEFORE, Fault.EXPIRED_AFTER)
 REQUIREMENTS = ("R179-7", "R179-9", "R179-16", "R179-17", "R179-22", "R179-24", "R179-25", "R179-26", "R179-27")
 
 
@@ -26,12 +35,6 @@ def rows(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
         capture = request.config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled():
             print(f"\n{table(found)}")
-
-
-def keep(rows: list[Row], found: Row) -> None:
-    rows.append(found)
-    assert not found.wrong, "\n".join(found.wrong)
-    assert found.writes > 0
 
 
 @pytest.mark.requirement("R179-6", "R179-8", "R179-10")
@@ -60,14 +63,14 @@ async def test_a_crash_behind_any_step_of_a_throttled_reassignment_has_the_outco
 @pytest.mark.requirement(*REQUIREMENTS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_after_a_crash_at_any_write_no_reassignment_is_lost_and_no_throttle_left(scenario: Scenario, rows: list[Row]) -> None:
-    keep(rows, await row(scenario, places=everywhere(CRASHES)))
+    keep(rows, await row(scenario, places=everywhere((Fault.CRASH_AFTER,))))
 
 
 @pytest.mark.slow
 @pytest.mark.many_seeds
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_after_any_other_fault_at_any_write_no_reassignment_is_lost_and_no_throttle_left(scenario: Scenario, rows: list[Row]) -> None:
-    keep(rows, await row(scenario, places=everywhere(OTHERS)))
+    keep(rows, await row(scenario, places=everywhere(OTHER_FAULTS)))
 
 
 @pytest.mark.slow

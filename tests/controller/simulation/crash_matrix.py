@@ -459,12 +459,13 @@ def spread(faults: Sequence[Fault]) -> Callable[[int], list[Place]]:
     return places
 
 
-_OTHERS = tuple(fault for fault in Fault if fault is not Fault.CRASH_AFTER)
+OTHER_FAULTS = tuple(fault for fault in Fault if fault is not Fault.CRASH_AFTER)
+"""Each run tries a crash after every write, and fewer of these."""
 
 
 def in_turn(writes: int) -> list[Place]:
     """A crash after each write, and at each write one of the other faults, in turn."""
-    return [place for at in range(1, writes + 1) for place in ((at, Fault.CRASH_AFTER), (at, _OTHERS[at % len(_OTHERS)]))]
+    return [(at, fault) for at in range(1, writes + 1) for fault in (Fault.CRASH_AFTER, OTHER_FAULTS[at % len(OTHER_FAULTS)])]
 
 
 async def row(
@@ -483,6 +484,13 @@ async def row(
         except AssertionError as problem:
             wrong.append(f"{scenario.name}, {fault.value} write {at} of {writes}: {problem}")
     return Row(scenario.name, writes, tried, tried - len(wrong), tuple(wrong))
+
+
+def keep(rows: list[Row], found: Row) -> None:
+    """Add a row to the table. Fails if something was wrong in it, or if nothing was written."""
+    rows.append(found)
+    assert not found.wrong, "\n".join(found.wrong)
+    assert found.writes > 0
 
 
 def table(rows: Iterable[Row]) -> str:

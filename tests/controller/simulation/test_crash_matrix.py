@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, Row, Scenario, in_turn, row, table
+from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, Row, Scenario, in_turn, keep, row, table
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +21,6 @@ def rows(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
         capture = request.config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled():
             print(f"\n{table(found)}")
-
-
-def keep(rows: list[Row], found: Row) -> None:
-    rows.append(found)
-    assert not found.wrong, "\n".join(found.wrong)
-    assert found.writes > 0
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
