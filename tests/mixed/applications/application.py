@@ -5,9 +5,10 @@ The same test is told to three brokers of Klamm, to three of Apache Kafka 3.9.1,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -17,9 +18,10 @@ from klamm.tests.harness.waits import wait_for
 from klamm.tests.reference.jars import ARTIFACTS, VERSION, jars
 from klamm.zk.embedded.owned_process import OwnedProcess
 
+T = TypeVar("T")
 BROKERS = (1, 2, 3)
-ONLY_KLAMM, MIXED, ONLY_KAFKA = "klamm", "mixed", "kafka"
-KINDS = pytest.mark.parametrize("kind", [ONLY_KLAMM, MIXED, ONLY_KAFKA])
+KINDS = pytest.mark.parametrize("of_klamm", [3, 2, 0], ids=["klamm", "mixed", "kafka"])
+"""How many of the three brokers are Klamm's; the others are Apache Kafka's."""
 WITHIN_S = 600
 """How long one step of an application may take on a busy machine. A test that passes seldom waits that long."""
 
@@ -35,15 +37,19 @@ ARTIFACTS[_APPLICATIONS] = (*(f"org.apache.kafka:{name}:{VERSION}" for name in _
 _FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 
-def three_brokers(members: Members, kind: str) -> Members:
-    """Start brokers 1 to 3 of a kind; of both kinds, broker 3 is Apache Kafka's and broker 1 the controller."""
-    members.settings_of = lambda _: {"zookeeper_session_timeout_ms": 6000, **_REPLICATED}
-    if kind == ONLY_KAFKA:
-        members.kafka(*BROKERS)
-    else:
-        members.klamm(*BROKERS[: 2 if kind == MIXED else 3])
-        members.kafka(*BROKERS[2 if kind == MIXED else 3 :])
+def three_brokers(new_members: Callable[..., Members], of_klamm: int) -> Members:
+    """A new cluster of brokers 1 to 3. The first ones are Klamm's, and broker 1 is controller."""
+    members = new_members(lambda _: _REPLICATED)
+    if of_klamm:
+        members.klamm(*BROKERS[:of_klamm])
+    members.kafka(*BROKERS[of_klamm:])
     return members
+
+
+def properties_file(file: Path, settings: Mapping[str, str]) -> str:
+    """Write a Java properties file; returns its path."""
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
+    return str(file)
 
 
 class Application:
@@ -61,17 +67,22 @@ class Application:
         """Wait until it has printed this line."""
         self.until(lambda: line in self.text().splitlines(), f"{line!r} printed")
 
-    def until(self, look: Callable[[], object], what: str) -> None:
-        """Wait while it runs. Fails with the end of its output."""
+    def until(self, look: Callable[[], T], what: str) -> T:
+        """Wait while it runs; the first true value of `look`. Fails with the end of its output."""
+        found: T | None = None
 
-        def holds() -> bool:
-            return bool(look()) or self._process.poll() is not None
+        def is_over() -> bool:
+            nonlocal found
+            ended = self._process.poll() is not None
+            found = look()
+            return bool(found) or ended
 
         try:
-            wait_for(holds, what, WITHIN_S)
+            wait_for(is_over, what, WITHIN_S)
         except AssertionError as late:
             raise AssertionError(f"{late}; {self.text()[-3000:]}") from None
-        assert look(), f"ended before: {what}; {self.text()[-3000:]}"
+        assert found, f"ended before: {what}; {self.text()[-3000:]}"
+        return found
 
     def ends(self) -> None:
         """Wait for its end. Fails if it had no success."""

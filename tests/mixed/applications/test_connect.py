@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,7 +13,7 @@ import pytest
 
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.ports import free_ports
-from klamm.tests.mixed.applications.application import KINDS, Application, of_java, running, three_brokers
+from klamm.tests.mixed.applications.application import KINDS, Application, of_java, properties_file, running, three_brokers
 
 TOPIC = "lines"
 WORKER = "org.apache.kafka.connect.cli.ConnectDistributed"
@@ -58,21 +57,12 @@ class Worker:
         try:
             with urllib.request.urlopen(request, timeout=90) as answer:
                 return json.loads(answer.read() or b"null")
-        except (OSError, urllib.error.HTTPError):
+        except OSError:
             return None
 
     def until_told(self, method: str, path: str, body: object = None) -> Any:
-        """Ask until there is an answer."""
-        told: list[Any] = []
-
-        def look() -> bool:
-            answer = self.ask(method, path, body)
-            if answer is not None:
-                told.append(answer)
-            return bool(told)
-
-        self.application.until(look, f"{method} {path}")
-        return told[0]
+        """Ask until there is an answer with something in it."""
+        return self.application.until(lambda: self.ask(method, path, body), f"{method} {path}")
 
     def until_state(self, name: str, *states: str) -> None:
         """Wait until a connector and its tasks have these states."""
@@ -89,11 +79,10 @@ def started(stack: ExitStack, members: Members, folder: Path) -> list[Worker]:
     found = []
     for number, port in enumerate(free_ports(2), 1):
         settings = SETTINGS | {"bootstrap.servers": members.bootstrap(), "listeners": f"http://127.0.0.1:{port}"}
-        file = folder / f"worker-{number}.properties"
-        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
-        found.append(Worker(stack.enter_context(running(of_java(WORKER, str(file)), folder / f"worker-{number}.txt")), port))
+        command = of_java(WORKER, properties_file(folder / f"worker-{number}.properties", settings))
+        found.append(Worker(stack.enter_context(running(command, folder / f"worker-{number}.txt")), port))
     for worker in found:
-        worker.until_told("GET", "/connectors")
+        worker.until_told("GET", "/")
     return found
 
 
@@ -103,8 +92,8 @@ def has(file: Path, lines: list[str]) -> Callable[[], bool]:
 
 
 @KINDS
-def test_each_line_arrives_once_though_a_worker_is_killed(members: Members, kind: str, tmp_path: Path) -> None:
-    three_brokers(members, kind)
+def test_each_line_arrives_once_though_a_worker_is_killed(new_members: Callable[..., Members], of_klamm: int, tmp_path: Path) -> None:
+    members = three_brokers(new_members, of_klamm)
     source, sink = tmp_path / "source.txt", tmp_path / "sink.txt"
     source.touch()
     lines = [f"line {number}" for number in range(1000)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.reference]
 
 
 @KINDS
-def test_clients_in_go_write_read_copy_and_administrate(members: Members, kind: str, tmp_path: Path) -> None:
+def test_clients_in_go_write_read_copy_and_administrate(new_members: Callable[..., Members], of_klamm: int, tmp_path: Path) -> None:
     assert shutil.which("go") is not None, "this test needs Go: install it"
-    three_brokers(members, kind)
+    members = three_brokers(new_members, of_klamm)
     command = ["env", f"BOOTSTRAP={members.bootstrap()}", "GOFLAGS=-buildvcs=false", "go", "-C", os.fspath(FOLDER), "run", "."]
     with running(command, tmp_path / "go.txt") as program:
         said = program.lines()

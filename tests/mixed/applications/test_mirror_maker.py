@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from klamm.tests.harness.members import Members
-from klamm.tests.mixed.applications.application import KINDS, of_java, running, three_brokers
+from klamm.tests.mixed.applications.application import KINDS, of_java, properties_file, running, three_brokers
 
 MIRROR_MAKER = "org.apache.kafka.connect.mirror.MirrorMaker"
 SETTINGS = {
@@ -35,13 +35,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.reference]
 
 
 @KINDS
-def test_a_topic_and_a_group_are_mirrored(new_members: Callable[..., Members], kind: str, tmp_path: Path) -> None:
-    source, target = (three_brokers(new_members(), kind) for _ in range(2))
+def test_a_topic_and_a_group_are_mirrored(new_members: Callable[..., Members], of_klamm: int, tmp_path: Path) -> None:
+    source, target = (three_brokers(new_members, of_klamm) for _ in range(2))
     addresses = source.bootstrap(), target.bootstrap()
-    file = tmp_path / "mirror.properties"
     settings = SETTINGS | {"source.bootstrap.servers": addresses[0], "target.bootstrap.servers": addresses[1]}
-    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
-    with running(of_java(MIRROR_MAKER, str(file)), tmp_path / "mirror.txt"):
+    with running(of_java(MIRROR_MAKER, properties_file(tmp_path / "mirror.properties", settings)), tmp_path / "mirror.txt"):
         with running(of_java("Mirror.java", *addresses), tmp_path / "program.txt") as program:
             said = program.lines()
     assert said == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,9 @@ def shown(values: dict[str, object]) -> str:
 
 @KINDS
 def test_each_word_is_counted_once_though_the_controller_is_killed(
-    members: Members, kind: str, kafka_jars: Path, tmp_path: Path
+    new_members: Callable[..., Members], of_klamm: int, kafka_jars: Path, tmp_path: Path
 ) -> None:
-    three_brokers(members, kind)
+    members = three_brokers(new_members, of_klamm)
     folder = tmp_path / "application"
     folder.mkdir()
     with running(of_java("Words.java", members.bootstrap(), str(folder), str(LINES)), tmp_path / "words.txt") as words:
