@@ -82,41 +82,46 @@ serve: .venv/.serve ## Run a three-broker cluster on ports 9092-9094 until Ctrl-
 	@exec $(BIN)/klamm serve --brokers 3 $(SERVE)
 
 .PHONY: lint
-lint: setup ## Style, types, import rules
+lint: style types ## Style, types, import rules
+
+.PHONY: style
+style: setup
 	@$(BIN)/ruff check --quiet .
+
+.PHONY: types
+types: setup
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo > .venv/lint-imports.txt || { cat .venv/lint-imports.txt; exit 1; }
 
-# Types take one core for the first minute of the tests: both at once. What is wrong with style is said before, the rest after the tests.
-define begin_lint
-$(BIN)/ruff check --quiet .; \
-$(MAKE) lint > .venv/lint.txt 2>&1 & linting=$$!; trap "kill $$linting 2>/dev/null || true" EXIT
+# Types take one core for the first minute of the tests: both at once. What is wrong with them is said after the tests.
+define begin_types
+$(MAKE) types > .venv/types.txt 2>&1 & checking=$$!; trap "kill $$checking 2>/dev/null || true" EXIT
 endef
-define end_lint
-wait $$linting || { cat .venv/lint.txt >&2; code=2; }
+define end_types
+wait $$checking || { cat .venv/types.txt >&2; code=2; }
 endef
 
 .PHONY: test
-test: setup $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, and all tests but the long ones, in three processes, with a tenth of the stories (PYTEST="-k name" for some, WORKERS=0 for one process)
-	@$(begin_lint); code=0; \
+test: style $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, and all tests but the long ones, in three processes, with a tenth of the stories (PYTEST="-k name" for some, WORKERS=0 for one process)
+	@$(begin_types); code=0; \
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" --stories-share 10 $(PYTEST) || code=$$?; \
-	$(end_lint); exit $$code
+	$(end_types); exit $$code
 
 .PHONY: reference
 reference: setup ## Fetch the real Kafka 3.9.1 that the long tests compare with (Maven; 105 jars, once, into the user's cache folder)
 	@$(BIN)/python -m klamm.tests.reference.jars
 
 .PHONY: test-all
-test-all: setup $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, and the tests with half of the stories and three tenths of the long ones with real processes, drawn (LONG_SEED=7 repeats a draw); fetches the real Kafka
+test-all: style $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, and the tests with half of the stories and three tenths of the long ones with real processes, drawn (LONG_SEED=7 repeats a draw); fetches the real Kafka
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
-	@$(begin_lint); failed=0; share='--stories-share $(STORIES_SHARE)'; workers=$(WORKERS); rm -f $(FAILURES); \
+	@$(begin_types); failed=0; share='--stories-share $(STORIES_SHARE)'; workers=$(WORKERS); rm -f $(FAILURES); \
 	for part in "not slow" slow; do \
 	  code=0; $(BIN)/python -m pytest -q -n $$workers --dist worksteal -m "$$part and not images" $$share --failures $(FAILURES) $(PYTEST) || code=$$?; \
 	  share="--long-share $(LONG_SHARE) $(if $(LONG_SEED),--long-seed $(LONG_SEED))"; workers=$(LONG_WORKERS); \
 	  if [ $$code -gt $$failed ]; then failed=$$code; fi; \
 	done; \
 	if [ $$failed -eq 1 ]; then failed=0; $(BIN)/python -m klamm.tests.plugins.unstable $(FAILURES) || failed=1; fi; \
-	code=$$failed; $(end_lint); exit $$code
+	code=$$failed; $(end_types); exit $$code
 
 .PHONY: test-everything
 test-everything: ## As test-all, with all of the stories and the long tests
