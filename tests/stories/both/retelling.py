@@ -23,7 +23,7 @@ import hashlib
 import math
 import random
 from collections.abc import Generator, Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,7 @@ KLAMM_FIXTURE = "told_to_klamm"
 SHARE = 10
 """One story of so many is told again."""
 RUN = 4
-"""So many neighbours are drawn together."""
+"""How many neighbouring stories are drawn together."""
 
 
 def telling_code(folder: Path) -> list[Path]:
@@ -122,7 +122,7 @@ def drawn(names: Sequence[str], seed: int, share: int = SHARE) -> set[str]:
     ordered = sorted(names)
     runs = [ordered[at : at + RUN] for at in range(0, len(ordered), RUN)]
     random.Random(seed).shuffle(runs)
-    return set(list(chain.from_iterable(runs))[: math.ceil(len(ordered) / share)])
+    return set(islice(chain.from_iterable(runs), math.ceil(len(ordered) / share)))
 
 
 class Retelling:
