@@ -6,13 +6,14 @@ import asyncio
 
 from klamm.protocol import messages
 from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.waits import eventually, eventually_asked
 
 NODE = "/latest_producer_id_block"
 
 
-async def ask(cluster: Cluster, broker_id: int, broker_epoch: int) -> tuple[int, int, int]:
+async def ask(cluster: Cluster, broker_id: int, broker_epoch: int, to: int | None = None) -> tuple[int, int, int]:
     """(error code, first id, count)."""
-    answer = await cluster.ask(messages.AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch), 0)
+    answer = await cluster.ask(messages.AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch), 0, to)
     assert answer.throttle_time_ms == 0
     return answer.error_code, answer.producer_id_start, answer.producer_id_len
 
@@ -40,8 +41,20 @@ async def test_producer_ids_are_refused_to_unknown_brokers_and_wrong_epochs(clus
         assert await ask(cluster, a.id, epoch) == (77, 0, 0)
     await cluster.lost(b)
     assert await ask(cluster, b.id, b.epoch) == (102, 0, 0)
-    cluster.tree.steal_controller()
-    answer = await cluster.ask(messages.AllocateProducerIdsRequest(broker_id=a.id, broker_epoch=a.epoch), 0, to=0)
-    assert answer.error_code == 41
-    cluster.tree.delete("/controller")
     assert cluster.tree.get(NODE) == before
+
+
+async def test_deposed_controller_gives_no_producer_ids(cluster: Cluster) -> None:
+    """A block is written at the version of its node alone, so a controller that does not know yet that it is deposed gives one."""
+    (a,) = await cluster.fakes(1)
+    cluster.tree.steal_controller()
+
+    async def refused() -> bool:
+        return await ask(cluster, a.id, a.epoch, to=0) == (41, 0, 0)
+
+    await eventually_asked(refused, "refused by a deposed controller")
+    before = cluster.tree.get(NODE)
+    assert await refused()
+    assert cluster.tree.get(NODE) == before
+    cluster.tree.delete("/controller")
+    await eventually(lambda: cluster.tree.controller() == 0, "elected again")

@@ -1,7 +1,7 @@
 """Runs failed tests once more, each alone, and names those that pass then as unstable.
 
 As a plugin of pytest it writes each failure of a run to the file of `--failures`. As a program it reads that file after the run:
-`python -m klamm.tests.plugins.unstable FILE`. A file that cannot be collected, a second failure, or more than eight tests that failed
+`python -m klamm.tests.plugins.unstable FILE`. A file that cannot be collected, a second failure, or more than twenty tests that failed
 make the program fail too. Every test is repeated: those of real processes compete for a busy machine, and the others are in a process
 whose memory and collector belong to thousands of tests. What fails for a fault of the code fails twice.
 """
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-MOST = 8
+MOST = 20
 """Unstable tests of one run that are only named."""
 LINES = 60
 """The last lines of an unstable test's output, which are said again."""

@@ -637,7 +637,7 @@ async def test_broker_that_stops_gives_up_by_itself(started: World, controller: 
         await started.clock.advance(0.1, lambda: asyncio.sleep(0.001))
         await asyncio.sleep(0.001)
     assert await leaving is False
-    assert 2 <= started.clock.monotonic() - began <= 3.3
+    assert 2 <= started.clock.monotonic() - began <= 6, "3 s, and what the clock advanced while sockets were closed"
 
 
 @pytest.mark.requirement("RREG-10")
