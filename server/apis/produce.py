@@ -1,12 +1,14 @@
 """Produce (0), versions 0-11: append records to the logs of partitions that this broker leads.
 
-Each partition has its own result. The checks are in the order of Apache Kafka: permission, known partition, acks, internal topics,
-leader, enough replicas in sync, records; the last two are made by the replica manager and the log. Errors refuse a request as a whole
-after a look at the first batch of each partition up to the first one of a transaction: a batch with an impossible length or magic, and
-transactional records without permission for the transactional id. Of partitions that exist, requests before version 3 are refused for the
-length or magic of any batch too, those of versions 3 to 6 for an unknown codec. The first records of a transaction are verified before
-these checks (`server/produce/verification.py`). With acks=0 there is no response, and an error closes the connection. With acks=-1 the
-response waits for the ISR, at most for the time-out of the request; with acks=1 it waits until a log on disk has been written.
+Each partition has its own result. The checks are in the order of Apache Kafka: permission, known partition, transaction, acks, internal
+topics, leader, enough replicas in sync, records; the last two are made by the replica manager and the log. The first records of a
+transaction are verified if this broker leads the partition (`server/produce/verification.py`).
+
+Errors refuse a request as a whole after a look at the first batch of each partition up to the first one of a transaction: a batch with an
+impossible length or magic, and transactional records without permission for the transactional id. Of partitions that exist, requests before
+version 3 are refused for the length or magic of any batch too, those of versions 3 to 6 for an unknown codec. With acks=0 there is no
+response, and an error closes the connection. With acks=-1 the response waits for the ISR, at most for the time-out of the request; with
+acks=1 it waits until a log on disk has been written.
 
 If the logs are open and the records are cheap to check, everything is appended before `handle` returns. So the next requests of the
 connection do not wait. Otherwise (first use of a log, recompression, long batches, many partitions) the connection handles no other request
@@ -151,7 +153,7 @@ def _unverified(ctx: Context, request: messages.ProduceRequest, parts: Iterable[
     found = []
     for part in parts:
         try:
-            replica, records = part.check(ctx, request)
+            replica, records = part.check(ctx, request, to_verify=True)
         except ApiError:
             continue  # the append will fail in the same way
         header = transactional_batch(records)
@@ -244,8 +246,11 @@ class Part:
         except ApiError as error:
             self.fail(replica, error)
 
-    def check(self, ctx: Context, request: messages.ProduceRequest) -> tuple[HostedPartition, Buffer]:
-        """The partition, which this broker leads, and the records. Raises ApiError for all errors that do not come from the records."""
+    def check(self, ctx: Context, request: messages.ProduceRequest, *, to_verify: bool = False) -> tuple[HostedPartition, Buffer]:
+        """The partition, which this broker leads, and the records. Raises ApiError for all errors that do not come from the records.
+
+        With `to_verify` only for those that are found before a transaction is verified.
+        """
         if not ctx.authorize(Operation.WRITE, ResourceType.TOPIC, self.topic):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if ctx.services.metadata.partition(self.topic, self.index) is None:
@@ -253,20 +258,21 @@ class Part:
         if self.records is None:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         try:
-            return self._replica(ctx, request), self.records
+            if not to_verify:
+                self._refuse_before_append(ctx, request)
+            return ctx.services.replicas.leader(self.topic, self.index), self.records
         except ApiError as error:
             code = version_error(self.records, ctx.api_version)
             raise error if code is None else ApiError(code) from None
 
-    def _replica(self, ctx: Context, request: messages.ProduceRequest) -> HostedPartition:
-        """The partition. Raises ApiError; an error of `version_error` takes precedence over these errors."""
+    def _refuse_before_append(self, ctx: Context, request: messages.ProduceRequest) -> None:
+        """Raise ApiError if the records may not be appended; an error of `version_error` takes precedence over these errors."""
+        if self.failure is not None:
+            raise self.failure
         if request.acks not in (-1, 0, 1):
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
         if self.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        if self.failure is not None:
-            raise self.failure
-        return ctx.services.replicas.leader(self.topic, self.index)
 
     def succeed(self, replica: HostedPartition, result: AppendResult) -> None:
         base_offset, _, time_ms, start, _ = result
