@@ -12,6 +12,7 @@ from typing import Any
 from klamm.protocol.compiler import MessageType
 from klamm.protocol.errors import LocalProtocolError
 from klamm.protocol.messages import message_type
+from klamm.protocol.nouns import id_text
 from klamm.protocol.schema import Field, Struct
 
 
@@ -52,7 +53,7 @@ def _to_json(kind: MessageType, field: Field, value: Any, version: int) -> Any:
     if field.struct is not None:
         return _struct_to_json(kind, field.struct, value, version)
     if field.type == "uuid":
-        return base64.urlsafe_b64encode(value).decode().rstrip("=")
+        return id_text(value)
     if field.type in ("bytes", "records"):
         return base64.b64encode(value).decode()
     return value

@@ -8,7 +8,6 @@ thousands of partitions can share a state.
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ from klamm.controller.observation import Requests
 from klamm.controller.phases import Phase
 from klamm.controller.throttles.steps import Step
 from klamm.controller.values import Assignment, Broker, BrokerRegistration, LeaderAndIsr
-from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.nouns import TopicPartition, id_text
 
 to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
@@ -260,7 +259,7 @@ class ControllerJournal:
 
     def _topic_added(self, topic: str, topic_id: bytes | None) -> None:
         if topic_id is not None:
-            self._topic_ids[topic] = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+            self._topic_ids[topic] = id_text(topic_id)
         self._row("topic_added", topic=topic, topic_id=self._topic_ids.get(topic))
 
     def _assigned(self, key: TopicPartition, assignment: Assignment, is_new: bool) -> None:

@@ -51,6 +51,14 @@ def both(zookeeper: str, folder: Path, name: str, settings: Mapping[str, str]) -
             tree.close()
 
 
+def _property(text: str) -> tuple[str, str]:
+    """`KEY=VALUE` as brokers of the tests take it."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key.replace(".", "_"), value
+
+
 def main() -> int:
     """Returns 1 if there is a difference."""
     parser = argparse.ArgumentParser()
@@ -58,9 +66,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--usual", action="store_true", help="requests that are mostly obeyed, every other of them unchanged")
     parser.add_argument("--each", type=int, default=1500, help="frames until both brokers restart")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a property of both brokers")
+    parser.add_argument("--set", type=_property, action="append", default=[], metavar="KEY=VALUE", help="a property of both brokers")
     options = parser.parse_args()
-    settings = {key.replace(".", "_"): value for key, _, value in (each.partition("=") for each in options.set)}
+    settings = dict(options.set)
     from klamm.zk.embedded.server import EmbeddedZooKeeper
 
     end, number, outcomes, differences = time.monotonic() + 60 * options.minutes, 0, Counter[str](), 0

@@ -10,10 +10,10 @@ Apache Kafka does not have this file. If both have the same id of a move, a star
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Mapping
+
+from klamm.protocol.nouns import id_of, id_text
 
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
@@ -29,7 +29,7 @@ class CorruptMarker(ValueError):
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
     """Encode `partition.metadata` for a topic id of 16 bytes."""
-    return f"version: 0\ntopic_id: {base64.urlsafe_b64encode(topic_id).decode().rstrip('=')}".encode()
+    return f"version: 0\ntopic_id: {id_text(topic_id)}".encode()
 
 
 def read_partition_metadata(data: bytes) -> bytes:
@@ -38,10 +38,10 @@ def read_partition_metadata(data: bytes) -> bytes:
         lines = data.decode().splitlines()
         values = dict(line.split(": ", 1) for line in lines if line)
         version, text = int(values["version"]), values["topic_id"].strip()
-        topic_id = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except (KeyError, ValueError, binascii.Error) as error:
+        topic_id = id_of(text)
+    except (KeyError, ValueError) as error:
         raise CorruptMarker(f"not a partition.metadata: {data[:100]!r}") from error
-    if version < 0 or len(topic_id) != 16 or not any(topic_id):
+    if version < 0 or not any(topic_id):
         raise CorruptMarker(f"version {version}, topic id {text}")
     return topic_id
 
