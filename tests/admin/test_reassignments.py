@@ -55,7 +55,7 @@ def test_not_controller_until_the_deadline_is_raised_by_list_and_the_outcome_of_
         outcome = admin.alter_partition_reassignments({A: [1]}, timeout_ms=0).values()
         assert [error.code for error in outcome.values() if error is not None] == [ErrorCode.NOT_CONTROLLER]
         with pytest.raises(kafka.errors.NotControllerError, match="moved"):
-            admin.list_partition_reassignments(timeout_ms=300)
+            admin.list_partition_reassignments(timeout_ms=1000)
 
 
 def test_a_refusal_of_the_whole_request_is_raised(cluster: ScriptedCluster) -> None:
