@@ -1,7 +1,8 @@
 """The command `klamm`: a group of commands, one small file each.
 
 To start quickly, the file of a command is imported only when the command is used, and it imports what it needs only when it runs. An error
-that the user can correct is one line on stderr and an exit code of `exit_codes.py`. Any other exception is a bug and keeps its traceback.
+that the user can correct is one line on stderr and an exit code of `shell/exit_codes.py`. Any other exception is a bug and keeps its
+traceback.
 """
 
 from __future__ import annotations
@@ -12,31 +13,31 @@ import sys
 import click
 
 from klamm import __version__
-from klamm.cli.exit_codes import FAILED, KAFKAS_TOOLS, SUCCESS, USAGE
-from klamm.cli.failures import StoppedEarly, one_line
-from klamm.cli.lazy_group import LazyGroup
-from klamm.cli.logs import printable
-from klamm.cli.output import end_with_failure, open_standard_streams, tell_scripts
+from klamm.cli.shell.exit_codes import FAILED, KAFKAS_TOOLS, SUCCESS, USAGE
+from klamm.cli.shell.failures import StoppedEarly, one_line
+from klamm.cli.shell.lazy_group import LazyGroup
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import end_with_failure, open_standard_streams, tell_scripts
 
 VERBS = {
-    "acls": "klamm.cli.acls",
-    "broker": "klamm.cli.broker",
-    "chaos": "klamm.cli.chaos",
-    "completion": "klamm.cli.completion",
-    "configs": "klamm.cli.configs",
+    "acls": "klamm.cli.tools.acls",
+    "broker": "klamm.cli.serving.broker",
+    "chaos": "klamm.cli.serving.chaos",
+    "completion": "klamm.cli.shell.completion",
+    "configs": "klamm.cli.tools.configs",
     "consume": "klamm.cli.records.consume",
     "control": "klamm.cli.control.verb",
-    "describe": "klamm.cli.describe",
+    "describe": "klamm.cli.tools.describe",
     "groups": "klamm.cli.groups.verb",
     "journal": "klamm.cli.journal.verb",
-    "leader-election": "klamm.cli.leader_election",
+    "leader-election": "klamm.cli.elections.leader_election",
     "metadata-log": "klamm.cli.metadata_log.verb",
     "pipeline": "klamm.cli.pipeline.verb",
-    "preferred-replica-election": "klamm.cli.preferred_replica_election",
+    "preferred-replica-election": "klamm.cli.elections.preferred_replica_election",
     "produce": "klamm.cli.records.produce",
     "reassign-partitions": "klamm.cli.reassign_partitions.verb",
-    "report": "klamm.cli.report",
-    "serve": "klamm.cli.serve",
+    "report": "klamm.cli.pipeline.report",
+    "serve": "klamm.cli.serving.serve",
     "topics": "klamm.cli.topics.verb",
     "transactions": "klamm.cli.transactions.verb",
 }

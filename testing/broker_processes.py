@@ -28,7 +28,7 @@ from klamm.server.phases import phase_named
 from klamm.testing.steered import OfOneCluster, value_of
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
-CHILD = [sys.executable, "-m", "klamm.cli.owned_broker", "warning"]
+CHILD = [sys.executable, "-m", "klamm.cli.serving.owned_broker", "warning"]
 OPEN_MS = 60_000
 """A request without a response is looked at again for so long."""
 ENDS = frozenset(("kill_broker", "stop_broker", "restart_broker", "crash"))

@@ -17,7 +17,7 @@ LIST = Path(__file__).with_name("start_modules.txt")
 _PROGRAM = """
 import sys
 before = set(sys.modules)
-import klamm.cli.broker
+import klamm.cli.serving.broker
 import klamm.configs.properties
 from klamm.configs.broker_config import BrokerConfig
 from klamm.server.broker_server import BrokerServer

@@ -7,7 +7,7 @@ import click
 from klamm.cli.control.client import ControlApi, control_command, key_values, print_line
 from klamm.cli.control.tables import BROKER, show
 from klamm.cli.control.tables import broker as row
-from klamm.cli.output import say
+from klamm.cli.shell.output import say
 
 
 @click.command("brokers", short_help="List brokers.")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from klamm.cli.output import say
+from klamm.cli.shell.output import say
 from klamm.control.client import ControlClient
 
 F = TypeVar("F", bound=Callable[..., Any])

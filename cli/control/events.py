@@ -7,8 +7,8 @@ import json
 import click
 
 from klamm.cli.control.client import ControlApi, control_command, print_line, until_interrupted
-from klamm.cli.logs import printable
-from klamm.cli.output import say
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import say
 
 
 @click.command("events", short_help="Show events as they happen.")

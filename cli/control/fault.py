@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from klamm.cli.control.client import ControlApi, control_command, print_line
-from klamm.cli.output import say
-from klamm.cli.value_completion import complete_apis, complete_errors
+from klamm.cli.shell.output import say
+from klamm.cli.shell.value_completion import complete_apis, complete_errors
 
 FILTER = (
     "api", "versions", "broker", "from_broker", "client_id", "principal", "topic", "topic_id", "partition", "group", "transactional_id",

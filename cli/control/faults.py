@@ -6,8 +6,8 @@ import click
 
 from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.control.tables import FAULT, fault, show
-from klamm.cli.output import counted, say
-from klamm.cli.tool_commands import print_table
+from klamm.cli.shell.output import counted, say
+from klamm.cli.tools.commands import print_table
 
 
 @click.command("faults", short_help="List faults and their hits.")

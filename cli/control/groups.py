@@ -9,8 +9,8 @@ import click
 from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.control.tables import GROUP, show
 from klamm.cli.control.tables import group as row
-from klamm.cli.output import say
-from klamm.cli.tool_commands import print_table
+from klamm.cli.shell.output import say
+from klamm.cli.tools.commands import print_table
 
 
 @click.command("groups", short_help="List groups.")

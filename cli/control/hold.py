@@ -8,8 +8,8 @@ import click
 
 from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.control.tables import HOLD, hold, show
-from klamm.cli.output import say
-from klamm.cli.value_completion import complete_phases
+from klamm.cli.shell.output import say
+from klamm.cli.shell.value_completion import complete_phases
 
 
 @click.command("hold", short_help="Hold a phase from now on.")

@@ -6,8 +6,8 @@ import click
 
 from klamm.cli.control.client import ControlApi, control_command, print_line
 from klamm.cli.control.tables import HOLD, hold, show
-from klamm.cli.output import counted, say
-from klamm.cli.value_completion import complete_errors
+from klamm.cli.shell.output import counted, say
+from klamm.cli.shell.value_completion import complete_errors
 
 
 @click.command("holds", short_help="List holds.")

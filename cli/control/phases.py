@@ -6,7 +6,7 @@ import click
 
 from klamm.cli.control.client import ControlApi, control_command
 from klamm.cli.control.tables import show
-from klamm.cli.tool_failures import ToolFailed
+from klamm.cli.tools.failures import ToolFailed
 
 
 @click.command("phases", short_help="List the phases that can be held.")

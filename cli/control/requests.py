@@ -10,9 +10,9 @@ import click
 
 from klamm.cli.control.client import ControlApi, control_command, until_interrupted
 from klamm.cli.control.tables import REQUEST, request, show
-from klamm.cli.logs import printable
-from klamm.cli.output import say
-from klamm.cli.value_completion import complete_apis, complete_errors
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import say
+from klamm.cli.shell.value_completion import complete_apis, complete_errors
 
 PAUSE_S = 0.5
 LARGEST = 1000

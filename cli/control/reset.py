@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from klamm.cli.control.client import ControlApi, control_command, print_line
-from klamm.cli.output import counted, say
+from klamm.cli.shell.output import counted, say
 
 
 @click.command("reset", short_help="Remove faults and holds, end pauses, let the clock run.")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from klamm.cli.control.client import ControlApi, print_line
-from klamm.cli.tool_commands import print_table
+from klamm.cli.tools.commands import print_table
 
 Row = Sequence[object]
 Item = Mapping[str, Any]

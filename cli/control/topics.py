@@ -9,8 +9,8 @@ import click
 
 from klamm.cli.control.client import ControlApi, control_command, key_values, print_line
 from klamm.cli.control.tables import numbers, show
-from klamm.cli.logs import printable
-from klamm.cli.output import say
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import say
 
 HEAD = ("PARTITION", "SEEN-BY", "LEADER", "LEADER-EPOCH", "ISR", "REPLICAS", "ROLE", "LOG-START", "LOG-END", "HIGH-WATERMARK")
 

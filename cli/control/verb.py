@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from klamm.cli.control.client import ControlApi, control_command
-from klamm.cli.lazy_group import LazyGroup
+from klamm.cli.shell.lazy_group import LazyGroup
 
 _HERE = "klamm.cli.control"
 COMMANDS = {

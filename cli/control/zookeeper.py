@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from klamm.cli.control.client import ControlApi, control_command, print_line
-from klamm.cli.output import say
+from klamm.cli.shell.output import say
 
 id_argument = click.argument("number", type=int, metavar="ID")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from klamm.cli.groups.options import CLIENT_ID
-from klamm.cli.output import say
-from klamm.cli.tool_commands import Place, connection_options, fail_together, run
+from klamm.cli.shell.output import say
+from klamm.cli.tools.commands import Place, connection_options, fail_together, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -26,7 +26,7 @@ def command(groups: tuple[str, ...], bootstrap_server: str, command_config: Path
     """
 
     async def work(client: AsyncAdminClient) -> None:
-        from klamm.cli.logs import printable
+        from klamm.cli.shell.logs import printable
 
         outcome = (await client.delete_groups(groups)).values()
         deleted = [f"'{group}'" for group, error in outcome.items() if error is None]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.chosen_topics import TOPIC, ChosenTopic, partitions_of
 from klamm.cli.groups.options import CLIENT_ID, group_argument
-from klamm.cli.tool_commands import Place, connection_options, print_table, run
+from klamm.cli.tools.chosen_topics import TOPIC, ChosenTopic, partitions_of
+from klamm.cli.tools.commands import Place, connection_options, print_table, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -31,8 +31,8 @@ def command(group: str, topics: tuple[ChosenTopic, ...], bootstrap_server: str, 
     """
 
     async def work(client: AsyncAdminClient) -> None:
-        from klamm.cli.output import counted
-        from klamm.cli.tool_failures import ToolFailed
+        from klamm.cli.shell.output import counted
+        from klamm.cli.tools.failures import ToolFailed
 
         outcome = (await client.delete_group_offsets(group, await partitions_of(client, topics))).values()
         print_table(HEAD, [(*partition, "Successful" if error is None else f"Error: {error}") for partition, error in outcome.items()])

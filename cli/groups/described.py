@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from klamm.admin import AsyncAdminClient, CommittedOffset, GroupDescription, GroupState, LogOffset, MemberDescription
 from klamm.admin.arguments import by_topic
-from klamm.cli.tool_commands import fail_together
+from klamm.cli.tools.commands import fail_together
 from klamm.protocol.nouns import TopicPartition
 
 Committed = Mapping[TopicPartition, CommittedOffset | None]

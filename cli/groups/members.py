@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from klamm.cli.groups.options import CLIENT_ID, check_groups, chosen_groups, groups_of
-from klamm.cli.tool_commands import Place, connection_options, json_option, print_json, print_table, run
+from klamm.cli.tools.commands import Place, connection_options, json_option, print_json, print_table, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from klamm.cli.groups.options import CLIENT_ID, group_argument
-from klamm.cli.logs import printable
-from klamm.cli.output import say
-from klamm.cli.tool_commands import Place, connection_options, fail_together, run
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import say
+from klamm.cli.tools.commands import Place, connection_options, fail_together, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from klamm.cli.chosen_topics import TOPIC, ChosenTopic, partitions_of
 from klamm.cli.groups.options import CLIENT_ID, group_argument
-from klamm.cli.parameters import INT64
-from klamm.cli.tool_commands import Place, connection_options, json_option, print_json, print_table, run
+from klamm.cli.shell.parameters import INT64
+from klamm.cli.tools.chosen_topics import TOPIC, ChosenTopic, partitions_of
+from klamm.cli.tools.commands import Place, connection_options, json_option, print_json, print_table, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient, CommittedOffset
@@ -87,7 +87,7 @@ async def _new_offsets(client: AsyncAdminClient, group: str, topics: tuple[Chose
     """Raises AdminError; ToolFailed if the group has members; ValueError."""
     from klamm.admin import GroupState, OffsetSpec
     from klamm.cli.groups.new_offsets import Logs, new_offsets, specs
-    from klamm.cli.tool_failures import ToolFailed
+    from klamm.cli.tools.failures import ToolFailed
 
     state = (await client.describe_groups([group]))[group].state
     if state not in (GroupState.EMPTY, GroupState.DEAD):

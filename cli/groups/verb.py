@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.lazy_group import LazyGroup
+from klamm.cli.shell.lazy_group import LazyGroup
 
 COMMANDS = {
     "delete": "klamm.cli.groups.delete",

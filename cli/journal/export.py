@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from klamm.cli.journal.options import LAKE, check_chosen, choice, choice_options, existing, tell_torn
-from klamm.cli.output import CannotWrite, say
+from klamm.cli.shell.output import CannotWrite, say
 
 
 @click.command("export", short_help="Export rows with decoded frames as JSON or Parquet.")

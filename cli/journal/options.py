@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from klamm.cli.lake_folder import LakeFolder
-from klamm.cli.logs import printable
-from klamm.cli.parameters import Whole
-from klamm.cli.value_completion import complete_apis
+from klamm.cli.journal.lake_folder import LakeFolder
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.parameters import Whole
+from klamm.cli.shell.value_completion import complete_apis
 from klamm.protocol.apis import APIS
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from klamm.cli.journal.options import LAKE, check_chosen, choice, choice_options, existing, tell_torn
-from klamm.cli.logs import printable
-from klamm.cli.output import CannotWrite, say
-from klamm.cli.parameters import Whole
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import CannotWrite, say
+from klamm.cli.shell.parameters import Whole
 
 if TYPE_CHECKING:
     from klamm.journal.rows import Row

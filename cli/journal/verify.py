@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.exit_codes import VIOLATED
 from klamm.cli.journal.options import BROKER_ID, LAKE, check_chosen, existing
-from klamm.cli.logs import printable
-from klamm.cli.output import say
+from klamm.cli.shell.exit_codes import VIOLATED
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import say
 
 if TYPE_CHECKING:
     from klamm.journal.proof import Proof

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from klamm.admin import AsyncAdminClient, MetadataLogPart, Unsupported
-from klamm.cli.tool_client import CONNECT_MS, outcome
-from klamm.cli.tool_failures import NotReachable, ToolFailed
+from klamm.cli.tools.client import CONNECT_MS, outcome
+from klamm.cli.tools.failures import NotReachable, ToolFailed
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.metadata_records import decode_batches
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from klamm.cli.tool_failures import ToolFailed
+from klamm.cli.tools.failures import ToolFailed
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.json_form import to_json
 from klamm.protocol.metadata_records import decode_value

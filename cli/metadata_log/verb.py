@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from klamm.cli.logs import printable
-from klamm.cli.output import say
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import say
 
 OFFSETS = click.IntRange(0, 2**63 - 1)
 
@@ -70,7 +70,7 @@ async def _dump(bootstrap_server: str, config: Path | None, from_offset: int | N
     """Read the log and write it to the chosen output. Raises ToolFailed, and the errors of `client_settings`."""
     from klamm.cli.metadata_log.reader import Reader
     from klamm.cli.metadata_log.sinks import JsonLines, SegmentFile
-    from klamm.cli.tool_client import connected_client
+    from klamm.cli.tools.client import connected_client
 
     sink = JsonLines(say) if output is None else SegmentFile(output)
     try:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from klamm.cli import start
-from klamm.cli.exit_codes import VIOLATED
-from klamm.cli.failures import extra_needed
-from klamm.cli.logs import printable
-from klamm.cli.output import counted, say
 from klamm.cli.pipeline.interrupts import interruptible
 from klamm.cli.pipeline.options import LAKE, open_spark, session_options
+from klamm.cli.shell.exit_codes import VIOLATED
+from klamm.cli.shell.failures import extra_needed
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import counted, say
 from klamm.machine.absent_package import make_absent
 
 if TYPE_CHECKING:

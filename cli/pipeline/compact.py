@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from klamm.cli.output import counted, say
 from klamm.cli.pipeline.interrupts import interruptible
 from klamm.cli.pipeline.options import JSON, LAKE, Bars
+from klamm.cli.shell.output import counted, say
 
 
 @click.command("compact", short_help="Make few large files of many small ones.")

@@ -17,7 +17,7 @@ from functools import wraps
 from types import FrameType
 from typing import ParamSpec, TypeVar
 
-from klamm.cli.output import tell_scripts
+from klamm.cli.shell.output import tell_scripts
 from klamm.cli.start import LINE, end_at_once
 
 P = ParamSpec("P")

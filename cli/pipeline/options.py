@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
-from klamm.cli.lake_folder import LakeFolder
-from klamm.cli.logs import printable
-from klamm.cli.output import counted, say
+from klamm.cli.journal.lake_folder import LakeFolder
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import counted, say
 
 if TYPE_CHECKING:
     from klamm.pipeline.run import RunOutcome

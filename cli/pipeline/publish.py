@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from klamm.cli.failures import extra_needed
-from klamm.cli.output import counted, say
 from klamm.cli.pipeline.interrupts import interruptible
 from klamm.cli.pipeline.options import JSON, KEEP, LAKE
+from klamm.cli.shell.failures import extra_needed
+from klamm.cli.shell.output import counted, say
 
 
 @click.command("publish", short_help="Publish the tables as Delta Lake tables.")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from klamm.cli.output import say
 from klamm.cli.pipeline.interrupts import interruptible
 from klamm.cli.pipeline.options import JSON, KEEP, LAKE
+from klamm.cli.shell.output import say
 
 
 @click.command("retain", short_help="Remove old runs and old rows.")

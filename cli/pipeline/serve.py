@@ -10,10 +10,10 @@ from types import FrameType
 
 import click
 
-from klamm.cli.failures import StoppedEarly
-from klamm.cli.output import say
-from klamm.cli.parameters import Whole
 from klamm.cli.pipeline.options import MEMORY
+from klamm.cli.shell.failures import StoppedEarly
+from klamm.cli.shell.output import say
+from klamm.cli.shell.parameters import Whole
 
 START_S = 120.0
 POLL_S = 0.1

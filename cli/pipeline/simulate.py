@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from klamm.cli.logs import printable
-from klamm.cli.output import say
-from klamm.cli.parameters import Decimal, Whole
 from klamm.cli.pipeline.interrupts import interruptible
 from klamm.cli.pipeline.options import LAKE, Bars, open_spark, session_options
-from klamm.cli.text_table import text_table
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import say
+from klamm.cli.shell.parameters import Decimal, Whole
+from klamm.cli.shell.text_table import text_table
 
 if TYPE_CHECKING:
     from klamm.pipeline.simulate import Partitions
@@ -144,7 +144,7 @@ def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | No
     klamm pipeline simulate --zookeeper localhost:2181 --shutdown 1 --return 1 --rebalance 10
     klamm pipeline simulate LAKE --reassign plan.json --throttle 50M --rows
     """
-    from klamm.cli.tool_files import read_reassignment
+    from klamm.cli.tools.files import read_reassignment
     from klamm.pipeline.simulate import finished_rows, simulate
     from klamm.pipeline.simulation.tables import write_outcome, write_rows
 

@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from klamm.cli.parameters import KeyValue
 from klamm.cli.pipeline.options import MEMORY
+from klamm.cli.shell.parameters import KeyValue
 
 
 @click.command(

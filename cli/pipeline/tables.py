@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.output import say
 from klamm.cli.pipeline.options import LAKE
+from klamm.cli.shell.output import say
 
 if TYPE_CHECKING:
     from klamm.pipeline.lake.sql_views import Engine

@@ -6,9 +6,9 @@ import os
 
 import click
 
-from klamm.cli.output import say
 from klamm.cli.pipeline.interrupts import interruptible
 from klamm.cli.pipeline.options import Bars
+from klamm.cli.shell.output import say
 
 
 @click.command("warm", short_help="Make Spark start in half the time, once per machine.")

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from klamm.cli.parameters import Decimal
 from klamm.cli.pipeline.interrupts import OrderlyEnd, interrupts
 from klamm.cli.pipeline.options import JSON, KEEP, LAKE, Bars, open_spark, print_outcome, session_options
+from klamm.cli.shell.parameters import Decimal
 
 
 @click.command("watch", short_help="Keep the tables up to date until Ctrl-C.")

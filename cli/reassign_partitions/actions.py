@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from klamm.cli.reassign_partitions import plan, reports
 from klamm.cli.reassign_partitions.cluster import Cluster, Replica, Throttles
-from klamm.cli.tool_failures import ToolFailed
-from klamm.cli.tool_files import Moves
+from klamm.cli.tools.failures import ToolFailed
+from klamm.cli.tools.files import Moves
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import Ints, TopicPartition
 

@@ -24,8 +24,8 @@ from klamm.admin import (
     TopicDescription,
 )
 from klamm.cli.reassign_partitions.cluster import LOG_DIR_RATE, BrokerReplicas, HostedReplica, Replica, Throttles, TopicView
-from klamm.cli.tool_client import CONNECT_MS, error_text, failure_of, open_client, outcome, reach
-from klamm.cli.tool_failures import ToolFailed
+from klamm.cli.tools.client import CONNECT_MS, error_text, failure_of, open_client, outcome, reach
+from klamm.cli.tools.failures import ToolFailed
 from klamm.controller.throttles import throttled_replicas as throttles
 from klamm.controller.values import Assignment
 from klamm.protocol.errors import ErrorCode

@@ -6,8 +6,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from random import Random
 
 from klamm.cli.reassign_partitions.cluster import Replica, Throttles, TopicView
-from klamm.cli.tool_failures import ToolFailed
-from klamm.cli.tool_files import ANY, Move, Moves
+from klamm.cli.tools.failures import ToolFailed
+from klamm.cli.tools.files import ANY, Move, Moves
 from klamm.controller.decisions.placement import place_replicas
 from klamm.controller.throttles.throttled_replicas import move_to, running_move
 from klamm.controller.values import Assignment

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from klamm.cli.reassign_partitions.cluster import BrokerReplicas, HostedReplica, TopicView
-from klamm.cli.text_table import text_table
-from klamm.cli.tool_files import Moves
+from klamm.cli.shell.text_table import text_table
+from klamm.cli.tools.files import Moves
 from klamm.protocol.nouns import TopicPartition
 
 HEADER = ("Topic", "Partition", "Broker", "Status")

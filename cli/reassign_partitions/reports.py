@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from klamm.cli.reassign_partitions.cluster import BrokerReplicas, Replica, TopicView
-from klamm.cli.tool_files import Moves, as_json
+from klamm.cli.tools.files import Moves, as_json
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import Ints, TopicPartition
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from klamm.cli.logs import printable
-from klamm.cli.output import say
-from klamm.cli.parameters import INT64
 from klamm.cli.reassign_partitions.options import Action, check
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import say
+from klamm.cli.shell.parameters import INT64
 
 if TYPE_CHECKING:
     from klamm.cli.reassign_partitions.cluster import Cluster
@@ -92,7 +92,7 @@ def command(**given: Any) -> None:
 async def _run(action: Action, given: dict[str, Any]) -> None:
     """Read the files, connect, and run the action."""
     from klamm.cli.reassign_partitions import actions, plan, watch
-    from klamm.cli.tool_files import read_reassignment, read_topics
+    from klamm.cli.tools.files import read_reassignment, read_topics
 
     console = actions.Console(say, lambda line: click.echo(printable(line), err=True))
     names = read_topics(given["topics_to_move_json_file"]) if action is Action.GENERATE else []
@@ -142,7 +142,7 @@ def _check_log_dirs(moves: Any) -> None:
 async def _connect(given: dict[str, Any], console: Any) -> Cluster:
     if given["zookeeper"] is not None:
         from klamm.cli.reassign_partitions import znodes
-        from klamm.cli.tool_texts import ZOOKEEPER_WARNING
+        from klamm.cli.tools.texts import ZOOKEEPER_WARNING
 
         console.warn(ZOOKEEPER_WARNING)
         return await znodes.connect(given["zookeeper"])

@@ -18,7 +18,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from klamm.cli.logs import printable
 from klamm.cli.reassign_partitions import reports
 from klamm.cli.reassign_partitions.actions import Console
 from klamm.cli.reassign_partitions.cluster import Cluster
@@ -36,8 +35,9 @@ from klamm.cli.reassign_partitions.progress import (
     table,
     target_brokers,
 )
-from klamm.cli.tool_failures import NotReachable, ToolFailed
-from klamm.cli.tool_files import Moves
+from klamm.cli.shell.logs import printable
+from klamm.cli.tools.failures import NotReachable, ToolFailed
+from klamm.cli.tools.files import Moves
 
 INTERVAL_S = 1.0
 PATIENCE_LOOKS = 30

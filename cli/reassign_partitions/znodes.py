@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 import click
 
 from klamm.cli.reassign_partitions.cluster import LOG_DIR_RATE, BrokerReplicas, Replica, Throttles, TopicView
-from klamm.cli.tool_failures import NotReachable, ToolFailed
+from klamm.cli.tools.failures import NotReachable, ToolFailed
 from klamm.controller.throttles import throttled_replicas as throttles
 from klamm.controller.values import Assignment, ControllerMoved, StoredTopic, StoreLost
 from klamm.protocol.nouns import Ints, TopicPartition

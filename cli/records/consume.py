@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from klamm.cli.output import write
-from klamm.cli.parameters import Whole
 from klamm.cli.records.record_format import BadFormat, as_json, format_of
-from klamm.cli.tool_commands import Place, connection_options
+from klamm.cli.shell.output import write
+from klamm.cli.shell.parameters import Whole
+from klamm.cli.tools.commands import Place, connection_options
 
 if TYPE_CHECKING:
     from klamm.cli.records.record_format import Format
@@ -87,9 +87,9 @@ def command(
 
     from klamm.admin import AdminError
     from klamm.admin.records.record_reader import RecordReader, Start
-    from klamm.cli.client_properties import client_settings
-    from klamm.cli.tool_client import error_text
-    from klamm.cli.tool_failures import ToolFailed
+    from klamm.cli.tools.client import error_text
+    from klamm.cli.tools.client_properties import client_settings
+    from klamm.cli.tools.failures import ToolFailed
 
     settings = {"client_id": CLIENT_ID, **client_settings(command_config)}
     settings.pop("request_timeout_ms", None)

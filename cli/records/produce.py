@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from klamm.cli.output import say
-from klamm.cli.parameters import KEY_VALUE, Whole
-from klamm.cli.tool_commands import Place, connection_options
+from klamm.cli.shell.output import say
+from klamm.cli.shell.parameters import KEY_VALUE, Whole
+from klamm.cli.tools.commands import Place, connection_options
 
 TIMEOUT_MS = 30_000
 
@@ -60,9 +60,9 @@ def command(
 
     from klamm.admin import AdminError
     from klamm.admin.records.record_writer import RecordWriter
-    from klamm.cli.client_properties import client_settings
-    from klamm.cli.tool_client import error_text
-    from klamm.cli.tool_failures import ToolFailed
+    from klamm.cli.tools.client import error_text
+    from klamm.cli.tools.client_properties import client_settings
+    from klamm.cli.tools.failures import ToolFailed
 
     settings = {"client_id": CLIENT_ID, "request_timeout_ms": TIMEOUT_MS, **client_settings(command_config)}
     client_id, timeout_ms = settings.pop("client_id"), settings.pop("request_timeout_ms")

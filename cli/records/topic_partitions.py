@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.cli.tool_commands import Place, run
+from klamm.cli.tools.commands import Place, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -17,8 +17,8 @@ def partitions_of(place: Place, topic: str, partition: int | None) -> list[int]:
     found: list[int] = []
 
     async def work(client: AsyncAdminClient) -> None:
-        from klamm.cli.tool_client import error_text
-        from klamm.cli.tool_failures import ToolFailed
+        from klamm.cli.tools.client import error_text
+        from klamm.cli.tools.failures import ToolFailed
 
         described = await client.describe_topics([topic])
         if topic in described.errors:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.parameters import KEY_VALUE, Whole
-from klamm.cli.tool_commands import Place, connection_options, run
+from klamm.cli.shell.parameters import KEY_VALUE, Whole
+from klamm.cli.shell.value_completion import complete_topic_configs
+from klamm.cli.tools.commands import Place, connection_options, run
 from klamm.cli.topics.outcomes import json_outcomes_option, report
 from klamm.cli.topics.verb import CLIENT_ID
-from klamm.cli.value_completion import complete_topic_configs
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient

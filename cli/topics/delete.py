@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.tool_commands import Place, connection_options, run
+from klamm.cli.tools.commands import Place, connection_options, run
 from klamm.cli.topics.outcomes import json_outcomes_option, report
 from klamm.cli.topics.verb import CLIENT_ID
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.tool_commands import Place, connection_options, fail_together, json_option, print_json, print_table, run
+from klamm.cli.tools.commands import Place, connection_options, fail_together, json_option, print_json, print_table, run
 from klamm.cli.topics.verb import CLIENT_ID
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.logs import printable
-from klamm.cli.output import say
-from klamm.cli.tool_commands import fail_together
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import say
+from klamm.cli.tools.commands import fail_together
 
 if TYPE_CHECKING:
     from klamm.admin import AdminError
@@ -24,7 +24,7 @@ def report(outcomes: Mapping[str, AdminError | None], done: str, accepted: Error
 
     A topic with the code `accepted` is no failure; its line is `TOPIC: instead`.
     """
-    from klamm.cli.tool_client import error_text
+    from klamm.cli.tools.client import error_text
 
     rows = {
         topic: done if error is None else instead if error.code is accepted else None for topic, error in outcomes.items()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.parameters import Whole
-from klamm.cli.tool_commands import Place, connection_options, run
+from klamm.cli.shell.parameters import Whole
+from klamm.cli.tools.commands import Place, connection_options, run
 from klamm.cli.transactions.verb import CLIENT_ID
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ def command(topic: str, partition: int, start_offset: int, bootstrap_server: str
     """
 
     async def work(client: AsyncAdminClient) -> None:
-        from klamm.cli.logs import printable
-        from klamm.cli.output import say
-        from klamm.cli.tool_failures import ToolFailed
+        from klamm.cli.shell.logs import printable
+        from klamm.cli.shell.output import say
+        from klamm.cli.tools.failures import ToolFailed
 
         where = (topic, partition)
         active = (await client.describe_producers([where])).all()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.tool_commands import Place, connection_options, fail_together, run
+from klamm.cli.tools.commands import Place, connection_options, fail_together, run
 from klamm.cli.transactions.verb import CLIENT_ID
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def command(transactional_ids: tuple[str, ...], bootstrap_server: str, command_c
     """
 
     async def work(client: AsyncAdminClient) -> None:
-        from klamm.cli.logs import printable
-        from klamm.cli.output import say
+        from klamm.cli.shell.logs import printable
+        from klamm.cli.shell.output import say
 
         fenced = await client.fence_producers(transactional_ids)
         for transactional_id, (producer_id, epoch) in fenced.found.items():

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.chosen_topics import TOPIC, ChosenTopic, partitions_of
-from klamm.cli.parameters import Whole
-from klamm.cli.tool_commands import Place, connection_options, fail_together, json_option, print_json, print_table, run
+from klamm.cli.shell.parameters import Whole
+from klamm.cli.tools.chosen_topics import TOPIC, ChosenTopic, partitions_of
+from klamm.cli.tools.commands import Place, connection_options, fail_together, json_option, print_json, print_table, run
 from klamm.cli.transactions.verb import CLIENT_ID
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import Any
 from unittest.mock import patch
 
 from klamm.cli.main import main
-from klamm.cli.stop_signals import SIGNALS
+from klamm.cli.shell.stop_signals import SIGNALS
 from klamm.tests.harness.waits import wait_for
 
 KLAMM = str(Path(sys.executable).parent / "klamm")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from klamm.cli.configs import additions_of
+from klamm.cli.tools.configs import additions_of
 from klamm.tests.cli.members import ToolMembers
 from klamm.tests.cli.running import call
 from klamm.tests.harness.kafka import java_command, wait_for

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from klamm.admin import deadlines
-from klamm.cli.elections import ALL_LED
+from klamm.cli.elections.election import ALL_LED
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.admin.replies import elected

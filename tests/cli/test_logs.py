@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.cli.logs import OneLineFormatter
+from klamm.cli.shell.logs import OneLineFormatter
 from klamm.tests.cli.running import call
 
 FORGED = "x\n2026-01-01 00:00:00,000 INFO    klamm.controller: broker 9 is elected"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.cli import tool_client
+from klamm.cli.tools import client as tool_client
 from klamm.tests.cli.running import call
 
 TOOLS: dict[str, tuple[str, ...]] = {

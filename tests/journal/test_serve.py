@@ -101,5 +101,5 @@ def test_without_pyarrow_the_option_is_refused_with_the_way_out(serve: Any, tmp_
 
 
 def test_a_broker_without_a_journal_does_not_import_arrow() -> None:
-    code = "import sys, klamm.server.local.cluster, klamm.cli.serve; sys.exit('pyarrow' in sys.modules)"
+    code = "import sys, klamm.server.local.cluster, klamm.cli.serving.serve; sys.exit('pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 import klamm
-from klamm.cli.broker import command as broker
-from klamm.cli.failures import one_line
-from klamm.cli.serve import command as serve
+from klamm.cli.serving.broker import command as broker
+from klamm.cli.serving.serve import command as serve
+from klamm.cli.shell.failures import one_line
 from klamm.machine import interpreter
 from klamm.machine.interpreter import NoInterpreterLock, require_interpreter_lock
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import klamm.schemas
-from klamm.cli.failures import one_line
+from klamm.cli.shell.failures import one_line
 from klamm.protocol import messages, schema
 from klamm.protocol.errors import LocalProtocolError
 from klamm.protocol.schema import NoDefinitions, Versions, attribute_name

@@ -486,7 +486,7 @@ async def test_on_an_event_loop_the_same_verbs_are_coroutines_where_they_wait(zo
 
 
 def broker_processes() -> set[int]:
-    return {child.pid for child in psutil.Process().children() if "klamm.cli.owned_broker" in child.cmdline()}
+    return {child.pid for child in psutil.Process().children() if "klamm.cli.serving.owned_broker" in child.cmdline()}
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def test_has_brokers_with_configs_of_their_own(klamm):
 @pytest.mark.klamm(brokers=1, processes=True)
 def test_has_brokers_in_processes_of_their_own(klamm):
     import subprocess
-    assert "klamm.cli.owned_broker" in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    assert "klamm.cli.serving.owned_broker" in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
     topic = klamm.create_topic("orders")
     send(klamm, topic)
     assert [request.api for request in klamm.requests(api="Produce")] == ["Produce"]

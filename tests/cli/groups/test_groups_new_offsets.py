@@ -6,9 +6,9 @@ import click
 import pytest
 
 from klamm.admin import CommittedOffset, GroupDescription, GroupState, LogOffset, MemberDescription, TopicPartition
-from klamm.cli.chosen_topics import TOPIC, ChosenTopic
 from klamm.cli.groups.described import member_row, offset_rows
 from klamm.cli.groups.new_offsets import Logs, Target, duration_ms, new_offsets, specs, time_ms
+from klamm.cli.tools.chosen_topics import TOPIC, ChosenTopic
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 LOGS = Logs({A: LogOffset(10), B: LogOffset(0)}, {A: LogOffset(20), B: LogOffset(5)}, {A: LogOffset(12, 99), B: LogOffset(-1)})

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from klamm.admin import Closed, MetadataLogPart, TimedOut
-from klamm.cli import tool_client
 from klamm.cli.metadata_log import reader
 from klamm.cli.metadata_log.sinks import JsonLines
-from klamm.cli.tool_failures import ToolFailed
+from klamm.cli.tools import client as tool_client
+from klamm.cli.tools.failures import ToolFailed
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klamm.cli.tool_files import BadFile, Move, as_json, read_reassignment, read_topics
+from klamm.cli.tools.files import BadFile, Move, as_json, read_reassignment, read_topics
 from klamm.protocol.nouns import TopicPartition
 
 

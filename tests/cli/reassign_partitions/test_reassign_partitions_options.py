@@ -11,12 +11,12 @@ from pathlib import Path
 import click
 import pytest
 
-from klamm.cli import tool_client
-from klamm.cli.client_properties import BadClientProperties, client_settings
 from klamm.cli.main import klamm
 from klamm.cli.reassign_partitions import znodes
 from klamm.cli.reassign_partitions.options import Action, check
 from klamm.cli.reassign_partitions.verb import command
+from klamm.cli.tools import client as tool_client
+from klamm.cli.tools.client_properties import BadClientProperties, client_settings
 from klamm.tests.cli.running import call, run
 
 GROUP = click.Context(klamm, **klamm.context_settings)

@@ -9,8 +9,8 @@ import pytest
 from klamm.cli.reassign_partitions import plan
 from klamm.cli.reassign_partitions.cluster import BrokerReplicas, HostedReplica, TopicView
 from klamm.cli.reassign_partitions.progress import Speed, duration, look_at, size, summary, table
-from klamm.cli.tool_failures import ToolFailed
-from klamm.cli.tool_files import Move, Moves
+from klamm.cli.tools.failures import ToolFailed
+from klamm.cli.tools.files import Move, Moves
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import TopicPartition
 

@@ -22,7 +22,7 @@ from klamm.admin import (
 from klamm.cli.reassign_partitions import actions
 from klamm.cli.reassign_partitions.bootstrap import BrokersCluster
 from klamm.cli.reassign_partitions.plan import throttles_of
-from klamm.cli.tool_files import Move
+from klamm.cli.tools.files import Move
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import TopicPartition
 

@@ -14,7 +14,7 @@ from klamm.cli.reassign_partitions import watch
 from klamm.cli.reassign_partitions.actions import Console, show_list
 from klamm.cli.reassign_partitions.cluster import BrokerReplicas, Cluster, HostedReplica, TopicView
 from klamm.cli.reassign_partitions.progress import Look, Row, Speed, summary
-from klamm.cli.tool_files import Move
+from klamm.cli.tools.files import Move
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import TopicPartition
 

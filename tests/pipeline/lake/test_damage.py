@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from klamm.cli.journal.verb import command as journal
+from klamm.cli.pipeline.report import command as report
 from klamm.cli.pipeline.verb import command as pipeline
-from klamm.cli.report import command as report
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.damage import damage_named, damaged_parts
 from klamm.pipeline.lake.folder import PipelineFailed, spark_failures

@@ -9,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from klamm.cli.failures import one_line
 from klamm.cli.pipeline.simulate import command
+from klamm.cli.shell.failures import one_line
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.pipeline.simulation.metadata_log import read_metadata_log
 from klamm.pipeline.simulation.outcome import outcome

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from klamm.cli.failures import extra_needed
-from klamm.cli.lake_folder import LakeFolder
-from klamm.cli.output import say
+from klamm.cli.journal.lake_folder import LakeFolder
+from klamm.cli.shell.failures import extra_needed
+from klamm.cli.shell.output import say
 from klamm.machine.replaced_file import replace_file
 
 

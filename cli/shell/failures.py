@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from klamm.cli.logs import printable
+from klamm.cli.shell.logs import printable
 from klamm.machine.extras import install_command
 
 FILE_ERRORS = frozenset({errno.ENOENT, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.EPERM, errno.EROFS, errno.ENOSPC})
@@ -31,16 +31,16 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.configs.properties", "PropertiesError"),
     ("klamm.pipeline.simulation.snapshot", "BadSource"),
     ("klamm.pipeline.simulation.steps", "BadStep"),
-    ("klamm.cli.failures", "PackageMissing"),
-    ("klamm.cli.output", "CannotWrite"),
+    ("klamm.cli.shell.failures", "PackageMissing"),
+    ("klamm.cli.shell.output", "CannotWrite"),
     ("klamm.server.lifecycle.start_failure", "StartFailed"),
     ("klamm.control.client", "ControlFailed"),
     ("klamm.control.http", "CannotServe"),
     ("klamm.zk.embedded.java", "EmbeddedZooKeeperError"),
     ("klamm.zk.session.session", "ZkUnavailable"),
-    ("klamm.cli.tool_failures", "ToolFailed"),
-    ("klamm.cli.tool_files", "BadFile"),
-    ("klamm.cli.client_properties", "BadClientProperties"),
+    ("klamm.cli.tools.failures", "ToolFailed"),
+    ("klamm.cli.tools.files", "BadFile"),
+    ("klamm.cli.tools.client_properties", "BadClientProperties"),
     ("klamm.machine.interpreter", "NoInterpreterLock"),
     ("klamm.protocol.schema", "NoDefinitions"),
     ("klamm.machine.java", "NoJava"),

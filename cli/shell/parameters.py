@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import click
 
-from klamm.cli.value_completion import complete_apis
+from klamm.cli.shell.value_completion import complete_apis
 from klamm.server.local.arguments import Advertised, SeedTopic
 
 P = TypeVar("P", SeedTopic, Advertised)

@@ -14,9 +14,9 @@ from typing import TypeVar
 import click
 
 from klamm.admin import AdminError, AsyncAdminClient, Disconnected, TimedOut
-from klamm.cli.client_properties import API_TIMEOUT, call_times, client_settings
-from klamm.cli.logs import printable
-from klamm.cli.tool_failures import NotReachable, ToolFailed
+from klamm.cli.shell.logs import printable
+from klamm.cli.tools.client_properties import API_TIMEOUT, call_times, client_settings
+from klamm.cli.tools.failures import NotReachable, ToolFailed
 from klamm.protocol.errors import ErrorCode
 
 CONNECT_MS = 10_000
@@ -78,6 +78,6 @@ def failure_of(error: AdminError, what: str = "") -> ToolFailed:
 
 def error_text(error: AdminError) -> str:
     """The code and message of an error; only the message if it has no code. After an unknown config it names a similar one."""
-    from klamm.cli.suggestions import with_config_suggestion
+    from klamm.cli.shell.suggestions import with_config_suggestion
 
     return with_config_suggestion(str(error) if error.code is not None or error.message is None else error.message)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.exit_codes import SUCCESS, VIOLATED
-from klamm.cli.failures import extra_needed
-from klamm.cli.output import say
-from klamm.cli.parameters import Decimal, Whole
-from klamm.cli.stop_signals import StopSignals
+from klamm.cli.shell.exit_codes import SUCCESS, VIOLATED
+from klamm.cli.shell.failures import extra_needed
+from klamm.cli.shell.output import say
+from klamm.cli.shell.parameters import Decimal, Whole
+from klamm.cli.shell.stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from klamm.chaos.run import RunOutcome

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from klamm.cli.logs import printable
-from klamm.cli.output import say
-from klamm.cli.value_completion import complete_configs
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import say
+from klamm.cli.shell.value_completion import complete_configs
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient, ConfigChange, ConfigEntry, ConfigResource
@@ -109,8 +109,8 @@ def _check_name(entity_type: str, name: str | None) -> None:
 
 async def _run(given: dict[str, Any], additions: dict[str, str], deletions: list[str]) -> None:
     from klamm.admin import AdminError, AlterOperation, ConfigChange, ConfigResource, ResourceType
-    from klamm.cli.tool_client import connected_client, error_text
-    from klamm.cli.tool_failures import ToolFailed
+    from klamm.cli.tools.client import connected_client, error_text
+    from klamm.cli.tools.failures import ToolFailed
 
     name, is_topic = given["entity_name"], given["entity_type"] == "topics"
     resource = ConfigResource(ResourceType.TOPIC if is_topic else ResourceType.BROKER, name or "")

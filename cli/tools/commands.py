@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from klamm.cli.logs import printable
-from klamm.cli.output import say
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import say
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -47,8 +47,8 @@ def run(place: Place, client_id: str, work: Callable[[AsyncAdminClient], Awaitab
 
 async def _run(place: Place, client_id: str, work: Callable[[AsyncAdminClient], Awaitable[None]]) -> None:
     from klamm.admin import AdminError
-    from klamm.cli.tool_client import connected_client, error_text
-    from klamm.cli.tool_failures import ToolFailed
+    from klamm.cli.tools.client import connected_client, error_text
+    from klamm.cli.tools.failures import ToolFailed
 
     try:
         async with connected_client(place.bootstrap_server, place.command_config, client_id) as client:
@@ -61,7 +61,7 @@ async def _run(place: Place, client_id: str, work: Callable[[AsyncAdminClient], 
 
 def print_table(head: Sequence[str], rows: Rows) -> None:
     """Print a table; "-" stands for None. Without rows nothing is printed."""
-    from klamm.cli.text_table import text_table
+    from klamm.cli.shell.text_table import text_table
 
     if rows:
         for line in text_table([head, *(["-" if cell is None else printable(str(cell)) for cell in row] for row in rows)])[0]:
@@ -76,7 +76,7 @@ def print_json(name: str, head: Sequence[str], rows: Rows) -> None:
 
 def fail_together(failures: Sequence[str]) -> None:
     """Raise ToolFailed with the reasons in one line, if there are any."""
-    from klamm.cli.tool_failures import ToolFailed
+    from klamm.cli.tools.failures import ToolFailed
 
     if failures:
         raise ToolFailed("; ".join(failures))

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
-from klamm.cli.lifetime import live
-from klamm.cli.logs import log_level_option, log_to_stderr
-from klamm.cli.parameters import KEY_VALUE, Whole, api_version_option, as_version_option
-from klamm.cli.stop_signals import StopSignals
-from klamm.cli.value_completion import complete_configs
+from klamm.cli.serving.lifetime import live
+from klamm.cli.shell.logs import log_level_option, log_to_stderr
+from klamm.cli.shell.parameters import KEY_VALUE, Whole, api_version_option, as_version_option
+from klamm.cli.shell.stop_signals import StopSignals
+from klamm.cli.shell.value_completion import complete_configs
 
 
 @click.command(short_help="Run one broker from a server.properties file.")

@@ -1,4 +1,4 @@
-"""Health check of a container: `python -m klamm.cli.health PORT` sends ApiVersions to a listener of this machine.
+"""Health check of a container: `python -m klamm.cli.serving.health PORT` sends ApiVersions to a listener of this machine.
 
 Exit code 0 if the broker responds, 1 with a line on stderr if not. It runs every few seconds, so it imports the standard library only.
 """

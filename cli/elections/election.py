@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from klamm.admin import AdminError, AsyncAdminClient, ElectionType, PartitionResult, TimedOut
 from klamm.admin.arguments import check_partitions
-from klamm.cli.logs import printable
-from klamm.cli.output import say
-from klamm.cli.tool_client import connected_client, error_text
-from klamm.cli.tool_failures import ToolFailed
-from klamm.cli.tool_texts import named
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import say
+from klamm.cli.tools.client import connected_client, error_text
+from klamm.cli.tools.failures import ToolFailed
+from klamm.cli.tools.texts import named
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.output import say
+from klamm.cli.shell.output import say
 
 
 @click.command(short_help="Print the script that completes klamm in a shell.")

@@ -63,7 +63,7 @@ def command(**given: Any) -> None:
     logging.getLogger().addHandler(logging.NullHandler())  # hides log lines of libraries: the tool reports the same in its own words
 
     from klamm.admin import ElectionType
-    from klamm.cli.elections import Election, Texts, elect
+    from klamm.cli.elections.election import Election, Texts, elect
 
     election_type = ElectionType[given["election_type"].upper()]
     election = Election(election_type, _partitions(given))
@@ -95,7 +95,7 @@ def _option(name: str) -> str:
 
 def _partitions(given: dict[str, Any]) -> Any:
     """The chosen partitions; None for all. Raises BadFile, OSError."""
-    from klamm.cli.tool_files import read_partitions
+    from klamm.cli.tools.files import read_partitions
     from klamm.protocol.nouns import TopicPartition
 
     if given["path_to_json_file"] is not None:
@@ -104,8 +104,8 @@ def _partitions(given: dict[str, Any]) -> Any:
 
 
 def _times(config: Path | None) -> Any:
-    from klamm.cli.client_properties import API_TIMEOUT, REQUEST_TIMEOUT, call_times
-    from klamm.cli.elections import Times
+    from klamm.cli.elections.election import Times
+    from klamm.cli.tools.client_properties import API_TIMEOUT, REQUEST_TIMEOUT, call_times
 
     times = call_times(config)
     call_ms = times.get(API_TIMEOUT, CALL_MS)

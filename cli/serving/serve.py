@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from klamm.cli.failures import extra_needed
-from klamm.cli.logs import log_level_option, log_to_stderr
-from klamm.cli.output import say
-from klamm.cli.parameters import ADVERTISED, BROKER_KEY_VALUE, KEY_VALUE, TOPIC, Whole, api_version_option, as_version_option
-from klamm.cli.stop_signals import StopSignals
-from klamm.cli.value_completion import complete_configs
+from klamm.cli.shell.failures import extra_needed
+from klamm.cli.shell.logs import log_level_option, log_to_stderr
+from klamm.cli.shell.output import say
+from klamm.cli.shell.parameters import ADVERTISED, BROKER_KEY_VALUE, KEY_VALUE, TOPIC, Whole, api_version_option, as_version_option
+from klamm.cli.shell.stop_signals import StopSignals
+from klamm.cli.shell.value_completion import complete_configs
 from klamm.machine.interpreter import require_interpreter_lock
 from klamm.server.local.arguments import (
     MAX_BROKERS,
@@ -207,7 +207,7 @@ def command(
     signals = StopSignals()
     embedded = None if zookeeper is not None else EarlyZooKeeper(data_dir)
 
-    from klamm.cli.lifetime import ServedCluster, live
+    from klamm.cli.serving.lifetime import ServedCluster, live
     from klamm.server.run import run
 
     shape = {
@@ -233,7 +233,7 @@ def _cluster(
 ) -> LocalCluster | ProcessCluster:
     """The cluster, with all brokers in this process or each in its own."""
     if processes:
-        child = [sys.executable, "-m", "klamm.cli.owned_broker", log_level]
+        child = [sys.executable, "-m", "klamm.cli.serving.owned_broker", log_level]
         if "control_port" in shape:
             from klamm.control.processes.steered_processes import SteeredProcessCluster
 
@@ -286,7 +286,7 @@ def _check(
             check_configs(config, topics, brokers if alone else None)
     except BadArgument as bad:
         option = _OPTIONS.get(bad.argument, bad.argument.replace("_", "-"))
-        from klamm.cli.suggestions import with_config_suggestion
+        from klamm.cli.shell.suggestions import with_config_suggestion
 
         raise click.BadParameter(with_config_suggestion(bad.reason), param_hint=f"--{option}") from bad
 

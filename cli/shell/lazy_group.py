@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import click
 
-from klamm.cli.failures import extra_needed
+from klamm.cli.shell.failures import extra_needed
 
 
 class LazyGroup(click.Group):

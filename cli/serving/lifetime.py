@@ -1,7 +1,7 @@
 """The life of a server process: start, report that it is ready, wait for a signal or a failure, stop in order.
 
 SIGINT and SIGTERM stop the process at any time. If it is not ready yet, that is a failure (`StoppedEarly`). A second signal ends it at
-once, with its child processes (`cli/stop_signals.py`).
+once, with its child processes (`cli/shell/stop_signals.py`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
-from klamm.cli.failures import StoppedEarly
-from klamm.cli.stop_signals import StopSignals
+from klamm.cli.shell.failures import StoppedEarly
+from klamm.cli.shell.stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from klamm.server.local.cluster import LocalCluster

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from klamm.cli.output import say
+from klamm.cli.shell.output import say
 from klamm.protocol.nouns import TopicPartition
 
 TIMEOUT_MS = 30_000
@@ -59,7 +59,7 @@ def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_fi
         raise click.UsageError("--command-config or --admin.config needs --bootstrap-server; it cannot be used with --zookeeper")
     logging.getLogger().addHandler(logging.NullHandler())  # hides log lines of libraries: the tool reports the same in its own words
 
-    from klamm.cli.tool_files import read_partitions
+    from klamm.cli.tools.files import read_partitions
 
     partitions = None if path_to_json_file is None else read_partitions(path_to_json_file)
     if zookeeper is not None:
@@ -71,7 +71,7 @@ def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_fi
 async def _by_brokers(bootstrap_server: str, partitions: list[TopicPartition] | None, command_config: Path | None) -> None:
     """Elect leaders and print the outcome of each partition. Raises ToolFailed if one failed."""
     from klamm.admin import ElectionType
-    from klamm.cli.elections import Election, Texts, Times, elect
+    from klamm.cli.elections.election import Election, Texts, Times, elect
 
     texts = Texts(
         completed="Successfully completed preferred replica election",
@@ -85,8 +85,8 @@ async def _by_brokers(bootstrap_server: str, partitions: list[TopicPartition] | 
 async def _by_zookeeper(hosts: str, partitions: list[TopicPartition] | None) -> None:
     """Write the request to ZooKeeper. Raises ToolFailed if an earlier request is still in progress."""
     from klamm.cli.reassign_partitions.znodes import open_zookeeper, response
-    from klamm.cli.tool_failures import ToolFailed
-    from klamm.cli.tool_texts import ZOOKEEPER_WARNING, named
+    from klamm.cli.tools.failures import ToolFailed
+    from klamm.cli.tools.texts import ZOOKEEPER_WARNING, named
 
     click.echo(ZOOKEEPER_WARNING, err=True)
     zk = await open_zookeeper(hosts)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from klamm.cli.logs import printable
-from klamm.cli.output import counted, say
-from klamm.cli.tool_commands import Place, connection_options, fail_together, json_option, print_table, run
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import counted, say
+from klamm.cli.tools.commands import Place, connection_options, fail_together, json_option, print_table, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient, TopicDescription

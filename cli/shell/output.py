@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from klamm.cli.exit_codes import FAILED
+from klamm.cli.shell.exit_codes import FAILED
 
 
 class CannotWrite(Exception):

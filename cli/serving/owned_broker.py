@@ -1,4 +1,4 @@
-"""One broker of `klamm serve --processes`: `python -m klamm.cli.owned_broker LOG_LEVEL`.
+"""One broker of `klamm serve --processes`: `python -m klamm.cli.serving.owned_broker LOG_LEVEL`.
 
 The first line of stdin has the broker's properties as JSON and, for a broker that is steered, `control`, as for `OwnedBroker`.
 When the broker is ready, it writes one line of JSON to stdout: its host, port, cluster id and the port of its metrics. If it cannot
@@ -17,11 +17,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from klamm.cli.failures import StoppedEarly, one_line
-from klamm.cli.lifetime import live
-from klamm.cli.logs import log_to_stderr
-from klamm.cli.output import open_standard_streams, say
-from klamm.cli.stop_signals import StopSignals
+from klamm.cli.serving.lifetime import live
+from klamm.cli.shell.failures import StoppedEarly, one_line
+from klamm.cli.shell.logs import log_to_stderr
+from klamm.cli.shell.output import open_standard_streams, say
+from klamm.cli.shell.stop_signals import StopSignals
 from klamm.machine.collector import collect_seldom
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from klamm.cli.output import say
-from klamm.cli.tool_commands import Place, connection_options, run
+from klamm.cli.shell.output import say
+from klamm.cli.tools.commands import Place, connection_options, run
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient

@@ -1,0 +1,1 @@
+"""`klamm leader-election` and `klamm preferred-replica-election`."""

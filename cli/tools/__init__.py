@@ -1,0 +1,1 @@
+"""What the tools for Kafka clusters share, and those tools that are one file."""
