@@ -95,7 +95,7 @@ def test_an_interrupted_simulation_leaves_no_process_behind(start: Start, tmp_pa
     folder = tmp_path / "tmp"
     folder.mkdir()
     simulation = start("pipeline", "simulate", "--partitions", "1M", "--json", environ={"TMPDIR": str(folder)})
-    wait_for(lambda: any(seen in line for line in processes_of(folder)), f"a process {seen}", within_s=60)  # Spark starts
+    wait_for(lambda: any(seen in line for line in processes_of(folder)), f"a process {seen}", within_s=300)  # Spark starts
     simulation.signal(number)
     assert simulation.ended() == 128 + number
     assert json.loads(simulation.rest()) == {"error": "interrupted"}

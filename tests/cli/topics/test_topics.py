@@ -30,9 +30,15 @@ def done(members: ToolMembers, *arguments: object) -> list[str]:
     return said.stdout.splitlines()
 
 
+def known(members: ToolMembers, *names: str) -> None:
+    """Wait until the brokers show these topics: real ones learn of them after the response to CreateTopics."""
+    wait_for(lambda: topics(members, "describe", *names).returncode == 0, f"{names} are known")
+
+
 def test_a_topic_is_created_shown_grown_and_deleted(members: ToolMembers) -> None:
     name, other = new_topic(), new_topic()
     created = done(members, "create", name, other, "-p", 2, "-r", 1, "--config", "retention.ms=5000", "--config", "cleanup.policy=compact")
+    known(members, name, other)
     assert created == [f"{name}: created", f"{other}: created"]
     with AdminClient(members.bootstrap) as admin:
         resource = ConfigResource(ResourceType.TOPIC, name)
@@ -56,6 +62,7 @@ def test_json_has_the_same_as_objects(members: ToolMembers) -> None:
     assert json.loads(*done(members, "create", name, "-p", 1, "-r", 1, "--json")) == {
         "topics": [{"topic": name, "outcome": "created", "error": None}]
     }
+    known(members, name)
     (row,) = json.loads(*done(members, "describe", name, "--json"))["partitions"]
     assert row == {
         "topic": name, "partition": 0, "leader": row["leader"], "leader_epoch": 0,
