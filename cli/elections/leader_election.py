@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from klamm.cli.tools.options import admin_config_option
+
 CALL_MS = 30_000
 """Default timeout of the whole call; an attempt has half of it. The file of `--command-config` can set both."""
 
@@ -32,14 +34,9 @@ CALL_MS = 30_000
     help='Elect leaders of these partitions: {"partitions":[{"topic":"orders","partition":0}]}.',
 )
 @click.option("--all-topic-partitions", is_flag=True, help="Elect leaders of all partitions.")
-@click.option(
-    "--command-config",
-    "--admin.config",
-    "command_config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Properties file for the admin client. default.api.timeout.ms (default: 30000) limits the whole command, "
-    "request.timeout.ms (default: half of it) one attempt.",
+@admin_config_option(
+    "Properties file for the admin client. default.api.timeout.ms (default: 30000) limits the whole command, "
+    "request.timeout.ms (default: half of it) one attempt."
 )
 def command(**given: Any) -> None:
     """Elect leaders of partitions.

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from klamm.cli.shell.output import say
+from klamm.cli.tools.options import admin_config_option
 from klamm.protocol.nouns import TopicPartition
 
 TIMEOUT_MS = 30_000
@@ -28,14 +29,7 @@ TIMEOUT_MS = 30_000
     metavar="FILE",
     help='File with partitions: {"partitions":[{"topic":"orders","partition":0}]}. Default: all partitions.',
 )
-@click.option(
-    "--command-config",
-    "--admin.config",
-    "command_config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Properties file for the admin client.",
-)
+@admin_config_option("Properties file for the admin client.")
 def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_file: Path | None, command_config: Path | None) -> None:
     """Make the preferred replica of each partition its leader.
 

@@ -10,6 +10,7 @@ import click
 
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import say
+from klamm.cli.tools.options import admin_config_option
 
 OFFSETS = click.IntRange(0, 2**63 - 1)
 
@@ -25,14 +26,7 @@ def command() -> None:
 
 @command.command(short_help="Print the records as lines of JSON, or write them to a segment file.")
 @click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Brokers for the first connection.")
-@click.option(
-    "--command-config",
-    "--admin.config",
-    "command_config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Properties file for the admin client, with keys such as security.protocol.",
-)
+@admin_config_option("Properties file for the admin client, with keys such as security.protocol.")
 @click.option(
     "--from-offset", type=OFFSETS, metavar="OFFSET",
     help="Offset of the first record to print. Default: the first record of the log.",
