@@ -10,7 +10,8 @@ import uuid
 
 from klamm.controller.values import Broker
 from klamm.protocol.errors import RegistrationRefused
-from klamm.zk.layout import json_values, paths
+from klamm.protocol.nouns import id_text
+from klamm.zk.layout import paths
 from klamm.zk.layout import znodes as layout
 from klamm.zk.layout.broker_node import broker_ids, decode_broker, encode_broker
 from klamm.zk.layout.json_values import Unreadable
@@ -46,7 +47,7 @@ async def cluster_id(session: ZkSession) -> str:
         if node is not None:
             return layout.decode_cluster_id(node.data)
         try:
-            await session.create(paths.CLUSTER_ID, layout.encode_cluster_id(json_values.encode_uuid(uuid.uuid4().bytes)), makepath=True)
+            await session.create(paths.CLUSTER_ID, layout.encode_cluster_id(id_text(uuid.uuid4().bytes)), makepath=True)
         except NodeExists:
             continue
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klamm.zk.layout import json_values
+from klamm.protocol.nouns import id_text
 from klamm.zk.layout import topics as topic_layout
 
 replicas = st.lists(st.integers(-1, 5000), max_size=4)
 partitions = st.dictionaries(st.integers(0, 300).map(str), replicas, max_size=12)
 moving = st.dictionaries(st.integers(0, 300).map(str), replicas, max_size=2)
-ids = st.binary(min_size=16, max_size=16).map(json_values.encode_uuid)
+ids = st.binary(min_size=16, max_size=16).map(id_text)
 
 
 def by_json(data: bytes, monkeypatch: pytest.MonkeyPatch) -> Any:

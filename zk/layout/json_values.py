@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
 from collections.abc import Iterable
 from typing import Any
 
@@ -65,10 +65,6 @@ def int_tuple(values: Iterable[Any]) -> Ints:
 
 def ints_text(values: Ints) -> str:
     return f"[{','.join(map(str, values))}]"
-
-
-def encode_uuid(value: bytes) -> str:
-    return urlsafe_b64encode(value).rstrip(b"=").decode()
 
 
 def decode_uuid(text: str) -> bytes:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from klamm.controller.values import RECOVERED, RECOVERING, Assignment, LeaderAndIsr, StoredTopic, intern_ints
-from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.zk.layout.json_values import INT32, decode_uuid, encode_uuid, int32, int_tuple, ints_text, parse_int, parse_json
+from klamm.protocol.nouns import Ints, TopicPartition, id_text
+from klamm.zk.layout.json_values import INT32, decode_uuid, int32, int_tuple, ints_text, parse_int, parse_json
 from klamm.zk.layout.key_order import partition_order, scala_order
 
 log = logging.getLogger("klamm.zk.layout.znodes")
@@ -39,7 +39,7 @@ def encode_topic(topic_id: bytes | None, assignments: Mapping[int, Assignment]) 
             adding.append(name)
         if replicas.removing:
             removing.append(name)
-    identity = f'"topic_id":"{encode_uuid(topic_id)}",' if topic_id is not None else ""
+    identity = f'"topic_id":"{id_text(topic_id)}",' if topic_id is not None else ""
     adding_text = ",".join(f'"{name}":{ints_text(assignments[int(name)].adding)}' for name in scala_order(adding))
     removing_text = ",".join(f'"{name}":{ints_text(assignments[int(name)].removing)}' for name in scala_order(removing))
     return (
