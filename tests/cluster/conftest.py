@@ -11,7 +11,6 @@ import pytest
 from klamm.tests.harness.cluster import Cluster
 from klamm.tests.harness.process import KlammBroker
 from klamm.tests.harness.tree import Tree
-from klamm.tests.harness.waits import eventually
 
 
 @pytest.fixture(scope="session")
@@ -29,15 +28,14 @@ def shared_broker(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 async def cluster(shared_broker: KlammBroker) -> AsyncIterator[Cluster]:
-    """The shared controller, for one test. The test leaves it running and being controller."""
+    """The shared controller, for one test, which leaves it running. If another one is in office then, it is elected again."""
     one = Cluster(shared_broker.tree, shared_broker.folder, {0: shared_broker})
     try:
         yield one
     finally:
         await one.close()
-        if shared_broker.tree.controller() != 0:  # a test that failed may leave another one in office
-            shared_broker.tree.delete("/controller")
-            await eventually(lambda: shared_broker.tree.controller() == 0, "elected again")
+        if one.tree.controller() != shared_broker.id:
+            await one.restart_controller()
     assert shared_broker.alive(), shared_broker.tail()
 
 
