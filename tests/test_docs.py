@@ -84,6 +84,7 @@ def output(program: str, folder: Path) -> list[str]:
     return run.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_the_programs_of_the_admin_client_run(tmp_path: Path) -> None:
     replicas, elected = output(scripts(TESTING)[1], tmp_path)
     assert replicas == "(4, 2, 3)"

@@ -17,6 +17,7 @@ CONFIGS: dict[str, str | int | bool] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_reader_whose_metadata_had_no_brokers_has_lost_them_for_good(
     zookeeper: str, chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ def started(folder: Path, *options: object) -> Running:
     return Running(folder, "chaos", "--json", "--verbose", "--no-shrink", "--output", folder / "schedule.json", *options)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_short_run_in_one_process_violates_no_rule(tmp_path: Path) -> None:
     run = started(tmp_path, "--seed", 225, "--minutes", 0.12)

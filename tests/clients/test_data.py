@@ -58,6 +58,7 @@ def trouble(members: Members, goes_on: Callable[[], None]) -> None:
     goes_on()
 
 
+@pytest.mark.slow
 def test_clients_lose_nothing_while_leaders_brokers_and_controllers_change(members: Members) -> None:
     traffics: dict[str, Traffic] = {}
     for name, make in MAKERS.items():

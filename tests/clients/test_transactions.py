@@ -95,6 +95,7 @@ def test_a_second_producer_fences_the_first_and_its_transaction_is_aborted(admin
     assert values(served, topic, 1) == ["second"]
 
 
+@pytest.mark.slow
 def test_records_and_offsets_are_copied_exactly_once_although_transactions_are_aborted(admin: AdminClient, served: Served) -> None:
     source, target, group = new_topic(admin, served), new_topic(admin, served), served.topic()
     plain = Producer({"bootstrap.servers": served.bootstrap, "log_level": 3})
@@ -126,6 +127,7 @@ def test_records_and_offsets_are_copied_exactly_once_although_transactions_are_a
     assert attempts > copied / 25, "no transaction was aborted"
 
 
+@pytest.mark.slow
 def test_transactions_of_many_producers_do_not_mix(admin: AdminClient, served: Served) -> None:
     topic = new_topic(admin, served)
     failures: list[BaseException] = []

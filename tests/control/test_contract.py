@@ -44,7 +44,7 @@ def serve(folder: Path, zookeeper: str, *options: object) -> Running:
     return Running(folder, "serve", "--json", *where, *configs, *options)
 
 
-@pytest.fixture(scope="module", params=["one process", "processes"])
+@pytest.fixture(scope="module", params=["one process", pytest.param("processes", marks=pytest.mark.slow)])
 def served(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]:
     options = ["--topic", "t:2:3"] + ["--processes"] * (request.param == "processes")
     command = serve(tmp_path_factory.mktemp("served"), zookeeper, *options)

@@ -6,11 +6,14 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.tests.cli.running import Running, run
 
 
+@pytest.mark.slow
 async def test_a_living_journal_is_followed_and_proved_gapless_through_a_kill(zookeeper: str, chroot: str, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     config = {"klamm.journal.dir": str(lake), "klamm.journal.run": "one"}

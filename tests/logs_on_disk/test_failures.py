@@ -80,6 +80,7 @@ def test_full_directory_takes_its_replicas_offline_and_their_leaders_move(member
     found(cluster, producer, growing)
 
 
+@pytest.mark.slow
 def test_broker_without_a_directory_left_ends_and_leaders_move(members: NewMembers, tmp_path: Path) -> None:
     cluster = members(soon_noticed)
     cluster.klamm(1, 2)
@@ -94,7 +95,8 @@ def test_broker_without_a_directory_left_ends_and_leaders_move(members: NewMembe
     found(cluster, producer)
 
 
-@pytest.mark.parametrize("in_order", [pytest.param(True, id="stopped", marks=pytest.mark.slow), pytest.param(False, id="killed")])
+@pytest.mark.slow
+@pytest.mark.parametrize("in_order", [True, False], ids=["stopped", "killed"])
 def test_records_survive_the_end_of_all_brokers(members: NewMembers, *, in_order: bool) -> None:
     cluster = members(soon_noticed)
     cluster.klamm(1, 2)

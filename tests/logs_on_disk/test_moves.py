@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from klamm.chaos.clients.producers import Producing
 from klamm.chaos.clients.reading import read_all
 from klamm.chaos.history import judge
@@ -24,6 +26,7 @@ def homes(members: Members) -> dict[str, list[int]]:
     }
 
 
+@pytest.mark.slow
 def test_log_moves_to_another_directory_under_a_producer(members: Callable[..., Members], tmp_path: Path) -> None:
     cluster = members(lambda broker_id: {"log_dirs": f"{tmp_path}/a,{tmp_path}/b"})
     cluster.klamm(1)

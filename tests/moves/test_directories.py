@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from klamm.protocol import messages
 from klamm.tests.harness import requests
 from klamm.tests.harness.members import Members, grave
@@ -35,6 +37,7 @@ def to_other_directory(members: Members, broker_id: int) -> str:
     return other
 
 
+@pytest.mark.slow
 def test_new_replica_moves_to_the_other_directory_and_the_removed_one_leaves_nothing_in_both(new_members: Callable[..., Members]) -> None:
     members = new_members(SETTINGS, NAMES)
     members.klamm(SOURCE, TARGET)

@@ -74,6 +74,7 @@ def told(cluster: MovingCluster, size: int, rates: tuple[int, int], seconds: flo
     wait_for(lambda: story.size(SOURCE) == 0, "the old replica is gone")
 
 
+@pytest.mark.slow
 def test_throttle_of_a_move_is_gone_when_it_ends_and_nothing_else_is(local: Local) -> None:
     told(local, 12 << 20, (500_000, 1_000_000), SOON)
 

@@ -132,6 +132,7 @@ def test_few_are_retold_and_of_deterministic_tests_only_many_seeds_are_drawn(tmp
     assert ran(f"{controller}::test_seeds") == drawn(f"{controller}::test_seeds", 50)
 
 
+@pytest.mark.slow
 def test_all_processes_of_a_run_draw_the_same_without_a_seed(tmp_path: Path) -> None:
     (tmp_path / "tests" / "mixed").mkdir(parents=True)
     (tmp_path / "tests" / "mixed" / "test_mixed.py").write_text(TESTS)

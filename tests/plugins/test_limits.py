@@ -69,6 +69,7 @@ def run(folder: Path, name: str, tests: str, *options: str) -> subprocess.Popen[
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_test_that_hangs_ends_at_its_limit_and_is_named(tmp_path: Path) -> None:
     alone = run(tmp_path, "alone", ENDED_ALONE)

@@ -63,6 +63,7 @@ def test_a_broker_that_is_fenced_leaves_at_once(registered: RegisteredMembers) -
     assert node is not None and node.epoch == fenced.epoch and node.state in ("FENCED", "OFFLINE")
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("RREG-16", "RREG-4", "RREG-14")
 def test_after_kill_9_the_same_id_registers_at_once_and_nothing_is_lost(registered: RegisteredMembers) -> None:
     _, victim, _ = three(registered)

@@ -46,6 +46,7 @@ def next_controller(members: RegisteredMembers, former: int, producer: RunningPr
     producer.goes_on()
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("RREG-24", "RREG-13")
 def test_brokers_serve_on_from_the_death_of_the_controller_to_the_next_one(registered: RegisteredMembers) -> None:
     controller, one, other = on_two_others(registered)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+import pytest
+
 import klamm
 from klamm.tests.pipeline.in_duckdb import judged, silver
 from klamm.tests.pipeline.real_clusters.transaction_session import live_with_transactions
@@ -12,6 +14,7 @@ from klamm.tests.pipeline.real_clusters.transaction_session import live_with_tra
 RULES = ("T-01", "T-02", "T-03", "T-04", "T-05", "G-05", "W-01", "W-09", "W-11")
 
 
+@pytest.mark.slow
 def test_no_rule_about_transactions_is_violated_by_a_cluster_of_three_brokers(zookeeper: str, tmp_path: Path) -> None:
     configs = {
         "klamm.journal.dir": str(tmp_path), "klamm.journal.run": "transactions", "transaction.state.log.num.partitions": "3",

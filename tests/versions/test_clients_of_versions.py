@@ -109,6 +109,7 @@ def test_clients_write_read_and_commit_at_brokers_like_an_older_kafka(old: Block
     admin.close()
 
 
+@pytest.mark.slow
 def test_brokers_like_an_older_kafka_go_on_after_their_controller_and_a_leader_were_lost(old: BlockingCluster) -> None:
     left = old.controller_id
     assert left is not None

@@ -91,6 +91,7 @@ def test_one_that_is_told_to_stop_leaves_in_order(serve: Start, tmp_path: Path) 
     assert "in memory" not in cluster.stderr
 
 
+@pytest.mark.slow
 def test_all_stop_in_order_and_the_controller_last_also_one_that_was_elected_later(serve: Start) -> None:
     config = "zookeeper.session.timeout.ms=4000"
     cluster = serve("--processes", "--port", 0, "--json", "--brokers", 4, "--log-level", "info", "--config", config)

@@ -202,6 +202,7 @@ class Kills:
             self.left = None
 
 
+@pytest.mark.slow
 def test_a_removal_that_is_killed_at_any_change_is_finished_by_the_next_run(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     kills, change, is_killed = Kills(), 0, True
     while is_killed:

@@ -83,6 +83,7 @@ async def crowd(zookeeper: EmbeddedZooKeeper, seed: int, rounds: int, caplog: py
         tree.close()
 
 
+@pytest.mark.slow
 async def test_a_crowd_of_clients_leaves_a_cluster_that_agrees(own_zookeeper: EmbeddedZooKeeper, caplog: pytest.LogCaptureFixture) -> None:
     tally = await crowd(own_zookeeper, 1, 5, caplog)
     assert tally.keys() == EXPECTED.keys(), tally

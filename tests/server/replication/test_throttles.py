@@ -230,7 +230,8 @@ async def test_throttles_that_were_set_before_a_broker_started_are_known_to_it(m
 # --- how fast
 
 
-@pytest.mark.parametrize("side", [pytest.param("leader", marks=pytest.mark.slow), "follower"])
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["leader", "follower"])
 async def test_a_replica_out_of_sync_is_copied_at_the_rate_of_the_throttle(make: Make, side: str) -> None:
     rate = 400 * KB
     pair = await make(replication_quota_window_num="1")
