@@ -16,6 +16,7 @@ def test_it_is_collected_and_passes():
 """
 
 
+@pytest.mark.slow
 def test_each_process_of_a_run_imports_other_modules_first(tmp_path: Path) -> None:
     log = tmp_path / "log"
     (tmp_path / "tests").mkdir()

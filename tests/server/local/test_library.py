@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,20 @@ def answers(address: str) -> bool:
     return True
 
 
+others: set[threading.Thread] = set()
+"""Threads that were there when a test began: of a cluster that other tests of this process share."""
+
+
+@pytest.fixture(autouse=True)
+def threads_of_others() -> Iterator[None]:
+    others.update(threading.enumerate())
+    yield
+    others.clear()
+
+
 def threads() -> list[str]:
-    """Threads of clusters and of their ZooKeeper sessions."""
-    return [thread.name for thread in threading.enumerate() if thread.name in ("klamm-cluster", "zookeeper")]
+    """Threads of clusters and of their ZooKeeper sessions that this test has begun."""
+    return [thread.name for thread in threading.enumerate() if thread.name in ("klamm-cluster", "zookeeper") and thread not in others]
 
 
 def no_threads() -> None:
