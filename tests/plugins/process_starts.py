@@ -1,6 +1,7 @@
-"""A plugin of pytest that counts the processes that tests start: JVMs, commands of Klamm, others. `times.py` prints them by folder.
+"""A plugin of pytest that counts the processes that tests start (JVMs, commands of Klamm, others), and their CPU time, for `times.py`.
 
-On a busy machine this is a fairer measure than seconds of what a folder costs. A process that another process starts is not counted.
+On a busy machine these are fairer measures than seconds of what a folder costs. A process that another process starts is not counted. CPU
+time is that of the test's process and of the children that it has waited for.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import pytest
 
 KINDS = ("java", "klamm", "python", "other")
 _started: Counter[str] = Counter()
+_cpu_s = [0.0]
+"""CPU seconds of this process and its children, when the last step of a test ended."""
 
 
 def kind_of(arguments: Sequence[object]) -> str:
@@ -34,14 +37,25 @@ def _count(event: str, arguments: tuple[Any, ...]) -> None:
         _started[kind_of([command] if isinstance(command, str | bytes | os.PathLike) else command)] += 1
 
 
+def cpu_s() -> float:
+    """CPU seconds of this process and of the children that it has waited for."""
+    return sum(os.times()[:4])
+
+
 def pytest_configure(config: pytest.Config) -> None:
     sys.addaudithook(_count)
 
 
+def pytest_runtest_logstart() -> None:
+    _cpu_s[0] = cpu_s()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Each report says what its step started."""
+    """Each report says what its step started, and the CPU time that it took."""
     report = yield
     report.starts = dict(_started)  # type: ignore[attr-defined]
     _started.clear()
+    before, _cpu_s[0] = _cpu_s[0], cpu_s()
+    report.cpu_s = _cpu_s[0] - before  # type: ignore[attr-defined]
     return report
