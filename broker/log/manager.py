@@ -266,6 +266,8 @@ class LogManager:
                 if self._memory is not None:
                     self._memory.checkpoint(offsets)
                 self._checkpointed = offsets
+            elif self.directories is not None:
+                self.directories.look()
 
     def _offsets(self) -> list[tuple[str, int, int, int]]:
         return [(opened.topic, opened.partition, opened.log_start_offset, opened.high_watermark) for opened in self]

@@ -327,6 +327,9 @@ class Directories(Protocol):
     def checkpoint(self, offsets: Sequence[tuple[str, int, int, int]]) -> Awaitable[None]:
         """Write the checkpoints of all directories. `offsets`: (topic, partition, log start offset, high watermark) of each log."""
 
+    def look(self) -> Awaitable[None]:
+        """Find out whether all directories can be written, although no checkpoint has changed; one that cannot goes offline."""
+
     def cleaned(self, topic: str, partition: int, clean_offset: int) -> None:
         """The cleaner has compacted a log up to this offset; the next checkpoint stores it."""
 

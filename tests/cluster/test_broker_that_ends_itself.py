@@ -17,6 +17,8 @@ async def test_a_broker_whose_last_log_directory_failed_is_started_again(zookeep
     await cluster.start()
     try:
         home, away = tmp_path / "broker-1", tmp_path / "away"
+        checkpoint = home / "replication-offset-checkpoint"
+        await eventually(lambda: checkpoint.exists() and "t 0 0" in checkpoint.read_text(), "nothing is left to be written")
         home.rename(away)
         await eventually(lambda: [broker.id for broker in cluster.brokers] == [2], "broker 1 has ended", 40)
         away.rename(home)

@@ -323,6 +323,13 @@ class LogDirectories:
         rows = list(offsets)
         return asyncio.ensure_future(self._checkpoint(rows))
 
+    def look(self) -> Awaitable[None]:
+        """See `Directories.look`. The result can be ignored."""
+        return asyncio.ensure_future(self._look())
+
+    async def _look(self) -> None:
+        await asyncio.gather(*(directory.look() for directory in self._directories))
+
     def cleaned(self, topic: str, partition: int, clean_offset: int) -> None:
         """See `Directories.cleaned`."""
         directory = self._home(topic, partition)

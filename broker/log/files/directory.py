@@ -122,6 +122,7 @@ class LogDirectory:
         self._writing_checkpoints = asyncio.Lock()
         self._checkpoints_wanted = 0
         self._checkpoints_begun = 0
+        self._start_offsets_written: bytes | None = None
         """Number of requested checkpoints that the latest started write includes."""
 
     # --- work in threads
@@ -526,6 +527,16 @@ class LogDirectory:
             except OSError as error:
                 log.error("log directory %s: cannot write checkpoints: %s", self.path, error)
 
+    async def look(self) -> None:
+        """Write the smallest checkpoint again as it is. An error takes the directory offline, also if it has no work."""
+        async with self._writing_checkpoints:
+            if self.is_offline or self.is_closed or self._start_offsets_written is None:
+                return
+            try:
+                await self.submit(self._write_in_thread, files_of.LOG_START_OFFSET_CHECKPOINT, self._start_offsets_written)
+            except OSError as error:
+                log.error("log directory %s: cannot be written: %s", self.path, error)
+
     def _note_offsets(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
         """Store the start offsets and high watermarks of open logs."""
         for topic, partition, log_start_offset, high_watermark in offsets:
@@ -548,7 +559,13 @@ class LogDirectory:
             (files_of.REPLICATION_OFFSET_CHECKPOINT, {key: value.high_watermark for key, value in offsets.items()}),
             (files_of.CLEANER_OFFSET_CHECKPOINT, {key: offset for key, offset in cleaned.items() if key in offsets}),
         ):
-            replace_file(f"{self.path}/{name}", files_of.encode_offsets(values), flush=True)
+            written = files_of.encode_offsets(values)
+            self._write_in_thread(name, written)
+            if name == files_of.LOG_START_OFFSET_CHECKPOINT:
+                self._start_offsets_written = written
+
+    def _write_in_thread(self, name: str, content: bytes) -> None:
+        replace_file(f"{self.path}/{name}", content, flush=True)
 
 
 # in threads
