@@ -215,6 +215,7 @@ async def test_a_topic_that_was_deleted_while_a_broker_was_down_is_gone_when_it_
         return "t" not in await cluster.brokers[0].zk.children("/brokers/topics")
 
     await eventually_asked(is_gone, "the topic is gone")
+    await eventually(lambda: not any(broker.metadata.contains("t") for broker in cluster.brokers), "all brokers know that")
     await request(broker_of(cluster, cluster.controller_id), ApiKey.CREATE_TOPICS, 7, requests.create_topic("t", [[other]]))
     assert await send(cluster, batch(1), other) == (0, 0)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from klamm.server.local import cluster as cluster_module
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.net.listener import bind
+from klamm.tests.harness.ports import free_ports
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request
 from klamm.tests.server.registered_brokers import registered, split
@@ -69,24 +69,10 @@ async def test_brokers_leave_in_order(zookeeper: str, chroot: str, monkeypatch: 
     assert [ids for _, ids in order] == [sorted([*others[n:], str(controller)]) for n in range(4)]
 
 
-def port_after_a_free_one() -> socket.socket:
-    """A bound socket; the port before its own was free a moment ago."""
-    while True:
-        taken = bind("127.0.0.1", 0)
-        try:
-            bind("127.0.0.1", taken.getsockname()[1] - 1).close()
-        except OSError:
-            taken.close()
-            continue
-        return taken
-
-
 async def test_taken_port_stops_everything(zookeeper: str, chroot: str) -> None:
-    taken = port_after_a_free_one()
-    port = taken.getsockname()[1]
-    with pytest.raises(StartFailed, match=f"cannot listen on PLAINTEXT://127.0.0.1:{port}"):
-        await LocalCluster(3, port=port - 1, zookeeper=zookeeper + chroot).start()
-    taken.close()
+    first, second, _ = free_ports(3)
+    with bind("127.0.0.1", second), pytest.raises(StartFailed, match=f"cannot listen on PLAINTEXT://127.0.0.1:{second}"):
+        await LocalCluster(3, port=first, zookeeper=zookeeper + chroot).start()
     assert await registered(zookeeper + chroot) == []
 
 
