@@ -14,11 +14,11 @@ from klamm.tests.harness.tree import Tree
 
 @pytest.fixture
 def members(zookeeper: str, chroot: str, tmp_path: Path) -> Iterator[Callable[..., Members]]:
-    """Makes the members of a cluster; only Klamm's can be started."""
+    """Makes the members of a cluster; only Klamm's can be started without the jars of Kafka."""
     made: list[Members] = []
 
-    def make(settings_of: Callable[[int], dict[str, Any]] = lambda _: {}) -> Members:
-        made.append(Members(Path(), Tree(zookeeper, chroot), tmp_path, settings_of))
+    def make(settings_of: Callable[[int], dict[str, Any]] = lambda _: {}, jars: Path = Path()) -> Members:
+        made.append(Members(jars, Tree(zookeeper, chroot), tmp_path, settings_of))
         return made[-1]
 
     yield make

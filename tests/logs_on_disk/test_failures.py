@@ -96,6 +96,26 @@ def test_broker_without_a_directory_left_ends_and_leaders_move(members: NewMembe
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["klamm", pytest.param("kafka", marks=pytest.mark.reference)])
+def test_an_idle_broker_without_its_directory_ends(members: NewMembers, tmp_path: Path, request: pytest.FixtureRequest, kind: str) -> None:
+    folder = tmp_path / "logs-1"
+    jars = request.getfixturevalue("kafka_jars") if kind == "kafka" else Path()
+    cluster = members(
+        lambda broker_id: {
+            "log_dirs": f"{tmp_path}/logs-{broker_id}", "replica_high_watermark_checkpoint_interval_ms": 500, **soon_noticed(broker_id),
+        },
+        jars,
+    )  # fmt: skip
+    getattr(cluster, kind)(1, 2)
+    cluster.create(TOPIC, [[1, 2]])
+    checkpoint = folder / "replication-offset-checkpoint"
+    wait_for(lambda: checkpoint.exists() and f"{TOPIC} 0 0" in checkpoint.read_text(), "nothing is left to be written")
+    folder.rename(tmp_path / "away")
+    wait_for(lambda: cluster.brokers[1].exit_code() == 1, "broker 1 has ended", 60)
+    cluster.becomes(TOPIC, 0, lambda state: state.leader == 2, "broker 2 leads")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("in_order", [True, False], ids=["stopped", "killed"])
 def test_records_survive_the_end_of_all_brokers(members: NewMembers, *, in_order: bool) -> None:
     cluster = members(soon_noticed)
