@@ -122,8 +122,9 @@ class LogDirectory:
         self._writing_checkpoints = asyncio.Lock()
         self._checkpoints_wanted = 0
         self._checkpoints_begun = 0
-        self._start_offsets_written: bytes | None = None
         """Number of requested checkpoints that the latest started write includes."""
+        self._start_offsets_written: bytes | None = None
+        """The checkpoint of log start offsets, as it is on disk."""
 
     # --- work in threads
 
@@ -528,7 +529,9 @@ class LogDirectory:
                 log.error("log directory %s: cannot write checkpoints: %s", self.path, error)
 
     async def look(self) -> None:
-        """Write the smallest checkpoint again as it is. An error takes the directory offline, also if it has no work."""
+        """Write the smallest checkpoint again as it is. An error takes the directory offline. Nothing is done beside another write."""
+        if self._writing_checkpoints.locked():
+            return
         async with self._writing_checkpoints:
             if self.is_offline or self.is_closed or self._start_offsets_written is None:
                 return
