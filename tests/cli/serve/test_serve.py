@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -21,7 +22,7 @@ from klamm.cli.serving.serve import EarlyZooKeeper
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import WITHIN_S, call, run
 from klamm.tests.cli.served_cluster import connected, topics_at, wait_until_gone, zookeeper_is_gone
-from klamm.tests.harness.ports import free_ports
+from klamm.tests.harness.ports import BLOCK, FIRST, Ports, free_ports
 from klamm.tests.harness.waits import wait_for
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
@@ -55,7 +56,9 @@ def test_ports_follow_the_first_one(serve: Start) -> None:
 
 @pytest.mark.parametrize("processes", [(), ("--processes",)], ids=["one process", "processes"])
 def test_clients_find_the_brokers_at_the_advertised_address_of_the_environment(start: Start, processes: tuple[str, ...]) -> None:
-    port, _ = free_ports(2)
+    # brokers listen to each other 10,000 ports higher, which is to be below those that the system gives to outgoing connections too
+    ports = Ports(random.sample(range(FIRST, 22_000, BLOCK), 300))
+    port, _ = ports.take(2)
     arguments = ("serve", "--port", port, "--brokers", 2, "--json", "--topic", "orders:2:2", *processes)
     said = start(*arguments, environ={"KLAMM_ADVERTISED": f"localhost:{port}"}).ready()
     assert said["bootstrap_servers"] == f"localhost:{port},localhost:{port + 1}"
