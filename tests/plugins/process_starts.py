@@ -37,7 +37,7 @@ def _count(event: str, arguments: tuple[Any, ...]) -> None:
         _started[kind_of([command] if isinstance(command, str | bytes | os.PathLike) else command)] += 1
 
 
-def cpu_s() -> float:
+def _cpu_of_all_s() -> float:
     """CPU seconds of this process and of the children that it has waited for."""
     return sum(os.times()[:4])
 
@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_logstart() -> None:
-    _cpu_s[0] = cpu_s()
+    _cpu_s[0] = _cpu_of_all_s()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -56,6 +56,6 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     report = yield
     report.starts = dict(_started)  # type: ignore[attr-defined]
     _started.clear()
-    before, _cpu_s[0] = _cpu_s[0], cpu_s()
+    before, _cpu_s[0] = _cpu_s[0], _cpu_of_all_s()
     report.cpu_s = _cpu_s[0] - before  # type: ignore[attr-defined]
     return report

@@ -123,8 +123,8 @@ class LogDirectory:
         self._checkpoints_wanted = 0
         self._checkpoints_begun = 0
         """Number of requested checkpoints that the latest started write includes."""
-        self._start_offsets_written: bytes | None = None
-        """The checkpoint of log start offsets, as it is on disk."""
+        self._start_offsets_written: Mapping[TopicPartition, int] | None = None
+        """Log start offsets above zero, as the latest checkpoint has them: the smallest one."""
 
     # --- work in threads
 
@@ -556,19 +556,18 @@ class LogDirectory:
         return {key: self._checkpoints.get(key, Checkpoints()) for key in self.topic_ids}
 
     def _write_checkpoints_in_thread(self, offsets: Mapping[TopicPartition, Checkpoints], cleaned: Mapping[TopicPartition, int]) -> None:
-        for name, values in (
-            (files_of.RECOVERY_POINT_CHECKPOINT, {key: value.recovery_point for key, value in offsets.items()}),
-            (files_of.LOG_START_OFFSET_CHECKPOINT, {k: v.log_start_offset for k, v in offsets.items() if v.log_start_offset}),
-            (files_of.REPLICATION_OFFSET_CHECKPOINT, {key: value.high_watermark for key, value in offsets.items()}),
-            (files_of.CLEANER_OFFSET_CHECKPOINT, {key: offset for key, offset in cleaned.items() if key in offsets}),
-        ):
-            written = files_of.encode_offsets(values)
-            self._write_in_thread(name, written)
-            if name == files_of.LOG_START_OFFSET_CHECKPOINT:
-                self._start_offsets_written = written
+        checkpoints = {
+            files_of.RECOVERY_POINT_CHECKPOINT: {key: value.recovery_point for key, value in offsets.items()},
+            files_of.LOG_START_OFFSET_CHECKPOINT: {k: v.log_start_offset for k, v in offsets.items() if v.log_start_offset},
+            files_of.REPLICATION_OFFSET_CHECKPOINT: {key: value.high_watermark for key, value in offsets.items()},
+            files_of.CLEANER_OFFSET_CHECKPOINT: {key: offset for key, offset in cleaned.items() if key in offsets},
+        }
+        for name, values in checkpoints.items():
+            self._write_in_thread(name, values)
+        self._start_offsets_written = checkpoints[files_of.LOG_START_OFFSET_CHECKPOINT]
 
-    def _write_in_thread(self, name: str, content: bytes) -> None:
-        replace_file(f"{self.path}/{name}", content, flush=True)
+    def _write_in_thread(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        replace_file(f"{self.path}/{name}", files_of.encode_offsets(offsets), flush=True)
 
 
 # in threads
