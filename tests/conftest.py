@@ -1,4 +1,4 @@
-"""Fixtures for all tests: one real ZooKeeper per session, a path of its own in it for every test.
+"""Fixtures for all tests: one real ZooKeeper for all processes of a run, a path of its own in it for every test.
 
 Stories can be written as well as told: `--record` writes what a real Kafka does, `--rewrite` what Klamm does in places that are known to
 differ. `--retell` tells all of them to a real Kafka again (see `stories/both/retelling.py`). Then nothing else is run.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ from klamm.tests.stories.both.retelling import Retelling
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 SEED = "stories_seed"
+ZOOKEEPER = pytest.StashKey[str]()
+OF_RUN = "zookeeper"
 
 # A busy machine is slow, and no fault of the code under test.
 hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -48,8 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Each process of a run draws the same stories."""
+    """All processes of a run draw the same stories and share a ZooKeeper."""
     node.workerinput[SEED] = node.config.getoption("--stories-seed")
+    node.workerinput[OF_RUN] = _zookeeper_of(node.config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -83,15 +85,22 @@ def writing(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def zookeeper() -> Iterator[str]:
-    """Address `host:port` of a real ZooKeeper: of one that runs already where KLAMM_TEST_ZOOKEEPER names it."""
-    running = os.environ.get("KLAMM_TEST_ZOOKEEPER")
-    if running:
-        yield running
-        return
-    server = EmbeddedZooKeeper()
-    yield server.start()
-    server.stop()
+def zookeeper(pytestconfig: pytest.Config) -> str:
+    """Address `host:port` of a real ZooKeeper."""
+    of_run: str | None = getattr(pytestconfig, "workerinput", {}).get(OF_RUN)
+    return of_run or _zookeeper_of(pytestconfig)
+
+
+def _zookeeper_of(config: pytest.Config) -> str:
+    """The ZooKeeper of this process, which it starts if it is the first to ask. KLAMM_TEST_ZOOKEEPER names one that runs already."""
+    if ZOOKEEPER not in config.stash:
+        running = os.environ.get("KLAMM_TEST_ZOOKEEPER")
+        if not running:
+            server = EmbeddedZooKeeper()
+            running = server.start()
+            config.add_cleanup(server.stop)
+        config.stash[ZOOKEEPER] = running
+    return config.stash[ZOOKEEPER]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ The processes of a run would all do so at once. So each of them imports other mo
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 from contextlib import suppress
@@ -45,7 +46,6 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     keep_present_objects()
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    gc.unfreeze()  # or libraries that count their objects at the end of the process report them
+    # Or libraries that count their objects at the end of the process report them. Not before: pytest lets the collector look through all
+    # objects several times at the end of a run.
+    atexit.register(gc.unfreeze)
