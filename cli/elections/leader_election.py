@@ -12,14 +12,14 @@ from typing import Any
 
 import click
 
-from klamm.cli.tools.options import admin_config_option
+from klamm.cli.tools.options import ADMIN_CONFIG, BOOTSTRAP, admin_config_option, bootstrap_option
 
 CALL_MS = 30_000
 """Default timeout of the whole call; an attempt has half of it. The file of `--command-config` can set both."""
 
 
 @click.command(short_help="Elect leaders of partitions: preferred or unclean.")
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers for the first connection. Required.")
+@bootstrap_option(text=f"{BOOTSTRAP} Required.")
 @click.option(
     "--election-type",
     type=click.Choice(["preferred", "unclean"], case_sensitive=False),
@@ -35,7 +35,7 @@ CALL_MS = 30_000
 )
 @click.option("--all-topic-partitions", is_flag=True, help="Elect leaders of all partitions.")
 @admin_config_option(
-    "Properties file for the admin client. default.api.timeout.ms (default: 30000) limits the whole command, "
+    f"{ADMIN_CONFIG} default.api.timeout.ms (default: 30000) limits the whole command, "
     "request.timeout.ms (default: half of it) one attempt."
 )
 def command(**given: Any) -> None:

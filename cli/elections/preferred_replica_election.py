@@ -14,22 +14,22 @@ from pathlib import Path
 import click
 
 from klamm.cli.shell.output import say
-from klamm.cli.tools.options import admin_config_option
+from klamm.cli.tools.options import admin_config_option, bootstrap_option, zookeeper_option
 from klamm.protocol.nouns import TopicPartition
 
 TIMEOUT_MS = 30_000
 
 
 @click.command(short_help="Make preferred replicas the leaders of their partitions.")
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers for the first connection.")
-@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Deprecated; use --bootstrap-server. ZooKeeper to connect to.")
+@bootstrap_option()
+@zookeeper_option
 @click.option(
     "--path-to-json-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help='File with partitions: {"partitions":[{"topic":"orders","partition":0}]}. Default: all partitions.',
 )
-@admin_config_option("Properties file for the admin client.")
+@admin_config_option()
 def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_file: Path | None, command_config: Path | None) -> None:
     """Make the preferred replica of each partition its leader.
 

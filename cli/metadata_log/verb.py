@@ -10,7 +10,7 @@ import click
 
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import say
-from klamm.cli.tools.options import admin_config_option
+from klamm.cli.tools.options import admin_config_option, bootstrap_option
 
 OFFSETS = click.IntRange(0, 2**63 - 1)
 
@@ -25,7 +25,7 @@ def command() -> None:
 
 
 @command.command(short_help="Print the records as lines of JSON, or write them to a segment file.")
-@click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Brokers for the first connection.")
+@bootstrap_option(required=True)
 @admin_config_option("Properties file for the admin client, with keys such as security.protocol.")
 @click.option(
     "--from-offset", type=OFFSETS, metavar="OFFSET",

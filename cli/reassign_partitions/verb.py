@@ -17,6 +17,7 @@ from klamm.cli.reassign_partitions.options import Action, check
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import say
 from klamm.cli.shell.parameters import INT64
+from klamm.cli.tools.options import bootstrap_option, config_option, zookeeper_option
 
 if TYPE_CHECKING:
     from klamm.cli.reassign_partitions.cluster import Cluster
@@ -35,9 +36,9 @@ def _file(name: str, text: str) -> Any:
 @click.option("--cancel", is_flag=True, help="Cancel the reassignments of a file that are in progress. About throttles, see above.")
 @click.option("--list", is_flag=True, help="Print all reassignments in progress.")
 @click.option("--progress", is_flag=True, help="Print the lag of each replica of a file.")
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers for the first connection.")
-@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Deprecated; use --bootstrap-server. ZooKeeper to connect to.")
-@_file("--command-config", "Properties file for the admin client, with keys such as security.protocol.")
+@bootstrap_option()
+@zookeeper_option
+@config_option(text="Properties file for the admin client, with keys such as security.protocol.")
 @_file("--reassignment-json-file", "File with partitions and their new replicas, the preferred replica first, as --generate prints it.")
 @_file("--topics-to-move-json-file", 'With --generate: file with the topics, {"version":1,"topics":[{"topic":"orders"}]}.')
 @click.option("--broker-list", metavar="ID[,…]", help="With --generate: brokers for the new replicas.")

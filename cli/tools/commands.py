@@ -13,6 +13,7 @@ import click
 
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import say
+from klamm.cli.tools.options import bootstrap_option, config_option
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Rows = Sequence[Sequence[object]]
 
-server_option = click.option("--bootstrap-server", metavar="HOST:PORT[,…]", required=True, help="Brokers for the first connection.")
-config_option = click.option(
-    "--command-config", type=click.Path(path_type=Path), metavar="FILE", help="Properties file for the admin client."
-)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of a table.")
 
 
@@ -36,7 +33,7 @@ class Place(NamedTuple):
 
 def connection_options(function: F) -> F:
     """The options of all commands."""
-    return server_option(config_option(function))
+    return bootstrap_option(required=True)(config_option()(function))
 
 
 def run(place: Place, client_id: str, work: Callable[[AsyncAdminClient], Awaitable[None]]) -> None:

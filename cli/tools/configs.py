@@ -10,7 +10,6 @@ import asyncio
 import json
 import logging
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +17,7 @@ import click
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import say
 from klamm.cli.shell.value_completion import complete_configs
+from klamm.cli.tools.options import bootstrap_option, config_option
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient, ConfigChange, ConfigEntry, ConfigResource
@@ -34,7 +34,7 @@ _SOURCES = {
 
 
 @click.command(short_help="Show and change dynamic configs of topics and brokers.")
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", required=True, help="Brokers for the first connection.")
+@bootstrap_option(required=True)
 @click.option("--entity-type", type=click.Choice(["topics", "brokers"]), required=True, help="Type of the entity to describe or alter.")
 @click.option("--entity-name", metavar="NAME", help="Name of the topic, or id of the broker.")
 @click.option("--entity-default", is_flag=True, help="Use the default of all brokers instead of --entity-name.")
@@ -45,7 +45,7 @@ _SOURCES = {
     help="Set these configs. A list is KEY=1,2,3 or KEY=[1,2,3].",
 )
 @click.option("--delete-config", metavar="KEY[,…]", shell_complete=complete_configs, help="Remove these configs.")
-@click.option("--command-config", type=click.Path(path_type=Path), metavar="FILE", help="Properties file for the admin client.")
+@config_option()
 @click.option("--json", is_flag=True, help="With --describe: print one line of JSON.")
 def command(**given: Any) -> None:
     """Show or change the dynamic configs of a topic, of a broker, or of all brokers.
