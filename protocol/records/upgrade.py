@@ -37,6 +37,7 @@ def upgrade(
     codec = Codec(numbers[-1]) if numbers else Codec.NONE
     if len(batches) > 1 and codec is not Codec.NONE:
         raise invalid("Compressed outer record has more than one batch")
+    target = codec if rules.compression is None else rules.compression
     accepted: list[LegacyMessage] = []
     for message in messages:
         if message.magic != magic:
@@ -44,13 +45,14 @@ def upgrade(
         inner = inner_messages(message) if message.codec_number else [message]
         refuse_records(_errors(message, inner, rules, now_ms, topic_partition))
         accepted += inner
+        if codec is Codec.NONE and target is Codec.NONE:
+            _refuse_times(inner)  # each message is converted before the next one is checked
     if any(each != magic for _, _, each in batches):
         raise invalid(f"a batch is of another magic than the first one's {magic}")
-    if any(message.timestamp < NO_TIMESTAMP for message in accepted):
-        raise failed("Invalid negative timestamp")
+    _refuse_times(accepted)
     made = encode_batch(
         [Record(base_offset + index, each.timestamp, each.key, each.value) for index, each in enumerate(accepted)],
-        codec=codec if rules.compression is None else rules.compression,
+        codec=target,
         level=rules.level,
         leader_epoch=leader_epoch,
         append_time_ms=now_ms if rules.log_append_time else None,
@@ -58,6 +60,11 @@ def upgrade(
     check_size(len(made), rules)
     header = read_header(made)
     return Assigned(made, [header], header.max_timestamp, header.last_offset, now_ms if rules.log_append_time else -1)
+
+
+def _refuse_times(messages: Sequence[LegacyMessage]) -> None:
+    if any(message.timestamp < NO_TIMESTAMP for message in messages):
+        raise failed("Invalid negative timestamp")
 
 
 def _errors(

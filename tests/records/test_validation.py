@@ -111,6 +111,15 @@ def test_several_batches_in_an_old_request_are_refused_and_a_cut_one_is_left_out
     assert assign(batch[:-1], 2, 0, 0, AppendRules(), NOW).headers == []
 
 
+@pytest.mark.parametrize(("compression", "code"), [(None, ErrorCode.UNKNOWN_SERVER_ERROR), (Codec.GZIP, ErrorCode.INVALID_RECORD)])
+def test_old_messages_are_converted_in_turn_unless_they_are_compressed(compression: Codec | None, code: ErrorCode) -> None:
+    """The first message has a time that cannot be converted, the second one another magic."""
+    data = encode_messages(1, [one(timestamp=-2)], Codec.NONE) + encode_messages(0, [one()], Codec.NONE)
+    with pytest.raises(Refused) as caught:
+        assign(data, 2, 0, 0, AppendRules(compression=compression), NOW)
+    assert caught.value.code == code
+
+
 def test_a_coordinator_may_write_control_records_at_any_offset() -> None:
     batch = encode_batch([one()._replace(offset=77)], attributes=0x20)
     assigned = assign(batch, 11, 5, 1, AppendRules(compression=Codec.ZSTD), NOW, Origin.COORDINATOR)
