@@ -1,10 +1,11 @@
 """Runs a drawn share of the long tests with real processes, and all of them in folders whose subject the newest commits touch.
 
-A plugin of pytest: `--long-share PERCENT` (100 where it is not given), `--long-seed N` repeats a draw. Each long test is drawn by
-itself, from the seed and its name, so that a test that is added or goes changes nothing for the others. Only tests marked `slow` in the
-folders of `DRAWN` are drawn. Whatever is deterministic (rules, the codec, the simulation, clocks that the test drives) runs in full, except
-what is marked `many_seeds`: seeds and places of faults beyond those that each run tries. Of tests marked `retold`, in which a real
-Kafka does again what is recorded of it, a fifth of the share is drawn. Stories have a draw of their own (`stories/both/retelling.py`).
+A plugin of pytest: `--long-share PERCENT` (100 where it is not given), `--long-seed N` repeats a draw. Each long test is drawn by itself,
+from the seed and its name, so that a test that is added or goes changes nothing for the others; in the folders of `BY_FILE` its file is
+drawn so. Only tests marked `slow` in the folders of `DRAWN` are drawn. Whatever is deterministic (the codec, the controller's simulation,
+clocks that the test drives) runs in full, except what is marked `many_seeds`: seeds and places of faults beyond those that each run tries.
+Of tests marked `retold`, in which a real Kafka does again what is recorded of it, a fifth of the share is drawn. Stories have a draw of
+their own (`stories/both/retelling.py`).
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ DRAWN = SEEDED | {
     f"tests/{folder}"
     for folder in (
         "admin", "blacklist", "chaos", "cli", "clients", "cluster", "control", "distributions", "docs", "duel", "groups", "histories",
-        "images", "logs_on_disk", "mixed", "moves", "pipeline/injected", "pipeline/real_clusters", "pipeline/spark", "quotas",
+        "images", "logs_on_disk", "mixed", "moves", "pipeline", "pipeline/injected", "pipeline/real_clusters", "pipeline/spark", "quotas",
         "reference", "registered", "security", "server/net", "server/replication", "testing", "tools", "transactions", "versions",
     )
 }
-"""Folders whose long tests run processes or measure real time, or repeat with all of a list what a short one shows with some; and those of
-`SEEDED`."""
+"""Folders whose long tests run processes or Spark or measure real time, or repeat with all of a list what a short one shows with some; and
+those of `SEEDED`."""
+BY_FILE = frozenset({"tests/pipeline"})
+"""Folders whose long tests share what costs most of their time, tables that Spark makes: their files are drawn, each in full."""
 RETOLD_PART = 5
 NEWEST = 3
 """Commits whose subjects are tested in full."""
@@ -55,6 +58,7 @@ SUBJECTS = {
     "controller/throttles": {"moves"},
     "distributions": {"images"},
     "journal": {"journal", "pipeline/real_clusters"},
+    "pipeline": {"pipeline"},
     "pipeline/decode": {"pipeline/real_clusters"},
     "pipeline/quick": {"pipeline/injected"},
     "pipeline/rules": {"pipeline/injected", "pipeline/real_clusters"},
@@ -114,7 +118,8 @@ class LongTestDraw:
         marker = "many_seeds" if folder in SEEDED else "slow"
         is_drawn_from = folder is not None and item.get_closest_marker(marker) is not None
         share = self._share // RETOLD_PART if item.get_closest_marker("retold") is not None else self._share
-        return not is_drawn_from or folder in self._in_full or is_drawn(item.nodeid, self._seed, share)
+        name = item.nodeid.partition("::")[0] if folder in BY_FILE else item.nodeid
+        return not is_drawn_from or folder in self._in_full or is_drawn(name, self._seed, share)
 
     def _said(self) -> str:
         rest = ", ".join(sorted(self._in_full)) or "none"

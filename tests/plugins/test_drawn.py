@@ -67,6 +67,7 @@ def test_none_and_all_can_be_asked_for(share: int, number: int) -> None:
     ("file", "folders"),
     [
         ("controller/throttles/removal.py", {"tests/cluster", "tests/controller", "tests/moves"}),
+        ("pipeline/rules/answers.py", {"tests/pipeline", "tests/pipeline/injected", "tests/pipeline/real_clusters"}),
         ("broker/log/log.py", {"tests/histories", "tests/logs_on_disk"}),
         ("tests/mixed/data_story.py", {"tests/mixed"}),
         ("tests/controller/test_phases.py", {"tests/controller"}),
@@ -97,15 +98,20 @@ def test_the_newest_commits_are_read_but_for_wide_ones(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_run_leaves_out_what_is_not_drawn_and_says_how_to_repeat_it(tmp_path: Path, workers: str) -> None:
-    for folder in ("mixed", "moves", "records"):
-        (tmp_path / "tests" / folder).mkdir(parents=True)
-        (tmp_path / "tests" / folder / f"test_{folder}.py").write_text(TESTS)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
+    files = ["tests/mixed/test_mixed.py", "tests/moves/test_moves.py", "tests/records/test_records.py"]
+    by_file = [f"tests/pipeline/rules/test_{number}.py" for number in range(4)]
+    for file in files + by_file:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\naddopts = --import-mode=importlib\n")
     command = [sys.executable, "-m", "pytest", "-v", "-n", workers, "-p", "no:cacheprovider", "-p", "klamm.tests.plugins.unstable"]
     command += ["-p", "klamm.tests.plugins.drawn", "--long-share", "40", "--long-seed", "5", "--long-folders", "tests/moves"]
     output = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     long = [number for number in range(20) if is_drawn(f"tests/mixed/test_mixed.py::test_long[{number}]", 5, 40)]
-    assert f"{len(long) + 20 + 20 + 3} passed" in output
+    in_full = [file for file in by_file if is_drawn(file, 5, 40)]
+    assert 0 < len(in_full) < 4
+    assert f"{len(long) + 20 * (2 + len(in_full)) + len(files + by_file)} passed" in output
+    assert all(f"{file}::test_long[19]" in output for file in in_full)
     assert all(f"test_mixed.py::test_long[{number}]" in output for number in long)
     assert output.count("40 % drawn by --long-seed 5; all of these folders: tests/moves") == 2
 
