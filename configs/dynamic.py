@@ -8,13 +8,14 @@ prefix.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from klamm.configs import rules as config_rules
 from klamm.configs.definition import DEFAULT_ONLY, PER_BROKER, READ_ONLY, ConfigKey, without_listener
 from klamm.configs.listeners import ListenerConfigs
 from klamm.configs.passwords import CannotDecrypt, PasswordEncoder
 from klamm.configs.tables.broker import BROKER, QUOTAS, key_of
-from klamm.configs.types import ConfigError
+from klamm.configs.types import ConfigError, ConfigType
 
 DYNAMIC: Mapping[str, ConfigKey] = {name: key for name, key in BROKER.items() if key.mode is not READ_ONLY}
 # Only allowed for one listener: key stores, trust stores and keys of TLS.
@@ -37,6 +38,8 @@ _CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creat
 # If one of these changes, the broker checks its listeners again.
 _OF_LISTENERS = {name for name, key in DYNAMIC.items() if key.mode is PER_BROKER} | _CLUSTER_WIDE_OF_LISTENERS
 
+
+_KAFKAS = ("org.apache.kafka.", "kafka.")
 
 _SMALL_SET = 4
 """Scala writes `Set(…)` for sets of up to this size."""
@@ -74,12 +77,18 @@ def check_entry(name: str, text: str, per_broker: bool, own: Mapping[str, Config
     base = without_listener(name)
     typed = DYNAMIC.get(base or name) or QUOTAS.get(base or name)
     if typed is not None:
-        typed.parse(text)
+        _check_class(typed, typed.parse(text))
     if per_broker:
         return
     if (key is not None and key.mode is PER_BROKER) or (base is not None and base not in _CLUSTER_WIDE_OF_LISTENERS):
         text = f"Cannot update these configs at default cluster level, broker id must be specified: Set({name})"
         raise ConfigError(name, shown, "can be set for a single broker only", text)
+
+
+def _check_class(key: ConfigKey, value: Any) -> None:
+    """Raises ConfigError for a class that is not Kafka's: there are no others here, and Kafka refuses a class that it does not find."""
+    if key.type is ConfigType.CLASS and value is not None and not value.startswith(_KAFKAS):
+        raise ConfigError(key.name, value, f"Class {value} could not be found.")
 
 
 def check_listener_configs(

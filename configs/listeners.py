@@ -151,10 +151,12 @@ def _endpoints(key: str, text: str, protocols: Mapping[str, str]) -> tuple[Liste
     for entry in filter(None, map(trim, text.split(","))):
         match = _ENDPOINT.fullmatch(entry)
         if match is None:
-            raise ConfigError(key, text, f"{entry!r} is not of the form NAME://host:port")
+            response = f"Error creating broker listeners from '{text}': Unable to parse {entry} to a broker endpoint"
+            raise ConfigError(key, text, f"{entry!r} is not of the form NAME://host:port", response=response)
         name = _name(key, text, match[1])
         if name not in protocols:
-            raise ConfigError(key, text, f"listener {name} is not in listener.security.protocol.map")
+            response = f"Error creating broker listeners from '{text}': No security protocol defined for listener {name}"
+            raise ConfigError(key, text, f"listener {name} is not in listener.security.protocol.map", response=response)
         try:
             port = parse_integer(match[3])
         except ValueError as error:

@@ -18,11 +18,15 @@ Values = Mapping[str, Any]
 
 
 class Rule(NamedTuple):
-    """A rule is broken if `holds` is false for the values. The error names `key`, or its synonym that is set."""
+    """A rule is broken if `holds` is false for the values. The error names `key`, or its synonym that is set.
+
+    `response` is the text of Kafka for a request that breaks the rule, for configs that can change at run time.
+    """
 
     key: str
     holds: Callable[[Values], bool]
     wanted: str
+    response: str | None = None
 
 
 def log_dirs(values: Values) -> tuple[str, ...]:
@@ -85,14 +89,30 @@ RULES = (
     Rule("node.id", lambda values: values["node.id"] == values["broker.id"], "must be the same as broker.id"),
     Rule("broker.id", _id_in_range, "must be from -1 to reserved.broker.max.id, or at least 0 if ids are not generated"),
     Rule("log.dirs", lambda values: bool(log_dirs(values)), "must name a directory"),
-    Rule("log.roll.ms", lambda values: segment_ms(values) >= 1, "must be at least 1"),
-    Rule("log.roll.jitter.ms", lambda values: segment_jitter_ms(values) >= 0, "must be at least 0"),
-    Rule("log.retention.ms", lambda values: retention_ms(values) != 0, "must be -1 or at least 1"),
-    Rule("log.cleaner.threads", lambda values: values["log.cleaner.threads"] > 0, "must be at least 1"),
+    Rule(
+        "log.roll.ms",
+        lambda values: segment_ms(values) >= 1,
+        "must be at least 1",
+        "requirement failed: log.roll.ms must be greater than or equal to 1",
+    ),
+    Rule(
+        "log.roll.jitter.ms",
+        lambda values: segment_jitter_ms(values) >= 0,
+        "must be at least 0",
+        "requirement failed: log.roll.jitter.ms must be greater than or equal to 0",
+    ),
+    Rule(
+        "log.retention.ms",
+        lambda values: retention_ms(values) != 0,
+        "must be -1 or at least 1",
+        "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
+    ),
+    Rule("log.cleaner.threads", lambda values: values["log.cleaner.threads"] > 0, "must be at least 1", "/ by zero"),
     Rule(
         "log.cleaner.dedupe.buffer.size",
         lambda values: values["log.cleaner.dedupe.buffer.size"] // values["log.cleaner.threads"] > 1 << 20,
         "must be more than 1 MiB for each of the log.cleaner.threads",
+        "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
     ),
     Rule("log.message.format.version", _message_format_fits, "needs a newer inter.broker.protocol.version"),
     Rule(
@@ -122,6 +142,7 @@ RULES = (
         "max.connections.per.ip",
         lambda values: values["max.connections.per.ip"] > 0 or bool(values["max.connections.per.ip.overrides"]),
         "may be 0 only if max.connections.per.ip.overrides is set",
+        "requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
     ),
     Rule(
         "connections.max.idle.ms",
@@ -156,11 +177,11 @@ RULES = (
 
 def check(values: Values) -> None:
     """Raises ConfigError if a rule is broken."""
-    for key, holds, wanted in RULES:
+    for key, holds, wanted, response in RULES:
         if not holds(values):
             names = ("log.dirs", "log.dir") if key == "log.dirs" else synonyms(key)
             blamed = next((name for name in names if values[name] is not None), key)
-            raise ConfigError(blamed, values[blamed], wanted)
+            raise ConfigError(blamed, values[blamed], wanted, response=response)
     connection_overrides(values["max.connections.per.ip.overrides"])
     _early_start_listeners(values)
     if values["klamm.as.version"] is not None or values["klamm.api.versions"] is not None:
@@ -174,16 +195,20 @@ def connection_overrides(text: str) -> dict[str, int]:
     key = "max.connections.per.ip.overrides"
     limits: dict[str, int] = {}
     for entry in text.rstrip(",").split(",") if text else ():
-        host, colon, limit = entry.rpartition(":")
-        host = trim(host)
+        host, colon, number = entry.rpartition(":")
+        host, number = trim(host), trim(number)
+        if colon:
+            response = f'For input string: "{number}"'
+        else:
+            response = f"Error parsing configuration property '{key}': begin 0, end -1, length {len(trim(entry))}"
         try:
             if not colon:
                 raise ValueError("no colon")
-            limits[host] = parse_integer(trim(limit))
+            limits[host] = parse_integer(number)
         except ValueError as error:
-            raise ConfigError(key, text, f"{entry!r} is not of the form host:limit") from error
+            raise ConfigError(key, text, f"{entry!r} is not of the form host:limit", response=response) from error
         if not re.fullmatch(r"[0-9a-zA-Z\-%._:]*", host):
-            raise ConfigError(key, text, f"{host!r} is not a host")
+            raise ConfigError(key, text, f"{host!r} is not a host", response=f"{key} contains invalid addresses : {host}")
     return limits
 
 
@@ -203,12 +228,18 @@ _POOLS = (
     "background.threads",
     "log.cleaner.threads",
 )
+_KNOWN_REPORTERS = frozenset({"org.apache.kafka.common.metrics.JmxReporter"})
 
 
 def check_dynamic(current: Values, proposed: Values) -> None:
     """Raises ConfigError if a running broker with the `current` values cannot change to the `proposed` values."""
     for name in (*_POOLS, "max.connections", "max.connection.creation.rate"):
         check_limit(name, current[name], proposed[name])
+    reporters = "metric.reporters"
+    if current[reporters] != proposed[reporters] and not _KNOWN_REPORTERS.issuperset(proposed[reporters]):
+        text = f"Validation of dynamic config update of Set({reporters}) failed with class class kafka.server.DynamicMetricsReporters"
+        response = _INVALID_DYNAMIC.format(text)
+        raise ConfigError(reporters, ",".join(proposed[reporters]), "classes of Java are not supported", response=response)
     if any(current[name] != proposed[name] for name in proposed if name.startswith("log.")):
         check_local_retention(proposed["log.local.retention.ms"], "log.local.retention.ms", retention_ms(proposed), "log.retention.ms")
         local, total = "log.local.retention.bytes", "log.retention.bytes"
@@ -221,7 +252,7 @@ def check_limit(name: str, current: int, proposed: int) -> None:
         return
     if name not in _POOLS:
         if proposed <= 0:
-            raise ConfigError(name, proposed, "must be above 0")
+            raise ConfigError(name, proposed, "must be above 0", response=_INVALID_DYNAMIC.format(f"Invalid {name} {proposed}"))
         return
     reason = None
     if proposed < max(1, current // 2):

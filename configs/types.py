@@ -31,15 +31,19 @@ class ConfigType(IntEnum):
 
 
 class ConfigError(Exception):
-    """A config cannot have this value. `reason` goes on after a colon; `text` stands for the whole line where Kafka has another one."""
+    """A config cannot have this value. `reason` goes on after a colon; `text` stands for the whole line where Kafka has another one.
 
-    def __init__(self, key: str, value: object, reason: str, text: str | None = None) -> None:
+    `response` is the text for a request to change the config of a running broker, where Kafka says it in other words.
+    """
+
+    def __init__(self, key: str, value: object, reason: str, text: str | None = None, response: str | None = None) -> None:
         shown = text_of(value)
         what = "Missing value" if shown is None else f"Invalid value {shown}"
         super().__init__(f"{what} for configuration {key}: {reason}" if text is None else text)
         self.key = key
         self.value = value
         self.reason = reason
+        self.response = str(self) if response is None else response
 
 
 # What Java's String.trim takes off: everything up to the blank, and nothing above it.

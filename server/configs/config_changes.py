@@ -46,6 +46,7 @@ Proposal = Callable[[Configs], Configs]
 
 
 _OF_TOPIC = "Invalid config value for resource ConfigResource(type=TOPIC, name='{}'): "
+_OF_BROKER = "Invalid config value for resource ConfigResource(type=BROKER, name='{}'): "
 
 
 class ConfigOutcome(NamedTuple):
@@ -186,7 +187,9 @@ async def _store_broker(ctx: Context, name: str, entity: str, requested: Request
     try:
         for listener in ctx.services.config.validate_dynamic(configs, bool(name)):
             security_of(listener, ScramCredentials(), ctx.services.clock)
-    except (ConfigError, ValueError) as error:
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, error.response) from error
+    except ValueError as error:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
     check_may_alter_cluster(ctx)
     _check_policy(ctx, BROKER, name, requested)
@@ -194,7 +197,7 @@ async def _store_broker(ctx: Context, name: str, entity: str, requested: Request
         return
     for key in filter(is_password, configs):
         if passwords is None:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"{key} is a password: it cannot be stored without password.encoder.secret")
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"{_OF_BROKER.format(name)}Password encoder secret not configured")
         configs[key] = passwords.encode(configs[key])
     log.info("storing configs of broker %s: %s", entity, ", ".join(configs) or "none")
     await ctx.services.admin_store.write_config("brokers", entity, configs)

@@ -6,6 +6,7 @@ import pytest
 
 from klamm.configs.broker_config import BrokerConfig, ConfigError
 from klamm.configs.listeners import ListenerConfig
+from klamm.configs.tables.broker import BROKER
 from klamm.configs.topic import topic_defaults
 
 ZK = {"zookeeper.connect": "z:1"}
@@ -335,6 +336,34 @@ def test_not_for_all_brokers(properties):
         config().validate_dynamic(properties, per_broker=False)
     assert config().apply_dynamic(properties, {}).problems
     config().validate_dynamic({"listener.name.plaintext.max.connections": "5"}, per_broker=False)
+
+@pytest.mark.parametrize(
+    ("key", "value", "response"),
+    [
+        ("log.roll.ms", "0", "requirement failed: log.roll.ms must be greater than or equal to 1"),
+        ("log.cleaner.threads", "0", "/ by zero"),
+        ("max.connections.per.ip.overrides", "x", "Error parsing configuration property '{key}': begin 0, end -1, length 1"),
+        ("max.connections.per.ip.overrides", "127.0.0.1:x", 'For input string: "x"'),
+        ("max.connections.per.ip.overrides", "a!b:5", "{key} contains invalid addresses : a!b"),
+        ("principal.builder.class", "a.B", "Invalid value a.B for configuration {key}: Class a.B could not be found."),
+        ("listeners", "nonsense", "Error creating broker listeners from 'nonsense': Unable to parse nonsense to a broker endpoint"),
+        ("log.cleaner.backoff.ms", "-1", "Invalid value -1 for configuration {key}: Value must be at least 0"),
+    ],
+)
+def test_a_change_at_run_time_is_refused_in_kafkas_words(key: str, value: str, response: str) -> None:
+    """Those that Kafka's tool printed (`tests/tools/errors.txt`)."""
+    with pytest.raises(ConfigError) as caught:
+        config().validate_dynamic({key: value}, per_broker=True)
+    assert caught.value.response == response.format(key=key)
+
+
+def test_only_kafkas_own_classes_are_there() -> None:
+    config().validate_dynamic({"metric.reporters": "org.apache.kafka.common.metrics.JmxReporter"}, per_broker=True)
+    with pytest.raises(ConfigError, match="classes of Java are not supported"):
+        config().validate_dynamic({"metric.reporters": "org.apache.kafka.common.metrics.JmxReporter,a.B"}, per_broker=True)
+    own = BROKER["principal.builder.class"].default
+    config().validate_dynamic({"principal.builder.class": own}, per_broker=True)
+
 
 
 def test_the_other_entity_counts_too():
