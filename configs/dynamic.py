@@ -38,8 +38,8 @@ _CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creat
 # If one of these changes, the broker checks its listeners again.
 _OF_LISTENERS = {name for name, key in DYNAMIC.items() if key.mode is PER_BROKER} | _CLUSTER_WIDE_OF_LISTENERS
 
-
 _KAFKAS = ("org.apache.kafka.", "kafka.")
+"""Packages of the classes that a Kafka without additions has."""
 
 _SMALL_SET = 4
 """Scala writes `Set(…)` for sets of up to this size."""

@@ -197,15 +197,13 @@ def connection_overrides(text: str) -> dict[str, int]:
     for entry in text.rstrip(",").split(",") if text else ():
         host, colon, number = entry.rpartition(":")
         host, number = trim(host), trim(number)
-        if colon:
-            response = f'For input string: "{number}"'
-        else:
-            response = f"Error parsing configuration property '{key}': begin 0, end -1, length {len(trim(entry))}"
         try:
             if not colon:
                 raise ValueError("no colon")
             limits[host] = parse_integer(number)
         except ValueError as error:
+            unparsed = f"Error parsing configuration property '{key}': begin 0, end -1, length {len(trim(entry))}"
+            response = f'For input string: "{number}"' if colon else unparsed
             raise ConfigError(key, text, f"{entry!r} is not of the form host:limit", response=response) from error
         if not re.fullmatch(r"[0-9a-zA-Z\-%._:]*", host):
             raise ConfigError(key, text, f"{host!r} is not a host", response=f"{key} contains invalid addresses : {host}")

@@ -38,6 +38,7 @@ def upgrade(
     if len(batches) > 1 and codec is not Codec.NONE:
         raise invalid("Compressed outer record has more than one batch")
     target = codec if rules.compression is None else rules.compression
+    in_turn = codec is target is Codec.NONE
     accepted: list[LegacyMessage] = []
     for message in messages:
         if message.magic != magic:
@@ -45,7 +46,7 @@ def upgrade(
         inner = inner_messages(message) if message.codec_number else [message]
         refuse_records(_errors(message, inner, rules, now_ms, topic_partition))
         accepted += inner
-        if codec is Codec.NONE and target is Codec.NONE:
+        if in_turn:
             _refuse_times(inner)  # each message is converted before the next one is checked
     if any(each != magic for _, _, each in batches):
         raise invalid(f"a batch is of another magic than the first one's {magic}")

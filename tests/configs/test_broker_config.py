@@ -337,6 +337,7 @@ def test_not_for_all_brokers(properties):
     assert config().apply_dynamic(properties, {}).problems
     config().validate_dynamic({"listener.name.plaintext.max.connections": "5"}, per_broker=False)
 
+
 @pytest.mark.parametrize(
     ("key", "value", "response"),
     [
@@ -363,7 +364,6 @@ def test_only_kafkas_own_classes_are_there() -> None:
         config().validate_dynamic({"metric.reporters": "org.apache.kafka.common.metrics.JmxReporter,a.B"}, per_broker=True)
     own = BROKER["principal.builder.class"].default
     config().validate_dynamic({"principal.builder.class": own}, per_broker=True)
-
 
 
 def test_the_other_entity_counts_too():
