@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.errors import CommitFailedError, RebalanceInProgressError
+from kafka.structs import MemberState
 
 from klamm.admin.records.codecs import use_own_codecs
 from klamm.admin.records.record_errors import as_admin_errors
@@ -15,6 +18,8 @@ from klamm.admin.settings import Security
 POLL_MS = 200
 METADATA_AGE_MS = 2000
 """A group reads partitions that are added to its topic after this time."""
+COMMIT_S = 30.0
+"""Time within which a group must have rebalanced for the last commit."""
 
 
 class ReadRecord(NamedTuple):
@@ -37,7 +42,11 @@ class Start(NamedTuple):
 
 
 class RecordReader:
-    """Reads one topic. Every method may raise AdminError."""
+    """Reads one topic. Every method may raise AdminError.
+
+    In a group offsets are committed every five seconds, when partitions are given up, and at the end. A record counts as read when the
+    caller goes on to the next one.
+    """
 
     def __init__(
         self, bootstrap_server: str, topic: str, client_id: str, group: str | None, from_end: bool, read_committed: bool, security: Security
@@ -45,6 +54,8 @@ class RecordReader:
         """In a group partitions without a committed offset begin at the first record, or `from_end` behind the last one."""
         self._topic = topic
         self._group = group
+        self._pending: dict[Any, int] = {}
+        self._is_ending = False
         use_own_codecs()
         with as_admin_errors():
             self._consumer = KafkaConsumer(
@@ -53,9 +64,9 @@ class RecordReader:
                 isolation_level="read_committed" if read_committed else "read_uncommitted", metadata_max_age_ms=METADATA_AGE_MS, **security,
             )
             if group is not None:
-                # A leader of a group that joins before it knows the partitions assigns nothing, and may never assign again.
+                self._consumer.subscribe([topic], listener=_Assigned(self._assigned))
+                # A leader of a group that joins before it knows the partitions assigns nothing, and joins again when it does.
                 self._consumer.partitions_for_topic(topic)
-                self._consumer.subscribe([topic])
 
     def begin(self, partitions: Sequence[int], start: Start) -> None:
         """Read these partitions from `start` on, without a group. An offset out of range is moved into it."""
@@ -73,11 +84,14 @@ class RecordReader:
         ends: dict[Any, int] = {}
         while left is None or left > 0:
             with as_admin_errors():
-                polled = self._consumer.poll(timeout_ms=POLL_MS, max_records=left)
-            for batch in polled.values():
+                polled = self._poll(left)
+            self._pending = {partition: batch[0].offset for partition, batch in polled.items()}
+            for partition, batch in polled.items():
                 for row in batch:
+                    self._pending[partition] = row.offset
                     yield ReadRecord(row.topic, row.partition, row.offset, row.timestamp, row.key, row.value, tuple(row.headers))
                     left = None if left is None else left - 1
+                del self._pending[partition]
             if to_end and self._is_at_end(ends):
                 return
 
@@ -92,9 +106,59 @@ class RecordReader:
                 ends.update(self._consumer.end_offsets(new))
             return all(self._consumer.position(each) >= ends[each] for each in owned)
 
+    def _poll(self, most: int | None) -> dict[Any, list[Any]]:
+        if self._group is not None and self._consumer.group_metadata().state is MemberState.REBALANCING:
+            # kafka-python 3.0.12 forgets that it joins because the topic's partitions changed, if a poll ends before it has joined.
+            self._consumer._coordinator.request_rejoin()
+        polled: dict[Any, list[Any]] = self._consumer.poll(timeout_ms=POLL_MS, max_records=most)
+        return polled
+
+    def _assigned(self, partitions: Collection[Any]) -> None:
+        if self._is_ending:
+            self._consumer.pause(*partitions)
+
+    def _commit_at_end(self) -> None:
+        """Commit what has been read. While the group rebalances it cannot be: then the member joins again, and reads nothing meanwhile."""
+        self._is_ending = True
+        offsets = {}
+        for each in self._consumer.assignment():
+            offset = self._pending.get(each, self._consumer.position(each, timeout_ms=POLL_MS))
+            if offset is not None:
+                offsets[each] = OffsetAndMetadata(offset, "", -1)
+        self._consumer.pause(*self._consumer.assignment())
+        give_up = time.monotonic() + COMMIT_S
+        while offsets:
+            try:
+                self._consumer.commit(offsets)
+            except (CommitFailedError, RebalanceInProgressError):
+                if time.monotonic() > give_up:
+                    raise
+                self._poll(None)
+                offsets = {each: offset for each, offset in offsets.items() if each in self._consumer.assignment()}
+            else:
+                return
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with as_admin_errors():
-            self._consumer.close(autocommit=self._group is not None)
+            try:
+                if self._group is not None:
+                    self._commit_at_end()
+            finally:
+                self._consumer.close(autocommit=False)
+
+
+class _Assigned(ConsumerRebalanceListener):
+    """Calls `assigned` with partitions that this member gets."""
+
+    def __init__(self, assigned: Callable[[Collection[Any]], None]) -> None:
+        self._assigned = assigned
+
+    def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
+        """Partitions were assigned."""
+        self._assigned(assigned)
+
+    def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
+        """Partitions are given up; their offsets were committed before."""
