@@ -40,9 +40,10 @@ class FollowedPartition(Generic[Hosted]):
     """One partition of a fetcher. `offset` is the next offset to fetch, `leader_epoch` the one from LeaderAndIsr.
 
     `lag` is the distance from that offset to the leader's high watermark in the last response, -1 before the first response.
+    `told_start` is the log start offset in the last request that named the partition, -1 before the first one.
     """
 
-    __slots__ = ("hosted", "in_session", "index", "lag", "leader_epoch", "offset", "standing", "topic")
+    __slots__ = ("hosted", "in_session", "index", "lag", "leader_epoch", "offset", "standing", "told_start", "topic")
 
     def __init__(
         self, topic: FollowedTopic[Hosted], index: int, hosted: Hosted, leader_epoch: int, offset: int, standing: Standing = Standing.READY
@@ -54,7 +55,7 @@ class FollowedPartition(Generic[Hosted]):
         self.offset = offset
         self.standing = standing
         self.in_session = False
-        self.lag = -1
+        self.lag = self.told_start = -1
 
     def __str__(self) -> str:
         return f"{self.topic.name}-{self.index}"

@@ -225,6 +225,8 @@ class FollowedLogs:
         partition.lag = lag
         if data.log_start_offset > replica_log.log_start_offset:
             later.started.append((partition, data.log_start_offset))
+        elif replica_log.log_start_offset != partition.told_start and partition.standing is Standing.READY:
+            self.session.change(partition)  # old segments were deleted here first
         hosted.changed()
         return size
 

@@ -80,6 +80,8 @@ async def fetch_request(options: FetcherOptions, content: Content[HostedPartitio
         bodies: list[bytes] = []
         for begin in range(0, len(partitions), SLICE):
             part = partitions[begin : begin + SLICE]
+            for partition in part:
+                partition.told_start = partition.hosted.log_start_offset
             bodies += _encoded_partitions(options, part, version)
             encoded += len(part)
             if encoded >= SLICE:
@@ -106,7 +108,7 @@ def _encoded_partitions(options: FetcherOptions, partitions: Iterable[Partition]
     if version >= 12:
         pack = _PARTITION_12.pack
         return [
-            pack(p.index, p.leader_epoch, p.offset, last_epoch(p.hosted), p.hosted.log_start_offset, max_bytes) for p in partitions
+            pack(p.index, p.leader_epoch, p.offset, last_epoch(p.hosted), p.told_start, max_bytes) for p in partitions
         ]
     encode = messages.struct_encoder("FetchRequest", "FetchPartition", version)
     return [
@@ -115,7 +117,7 @@ def _encoded_partitions(options: FetcherOptions, partitions: Iterable[Partition]
                 partition=p.index,
                 current_leader_epoch=p.leader_epoch,
                 fetch_offset=p.offset,
-                log_start_offset=p.hosted.log_start_offset,
+                log_start_offset=p.told_start,
                 partition_max_bytes=max_bytes,
             )
         )

@@ -100,6 +100,22 @@ async def test_an_empty_response_moves_the_high_watermark_and_the_log_start(pair
     assert follower.hosted().log_start_offset == 4
 
 
+async def test_a_log_start_that_moved_before_the_leaders_is_told_when_the_leaders_moves(pair):
+    """Otherwise DeleteRecords would wait for a follower whose old segments are deleted already."""
+    leader, follower = pair
+    follower.lead()
+    await leader.next()
+    leader.serve(part(0, batch(5, leader_epoch=0), 5))
+    await leader.next()
+    leader.serve(part(0, high_watermark=5))
+    await leader.next()
+    follower.hosted().log.advance_log_start(5)
+    leader.serve(part(0, high_watermark=5, start=4))
+    assert named(await leader.next()) == [("t", 0, 0, 5, 0, 5)]
+    leader.serve(part(0, high_watermark=5, start=5))
+    assert named(await leader.next()) == []
+
+
 async def test_the_high_watermark_does_not_pass_the_end_of_the_log(pair):
     leader, follower = pair
     follower.lead()
