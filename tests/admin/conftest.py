@@ -39,7 +39,8 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 def served(zookeeper: str) -> Iterator[BlockingCluster]:
     """Three Klamm brokers in this process."""
     config = {"auto.leader.rebalance.enable": "false"}
-    with klamm.Cluster(3, topics=["orders:6:3", "single:1:1"], zookeeper=f"{zookeeper}/admin-client", config=config) as one:
+    place = f"{zookeeper}/admin-client-{uuid.uuid4().hex[:8]}"
+    with klamm.Cluster(3, topics=["orders:6:3", "single:1:1"], zookeeper=place, config=config) as one:
         yield one
 
 

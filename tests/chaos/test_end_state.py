@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -31,7 +32,7 @@ class Whole:
 
 @pytest.fixture(scope="module")
 def whole(zookeeper: str) -> Iterator[Whole]:
-    with klamm.testing.Cluster(topics="t:1:3", zookeeper=f"{zookeeper}/end-state", control_port=0) as cluster:
+    with klamm.testing.Cluster(topics="t:1:3", zookeeper=f"{zookeeper}/end-state-{uuid.uuid4().hex[:8]}", control_port=0) as cluster:
         found = Whole(cluster)
         yield found
         found.admin.close()

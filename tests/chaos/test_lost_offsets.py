@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -21,7 +22,8 @@ CONFIGS: dict[str, str | int | bool] = {
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper: str) -> Iterator[BlockingCluster]:
-    with klamm.testing.Cluster(1, topics="t:2:1", zookeeper=f"{zookeeper}/lost-offsets", control_port=0, config=CONFIGS) as one:
+    place = f"{zookeeper}/lost-offsets-{uuid.uuid4().hex[:8]}"
+    with klamm.testing.Cluster(1, topics="t:2:1", zookeeper=place, control_port=0, config=CONFIGS) as one:
         yield one
 
 

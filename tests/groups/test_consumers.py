@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +30,7 @@ STATIC = [("confluent", "range"), ("confluent", "cooperative-sticky"), ("kafka-p
 @pytest.fixture(scope="module")
 def shared_members(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
     """Brokers for all tests that do them no harm."""
-    made = make_members(zookeeper, "/consumers", tmp_path_factory.mktemp("brokers"))
+    made = make_members(zookeeper, f"/consumers-{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("brokers"))
     yield made
     close(made)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ class Cluster:
         port = free_port()
         shown = self.network.proxy(AWAY, port)
         own = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "advertised_listeners": f"PLAINTEXT://127.0.0.1:{shown}"}
-        self.members = Members(jars, Tree(zookeeper, f"/missed-{kind}"), folder, lambda broker_id: own if broker_id == AWAY else {})
+        tree = Tree(zookeeper, f"/missed-{uuid.uuid4().hex[:8]}")
+        self.members = Members(jars, tree, folder, lambda broker_id: own if broker_id == AWAY else {})
         start = self.members.klamm if kind == "klamm" else self.members.kafka
         start(1, 2, AWAY)
         self.away = self.members.brokers[AWAY]

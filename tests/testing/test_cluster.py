@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -27,7 +28,7 @@ BOTH = [pytest.param(False, id="one-process"), pytest.param(True, id="processes"
 @pytest.fixture(scope="module", params=BOTH)
 def shared(zookeeper: str, request: pytest.FixtureRequest) -> Iterator[BlockingCluster]:
     config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
-    path = f"{zookeeper}/testing-cluster-{request.param}"
+    path = f"{zookeeper}/testing-cluster-{uuid.uuid4().hex[:8]}"
     with klamm.testing.Cluster(config=config, zookeeper=path, control_port=0, processes=request.param) as cluster:
         yield cluster
 
