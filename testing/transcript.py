@@ -144,7 +144,7 @@ def _change_text(data: dict[str, Any]) -> str | None:
                 f"{row['topic']}-{row['partition']}: " + (
                     f"leader {row['leader']}, isr {row['isr']}, leader epoch {row['leader_epoch']}" if "leader" in row else "no state"
                 )
-                for row in data["partitions"][:MAX_SUBJECTS]
+                for row in sorted(data["partitions"], key=lambda row: (row["topic"], row["partition"]))[:MAX_SUBJECTS]
             ]  # fmt: skip
             more = len(data["partitions"]) - len(rows) + data["more"]
             return "; ".join(rows) + (f"; and {more} more" if more else "")

@@ -101,7 +101,7 @@ def test_of_many_lines_the_first_the_last_and_the_first_error_are_shown() -> Non
         ("change", {"change": "ReassignmentsEnded", "partitions": [{"topic": "t", "partition": 1}]}, "reassignment ends: t-1"),
         (
             "change",
-            {"change": "StatesChanged", "more": 3, "partitions": [{"topic": "t", "partition": number} for number in range(6)]},
+            {"change": "StatesChanged", "more": 3, "partitions": [{"topic": "t", "partition": number} for number in reversed(range(6))]},
             "t-0: no state; t-1: no state; t-2: no state; t-3: no state; and 5 more",
         ),
         ("request", {"number": 5}, None),
