@@ -21,7 +21,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import NO_LEADER, ZERO_UUID, Endpoint
 from klamm.protocol.primitives import write_uvarint
 
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 OPERATIONS_OMITTED = -2147483648
 LISTENER_NOT_FOUND_SINCE = 6
 FLEXIBLE_SINCE = 9

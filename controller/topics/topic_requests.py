@@ -32,6 +32,7 @@ MAX_CREATED_PARTITIONS = 46_341
 MAX_PARTITIONS = 100_000
 """No topic grows beyond: however short its replica lists, its znode would be larger than ZooKeeper takes."""
 
+NOT_CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
 BOTH_GIVEN = "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the same time."
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -167,7 +168,7 @@ def plan_topic(topic: messages.CreateTopicsRequest.CreatableTopic, facts: Creati
     _check_name(name, facts)
     try:
         if count > MAX_CREATED_PARTITIONS:
-            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"A topic is created with at most {MAX_CREATED_PARTITIONS} partitions")
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, NOT_CONSECUTIVE)
         if explicit:
             _check_assignments(assignments)
         configs = {config.name: config.value for config in topic.configs if config.value is not None}
@@ -218,7 +219,7 @@ def _check_assignments(assignments: Assignments) -> None:
         shown = ", ".join(f"{partition} -> ArrayBuffer({', '.join(map(str, ids))})" for partition, ids in assignments.items())
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Duplicate replica assignment found: HashMap({shown})")
     if any(partition not in assignments for partition in range(len(assignments))):
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, NOT_CONSECUTIVE)
 
 
 # CreatePartitions

@@ -145,6 +145,8 @@ def _own(ctx: Context, request: messages.DescribeConfigsRequest, resource: Resou
     """The configs or log levels of this broker, or the default configs of all brokers."""
     try:
         if resource.resource_type == CLIENT_METRICS:
+            if not resource.resource_name:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
             raise ApiError(ErrorCode.INVALID_REQUEST, "Config type client-metrics is only supported on KRaft clusters")
         if resource.resource_type == BROKER and not resource.resource_name:
             return _described(request, resource, describe_default_broker(ctx.services.config))

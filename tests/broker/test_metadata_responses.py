@@ -148,10 +148,11 @@ def test_the_listener_decides_which_brokers_and_addresses() -> None:
 
 def test_names_and_codes() -> None:
     where = node(topic("t", 1, partition()), topic("__consumer_offsets", 2, partition()))
-    answer = ask(where, 12, ["no", "t", "t", "a/b", "", "__transaction_state", "__consumer_offsets"])
-    assert codes(answer) == {"no": 3, "t": 0, "a/b": 17, "": 17, "__transaction_state": 3, "__consumer_offsets": 0}
-    assert len(answer.topics) == 6
-    assert {row.name for row in answer.topics if row.is_internal} == {"__transaction_state", "__consumer_offsets"}
+    answer = ask(where, 12, ["no", "t", "t", "a/b", "", "__transaction_state", "__consumer_offsets", "__share_group_state"])
+    codes_of_own = {"__transaction_state": 3, "__consumer_offsets": 0, "__share_group_state": 3}
+    assert codes(answer) == {"no": 3, "t": 0, "a/b": 17, "": 17} | codes_of_own
+    assert len(answer.topics) == 7
+    assert {row.name for row in answer.topics if row.is_internal} == set(codes_of_own)
 
 
 @pytest.mark.parametrize("version", [1, 4, 12])

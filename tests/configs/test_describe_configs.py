@@ -51,6 +51,14 @@ async def test_codes(node, kind, name, code):
         assert bool(result.configs) == (code == 0 and (kind, name) != (BROKER, ""))
 
 
+async def test_client_metrics_are_refused_in_the_words_of_kafka(node):
+    results = await node.describe((CLIENT_METRICS, "x", None), (CLIENT_METRICS, "", None))
+    assert [result.error_message for result in results] == [
+        "Config type client-metrics is only supported on KRaft clusters",
+        "Client metrics subscription name must not be empty",
+    ]
+
+
 async def test_a_type_that_does_not_exist_refuses_the_whole_request(node):
     results = await node.describe((TOPIC, "t1", None), (3, "x", None), (BROKER, "0", None))
     assert [(result.error_code, result.configs) for result in results] == [(42, [])] * 3

@@ -108,6 +108,7 @@ def test_one_fault(code: ErrorCode, fault: dict[str, Any]) -> None:
         (manual({0: [0], 1: [0, 1]}), "All partitions should have the same number of replicas"),
         (manual({0: [1, 2], 1: [2, 2]}), "Duplicate replica assignment found: HashMap(0 -> ArrayBuffer(1, 2), 1 -> ArrayBuffer(2, 2))"),
         (manual({0: [1], 2: [1]}), "partitions should be a consecutive 0-based integer sequence"),
+        (topic(partitions=MAX_CREATED_PARTITIONS + 1), "partitions should be a consecutive 0-based integer sequence"),
         (
             topic(configs=[("retention.ms", None), ("cleanup.policy", None)]),
             "Null value not supported for topic configs: retention.ms,cleanup.policy",
