@@ -171,7 +171,8 @@ class DelegationTokens:
         return token
 
     async def _move_end(self, token: TokenInformation, end_ms: int) -> int:
-        stored = await self._store(token._replace(expires_ms=min(token.max_ms, end_ms)))
+        in_range = (end_ms + 2**63) % 2**64 - 2**63  # a period too long for an int64 ends the token, as in Kafka
+        stored = await self._store(token._replace(expires_ms=min(token.max_ms, in_range)))
         return stored.information.expires_ms
 
     async def _store(self, token: TokenInformation) -> Token:

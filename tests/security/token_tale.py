@@ -321,6 +321,9 @@ async def _renewal(tale: TokenTale) -> None:
     await tale.renew("alice", "zero", 0)
     await asyncio.sleep(0.02)
     await tale.renew("alice", "zero", HOUR_MS)
+    await tale.create("forever", "alice")
+    await tale.renew("alice", "forever", 2**63 - 1)
+    await tale.renew("alice", "forever", HOUR_MS)
 
 
 async def _end(tale: TokenTale) -> None:
@@ -332,6 +335,9 @@ async def _end(tale: TokenTale) -> None:
     for version in range(3):
         await tale.expire("bob", "e", HOUR_MS, version)
     tale.say("znode of e", tale.znode("e"))
+    await tale.create("endless", "alice")
+    await tale.expire("alice", "endless", 2**63 - 1)
+    await tale.expire("alice", "endless", HOUR_MS)
     await tale.expire("carol", "e", -1)
     await tale.expire("carol", "unknown", -1)
     await tale.expire("ANONYMOUS", "e", -1)
