@@ -102,9 +102,9 @@ wait $$checking || { cat .venv/types.txt >&2; code=2; }
 endef
 
 .PHONY: test
-test: style $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, and all tests but the long ones, in three processes, with a tenth of the stories (PYTEST="-k name" for some, WORKERS=1 for one process)
+test: style $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, and all tests but the long ones, in three processes, with a twentieth of the stories (PYTEST="-k name" for some, WORKERS=1 for one process)
 	@$(begin_types); code=0; \
-	$(BIN)/python -m pytest -q --processes $(WORKERS) -m "not slow" --stories-share 10 $(PYTEST) || code=$$?; \
+	$(BIN)/python -m pytest -q --processes $(WORKERS) -m "not slow" --stories-share 20 $(PYTEST) || code=$$?; \
 	$(end_types); exit $$code
 
 .PHONY: reference

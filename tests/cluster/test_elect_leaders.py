@@ -257,7 +257,7 @@ def leadership(cluster: Cluster, topic: str) -> tuple[int, int]:
 
 
 @pytest.mark.requirement("R183-15")
-@pytest.mark.parametrize("timeout_ms", [300, 0, -1])
+@pytest.mark.parametrize("timeout_ms", [300, pytest.param(0, marks=pytest.mark.slow), pytest.param(-1, marks=pytest.mark.slow)])
 async def test_time_out_leaves_the_election_done(empty: Cluster, timeout_ms: int) -> None:
     slow = await Slow.start(empty)
     try:

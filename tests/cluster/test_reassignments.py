@@ -49,7 +49,7 @@ async def test_reassignments_under_way_are_listed(empty: Cluster) -> None:
     assert listed(await empty.ask(ASKED(topics=[]), 0)) == {}
 
 
-@pytest.mark.parametrize("topics", [None, []])
+@pytest.mark.parametrize("topics", [None, pytest.param([], marks=pytest.mark.slow)])
 async def test_only_the_controller_lists_reassignments(empty: Cluster, topics: list[Any] | None) -> None:
     await empty.start(0)
     await empty.start(1)

@@ -151,7 +151,7 @@ async def test_partition_that_never_had_a_leader_is_deleted(cluster: Cluster) ->
     assert all_there(cluster, topic), "its replica is on a broker that is not there"
 
 
-@pytest.mark.parametrize("version", [0, 2, 3, 6])
+@pytest.mark.parametrize("version", [pytest.param(0, marks=pytest.mark.slow), 2, 3, pytest.param(6, marks=pytest.mark.slow)])
 async def test_deletion_can_be_forbidden(empty: Cluster, version: int) -> None:
     await empty.start(0, delete_topic_enable="false")
     (a,) = await empty.fakes(1)

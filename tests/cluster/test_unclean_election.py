@@ -61,7 +61,7 @@ async def test_unclean_election_is_allowed_by_the_controllers_properties(empty: 
     assert empty.state(topic).leader == -1, "the topic's own setting wins"
 
 
-@pytest.mark.parametrize("entity", ["<default>", "0"])
+@pytest.mark.parametrize("entity", [pytest.param("<default>", marks=pytest.mark.slow), "0"])
 async def test_unclean_election_is_allowed_by_a_dynamic_config_of_the_broker(empty: Cluster, entity: str) -> None:
     await empty.start(0)
     topic, _, b = await without_leader(empty)

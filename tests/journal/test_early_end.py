@@ -40,7 +40,7 @@ print(said.returncode, said.stdout, said.stderr)
     ("within", "reason"),
     [
         (("unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK), "No space left on device"),
-        ((sys.executable, "-c", SMALL_FILES), "File too large"),
+        pytest.param((sys.executable, "-c", SMALL_FILES), "File too large", marks=pytest.mark.slow),
     ],
     ids=["disk full", "file too large"],
 )

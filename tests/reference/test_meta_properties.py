@@ -46,9 +46,9 @@ def make(request: pytest.FixtureRequest, zookeeper: str, chroot: str, tmp_path: 
     [
         ("version=0", f"cluster.id={OTHER}", "broker.id=7"),
         ("version=0", f"cluster.id={OWN}", "broker.id=8"),
-        (f"cluster.id={OTHER}",),
-        ("version=1", f"cluster.id={OWN}", "node.id=7"),
-        ("version=0", f"cluster.id={OWN}", "broker.id=seven"),
+        pytest.param((f"cluster.id={OTHER}",), marks=pytest.mark.slow),
+        pytest.param(("version=1", f"cluster.id={OWN}", "node.id=7"), marks=pytest.mark.slow),
+        pytest.param(("version=0", f"cluster.id={OWN}", "broker.id=seven"), marks=pytest.mark.slow),
     ],
     ids=["another cluster", "another broker", "another cluster, no version", "KRaft", "no number"],
 )
@@ -63,7 +63,7 @@ def test_log_directory_of_somebody_else_ends_the_start(make: Make, lines: tuple[
     ("configured", "lines", "outcome"),
     [
         (7, ("version=0", f"cluster.id={OWN}", "broker.id=7"), 7),
-        (7, ("broker.id=7",), 7),
+        pytest.param(7, ("broker.id=7",), 7, marks=pytest.mark.slow),
         (-1, ("version=0", f"cluster.id={OWN}", "broker.id=1005"), 1005),
     ],
     ids=["its own", "without version and cluster", "no id configured"],

@@ -274,7 +274,7 @@ def test_fails(klamm):
         pytest.param(["--klamm-brokers", "x"], "argument --klamm-brokers: invalid int value: 'x'", marks=pytest.mark.slow),
         pytest.param(["-o", "klamm_brokers=many"], "klamm_brokers: 'many' is not from 1 to 100", marks=pytest.mark.slow),
         (["-o", "klamm_config=some text"], "klamm_config: 'some text' is not name=value"),
-        (["-o", "klamm_config=log.dirs.x=1\nnum.partitions=a"], "num.partitions"),
+        pytest.param(["-o", "klamm_config=log.dirs.x=1\nnum.partitions=a"], "num.partitions", marks=pytest.mark.slow),
     ],
 )
 def test_a_wrong_option_is_named(pytester: pytest.Pytester, arguments: list[str], text: str) -> None:

@@ -54,7 +54,7 @@ def test_ports_follow_the_first_one(serve: Start) -> None:
     assert [broker["port"] for broker in said["brokers"]] == [port, port + 1]
 
 
-@pytest.mark.parametrize("processes", [(), ("--processes",)], ids=["one process", "processes"])
+@pytest.mark.parametrize("processes", [(), pytest.param(("--processes",), marks=pytest.mark.slow)], ids=["one process", "processes"])
 def test_clients_find_the_brokers_at_the_advertised_address_of_the_environment(start: Start, processes: tuple[str, ...]) -> None:
     # brokers listen to each other 10,000 ports higher, which is to be below those that the system gives to outgoing connections too
     ports = Ports(random.sample(range(FIRST, 22_000, BLOCK), 300))

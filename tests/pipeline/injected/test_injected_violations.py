@@ -51,7 +51,7 @@ def assert_found(injected: Injected) -> None:
 
 
 def test_some_injected_violations_are_found(tmp_path: Path) -> None:
-    assert_found(judged(tmp_path, INJECTIONS[::16]))
+    assert_found(judged(tmp_path, INJECTIONS[::48]))
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def ends(procedures: Procedures, assignment: Assignment, state: LeaderAndIsr) ->
     return p.state, p.assignment
 
 
-@pytest.mark.parametrize("unclean", [False, True])
+@pytest.mark.parametrize("unclean", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("listed", [(), pytest.param((2,), marks=pytest.mark.slow), (1, 3)])
 def test_epochs_of_a_state_are_added_to_what_the_steps_add(unclean: bool, listed: Ints) -> None:
     """Every assignment, leader and ISR; every set of brokers that die, then return, and a preferred election."""

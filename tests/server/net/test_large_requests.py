@@ -44,8 +44,8 @@ LONG = (
     "ReassignPartitions, unknown partitions",
     "AlterInterbrokerThrottledRates, unknown brokers",
     "AlterInterbrokerThrottledReplicas, unknown partitions",
-    *(case.name for case in COORDINATED if not case.name.startswith("JoinGroup, a megabyte")),
 )
+LONG_LISTS_OF_GROUPS = tuple(case.name for case in COORDINATED if not case.name.startswith("JoinGroup, a megabyte"))
 
 
 @pytest.fixture
@@ -64,12 +64,13 @@ def frame(case: Case, size: Size) -> bytes:
     return wire.request(key, case.version, 1, message)
 
 
-async def test_a_long_list_leaves_the_loop_to_others(controller: BrokerServer) -> None:
+@pytest.mark.parametrize("names", [LONG, pytest.param(LONG_LISTS_OF_GROUPS, marks=pytest.mark.slow)], ids=["cluster", "groups"])
+async def test_a_long_list_leaves_the_loop_to_others(controller: BrokerServer, names: tuple[str, ...]) -> None:
     peer = await wire.Peer.connect(controller.advertised[0].port)
     size = SIZE._replace(broker_id=controller.id, broker_epoch=controller.broker_epoch)
     stalls = {}
     cases = {case.name: case for case in CASES}
-    for name in LONG:
+    for name in names:
         request = frame(cases[name], size)
         async with Turns() as turns:
             peer.send(request)

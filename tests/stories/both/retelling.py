@@ -8,7 +8,7 @@ Kafka once. It may disagree later only because the code that tells it is another
     pytest tests/stories/both -m reference --stories-seed 1234   # the same tenth
     pytest tests --retell                                        # all of them; when all agree, the digests are written
 
-`--stories-share 5`, which `make test` gives, tells Klamm a fifth of the stories, drawn by the same seed; without it all of them are told.
+`--stories-share 20`, which `make test` gives, tells Klamm a twentieth of the stories, drawn by the same seed; without it all are told.
 So no story may need one before it in its file: `--stories-alone` tells each to a cluster of its own, and recording does that too.
 
 The code that tells is the folder's `conftest.py` and every module of the tests that it imports, directly or not, and other programs beside
