@@ -10,7 +10,7 @@ import argparse
 import os
 import time
 
-from klamm.pipeline.simulation.generated import Generated
+from klamm.pipeline.simulation.generated_cluster import Generated
 from klamm.pipeline.simulation.patterns import Scenario
 from klamm.pipeline.simulation.steps import Blacklist, Brokers, Elect, Kill, Unclean
 from klamm.pipeline.spark.session import open_session
@@ -41,12 +41,12 @@ def main() -> None:
 def _simulated(spark: object, cluster: Generated) -> float:
     """Seconds of one simulation."""
     from klamm.pipeline.simulate import Partitions, simulate
-    from klamm.pipeline.simulation import generated
+    from klamm.pipeline.simulation import generated_cluster
 
     steps = (Kill(tuple(range(1, 11))), Blacklist((20, 21, 22, 23, 24)), Unclean(True), Elect())
     began = time.perf_counter()
-    patterns, draws = generated.grouped(spark, cluster), generated.ungrouped(spark, cluster)
-    partitions = Partitions(patterns, None, cluster.rack_of, generated.expanding(cluster), draws)
+    patterns, draws = generated_cluster.grouped(spark, cluster), generated_cluster.ungrouped(spark, cluster)
+    partitions = Partitions(patterns, None, cluster.rack_of, generated_cluster.expanding(cluster), draws)
     found = simulate(partitions, Scenario(Brokers(frozenset(cluster.ids)), steps, 2))
     assert found.summary[-1].partitions == cluster.partitions
     return time.perf_counter() - began

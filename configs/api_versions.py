@@ -2,7 +2,7 @@
 
 `klamm.as.version` names a release of Apache Kafka, whose APIs and versions are offered then. `klamm.api.versions` makes the range of a
 single API smaller (`Produce=0-7`), or hides it (`Produce=none`). The APIs between brokers cannot be narrowed. A broker uses some other APIs
-too, as a follower for example: its requests are served in the full range (`server/requests/narrowed.py`).
+too, as a follower for example: its requests are served in the full range (`server/requests/api_subset.py`).
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ COUNTERPARTS = {
     "klamm.zk.config_nodes": "kafka.zk.AdminZkClient",
     "klamm.zk.session.connection": "kafka.zookeeper.ZooKeeperClient",
     "klamm.zk.session.connection.kazoo": "org.apache.zookeeper.ClientCnxn",
-    "klamm.zk.store.fenced": "kafka.zk.KafkaZkClient",
+    "klamm.zk.store.fenced_writes": "kafka.zk.KafkaZkClient",
     "klamm.zk.layout.znodes": "kafka.zk.KafkaZkClient",
     "klamm.zk.session.session": "kafka.zookeeper.ZooKeeperClient",
     "klamm.zk.store.store": "kafka.zk.KafkaZkClient",

@@ -12,13 +12,13 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from klamm.broker.log.slow_disk import DiskOperation
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode, did_you_mean
 from klamm.protocol.nouns import id_of
-from klamm.server.faults import parts
+from klamm.server.faults import message_parts
 from klamm.server.faults.fault import DiskFilter, Effect, Limits, RequestFilter
-from klamm.server.faults.injecting import READS
+from klamm.server.faults.fault_handlers import READS
 
 MAX_DELAY_MS = 3_600_000
 T = TypeVar("T")
@@ -271,7 +271,7 @@ def _filter_of(body: FilterBody, brokers: list[int]) -> RequestFilter:
     if api is not None and values:
         keys = frozenset(_coordinator_keys(api, values))
         name = APIS[api].name
-        if not parts.names(f"{name}Request", keys) and not parts.names(f"{name}Response", keys):
+        if not message_parts.names(f"{name}Request", keys) and not message_parts.names(f"{name}Response", keys):
             raise Refused(f"{name} says nothing of {' and '.join(sorted(values))}: this filter cannot match")
     return RequestFilter(api, body.versions, body.broker, body.from_broker, body.client_id, body.principal, values)
 
@@ -366,7 +366,7 @@ def _check_carried(api: ApiKey, wanted: RequestFilter, effect: Effect) -> None:
             raise Refused(f"responses of {name} have throttle_time_ms from version {versions[0]} on")
     if effect.error is not None and wanted.parts and api in READS:
         keys = frozenset(_coordinator_keys(api, dict(wanted.parts)))
-        if not parts.carries(f"{name}Response", keys):
+        if not message_parts.carries(f"{name}Response", keys):
             raise Refused(f"responses of {name} have no error code for {' and '.join(sorted(wanted.parts))}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from klamm.control.bodies import FilterBody, WhileBody
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.server.faults.fault import Condition
 from klamm.server.phases import phase_named
 

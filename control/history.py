@@ -17,7 +17,7 @@ from klamm.protocol.errors import ErrorCode, RemoteProtocolError, did_you_mean
 from klamm.protocol.nouns import ZERO_UUID, id_text
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.schema import Struct
-from klamm.server.faults import parts
+from klamm.server.faults import message_parts
 from klamm.server.faults.fault import is_like
 from klamm.server.net.tap import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
 
@@ -316,12 +316,12 @@ class History:
         topic_id = ZERO_UUID if self.topic_id is None or "topic" not in values else self.topic_id(values["topic"])
         if exchange.api_key == ApiKey.FIND_COORDINATOR and "group" in values:
             values = {"coordinator_key": values["group"]}
-        wanted = parts.Wanted(values, topic_id)
+        wanted = message_parts.Wanted(values, topic_id)
         request = exchange.decoded_request()
-        if request is not None and parts.split(request, exchange.version, wanted)[0] is not None:
+        if request is not None and message_parts.split(request, exchange.version, wanted)[0] is not None:
             return True
         response = exchange.decoded_response()
-        return response is not None and parts.split(response, exchange.version, wanted)[0] is not None
+        return response is not None and message_parts.split(response, exchange.version, wanted)[0] is not None
 
 
 def api_named(name: str) -> int:
@@ -379,7 +379,7 @@ def error_of(response: Any | None) -> str | None:
 
 def _first_error(node: Any) -> int:
     for name, value in zip(node._fields, node, strict=True):
-        if name in parts.ERRORS and value:
+        if name in message_parts.ERRORS and value:
             return int(value)
     for value in node:
         for each in value if isinstance(value, list) else (value,):

@@ -6,7 +6,7 @@ from typing import Any
 
 from klamm.control import views
 from klamm.control.bodies import MAX_DELAY_MS, FailBody, HoldBody
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.steering import Action, Hold, Steering
 from klamm.server.phases import can_fail, phase_named

@@ -23,7 +23,7 @@ from aiohttp import web
 from klamm.control.bodies import decode
 from klamm.control.event_log import EventLog
 from klamm.control.openapi import openapi
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.control.routes import NUMBERS, ROUTES, Route
 from klamm.controller.values import StoreLost
 from klamm.server.lifecycle.start_failure import StartFailed

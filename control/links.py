@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.control.bodies import EffectBody, FaultBody, FilterBody, LinkBody
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 
 
 def faults_of_link(body: LinkBody) -> list[FaultBody]:

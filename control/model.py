@@ -36,7 +36,7 @@ from klamm.control.event_log import COORDINATOR, REQUESTS, EventLog
 from klamm.control.history import History
 from klamm.control.holds import MAX_HOLDS, Held, check_brokers, failure_of, hold_of
 from klamm.control.links import faults_of_link
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.control.seen_changes import SeenChanges
 from klamm.controller.changes import Change
 from klamm.controller.values import StoreLost

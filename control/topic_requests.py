@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from klamm.control.bodies import PartitionsBody, TopicBody
 from klamm.control.brokers import Brokers
 from klamm.control.history import CLIENT_ID
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -17,7 +17,7 @@ from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.seed_topics import version_for
 from klamm.server.net.listeners import outgoing_security
-from klamm.server.net.outgoing import request_once
+from klamm.server.net.outgoing_connections import request_once
 
 CREATE_VERSION = 7
 DELETE_VERSION = 5

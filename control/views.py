@@ -9,7 +9,7 @@ from typing import Any
 
 from klamm.broker.metadata_cache import CachedTopic
 from klamm.control.history import time_text
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.controller import changes
 from klamm.controller.changes import Change
 from klamm.protocol.apis import APIS

@@ -40,9 +40,9 @@ from klamm.server.groups.group_coordinator import GroupCoordinator
 from klamm.server.identity import BrokerIdentity
 from klamm.server.metrics.metrics import Metrics
 from klamm.server.producer_ids import ProducerIds
-from klamm.server.requests.not_offered import NotOfferedLog
 from klamm.server.requests.purgatory import Purgatory
 from klamm.server.requests.quotas import ClientQuotas, MutationQuota
+from klamm.server.requests.unsupported_apis import NotOfferedLog
 from klamm.server.security.authorizer import Authorizer
 from klamm.server.transactions.marker_writer import MarkerWriter
 from klamm.server.transactions.partition_verifier import PartitionVerifier

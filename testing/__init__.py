@@ -7,7 +7,7 @@ __all__ = ["AsyncCluster", "BlockingCluster", "Cluster", "Refused", "WaitTimedOu
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from klamm.control.refused import Refused
+    from klamm.control.refusal import Refused
     from klamm.testing.async_cluster import AsyncCluster
     from klamm.testing.blocking_cluster import BlockingCluster
     from klamm.testing.library import Cluster
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
     _MODULES = {
         "AsyncCluster": "klamm.testing.async_cluster", "BlockingCluster": "klamm.testing.blocking_cluster",
-        "Cluster": "klamm.testing.library", "Refused": "klamm.control.refused", "WaitTimedOut": "klamm.testing.waits",
+        "Cluster": "klamm.testing.library", "Refused": "klamm.control.refusal", "WaitTimedOut": "klamm.testing.waits",
     }  # fmt: skip
 
     def __getattr__(name: str) -> object:

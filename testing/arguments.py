@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict
 
 from klamm.broker.log.slow_disk import DiskOperation
 from klamm.control import bodies
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.protocol.errors import did_you_mean
 
 

@@ -14,13 +14,13 @@ from typing import Any, Unpack
 from klamm.broker.groups.states import GroupState
 from klamm.control import bodies, views
 from klamm.control.history import Exchange
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.testing.arguments import FaultArguments, RequestFilter, fault_body, texts_of
 from klamm.testing.cluster_text import cluster_text, controller_text, group_text, topic_text
 from klamm.testing.fault import Fault
 from klamm.testing.hold import Hold, hold_body
 from klamm.testing.request import Request
-from klamm.testing.steered import Steered, value_of
+from klamm.testing.steered_cluster import Steered, value_of
 from klamm.testing.transcript import timeline
 from klamm.testing.waits import TIMEOUT_S, Condition, Place, until
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.protocol.steering import HoldState
 from klamm.server.faults.fault import DiskHit, Hit
 from klamm.server.local.loop_thread import LoopThread
@@ -19,7 +19,7 @@ from klamm.testing.async_cluster import WRITE, AsyncCluster
 from klamm.testing.fault import Fault
 from klamm.testing.hold import Hold
 from klamm.testing.request import Request
-from klamm.testing.steered import Steered
+from klamm.testing.steered_cluster import Steered
 from klamm.testing.waits import LOOK_S, TIMEOUT_S, Place, WaitTimedOut
 
 T = TypeVar("T")

@@ -25,7 +25,7 @@ from klamm.protocol.steering import HoldState, phase_from_json
 from klamm.server.faults.fault import DiskHit, Hit
 from klamm.server.local.loop_thread import LoopThread
 from klamm.server.phases import phase_named
-from klamm.testing.steered import OfOneCluster, value_of
+from klamm.testing.steered_cluster import OfOneCluster, value_of
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 CHILD = [sys.executable, "-m", "klamm.cli.serving.owned_broker", "warning"]

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from klamm.server.faults.fault import DiskHit, Hit
-from klamm.testing.steered import Steered
+from klamm.testing.steered_cluster import Steered
 from klamm.testing.transcript import fault_text
 from klamm.testing.waits import TIMEOUT_S, Watched, until
 

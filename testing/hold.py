@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from klamm.control import bodies
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.protocol.steering import HoldState, field_types
 from klamm.server.phases import phase_named
-from klamm.testing.steered import Steered
+from klamm.testing.steered_cluster import Steered
 from klamm.testing.waits import TIMEOUT_S, Watched, until
 
 WHEN = "when"

@@ -16,7 +16,7 @@ from klamm.server.local.loop_thread import LoopThread
 from klamm.testing.async_cluster import AsyncCluster
 from klamm.testing.blocking_cluster import BlockingCluster
 from klamm.testing.local_brokers import LocalBrokers
-from klamm.testing.steered import Steered
+from klamm.testing.steered_cluster import Steered
 
 _OF_ONE_PROCESS = frozenset(("seams", "topic_policy", "alter_config_policy"))
 

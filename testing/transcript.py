@@ -8,7 +8,7 @@ from typing import Any
 from klamm.control.history import Exchange, error_of
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.protocol.schema import Struct
-from klamm.server.faults import parts
+from klamm.server.faults import message_parts
 
 MAX_SUBJECTS = 4
 MAX_PARTITIONS = 8
@@ -32,7 +32,7 @@ def _subjects(node: Any, struct: Struct, container: str, version: int, name_of: 
     for field in struct.fields:
         if version not in field.versions:
             continue
-        value, key = getattr(node, field.attribute), parts.key_of(field, container, struct)
+        value, key = getattr(node, field.attribute), message_parts.key_of(field, container, struct)
         if field.struct is not None and field.is_array:
             for row in value or ():
                 index = next((getattr(row, each.attribute) for each in field.struct.fields if _is_index(each, field)), None)
@@ -56,7 +56,7 @@ def _subjects(node: Any, struct: Struct, container: str, version: int, name_of: 
 
 
 def _is_index(field: Any, container: Any) -> bool:
-    return not field.is_array and parts.key_of(field, container.attribute, container.struct) == "partition"
+    return not field.is_array and message_parts.key_of(field, container.attribute, container.struct) == "partition"
 
 
 def request_text(exchange: Exchange, name_of: TopicName = bytes.hex) -> str:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 
 TIMEOUT_S = 10.0
 LOOK_S = 0.005

@@ -43,11 +43,11 @@ from klamm.server.metrics.metrics import NO_METRICS, Metrics
 from klamm.server.producer_ids import ProducerIds
 from klamm.server.requests.context import Context
 from klamm.server.requests.handlers import HANDLERS, offered
-from klamm.server.requests.not_offered import NotOfferedLog
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.purgatory import Purgatory
 from klamm.server.requests.quotas import ClientQuotas, MutationQuota, no_quota
 from klamm.server.requests.response_cache import ResponseCache
+from klamm.server.requests.unsupported_apis import NotOfferedLog
 from klamm.server.seams import random_member_id
 from klamm.server.security.authorizer import AllowAll, Authorizer, Operation, Principal, Resource, ResourceType
 from klamm.server.services import AdminStore, ControllerService, Services

@@ -21,7 +21,7 @@ from klamm.zk.session.connection import WatchCallback
 from klamm.zk.session.requests import NO_NODE, NODE_EXISTS, BadVersion, MultiFailed, NodeExists, NoNode
 from klamm.zk.session.session import ZkSession
 from klamm.zk.store import registrations as store_registrations
-from klamm.zk.store.fenced import E, Entry, outcome_of, settle, write_entries
+from klamm.zk.store.fenced_writes import E, Entry, outcome_of, settle, write_entries
 
 ENCODED_AT_ONCE = 5_000
 """Up to this number of partitions, assignments are encoded in the event loop. This takes about twenty milliseconds."""

@@ -31,7 +31,7 @@ def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, co
     named = check_groups(groups, all_groups)
 
     async def work(client: AsyncAdminClient) -> None:
-        from klamm.cli.groups.described import described
+        from klamm.cli.groups.group_descriptions import described
 
         brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in (await client.describe_cluster()).brokers}
         async with described(client, await groups_of(client, named)) as found:

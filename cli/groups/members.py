@@ -31,7 +31,7 @@ def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, co
     named = check_groups(groups, all_groups)
 
     async def work(client: AsyncAdminClient) -> None:
-        from klamm.cli.groups.described import described, member_row
+        from klamm.cli.groups.group_descriptions import described, member_row
 
         async with described(client, await groups_of(client, named)) as found:
             rows = [member_row(group, member) for group in found for member in group.members]

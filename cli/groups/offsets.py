@@ -35,7 +35,7 @@ def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, co
 
     async def work(client: AsyncAdminClient) -> None:
         from klamm.admin import OffsetSpec
-        from klamm.cli.groups.described import described, offset_rows
+        from klamm.cli.groups.group_descriptions import described, offset_rows
 
         async with described(client, await groups_of(client, named)) as found:
             fetched = (await client.list_group_offsets([group.group_id for group in found])).all()

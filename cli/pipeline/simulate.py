@@ -205,7 +205,7 @@ def _as_step(option: str, value: Any, plan: int) -> Step:
 def _source(lake: Path | None, given: dict[str, Any], taken: tuple[Step, ...]) -> Callable[..., tuple[Partitions, Any]]:
     """Check what the cluster is made of, and read and check what needs no Spark, before it starts."""
     from klamm.pipeline.simulation import sources
-    from klamm.pipeline.simulation.generated import Generated
+    from klamm.pipeline.simulation.generated_cluster import Generated
     from klamm.pipeline.simulation.metadata_log import read_metadata_log
     from klamm.pipeline.simulation.steps import Brokers, check
 

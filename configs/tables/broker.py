@@ -16,7 +16,7 @@ from klamm.configs.tables.kraft import KRAFT
 from klamm.configs.tables.log import LOG
 from klamm.configs.tables.network import NETWORK
 from klamm.configs.tables.security import SECURITY
-from klamm.configs.tables.tiered import TIERED
+from klamm.configs.tables.tiered_storage import TIERED
 from klamm.configs.tables.topic import TOPIC
 from klamm.configs.validators import Range
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 
 
 class Silent(Exception):

@@ -10,7 +10,7 @@ import aiohttp
 
 from klamm.control.event_log import EventLog
 from klamm.control.processes.broker_client import BrokerClient, Silent
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.server.local.process_cluster import BrokerProcess, ProcessCluster
 
 READ_S = 1.0

@@ -23,7 +23,7 @@ from klamm.control.conditions import condition_of
 from klamm.control.history import History
 from klamm.control.http import ControlServer
 from klamm.control.model import Control
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.control.routes import ROUTES, Route
 from klamm.controller.phases import ControllerElectionDue
 from klamm.protocol.steering import HeldPhase, Hold, Steering

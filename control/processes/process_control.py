@@ -39,7 +39,7 @@ from klamm.control.processes.process_history import ProcessHistory
 from klamm.control.processes.process_steps import ProcessSteps
 from klamm.control.processes.process_topics import ProcessTopics
 from klamm.control.processes.shares import FaultShares, HoldShares
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.control.seen_changes import SeenRows
 from klamm.protocol.steering import Steering
 from klamm.server.faults.fault import MAX_FAULTS, Fault

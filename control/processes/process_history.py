@@ -9,7 +9,7 @@ from klamm.control.history import Exchange, at_ms_of
 from klamm.control.model import MAX_LISTED
 from klamm.control.processes.broker_processes import ACT_S, BrokerProcesses, SteeredProcess
 from klamm.control.processes.request_numbers import RequestNumbers
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 
 MAX_BROKERS = 100
 """More brokers than anybody adds to a cluster that began with less."""

@@ -10,7 +10,7 @@ from typing import Any
 from klamm.control.bodies import KillBody, NewBrokerBody, StopBody
 from klamm.control.processes.broker_client import Silent
 from klamm.control.processes.broker_processes import BrokerProcesses, SteeredProcess
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.protocol.errors import ErrorCode
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.own_zookeeper import end_registration, remove_controller

@@ -9,7 +9,7 @@ import msgspec
 from klamm.control.bodies import MemberBody, PartitionsBody, TopicBody
 from klamm.control.processes.broker_processes import BrokerProcesses
 from klamm.control.processes.process_steps import ProcessSteps
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.protocol.errors import ErrorCode
 
 _NOBODY = "no broker runs and responds"

@@ -7,8 +7,8 @@ had between the Metadata request and its response.
 
 from __future__ import annotations
 
+from klamm.pipeline.rules.controller_views import ZERO_ID
 from klamm.pipeline.rules.record import Rule, View
-from klamm.pipeline.rules.shared import ZERO_ID
 from klamm.pipeline.rules.traffic import unless_gaps
 
 _AGREES = (

@@ -2,8 +2,8 @@
 
 The other tables of gold are made at the same time from the same views.
 
-Views that rules share are prepared once (`prepared.py`), and rules that read the same views are one job; those that judge each frame by
-itself are one pass over the frames. A job counts for each rule and run how many things were checked and how many violated the rule, and
+Views that rules share are prepared once (`judgement_plan.py`), and rules that read the same views are one job; those that judge each frame
+by itself are one pass over the frames. A job counts for each rule and run how many things were checked and how many violated the rule, and
 names the first `KEPT` violations of each rule and run; among many rows a second query does so.
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from klamm.pipeline.lake import tables
 from klamm.pipeline.lake.windows import Window, filled, windows
 from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.prepared import ViewSizes, in_turns, needed, partitions, prepare
+from klamm.pipeline.rules.judgement_plan import ViewSizes, in_turns, needed, partitions, prepare
 from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View
 from klamm.pipeline.spark.session import few_rows, with_settings
 from klamm.pipeline.spark.settings import SHUFFLE_PARTITIONS
@@ -34,7 +34,7 @@ JOBS_AT_ONCE = 3
 """One more than a small machine has cores, because some jobs wait for Python's workers."""
 
 FAMILIES = (
-    "traffic", "shared", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "groups.calls",
+    "traffic", "controller_views", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "groups.calls",
     "groups.rules", "transactions.calls", "transactions.rules", "clients",
 )
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""

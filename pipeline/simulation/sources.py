@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from klamm.pipeline.simulate import Partitions, group
-from klamm.pipeline.simulation import generated as generator
-from klamm.pipeline.simulation.generated import Generated
+from klamm.pipeline.simulation import generated_cluster as generator
+from klamm.pipeline.simulation.generated_cluster import Generated
 from klamm.pipeline.simulation.journal import read_journal
 from klamm.pipeline.simulation.patterns import Scenario
 from klamm.pipeline.simulation.snapshot import Snapshot, with_sizes, with_targets

@@ -40,8 +40,8 @@ from klamm.server.produce.internal_appends import InternalAppends, outcome_of
 from klamm.server.produce.record_appends import Verified
 
 if TYPE_CHECKING:
+    from klamm.server.coordinators.phase_watchers import Watch
     from klamm.server.coordinators.steered_effects import SteeredEffects
-    from klamm.server.coordinators.watching import Watch
 
 log = logging.getLogger(__name__)
 

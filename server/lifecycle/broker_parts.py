@@ -51,9 +51,9 @@ from klamm.server.replication.leader_requests import FetcherOptions
 from klamm.server.replication.stored_isr_updates import StoredIsrUpdates
 from klamm.server.replication.throttle_configs import ThrottleConfigs
 from klamm.server.requests.handlers import offered_by
-from klamm.server.requests.not_offered import NotOfferedLog
 from klamm.server.requests.purgatory import Purgatory
 from klamm.server.requests.quotas import ClientQuotas
+from klamm.server.requests.unsupported_apis import NotOfferedLog
 from klamm.server.services import Services
 from klamm.server.session_handler import SessionHandler
 from klamm.server.transactions.transaction_coordinator import TransactionCoordinator
@@ -231,7 +231,7 @@ def _watch_coordinators(
     """Let the journal and the seams know the phases that coordinators reach, if there is somebody who wants them."""
     wanted, written = base.seams.watch_coordinators(base.broker_id), None if journal is None else journal.events.coordinator_phase
     if wanted is not None or written is not None:
-        from klamm.server.coordinators.watching import all_of
+        from klamm.server.coordinators.phase_watchers import all_of
 
         groups.watch = transactions.watch = all_of((written, wanted))
 

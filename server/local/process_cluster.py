@@ -42,7 +42,7 @@ from klamm.server.local.arguments import (
 from klamm.server.local.own_zookeeper import Users, reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics, version_for
 from klamm.server.net.listeners import outgoing_security
-from klamm.server.net.outgoing import request_once
+from klamm.server.net.outgoing_connections import request_once
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 if TYPE_CHECKING:

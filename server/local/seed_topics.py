@@ -13,7 +13,7 @@ from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.net.listeners import outgoing_security
-from klamm.server.net.outgoing import request_once
+from klamm.server.net.outgoing_connections import request_once
 
 if TYPE_CHECKING:
     from klamm.server.security.outgoing_security import OutgoingSecurity

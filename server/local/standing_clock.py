@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from klamm.protocol.clock import Clock, Timer
 from klamm.server.local.timer_clock import WaitingClock
-from klamm.server.net.outgoing import OutgoingConnection
+from klamm.server.net.outgoing_connections import OutgoingConnection
 
 
 class _StandingTimer:

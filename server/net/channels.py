@@ -21,7 +21,7 @@ from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.net.log_limit import LimitedLog
-from klamm.server.net.outgoing import OutgoingConnection, dial
+from klamm.server.net.outgoing_connections import OutgoingConnection, dial
 from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind, ControllerEvent
 
 if TYPE_CHECKING:

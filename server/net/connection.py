@@ -29,9 +29,9 @@ from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, PAUSED, THROTT
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to
 from klamm.server.requests.context import CloseConnection
 from klamm.server.requests.dispatch import Dispatcher
-from klamm.server.requests.not_offered import NotOffered
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.response_cache import ResponseCache
+from klamm.server.requests.unsupported_apis import NotOffered
 from klamm.server.security.authorizer import ANONYMOUS, Principal
 
 if TYPE_CHECKING:

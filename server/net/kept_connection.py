@@ -14,7 +14,7 @@ from klamm.protocol import messages
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
-from klamm.server.net.outgoing import OutgoingConnection, dial
+from klamm.server.net.outgoing_connections import OutgoingConnection, dial
 from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind
 
 if TYPE_CHECKING:

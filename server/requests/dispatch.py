@@ -1,8 +1,8 @@
 """From the bytes of a request to the bytes of its response: everything that is the same for all APIs.
 
 A table of handlers defines the APIs of a dispatcher (`server/requests/handlers.py`). A request for an API that is not in the table closes
-the connection, as on an Apache Kafka broker that does not expose the API (`server/requests/not_offered.py` logs it). A version out of range
-and bytes that cannot be decoded also close the connection; extra bytes after the body are ignored. Only ApiVersions responds to an
+the connection, as on an Apache Kafka broker that does not expose the API (`server/requests/unsupported_apis.py` logs it). A version out of
+range and bytes that cannot be decoded also close the connection; extra bytes after the body are ignored. Only ApiVersions responds to an
 unsupported version, in the layout of version 0, so that the client can try again.
 
 A request of more than LARGE_REQUEST_BYTES is decoded in a thread, and its response is encoded in a thread, so that the event loop can serve
@@ -34,10 +34,10 @@ from klamm.protocol.shortcuts.response_frames import encode_frame
 from klamm.server.requests import faults, request_log
 from klamm.server.requests.changed_frame import ChangedFrame
 from klamm.server.requests.context import CloseConnection, Context
-from klamm.server.requests.not_offered import NotOffered
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following, Run
 from klamm.server.requests.quotas import Enforced
+from klamm.server.requests.unsupported_apis import NotOffered
 from klamm.server.services import Services
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class Dispatcher:
 
 def _faulty(handlers: Mapping[int, Handler], faults: BrokerFaults) -> dict[int, Handler]:
     """Handlers that heed the present faults, each request for itself; those of APIs without faults as they are."""
-    from klamm.server.faults.injecting import Real, handle_faulty  # most brokers have no faults
+    from klamm.server.faults.fault_handlers import Real, handle_faulty  # most brokers have no faults
 
     def alone(handler: Handler) -> Handler:
         real = Real(handler.handle, handler.refuse, _frame)

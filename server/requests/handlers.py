@@ -170,7 +170,7 @@ def handlers_of(config: BrokerConfig) -> dict[int, Handler]:
     if not config.is_narrowed:
         return handlers
     from klamm.configs.api_versions import offered_apis  # few brokers need these
-    from klamm.server.requests.narrowed import narrowed
+    from klamm.server.requests.api_subset import narrowed
 
     return narrowed(handlers, offered_apis(config.values), config)
 

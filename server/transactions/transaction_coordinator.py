@@ -53,8 +53,8 @@ from klamm.server.producer_ids import ProducerIds
 from klamm.server.transactions.marker_sender import MarkerSender
 
 if TYPE_CHECKING:
+    from klamm.server.coordinators.phase_watchers import Watch
     from klamm.server.coordinators.steered_effects import SteeredEffects
-    from klamm.server.coordinators.watching import Watch
 
 TRANSACTION_TOPIC = "__transaction_state"
 

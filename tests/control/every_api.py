@@ -8,7 +8,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.records.record import Record, encode_batch
 from klamm.protocol.schema import Field, Struct
-from klamm.server.faults import parts
+from klamm.server.faults import message_parts
 
 TOPIC, OTHER, GROUP, ID = "t", "other", "g", "id"
 _ON_TOPIC = frozenset(
@@ -55,7 +55,7 @@ def _filled(kind: Any, struct: Struct, container: str, version: int, given: dict
 
 
 def _named(field: Field, container: str, struct: Struct, topic: str) -> Any | None:
-    key = parts.key_of(field, container, struct)
+    key = message_parts.key_of(field, container, struct)
     if key == "topic":
         return None if field.type == "uuid" else topic
     return {"partition": 0, "group": GROUP, "transactional_id": ID, "coordinator_key": GROUP}.get(str(key))

@@ -26,7 +26,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from kafka import KafkaConsumer, KafkaProducer
 
 from klamm.control.bodies import FaultBody, decode
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.control.steered_cluster import SteeredCluster
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.loop_thread import LoopThread

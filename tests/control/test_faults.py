@@ -12,7 +12,7 @@ import pytest
 
 from klamm.control.bodies import FaultBody, decode
 from klamm.control.history import error_of
-from klamm.control.refused import Refused
+from klamm.control.refusal import Refused
 from klamm.control.steered_cluster import SteeredCluster
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey

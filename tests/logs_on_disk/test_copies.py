@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from klamm.broker.log.files import marker_files
-from klamm.broker.log.files.moving import SourceUnreadable, copy_segments, finish_copy
+from klamm.broker.log.files.log_copies import SourceUnreadable, copy_segments, finish_copy
 
 
 def write(folder: Path, **files: bytes) -> None:

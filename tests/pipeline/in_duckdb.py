@@ -15,7 +15,7 @@ from klamm.journal.reading import segments
 from klamm.pipeline.quick import tables
 from klamm.pipeline.quick.duckdb_sql import translated
 from klamm.pipeline.rules import runner
-from klamm.pipeline.rules.prepared import needed
+from klamm.pipeline.rules.judgement_plan import needed
 
 
 def silver(lake: Path) -> duckdb.DuckDBPyConnection:

@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.server.broker_server import BrokerServer
-from klamm.server.net.outgoing import request_once
+from klamm.server.net.outgoing_connections import request_once
 from klamm.server.security.authorizer import Authorizer
 from klamm.tests.harness import requests
 from klamm.tests.harness.waits import eventually

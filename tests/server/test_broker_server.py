@@ -20,7 +20,7 @@ from klamm.server.broker_registration import BrokerRegistration
 from klamm.server.broker_server import BrokerServer
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.net.listener import bind
-from klamm.server.net.outgoing import request_once
+from klamm.server.net.outgoing_connections import request_once
 from klamm.server.security.authorizer import Operation, Principal, Resource, ResourceType
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.harness.proxy import Proxy

@@ -9,7 +9,7 @@ from klamm.controller.values import StoreRefused, WriteOutcome
 from klamm.zk.session.connection import Change
 from klamm.zk.session.requests import MultiFailed, TooLarge, ZkError
 from klamm.zk.session.session import ZkSession
-from klamm.zk.store.fenced import Entry, Fence, settle_delete
+from klamm.zk.store.fenced_writes import Entry, Fence, settle_delete
 from klamm.zk.store.watches import event_of
 
 # How often a deletion is repeated if another client keeps creating znodes below the deleted one.

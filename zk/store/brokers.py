@@ -10,7 +10,7 @@ from klamm.zk.layout import paths
 from klamm.zk.layout.broker_node import broker_ids, decode_broker
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.store.base import ZkArea
-from klamm.zk.store.fenced import together
+from klamm.zk.store.fenced_writes import together
 
 log = logging.getLogger("klamm.zk.store.store")
 

@@ -12,7 +12,7 @@ from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.znodes import ProducerIdBlock
 from klamm.zk.session.requests import BadVersion, MultiFailed, NoNode, Operations, ZkError
 from klamm.zk.store.base import ZkArea
-from klamm.zk.store.fenced import Entry, outcome_of, together
+from klamm.zk.store.fenced_writes import Entry, outcome_of, together
 
 log = logging.getLogger("klamm.zk.store.store")
 

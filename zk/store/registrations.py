@@ -15,7 +15,7 @@ from klamm.zk.layout.json_values import Unreadable, int32
 from klamm.zk.session.requests import NO_NODE, NODE_EXISTS, MultiFailed, Operations
 from klamm.zk.session.session import ZkSession
 from klamm.zk.store.base import ZkArea
-from klamm.zk.store.fenced import Entry, outcome_of
+from klamm.zk.store.fenced_writes import Entry, outcome_of
 
 log = logging.getLogger("klamm.zk.store.store")
 

@@ -17,7 +17,7 @@ from klamm.zk.layout import paths
 from klamm.zk.layout.topics import encode_state
 from klamm.zk.session.requests import NO_NODE, NODE_EXISTS, MultiFailed
 from klamm.zk.session.session import ZkSession
-from klamm.zk.store.fenced import Entry, Fence, outcome_of, together
+from klamm.zk.store.fenced_writes import Entry, Fence, outcome_of, together
 from klamm.zk.store.state_requests import updates
 
 # Approximate bytes of a state operation, without the topic name and the ISR.

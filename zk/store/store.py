@@ -15,7 +15,7 @@ from klamm.zk.store.admin import ZkNotifications, ZkPreferredElection, ZkReassig
 from klamm.zk.store.brokers import ZkBrokers
 from klamm.zk.store.configs import ZkConfigs, ZkProducerIds
 from klamm.zk.store.election import ZkControllerElection, ZkFeature
-from klamm.zk.store.fenced import Fence
+from klamm.zk.store.fenced_writes import Fence
 from klamm.zk.store.registrations import ZkBrokerRegistrations
 from klamm.zk.store.topics import ZkPartitionStates, ZkTopicDeletions, ZkTopics
 

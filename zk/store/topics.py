@@ -12,7 +12,7 @@ from klamm.zk.layout import paths
 from klamm.zk.layout import topics as topic_layout
 from klamm.zk.session.session import ZkSession
 from klamm.zk.store.base import ZkArea
-from klamm.zk.store.fenced import Entry, Fence, settle, together
+from klamm.zk.store.fenced_writes import Entry, Fence, settle, together
 from klamm.zk.store.state_requests import ReadStates
 from klamm.zk.store.state_writer import StateWriter
 

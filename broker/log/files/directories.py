@@ -16,8 +16,8 @@ from typing import NamedTuple
 from klamm.broker.log.files import names
 from klamm.broker.log.files.directory import DuplicateLogs, LogDirectory
 from klamm.broker.log.files.directory_storage import DirectoryStorage
+from klamm.broker.log.files.log_copies import copy_segments, finish_copy, forget_move, remove_copy
 from klamm.broker.log.files.log_files import sync_folder
-from klamm.broker.log.files.moving import copy_segments, finish_copy, forget_move, remove_copy
 from klamm.broker.log.storage import DirectorySpace, LoadedLog, ReadLoadRules, Storage
 from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.protocol.clock import Clock

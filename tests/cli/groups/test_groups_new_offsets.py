@@ -6,7 +6,7 @@ import click
 import pytest
 
 from klamm.admin import CommittedOffset, GroupDescription, GroupState, LogOffset, MemberDescription, TopicPartition
-from klamm.cli.groups.described import member_row, offset_rows
+from klamm.cli.groups.group_descriptions import member_row, offset_rows
 from klamm.cli.groups.new_offsets import Logs, Target, duration_ms, new_offsets, specs, time_ms
 from klamm.cli.tools.chosen_topics import TOPIC, ChosenTopic
 

@@ -12,7 +12,7 @@ import pytest
 from klamm.pipeline.lake.tables import views
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.prepared import in_turns, partitions
+from klamm.pipeline.rules.judgement_plan import in_turns, partitions
 from klamm.pipeline.rules.runner import Judgement, Reader
 from klamm.pipeline.spark.settings import Kind, When, chosen
 from klamm.tests.pipeline.rules.conftest import Whatever

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from klamm.controller.values import Assignment, LeaderAndIsr
-from klamm.pipeline.simulation.generated import Generated, orders
+from klamm.pipeline.simulation.generated_cluster import Generated, orders
 from klamm.pipeline.simulation.patterns import Counts, Scenario, count_alike, count_pattern, patterns
 from klamm.pipeline.simulation.procedures import Procedures
 from klamm.pipeline.simulation.simulated_partition import Simulated

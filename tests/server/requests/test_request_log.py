@@ -13,9 +13,9 @@ from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.requests.dispatch import Handler
 from klamm.server.requests.handlers import HANDLERS
-from klamm.server.requests.not_offered import MAX_CLIENTS, NOT_OFFERED, NotOfferedLog
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.response_cache import ResponseCache
+from klamm.server.requests.unsupported_apis import MAX_CLIENTS, NOT_OFFERED, NotOfferedLog
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
 from klamm.tests.server.brokers import request

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.server.faults import parts
+from klamm.server.faults import message_parts
 from klamm.server.faults.fault import BrokerFaults, Fault, Hit, RequestFilter
-from klamm.server.faults.parts import Wanted
+from klamm.server.faults.message_parts import Wanted
 from klamm.server.requests.changed_frame import ChangedFrame
 from klamm.server.requests.context import CloseConnection, Context
 
@@ -94,13 +94,13 @@ def _wanted(ctx: Context, request: Any, heads: RequestFilter) -> Wanted | None:
 
 def _is_about(ctx: Context, request: Any, wanted: Wanted) -> bool:
     """Whether a request is about the wanted parts."""
-    if parts.split(request, ctx.api_version, wanted)[0] is not None:
+    if message_parts.split(request, ctx.api_version, wanted)[0] is not None:
         return True
     if ctx.api_key == ApiKey.FETCH:
         return _is_in_session(ctx, request, wanted)
     if "resource" in str(request._fields):
         return False
-    return parts.says_all(request, ctx.api_version, wanted)
+    return message_parts.says_all(request, ctx.api_version, wanted)
 
 
 def _is_in_session(ctx: Context, request: messages.FetchRequest, wanted: Wanted) -> bool:
@@ -163,7 +163,7 @@ class _Struck:
             if self._ctx.api_key == ApiKey.FETCH:
                 self._request = self._request._replace(max_wait_ms=0)
             return self._with_error(fault, wanted, await self._work())
-        matched, rest = parts.split(self._request, self._ctx.api_version, wanted)
+        matched, rest = message_parts.split(self._request, self._ctx.api_version, wanted)
         if matched is None:
             return self._with_error(fault, wanted, await self._work())
         refused = self._refused(fault, matched)
@@ -171,7 +171,7 @@ class _Struck:
             return refused
         self._request = rest
         real = await self._work()
-        return real if real is None or refused is None else parts.merge(self._message(real), self._message(refused))
+        return real if real is None or refused is None else message_parts.merge(self._message(real), self._message(refused))
 
     async def _after(self, fault: Fault, wanted: Wanted | None, response: Any) -> Any:
         """What happens when the work is done."""
@@ -237,7 +237,7 @@ class _Struck:
             return None
         effect, version = fault.effect, self._ctx.api_version
         assert effect.error is not None
-        message, is_changed = parts.change(self._message(response), version, wanted, effect.error, effect.message)
+        message, is_changed = message_parts.change(self._message(response), version, wanted, effect.error, effect.message)
         if not is_changed and self._ctx.api_key == ApiKey.FETCH:
             return _with_row(message, self._ctx, wanted, effect.error)
         return message

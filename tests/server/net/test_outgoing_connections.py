@@ -10,7 +10,7 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.server.net.outgoing import OutgoingConnection, dial, request_once
+from klamm.server.net.outgoing_connections import OutgoingConnection, dial, request_once
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.scripted import ScriptedBroker
 

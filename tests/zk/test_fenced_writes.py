@@ -10,7 +10,7 @@ import pytest
 from klamm.controller.values import ControllerMoved, StoreLost, WriteOutcome
 from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
 from klamm.zk.session.requests import BAD_VERSION, NO_NODE, NODE_EXISTS, NOT_EMPTY, MultiFailed, TooLarge
-from klamm.zk.store.fenced import Entry, settle, settle_delete, together, write_entries
+from klamm.zk.store.fenced_writes import Entry, settle, settle_delete, together, write_entries
 
 CODES = {b"version": BAD_VERSION, b"missing": NO_NODE, b"exists": NODE_EXISTS, b"full": NOT_EMPTY}
 
