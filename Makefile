@@ -102,9 +102,9 @@ wait $$checking || { cat .venv/types.txt >&2; code=2; }
 endef
 
 .PHONY: test
-test: style $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, and all tests but the long ones, in three processes, with a twentieth of the stories (PYTEST="-k name" for some, WORKERS=1 for one process)
+test: style $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, and all tests but the long ones, in three processes, with a twentieth of the stories (PYTEST="-k name" for some, WORKERS=0 for one process)
 	@$(begin_types); code=0; \
-	$(BIN)/python -m pytest -q --processes $(WORKERS) -m "not slow" --stories-share 20 $(PYTEST) || code=$$?; \
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" --stories-share 20 $(PYTEST) || code=$$?; \
 	$(end_types); exit $$code
 
 .PHONY: reference
@@ -116,7 +116,7 @@ test-all: style $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, and the tests with half of 
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
 	@$(begin_types); failed=0; share='--stories-share $(STORIES_SHARE)'; workers=$(WORKERS); rm -f $(FAILURES); \
 	for part in "not slow" slow; do \
-	  code=0; $(BIN)/python -m pytest -q --processes $$workers -m "$$part and not images" $$share --failures $(FAILURES) $(PYTEST) || code=$$?; \
+	  code=0; $(BIN)/python -m pytest -q -n $$workers --dist worksteal -m "$$part and not images" $$share --failures $(FAILURES) $(PYTEST) || code=$$?; \
 	  share="--long-share $(LONG_SHARE) $(if $(LONG_SEED),--long-seed $(LONG_SEED))"; workers=$(LONG_WORKERS); \
 	  if [ $$code -gt $$failed ]; then failed=$$code; fi; \
 	done; \
@@ -156,7 +156,7 @@ test-journals: setup ## The long tests of clusters once more, with journals, whi
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
 	@failed=0; \
 	rm -rf $(JOURNALS); \
-	$(BIN)/python -m pytest -q --processes $(LONG_WORKERS) -m slow --journal-lake $(JOURNALS) \
+	$(BIN)/python -m pytest -q -n $(LONG_WORKERS) --dist worksteal -m slow --journal-lake $(JOURNALS) \
 	  tests/histories tests/server tests/moves tests/blacklist tests/cluster tests/mixed tests/registered $(PYTEST) || failed=$$?; \
 	$(BIN)/klamm pipeline run $(JOURNALS) && $(BIN)/klamm pipeline check $(JOURNALS) || failed=$$?; \
 	exit $$failed

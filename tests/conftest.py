@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import secrets
 import uuid
-from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -19,7 +19,9 @@ from klamm.tests.reference.jars import NoJars, jars
 from klamm.tests.stories.both.retelling import Retelling
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
+SEED = "stories_seed"
 ZOOKEEPER = pytest.StashKey[str]()
+OF_RUN = "zookeeper"
 
 # A busy machine is slow, and no fault of the code under test.
 hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -38,18 +40,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--stories-seed") is None:
-        config.option.stories_seed = secrets.randbelow(1_000_000)
+        of_run = getattr(config, "workerinput", {}).get(SEED)
+        config.option.stories_seed = secrets.randbelow(1_000_000) if of_run is None else of_run
     options = {name: config.getoption(f"--{option}") for name, option in (("seed", "stories-seed"), ("share", "stories-share"))}
     alone = config.getoption("--stories-alone") or config.getoption("--record")
     config.pluginmanager.register(Retelling(retell=config.getoption("--retell"), alone=alone, **options), "retelling")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """The processes of `--processes` share a ZooKeeper, which this one starts before it forks."""
-    if session.config.getoption("--processes") > 1:
-        _zookeeper_of(session.config)
-    return (yield)
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """All processes of a run draw the same stories and share a ZooKeeper."""
+    node.workerinput[SEED] = node.config.getoption("--stories-seed")
+    node.workerinput[OF_RUN] = _zookeeper_of(node.config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -85,7 +87,8 @@ def writing(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def zookeeper(pytestconfig: pytest.Config) -> str:
     """Address `host:port` of a real ZooKeeper."""
-    return _zookeeper_of(pytestconfig)
+    of_run: str | None = getattr(pytestconfig, "workerinput", {}).get(OF_RUN)
+    return of_run or _zookeeper_of(pytestconfig)
 
 
 def _zookeeper_of(config: pytest.Config) -> str:

@@ -15,6 +15,7 @@ import secrets
 import subprocess
 from collections.abc import Iterable, Set
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,9 @@ NEWEST = 3
 """Commits whose subjects are tested in full."""
 WIDE = 40
 """A commit that changes more files than this has no subject: it would bring all folders."""
+
+DRAW = "drawn_tests"
+"""What the processes of a run are told: seed and folders."""
 
 SUBJECTS = {
     "admin": {"admin", "clients", "tools"},
@@ -148,9 +152,18 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--long-share {share} is no percentage from 0 to 100")
     if share == 100:
         return
+    of_run = getattr(config, "workerinput", {}).get(DRAW)
+    if of_run is not None:
+        config.option.long_seed, config.option.long_folders = of_run
     if config.option.long_seed is None:
         config.option.long_seed = secrets.randbelow(1_000_000)
     if config.option.long_folders is None:
         config.option.long_folders = ",".join(sorted(touched(newest_files()) & DRAWN))
     in_full = set(config.option.long_folders.split(",")) - {""}
     config.pluginmanager.register(LongTestDraw(config.option.long_seed, share, in_full), "draw")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Each process of a run draws the same tests."""
+    node.workerinput[DRAW] = node.config.option.long_seed, node.config.option.long_folders

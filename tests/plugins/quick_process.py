@@ -7,28 +7,23 @@ Altair imports jsonschema, which makes 38 parsers of internationalized addresses
 process. No schema of Altair has such an address, and the package is only there because a tool for releases asks for it.
 
 In a fresh checkout pytest rewrites the assertions of each test module, forty seconds of CPU time for all of them, and keeps the bytecode.
-The processes of a run (`--processes`) do that before the collection, each for a part of the modules.
+The processes of a run would all do so at once. So each of them imports other modules first, and then finds what the others have kept.
 """
 
 from __future__ import annotations
 
 import atexit
 import gc
-import os
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from _pytest.assertion.rewrite import PYC_TAIL, get_cache_dir
 from _pytest.pathlib import ImportMode, import_path
 
 from klamm.machine.collector import keep_present_objects
 
 THRESHOLDS = (10_000, 10, 10)
-FEW = 50
-"""So many modules are compiled by the collection alone."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,32 +34,14 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     config = session.config
-    processes = config.getoption("--processes")
-    if processes < 2 or config.args != config.getini("testpaths"):
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args != config.getini("testpaths"):
         return
-    files = [file for path in config.args for file in sorted((config.rootpath / path).rglob("test_*.py")) if not _is_compiled(file)]
-    if len(files) <= FEW:
-        return
-    for pid in [_compile_and_exit(files[number::processes], config.rootpath) for number in range(processes)]:
-        os.waitpid(pid, 0)
-
-
-def _is_compiled(file: Path) -> bool:
-    bytecode = get_cache_dir(file) / (file.stem + PYC_TAIL)
-    return bytecode.exists() and bytecode.stat().st_mtime >= file.stat().st_mtime
-
-
-def _compile_and_exit(files: list[Path], root: Path) -> int:
-    """Import these modules in a process of its own, whose id is returned."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            for file in files:
-                with suppress(Exception, pytest.skip.Exception):  # the collection imports it again, and reports what is wrong
-                    import_path(file, mode=ImportMode.importlib, root=root, consider_namespace_packages=False)
-        finally:
-            os._exit(0)
-    return pid
+    number, processes = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    files = sorted(file for path in config.args for file in (config.rootpath / path).rglob("test_*.py"))
+    for file in files[number::processes]:
+        with suppress(Exception, pytest.skip.Exception):  # the collection imports it again, and reports what is wrong
+            import_path(file, mode=ImportMode.importlib, root=config.rootpath, consider_namespace_packages=False)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

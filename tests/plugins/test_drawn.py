@@ -96,14 +96,15 @@ def test_the_newest_commits_are_read_but_for_wide_ones(tmp_path: Path, monkeypat
     assert sorted(newest_files()) == ["one", "two"]
 
 
-def test_a_run_leaves_out_what_is_not_drawn_and_says_how_to_repeat_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
+def test_a_run_leaves_out_what_is_not_drawn_and_says_how_to_repeat_it(tmp_path: Path, workers: str) -> None:
     files = ["tests/mixed/test_mixed.py", "tests/moves/test_moves.py", "tests/records/test_records.py"]
     by_file = [f"tests/pipeline/rules/test_{number}.py" for number in range(4)]
     for file in files + by_file:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\naddopts = --import-mode=importlib\n")
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "klamm.tests.plugins.unstable"]
+    command = [sys.executable, "-m", "pytest", "-v", "-n", workers, "-p", "no:cacheprovider", "-p", "klamm.tests.plugins.unstable"]
     command += ["-p", "klamm.tests.plugins.drawn", "--long-share", "40", "--long-seed", "5", "--long-folders", "tests/moves"]
     output = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     long = [number for number in range(20) if is_drawn(f"tests/mixed/test_mixed.py::test_long[{number}]", 5, 40)]
@@ -138,12 +139,12 @@ def test_few_are_retold_and_of_deterministic_tests_only_many_seeds_are_drawn(tmp
 
 
 @pytest.mark.slow
-def test_a_run_without_a_seed_names_the_one_that_it_draws_by(tmp_path: Path) -> None:
+def test_all_processes_of_a_run_draw_the_same_without_a_seed(tmp_path: Path) -> None:
     (tmp_path / "tests" / "mixed").mkdir(parents=True)
     (tmp_path / "tests" / "mixed" / "test_mixed.py").write_text(TESTS)
     plugins = '["-p", "klamm.tests.plugins.unstable", "-p", "klamm.tests.plugins.drawn"]'
     (tmp_path / "pyproject.toml").write_text(f'[tool.pytest.ini_options]\nmarkers = ["slow: long"]\naddopts = {plugins}\n')
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "3", "-p", "no:cacheprovider"]
     command += ["--long-share", "50", "--long-folders", "", "tests"]
     output = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     (seed,) = set(re.findall(r"drawn by --long-seed (\d+)", output))

@@ -45,8 +45,8 @@ def test_what_fails_twice_has_failed() -> None:
     assert (passed, said) == (False, ["output 0", f"UNSTABLE, passed alone: {FAILED[0].nodeid}", f"failed twice: {FAILED[1].nodeid}"])
 
 
-@pytest.mark.parametrize("processes", [pytest.param("1", marks=pytest.mark.slow), "2"])
-def test_a_run_writes_its_failures_once(tmp_path: Path, processes: str) -> None:
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.slow), "2"])
+def test_a_run_writes_its_failures_once(tmp_path: Path, workers: str) -> None:
     tests = """import pytest
 def test_bad():
     print('said')
@@ -57,8 +57,8 @@ def test_good():
     pass
 """
     (tmp_path / "test_some.py").write_text(tests)
-    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", ".", "-q", "--processes", processes]
-    command += ["-p", "klamm.tests.plugins.processes", "-p", "klamm.tests.plugins.unstable", "--failures", "failures", "test_some.py"]
+    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", ".", "-q", "-n", workers]
+    command += ["-p", "klamm.tests.plugins.unstable", "--failures", "failures", "test_some.py"]
     assert subprocess.run(command, cwd=tmp_path, check=False, capture_output=True).returncode == 1
     failures = sorted(Failure(*json.loads(line)) for line in (tmp_path / "failures").read_text().splitlines())
     assert [failure[:2] for failure in failures] == [("test_some.py::test_bad", "call"), ("test_some.py::test_odd", "call")]

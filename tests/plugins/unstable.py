@@ -32,7 +32,7 @@ class Failure(NamedTuple):
 
 
 class Failures:
-    """Appends what fails to a file."""
+    """Appends what fails to a file. With xdist only the process that collects the reports does."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -57,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--failures")
-    if path is not None:
+    if path is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Failures(path), "failures")
 
 
@@ -80,7 +80,7 @@ def judged(failures: Iterable[Failure], passes: Callable[[str], bool]) -> tuple[
 
 
 def _passes(nodeid: str) -> bool:
-    return subprocess.run([sys.executable, "-m", "pytest", "-q", nodeid], check=False).returncode == 0
+    return subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "0", nodeid], check=False).returncode == 0
 
 
 def main(path: Path) -> int:

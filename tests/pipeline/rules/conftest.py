@@ -65,7 +65,7 @@ def judgement(
         runs = [*sorted(FIXTURES), "faults"]
         return runner.judge(spark, runs, contents=Whatever(lake, runs, views(spark, lake, runs)))
 
-    if request.config.getoption("--processes") < 2:
+    if not hasattr(request.config, "workerinput"):
         return judged()
     return of_the_first(tmp_path_factory.getbasetemp().parent / "judgement", judged)
 
