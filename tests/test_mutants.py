@@ -8,14 +8,17 @@ from klamm.tests.mutants import ROOT, mutants, mutate
 from klamm.tests.mutants.__main__ import not_copied
 
 
-def top_level(source: str) -> list[str]:
-    """The statements of a module, each with the lines above it that belong to none."""
+def parts_of(source: str) -> list[str]:
+    """The statements of a module, and of its classes, each as a module of its own, with the lines above it that belong to none."""
     lines, end = source.splitlines(keepends=True), 0
     parts = []
     for statement in ast.parse(source).body:
-        assert statement.end_lineno is not None
-        parts.append("".join(lines[end : statement.end_lineno]))
-        end = statement.end_lineno
+        within = statement.body if isinstance(statement, ast.ClassDef) else [statement]
+        for number, each in enumerate(within):
+            assert each.end_lineno is not None
+            is_indented = number > 0  # the first statement of a class comes with the line that begins the class
+            parts.append("if True:\n" * is_indented + "".join(lines[end : each.end_lineno]))
+            end = each.end_lineno
     return parts
 
 
@@ -25,7 +28,7 @@ def test_every_mutant_changes_one_place() -> None:
     for mutant in mutants():
         if mutant.file not in statements:
             text = (ROOT / mutant.file).read_text()
-            statements[mutant.file] = text, top_level(text)
+            statements[mutant.file] = text, parts_of(text)
         text, parts = statements[mutant.file]
         try:
             mutated = mutate(mutant, text)
