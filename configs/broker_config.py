@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from klamm.configs import rules as config_rules
 from klamm.configs.blacklist import BLACKLIST
 from klamm.configs.definition import ConfigKey, synonyms
-from klamm.configs.dynamic import check_entry, check_listener_configs, check_names, usable
+from klamm.configs.dynamic import check_entry, check_listener_configs, check_listener_limits, check_names, usable
 from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.configs.listeners import ListenerConfig, ListenerConfigs, ListenerProperties, listeners_of
 from klamm.configs.passwords import PasswordEncoder
@@ -129,6 +129,7 @@ class BrokerConfig:
         """Validate a change of the running broker to these properties. Returns the resulting listeners. Raises ConfigError."""
         proposed = self._typed(properties)
         listeners = check_values(proposed, properties)
+        check_listener_limits(self._effective, properties, self._listeners)
         config_rules.check_dynamic(self._values, proposed)
         check_listener_configs(self.static, self._effective, properties, self._listeners, listeners)
         return listeners

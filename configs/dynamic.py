@@ -91,6 +91,21 @@ def _check_class(key: ConfigKey, value: Any) -> None:
         raise ConfigError(key.name, value, f"Class {value} could not be found.")
 
 
+def check_listener_limits(before: Mapping[str, str], after: Mapping[str, str], old: ListenerConfigs) -> None:
+    """Check the limits of connections of each open listener, which are those of the broker by default. The broker's own are not checked.
+    Raises ConfigError.
+    """
+    for listener in old.listeners:
+        for limit in ("max.connections", "max.connection.creation.rate"):
+            _check_limit(limit, f"listener.name.{listener.name.lower()}.", before, after)
+
+
+def _check_limit(name: str, prefix: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    of_all = BROKER[name]
+    current, proposed = (of_all.parse(p.get(prefix + name) or p.get(name) or str(of_all.default)) for p in (before, after))
+    config_rules.check_limit(name, current, proposed)
+
+
 def check_listener_configs(
     static: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str], old: ListenerConfigs, new: ListenerConfigs
 ) -> None:
@@ -105,11 +120,7 @@ def check_listener_configs(
         if listener.name not in protocols:
             continue
         prefix = f"listener.name.{listener.name.lower()}."
-        for limit in _CLUSTER_WIDE_OF_LISTENERS:
-            if before.get(prefix + limit) != after.get(prefix + limit):
-                of_all = BROKER[limit]
-                current, proposed = (of_all.parse(p.get(prefix + limit) or p.get(limit) or str(of_all.default)) for p in (before, after))
-                config_rules.check_limit(limit, current, proposed)
+        _check_limit("num.network.threads", prefix, before, after)
         for name, text in after.items():
             base = name.removeprefix(prefix)
             known = BROKER.get(base) or BROKER.get(base.partition(".")[2])

@@ -231,7 +231,7 @@ _KNOWN_REPORTERS = frozenset({"org.apache.kafka.common.metrics.JmxReporter"})
 
 def check_dynamic(current: Values, proposed: Values) -> None:
     """Raises ConfigError if a running broker with the `current` values cannot change to the `proposed` values."""
-    for name in (*_POOLS, "max.connections", "max.connection.creation.rate"):
+    for name in _POOLS:
         check_limit(name, current[name], proposed[name])
     reporters = "metric.reporters"
     if current[reporters] != proposed[reporters] and not _KNOWN_REPORTERS.issuperset(proposed[reporters]):

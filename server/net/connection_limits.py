@@ -76,7 +76,9 @@ class ConnectionRate:
         if span_s == 0:
             return 0.0
         excess = sum(connections for _, connections in counted) / span_s - self.limit
-        return min(excess / self.limit * span_s, window_s) if excess > 0 else 0.0
+        if excess <= 0:
+            return 0.0
+        return min(excess / self.limit * span_s, window_s) if self.limit else window_s
 
 
 class Gate:

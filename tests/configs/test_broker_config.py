@@ -282,6 +282,8 @@ DYNAMIC_FIT = [
     {"listener.name.plaintext.ssl.keystore.location": "/x", "ssl.protocol": "x"},
     {"listener.name.plaintext.max.connections": "5", "max.connections": "7"},
     {"listener.name.plaintext.foo": "x", "max.connections.per.ip": "7"},
+    {"listener.name.plaintext.max.connections": "5", "max.connections": "0"},
+    {"listener.name.plaintext.max.connection.creation.rate": "5", "max.connection.creation.rate": "0"},
 ]
 DYNAMIC_UNFIT = [
     {"broker.id": "5"},
@@ -321,6 +323,11 @@ SINGLE_BROKER_ONLY = [{"listeners": "PLAINTEXT://:1"}, {"ssl.client.auth": "none
 @pytest.mark.parametrize("properties", DYNAMIC_FIT, ids=str)
 def test_dynamic_fit(properties):
     config().validate_dynamic(properties, per_broker=True)
+
+
+def test_limits_of_connections_are_checked_before_thread_pools_and_in_kafkas_order() -> None:
+    with pytest.raises(ConfigError, match=r"max\.connections"):
+        config().validate_dynamic({"num.io.threads": "99", "max.connection.creation.rate": "0", "max.connections": "0"}, per_broker=True)
 
 
 @pytest.mark.parametrize("properties", DYNAMIC_UNFIT, ids=str)

@@ -35,6 +35,7 @@ def test_a_burst_is_forgotten_after_all_windows() -> None:
 def test_windows_are_counted_and_measured_as_configured() -> None:
     assert waits(ConnectionRate(1, windows=3, window_s=2.0), *[5.0] * 7) == [0, 0, 0, 0, 1, 2, 2]
     assert waits(ConnectionRate(1, windows=1), 5.0, 5.0) == [0, 0]
+    assert waits(ConnectionRate(0, window_s=2.0), 5.0, 5.0, 6.0) == [2, 2, 2]
 
 
 def test_without_a_limit_nothing_is_counted() -> None:
