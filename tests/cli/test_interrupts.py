@@ -58,7 +58,7 @@ def test_a_signal_while_a_tool_waits_for_a_broker_is_one_line(start: Start, numb
     assert tool.stderr.strip() == "klamm: interrupted"
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_serve_that_is_stopped_before_it_is_ready_fails_and_says_so(start: Start, number: signal.Signals) -> None:
     cluster = start("serve", "--json", "--port", 0, "--zookeeper", "127.0.0.1:1")
     cluster.logged("127.0.0.1:1")

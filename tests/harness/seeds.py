@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-SHARE = 4
+SHARE = 8
 """One seed of so many is told by `make test`."""
 
 
