@@ -35,6 +35,10 @@ GZIP_UNDECLARED = 1024 * 1024
 LZ4_RATIO = 256
 """A block of lz4 makes at most 255 bytes of one."""
 
+_GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+"""Deflate, no flags, time or level, an unknown operating system: as Java 16 and later write it."""
+_GZIP_TRAILER = Struct("<II")
+
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER = _SNAPPY_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _SNAPPY_BLOCK = 32 * 1024
@@ -69,14 +73,13 @@ def compress(codec: Codec, data: bytes, level: int | None = None) -> bytes:
         case Codec.NONE:
             return data
         case Codec.GZIP:
-            squeezer = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
-            return squeezer.compress(data) + squeezer.flush()
+            return _gzip(data, -1 if level is None else level)
         case Codec.SNAPPY:
             return _snappy(data)
         case Codec.LZ4:
             return _lz4(data, level)
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data, DEFAULT_LEVELS[Codec.ZSTD] if level is None else level))
+            return _zstd(data, DEFAULT_LEVELS[Codec.ZSTD] if level is None else level)
 
 
 def decompress(codec: Codec, data: bytes | memoryview, limit: int = LIMIT, *, magic: int = 2) -> bytes:
@@ -117,6 +120,18 @@ def bound(codec: Codec, data: bytes | memoryview) -> int:
                 return _zstd_bound(data)
     except (BadCompression, cramjam.DecompressionError, IndexError, ValueError, struct_error):
         return 0
+
+
+def _gzip(data: bytes, level: int) -> bytes:
+    squeezer = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return b"".join((_GZIP_HEADER, squeezer.compress(data), squeezer.flush(), _GZIP_TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)))
+
+
+def _zstd(data: bytes, level: int) -> bytes:
+    """Apache Kafka flushes before it closes the stream, which ends with an empty block therefore."""
+    squeezer = cramjam.zstd.Compressor(level)
+    squeezer.compress(data)
+    return bytes(squeezer.flush()) + bytes(squeezer.finish())
 
 
 def _gzip_bound(data: bytes | memoryview) -> int:

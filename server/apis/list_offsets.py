@@ -106,6 +106,8 @@ async def _row(ctx: Context, request: messages.ListOffsetsRequest, topic: str, w
     find = ctx.services.replicas.replica if request.replica_id == DEBUGGER else ctx.services.replicas.leader
     replica = find(topic, wanted.partition_index, wanted.current_leader_epoch)
     if version == 0:
+        if wanted.max_num_offsets < 0:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         offsets = _segment_starts(replica, timestamp, wanted.max_num_offsets, ctx.services.clock.now_ms())
         if is_consumer and any(offset > replica.high_watermark for offset in offsets):
             offsets = [replica.high_watermark, *(offset for offset in offsets if offset <= replica.high_watermark)]
@@ -170,5 +172,5 @@ def _segment_starts(replica: HostedPartition, timestamp: int, count: int, now_ms
         last = 0
     else:
         last = max((number for number, (_, ms) in enumerate(places) if ms <= timestamp), default=-1)
-    chosen = [offset for offset, _ in places[: last + 1]][::-1][: max(count, 0)]
+    chosen = [offset for offset, _ in places[: last + 1]][::-1][:count]
     return sorted(chosen, reverse=True)
