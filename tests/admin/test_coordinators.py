@@ -191,7 +191,7 @@ def test_the_last_error_of_a_group_is_its_outcome_at_the_deadline(cluster: Scrip
     if reason == "unreachable":
         two.stop_listening()
     with AdminClient(one.address) as admin:
-        outcome = admin.describe_groups(["a", "b"], timeout_ms=2000)
+        outcome = admin.describe_groups(["a", "b"], timeout_ms=4000)
     assert list(outcome.found) == ["a"]
     error = outcome.errors["b"]
     if reason == "unreachable":
