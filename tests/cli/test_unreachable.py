@@ -27,8 +27,8 @@ def arguments(tool: str, server: str) -> tuple[str, ...]:
 
 @pytest.fixture
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """500 ms instead of 10 s for the broker, and 50 ms instead of 1 s before the reason is said."""
-    monkeypatch.setattr(tool_client, "CONNECT_MS", 500)
+    """300 ms instead of 10 s for the broker, and 50 ms instead of 1 s before the reason is said."""
+    monkeypatch.setattr(tool_client, "CONNECT_MS", 300)
     monkeypatch.setattr(tool_client, "PATIENCE_S", 0.05)
 
 
@@ -38,8 +38,9 @@ def test_a_refused_connection_is_said_while_the_tool_waits_and_once_at_the_end(t
     said = call(*arguments(tool, "127.0.0.1:1"))
     first, last = said.stderr.splitlines()
     reason = "the broker at 127.0.0.1:1 cannot be reached: "
-    assert first.startswith(f"no broker is reachable yet ({reason}") and first.endswith("Connection refused); trying for up to 0.5 s")
-    assert last.startswith(f"klamm: the call did not end within 500 ms: {reason}") and last.endswith("Connection refused")
+    assert first.startswith(f"no broker is reachable yet ({reason}") and first.endswith("Connection refused); trying for up to 0.3 s")
+    # The time is over while it connects, or while it waits before it connects again.
+    assert last.removeprefix("klamm: ").removeprefix("the call did not end within 300 ms: ") == f"{reason}Connection refused"
     assert (said.returncode, said.stdout) == (1, "")
 
 
@@ -48,14 +49,14 @@ def test_a_server_that_never_responds_is_said_too() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = f"127.0.0.1:{listener.getsockname()[1]}"
         first, last = call(*arguments("configs", server)).stderr.splitlines()
-    assert first == f"no broker is reachable yet ({server} has not responded); trying for up to 0.5 s"
+    assert first == f"no broker is reachable yet ({server} has not responded); trying for up to 0.3 s"
     assert server in last
 
 
 @pytest.mark.usefixtures("limits")
 def test_properties_may_make_the_limit_shorter_and_not_longer(tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
-    for given_ms, limit in ((200, "0.2 s"), (5000, "0.5 s")):
+    for given_ms, limit in ((200, "0.2 s"), (5000, "0.3 s")):
         config.write_text(f"default.api.timeout.ms={given_ms}\n")
         said = call(*arguments("configs", "127.0.0.1:1"), "--command-config", config)
         assert said.stderr.splitlines()[0].endswith(f"trying for up to {limit}")
