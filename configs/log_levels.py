@@ -49,6 +49,8 @@ COUNTERPARTS = {
     "klamm.server.replication.stored_isr_updates": "kafka.cluster.Partition",
     "klamm.server.net.channels": "kafka.controller.RequestSendThread",
     "klamm.server.configs.config_changes": "kafka.server.ConfigAdminManager",
+    "klamm.server.security.acl_authorizer": "kafka.security.authorizer.AclAuthorizer",
+    "klamm.server.security.delegation_tokens": "kafka.server.DelegationTokenManagerZk",
     "klamm.server.security.denial_log": "kafka.authorizer.logger",
     "klamm.server.net.connection_limits": "kafka.network.ConnectionQuotas",
     "klamm.server.disks": "kafka.log.LogManager",

@@ -56,13 +56,22 @@ class ConfigOutcome(NamedTuple):
     message: str | None
 
 
+class RequestRefused(ApiError):
+    """An error of one resource that fails the whole request."""
+
+
 OK = ConfigOutcome(ErrorCode.NONE, None)
 
 
 async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[None]]) -> list[ConfigOutcome]:
-    """Alter each resource with `alter`, which may raise ApiError; returns the outcomes in order."""
+    """Alter each resource with `alter`, which may raise ApiError; returns the outcomes in order.
+
+    Raises ApiError after the last resource if `alter` has raised RequestRefused: the request as a whole has failed then. As in Kafka,
+    the other resources have been altered all the same.
+    """
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes = []
+    refusal: RequestRefused | None = None
     pace = Pace()
     for resource in resources:
         await pace(1 + len(resource.configs))
@@ -72,6 +81,8 @@ async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[
             if len({config.name for config in resource.configs}) < len(resource.configs):
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
             await alter(resource)
+        except RequestRefused as error:
+            refusal = refusal or error
         except ApiError as error:
             outcomes.append(ConfigOutcome(error.code, error.message))
         except ControllerMoved:
@@ -81,6 +92,8 @@ async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[
             outcomes.append(ConfigOutcome(ErrorCode.UNKNOWN_SERVER_ERROR, None))
         else:
             outcomes.append(OK)
+    if refusal is not None:
+        raise refusal
     return outcomes
 
 
@@ -104,7 +117,7 @@ async def replace_configs(ctx: Context, resource_type: int, name: str, configs: 
     elif resource_type == BROKER:
         await _store_broker(ctx, name, _entity(ctx, name), configs, dict(configs), validate_only)
     else:
-        raise ApiError(ErrorCode.INVALID_REQUEST, _unsupported(resource_type))
+        raise _unsupported(ctx, resource_type, name)
 
 
 async def alter_configs(ctx: Context, resource_type: int, name: str, requested: Requested, propose: Proposal, validate_only: bool) -> None:
@@ -115,13 +128,15 @@ async def alter_configs(ctx: Context, resource_type: int, name: str, requested: 
         case 4:
             await _alter_broker(ctx, name, requested, propose, validate_only)
         case _:
-            raise ApiError(ErrorCode.INVALID_REQUEST, _unsupported(resource_type))
+            raise _unsupported(ctx, resource_type, name)
 
 
-def _unsupported(resource_type: int) -> str:
-    if resource_type == CLIENT_METRICS:
-        return "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS"
-    return f"Unknown resource type {resource_type}"
+def _unsupported(ctx: Context, resource_type: int, name: str) -> ApiError:
+    if resource_type != CLIENT_METRICS:
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+    if not ctx.authorize(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
+        return RequestRefused(ErrorCode.INVALID_REQUEST, f"Unexpected resource type CLIENT_METRICS for resource {name}")
+    return ApiError(ErrorCode.INVALID_REQUEST, "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS")
 
 
 def _check_topic(ctx: Context, topic: str) -> None:
