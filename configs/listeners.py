@@ -90,7 +90,11 @@ def listeners_of(values: Mapping[str, Any], given: Mapping[str, str]) -> Listene
     if inter_broker not in names:
         named = values["inter.broker.listener.name"] is not None
         key = "inter.broker.listener.name" if named else "security.inter.broker.protocol"
-        raise ConfigError(key, inter_broker, f"not among the advertised listeners {', '.join(names)}")
+        response = (
+            "requirement failed: inter.broker.listener.name must be a listener name defined in advertised.listeners. "
+            f"The valid options based on currently configured listeners are {','.join(names)}"
+        )
+        raise ConfigError(key, inter_broker, f"not among the advertised listeners {', '.join(names)}", response=response)
     if control_plane is not None:
         if control_plane not in names:
             raise ConfigError("control.plane.listener.name", control_plane, f"not among the advertised listeners {', '.join(names)}")
@@ -162,7 +166,8 @@ def _endpoints(key: str, text: str, protocols: Mapping[str, str]) -> tuple[Liste
         except ValueError as error:
             raise ConfigError(key, text, f"{match[3]} is not a port") from error
         if name in found:
-            raise ConfigError(key, text, f"listener {name} is named twice")
+            response = f"requirement failed: Each listener must have a different name, listeners: {text}"
+            raise ConfigError(key, text, f"listener {name} is named twice", response=response)
         found[name] = ListenerConfig(name, match[2] or None, port, protocols[name])
     return tuple(found.values())
 
@@ -174,7 +179,11 @@ def _ports_differ(text: str, listeners: tuple[ListenerConfig, ...]) -> None:
             by_port.setdefault(listener.port, []).append(listener)
     for port, sharing in by_port.items():
         if len(sharing) > 1 and sorted(_ip_version(listener.host) for listener in sharing) != [4, 6]:
-            raise ConfigError("listeners", text, f"port {port} may be shared by an IPv4 and an IPv6 address only")
+            response = (
+                "requirement failed: If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, "
+                f"listeners: {text}, port: {port}"
+            )
+            raise ConfigError("listeners", text, f"port {port} may be shared by an IPv4 and an IPv6 address only", response=response)
 
 
 def _ip_version(host: str | None) -> int:
@@ -187,9 +196,20 @@ def _ip_version(host: str | None) -> int:
 
 def _advertised_is_fit(key: str, text: str, advertised: tuple[ListenerConfig, ...], listeners: tuple[ListenerConfig, ...]) -> None:
     if not advertised:
-        raise ConfigError(key, text, "at least one listener must be advertised")
+        response = "requirement failed: There must be at least one broker advertised listener."
+        raise ConfigError(key, text, "at least one listener must be advertised", response=response)
     unknown = {listener.name for listener in advertised} - {listener.name for listener in listeners}
     if unknown:
-        raise ConfigError(key, text, f"{', '.join(sorted(unknown))} is not among the listeners")
+        response = (
+            "requirement failed: advertised.listeners listener names must be equal to or a subset of the ones defined in listeners. "
+            f"Found {_names(advertised)}. The valid options based on the current configuration are {_names(listeners)}"
+        )
+        raise ConfigError(key, text, f"{', '.join(sorted(unknown))} is not among the listeners", response=response)
     if any(listener.host == "0.0.0.0" for listener in advertised):
-        raise ConfigError(key, text, "0.0.0.0 cannot be advertised because clients cannot connect to it; set advertised.listeners")
+        response = "requirement failed: advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address."
+        reason = "0.0.0.0 cannot be advertised because clients cannot connect to it; set advertised.listeners"
+        raise ConfigError(key, text, reason, response=response)
+
+
+def _names(listeners: tuple[ListenerConfig, ...]) -> str:
+    return ",".join(listener.name for listener in listeners)

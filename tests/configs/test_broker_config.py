@@ -365,6 +365,46 @@ def test_a_change_at_run_time_is_refused_in_kafkas_words(key: str, value: str, r
     assert caught.value.response == response.format(key=key)
 
 
+_ADVERTISED = "advertised.listeners listener names must be equal to or a subset of the ones defined in listeners. Found "
+UNFIT_LISTENERS = [
+    ({"advertised.listeners": ""}, "There must be at least one broker advertised listener."),
+    (
+        {"advertised.listeners": "PLAINTEXT://0.0.0.0:1,SASL://h:2"},
+        "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address.",
+    ),
+    ({"listeners": ""}, f"{_ADVERTISED}PLAINTEXT,SASL. The valid options based on the current configuration are "),
+    ({"listeners": "SASL://h:0"}, f"{_ADVERTISED}PLAINTEXT,SASL. The valid options based on the current configuration are SASL"),
+    (
+        {"listeners": "PLAINTEXT://h:1,SASL://h:1"},
+        "If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, "
+        "listeners: PLAINTEXT://h:1,SASL://h:1, port: 1",
+    ),
+    (
+        {"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"},
+        "Each listener must have a different name, listeners: PLAINTEXT://h:1,PLAINTEXT://h:2",
+    ),
+    (
+        {"advertised.listeners": "SASL://h:0"},
+        "inter.broker.listener.name must be a listener name defined in advertised.listeners. "
+        "The valid options based on currently configured listeners are SASL",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "response"), UNFIT_LISTENERS, ids=str)
+def test_listeners_that_do_not_fit_together_are_refused_in_the_words_of_kafka(change: dict[str, str], response: str) -> None:
+    both = "PLAINTEXT://h:1,SASL://h:2"
+    broker = config({
+        "listeners": both,
+        "advertised.listeners": both,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+    })
+    with pytest.raises(ConfigError) as caught:
+        broker.validate_dynamic(change, per_broker=True)
+    assert caught.value.response == f"requirement failed: {response}"
+
+
 def test_only_kafkas_own_classes_are_there() -> None:
     config().validate_dynamic({"metric.reporters": "org.apache.kafka.common.metrics.JmxReporter"}, per_broker=True)
     with pytest.raises(ConfigError, match="classes of Java are not supported"):
