@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.configs.config_changes import alter_each, replace_configs, result_rows
+from klamm.server.configs.config_changes import RequestRefused, alter_each, replace_configs, result_rows
 from klamm.server.requests.context import Context
 
 
@@ -21,7 +21,10 @@ async def handle(ctx: Context, request: messages.AlterConfigsRequest) -> message
         configs = {config.name: config.value for config in resource.configs if config.value is not None}
         await replace_configs(ctx, resource.resource_type, resource.resource_name, configs, request.validate_only)
 
-    outcomes = await alter_each(request.resources, alter)
+    try:
+        outcomes = await alter_each(request.resources, alter)
+    except RequestRefused as error:
+        return refuse(request, ctx.api_version, error.code, error.message)
     return messages.AlterConfigsResponse(responses=await result_rows(ctx, "AlterConfigsResponse", request.resources, outcomes))
 
 

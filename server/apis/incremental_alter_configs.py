@@ -19,6 +19,7 @@ from klamm.server.configs.config_changes import (
     BROKER,
     BROKER_LOGGER,
     TOPIC,
+    RequestRefused,
     alter_configs,
     alter_each,
     check_is_own_logger,
@@ -33,7 +34,10 @@ async def handle(ctx: Context, request: messages.IncrementalAlterConfigsRequest)
     async def alter(resource: messages.IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
         await _alter(ctx, resource, request.validate_only)
 
-    outcomes = await alter_each(request.resources, alter)
+    try:
+        outcomes = await alter_each(request.resources, alter)
+    except RequestRefused as error:
+        return refuse(request, ctx.api_version, error.code, error.message)
     rows = await result_rows(ctx, "IncrementalAlterConfigsResponse", request.resources, outcomes)
     return messages.IncrementalAlterConfigsResponse(responses=rows)
 

@@ -66,7 +66,7 @@ OK = ConfigOutcome(ErrorCode.NONE, None)
 async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[None]]) -> list[ConfigOutcome]:
     """Alter each resource with `alter`, which may raise ApiError; returns the outcomes in order.
 
-    Raises ApiError after the last resource if `alter` has raised RequestRefused: the request as a whole has failed then. As in Kafka,
+    Raises RequestRefused after the last resource if `alter` has raised it: the request as a whole has failed then. As in Kafka,
     the other resources have been altered all the same.
     """
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
