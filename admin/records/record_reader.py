@@ -120,12 +120,12 @@ class RecordReader:
     def _commit_at_end(self) -> None:
         """Commit what has been read. While the group rebalances it cannot be: then the member joins again, and reads nothing meanwhile."""
         self._is_ending = True
-        offsets = {}
-        for each in self._consumer.assignment():
-            offset = self._pending.get(each, self._consumer.position(each, timeout_ms=POLL_MS))
+        owned, offsets = self._consumer.assignment(), {}
+        for each in owned:
+            offset = self._pending[each] if each in self._pending else self._consumer.position(each, timeout_ms=POLL_MS)
             if offset is not None:
                 offsets[each] = OffsetAndMetadata(offset, "", -1)
-        self._consumer.pause(*self._consumer.assignment())
+        self._consumer.pause(*owned)
         give_up = time.monotonic() + COMMIT_S
         while offsets:
             try:
