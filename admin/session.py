@@ -217,7 +217,11 @@ class Session:
             return
         before = scope.last_error
         is_cut_off = isinstance(error, TimedOut) or (isinstance(error, Disconnected) and isinstance(before, BadResponse))
-        raise TimedOut(before.message if is_cut_off and before is not None else error.message) from error
+        cause = before if is_cut_off and before is not None else error
+        if isinstance(cause, TimedOut):  # its text has the time of the call
+            raise TimedOut(cause.message) from error
+        scope.last_error = cause
+        raise scope.too_late() from error
 
 
 def _no_topics(version: int) -> messages.MetadataRequest:

@@ -39,8 +39,7 @@ def test_a_refused_connection_is_said_while_the_tool_waits_and_once_at_the_end(t
     first, last = said.stderr.splitlines()
     reason = "the broker at 127.0.0.1:1 cannot be reached: "
     assert first.startswith(f"no broker is reachable yet ({reason}") and first.endswith("Connection refused); trying for up to 0.3 s")
-    # The time is over while it connects, or while it waits before it connects again.
-    assert last.removeprefix("klamm: ").removeprefix("the call did not end within 300 ms: ") == f"{reason}Connection refused"
+    assert last.startswith(f"klamm: the call did not end within 300 ms: {reason}") and last.endswith("Connection refused")
     assert (said.returncode, said.stdout) == (1, "")
 
 
