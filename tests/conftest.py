@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import secrets
-import uuid
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 
+from klamm.tests.harness.names import unique_name
 from klamm.tests.reference.jars import NoJars, jars
 from klamm.tests.stories.both.retelling import Retelling
 from klamm.zk.embedded.server import EmbeddedZooKeeper
@@ -106,4 +106,4 @@ def _zookeeper_of(config: pytest.Config) -> str:
 @pytest.fixture
 def chroot() -> str:
     """A random path that no other test uses; it does not exist yet."""
-    return f"/test-{uuid.uuid4().hex[:12]}"
+    return f"/{unique_name('test')}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +11,7 @@ from klamm.admin import deadlines
 from klamm.server.local.library import BlockingCluster
 from klamm.tests.admin.scripted import ScriptedCluster, client_threads, scripted
 from klamm.tests.harness.members import Members
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.tree import Tree
 from klamm.tests.reference.jars import NoJars, jars
 
@@ -39,7 +39,7 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 def served(zookeeper: str) -> Iterator[BlockingCluster]:
     """Three Klamm brokers in this process."""
     config = {"auto.leader.rebalance.enable": "false"}
-    place = f"{zookeeper}/admin-client-{uuid.uuid4().hex[:8]}"
+    place = f"{zookeeper}/{unique_name('admin-client')}"
     with klamm.Cluster(3, topics=["orders:6:3", "single:1:1"], zookeeper=place, config=config) as one:
         yield one
 
@@ -52,7 +52,7 @@ def members(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: py
         where = jars() if request.param == "kafka" else folder
     except NoJars as problem:
         pytest.fail(str(problem), pytrace=False)
-    tree = Tree(zookeeper, f"/admin-{uuid.uuid4().hex[:8]}")
+    tree = Tree(zookeeper, f"/{unique_name('admin')}")
 
     def settings(broker_id: int) -> dict[str, object]:
         """A follower fetches little at a time, so that a throttled move takes its time."""

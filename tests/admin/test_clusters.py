@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import kafka.errors
@@ -25,6 +24,7 @@ from klamm.admin import (
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.harness.kafka import wait_for
 from klamm.tests.harness.members import Members
+from klamm.tests.harness.names import unique_name
 
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
@@ -45,7 +45,7 @@ def has_drafts(members: Members) -> bool:
 
 def topic(members: Members, *replicas: list[int], size: int = 0) -> str:
     """A new topic with these replicas, and with so many bytes in partition 0."""
-    name = f"t-{uuid.uuid4().hex[:8]}"
+    name = unique_name("t")
     members.create(name, replicas)
     if size:
         producer = KafkaProducer(bootstrap_servers=members.bootstrap(), acks="all")

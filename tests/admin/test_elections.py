@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-import uuid
 
 import kafka.errors
 import pytest
@@ -16,6 +15,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.server.local.library import BlockingCluster
 from klamm.tests.admin.replies import elected
 from klamm.tests.admin.scripted import CLOSE, HANG, ScriptedCluster, shipped
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.waits import wait_for
 
 ELECT = ApiKey.ELECT_LEADERS
@@ -279,7 +279,7 @@ def test_preferred_leaders_are_elected_by_klamm(served: BlockingCluster) -> None
         for partition in moved:
             result.partition_result(partition)
         assert all(p.leader == p.replicas[0] for p in admin.describe_topics(["orders"])["orders"].partitions)
-        named = admin.elect_preferred_leaders([("orders", 0), (f"t-{uuid.uuid4().hex}", 0)]).values()
+        named = admin.elect_preferred_leaders([("orders", 0), (unique_name("t"), 0)]).values()
         assert [error.code for error in named.values() if error is not None] == [
             ErrorCode.ELECTION_NOT_NEEDED,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

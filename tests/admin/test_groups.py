@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,6 +26,7 @@ from klamm.admin import (
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.harness.kafka import wait_for
 from klamm.tests.harness.members import Members
+from klamm.tests.harness.names import unique_name
 
 
 @pytest.fixture
@@ -35,14 +35,10 @@ def admin(members: Members) -> Iterator[AdminClient]:
         yield one
 
 
-def new(what: str) -> str:
-    return f"{what}-{uuid.uuid4().hex[:8]}"
-
-
 @pytest.fixture
 def topic(members: Members) -> str:
     """A topic with three partitions; 5 records in partition 0 and 3 in partition 1, with timestamps 1000, 2000 and so on."""
-    name = new("t")
+    name = unique_name("t")
     members.create(name, [[1], [2], [3]], {"retention.ms": "-1"})  # records of 1970 would be deleted
     producer = KafkaProducer(bootstrap_servers=members.bootstrap(), acks="all")
     for partition, count in ((0, 5), (1, 3)):
@@ -84,7 +80,7 @@ def codes(errors: dict[TopicPartition, AdminError]) -> dict[int, ErrorCode | Non
 
 
 def test_a_group_with_members_is_listed_described_and_protected(members: Members, admin: AdminClient, topic: str) -> None:
-    group, zero, one = new("g"), TopicPartition(topic, 0), TopicPartition(topic, 1)
+    group, zero, one = unique_name("g"), TopicPartition(topic, 0), TopicPartition(topic, 1)
     with consumers(members, topic, group, "instance-1") as (reader,):
         wait_for(lambda: admin.describe_groups([group])[group].state is GroupState.STABLE, "the group is stable")
         described = admin.describe_groups([group, "no-such-group"])
@@ -116,7 +112,7 @@ def test_a_group_with_members_is_listed_described_and_protected(members: Members
 
 
 def test_all_members_are_removed_and_the_group_is_deleted(members: Members, admin: AdminClient, topic: str) -> None:
-    group = new("g")
+    group = unique_name("g")
     with consumers(members, topic, group, None, "static"):
         removed = admin.remove_members(group, None).values()
         assert len(removed) == 2 and MemberToRemove("static") in removed and set(removed.values()) == {None}
@@ -127,7 +123,7 @@ def test_all_members_are_removed_and_the_group_is_deleted(members: Members, admi
 
 
 def test_offsets_are_altered_listed_and_deleted(members: Members, admin: AdminClient, topic: str) -> None:
-    group, zero, one, two = new("g"), *(TopicPartition(topic, number) for number in range(3))
+    group, zero, one, two = unique_name("g"), *(TopicPartition(topic, number) for number in range(3))
     outcome = admin.alter_group_offsets(group, {zero: 3, one: CommittedOffset(2, 0, "a note"), (topic, 9): 1, ("no-such-topic", 0): 1})
     assert {partition: error.code for partition, error in outcome.errors().items()} == {
         (topic, 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ("no-such-topic", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -162,7 +158,7 @@ def test_offsets_of_logs_are_found_by_time(members: Members, admin: AdminClient,
 
 
 async def test_fifty_groups_are_handled_in_one_call_each(members: Members, topic: str) -> None:
-    groups, zero = [new("many") for _ in range(50)], TopicPartition(topic, 0)
+    groups, zero = [unique_name("many") for _ in range(50)], TopicPartition(topic, 0)
     async with AsyncAdminClient(members.bootstrap()) as admin:
         for number, group in enumerate(groups):
             (await admin.alter_group_offsets(group, {zero: number})).all()
@@ -178,7 +174,7 @@ async def test_fifty_groups_are_handled_in_one_call_each(members: Members, topic
 
 def test_a_call_waits_for_the_next_coordinator_of_a_group(zookeeper: str) -> None:
     config = {"offsets.topic.replication.factor": "3", "offsets.topic.num.partitions": "3", "auto.leader.rebalance.enable": "false"}
-    place = f"{zookeeper}/admin-coordinators-{uuid.uuid4().hex[:8]}"
+    place = f"{zookeeper}/{unique_name('admin-coordinators')}"
     with klamm.Cluster(3, topics="orders:1:3", zookeeper=place, config=config) as cluster, AdminClient(cluster.bootstrap_servers) as admin:
         admin.alter_group_offsets("g", {("orders", 0): 7}).all()
         former = admin.describe_groups(["g"])["g"].coordinator

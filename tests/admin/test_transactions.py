@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
 
 import kafka.errors
@@ -20,6 +19,7 @@ from klamm.admin import (
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.harness.kafka import wait_for
 from klamm.tests.harness.members import Members
+from klamm.tests.harness.names import unique_name
 
 
 @pytest.fixture
@@ -28,13 +28,9 @@ def admin(members: Members) -> Iterator[AdminClient]:
         yield one
 
 
-def new(what: str) -> str:
-    return f"{what}-{uuid.uuid4().hex[:8]}"
-
-
 @pytest.fixture
 def topic(members: Members) -> str:
-    name = new("t")
+    name = unique_name("t")
     members.create(name, [[1], [2]])
     return name
 
@@ -52,7 +48,7 @@ def begun(members: Members, topic: str, transactional_id: str) -> Producer:
 
 
 def test_an_open_transaction_is_listed_described_and_committed(members: Members, admin: AdminClient, topic: str) -> None:
-    name, zero, one = new("tx"), TopicPartition(topic, 0), TopicPartition(topic, 1)
+    name, zero, one = unique_name("tx"), TopicPartition(topic, 0), TopicPartition(topic, 1)
     before_ms = int(time.time() * 1000) - 60_000
     producer = begun(members, topic, name)
     outcome = admin.describe_transactions([name, "no-such-id"])
@@ -82,7 +78,7 @@ def test_an_open_transaction_is_listed_described_and_committed(members: Members,
 
 
 def test_producers_are_fenced_and_their_transaction_is_aborted(members: Members, admin: AdminClient, topic: str) -> None:
-    name, other, zero = new("tx"), new("tx"), TopicPartition(topic, 0)
+    name, other, zero = unique_name("tx"), unique_name("tx"), TopicPartition(topic, 0)
     producer = begun(members, topic, name)
     former = admin.describe_transactions([name])[name]
     fenced = admin.fence_producers([name, other]).all()
@@ -96,7 +92,7 @@ def test_producers_are_fenced_and_their_transaction_is_aborted(members: Members,
 
 
 def test_a_transaction_is_aborted_in_one_partition_by_its_producer_id_and_epoch(members: Members, admin: AdminClient, topic: str) -> None:
-    zero, name = TopicPartition(topic, 0), new("tx")
+    zero, name = TopicPartition(topic, 0), unique_name("tx")
     begun(members, topic, name)
     ((producer_id, epoch, *_),) = admin.describe_producers([zero])[zero]
     admin.abort_transaction(zero, producer_id, epoch, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +11,7 @@ from klamm.admin import AdminClient, ConfigResource, ResourceType
 from klamm.chaos.end_state import problems
 from klamm.control.client import ControlClient
 from klamm.testing.blocking_cluster import BlockingCluster
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.waits import wait_for
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
@@ -32,7 +32,7 @@ class Whole:
 
 @pytest.fixture(scope="module")
 def whole(zookeeper: str) -> Iterator[Whole]:
-    with klamm.testing.Cluster(topics="t:1:3", zookeeper=f"{zookeeper}/end-state-{uuid.uuid4().hex[:8]}", control_port=0) as cluster:
+    with klamm.testing.Cluster(topics="t:1:3", zookeeper=f"{zookeeper}/{unique_name('end-state')}", control_port=0) as cluster:
         found = Whole(cluster)
         yield found
         found.admin.close()

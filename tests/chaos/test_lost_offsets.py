@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +12,7 @@ from klamm.chaos.clients.producers import SILENT
 from klamm.chaos.lost_offsets import is_lost_by_client
 from klamm.control.client import ControlClient
 from klamm.testing.blocking_cluster import BlockingCluster
+from klamm.tests.harness.names import unique_name
 
 CONFIGS: dict[str, str | int | bool] = {
     "offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1, "offsets.topic.replication.factor": 1,
@@ -22,7 +22,7 @@ CONFIGS: dict[str, str | int | bool] = {
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper: str) -> Iterator[BlockingCluster]:
-    place = f"{zookeeper}/lost-offsets-{uuid.uuid4().hex[:8]}"
+    place = f"{zookeeper}/{unique_name('lost-offsets')}"
     with klamm.testing.Cluster(1, topics="t:2:1", zookeeper=place, control_port=0, config=CONFIGS) as one:
         yield one
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from klamm.protocol import messages
 from klamm.tests.cli.running import WITHIN_S, call
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import START_S, KafkaBroker, OwnedBroker, all_know, request, wait_for
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.tree import Tree
 from klamm.tests.reference.jars import jars
 
@@ -36,7 +36,7 @@ class ToolMembers:
 
     def __init__(self, kind: str, zookeeper: str, folder: Path) -> None:
         self.kind = kind
-        self.tree = Tree(zookeeper, f"/members-{kind}-{uuid.uuid4().hex[:12]}")
+        self.tree = Tree(zookeeper, "/" + unique_name(f"members-{kind}"))
         if kind == "kafka":
             self.brokers: list[OwnedBroker] = [KafkaBroker(jars(), self.tree, folder, n, **PROPERTIES) for n in range(BROKERS)]
         else:

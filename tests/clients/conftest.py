@@ -10,13 +10,13 @@ import json
 import select
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from klamm.tests.clients.served import Served
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.tree import Tree
 
 READY_S = 60
@@ -34,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def served(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    tree = Tree(zookeeper, f"/clients-{uuid.uuid4().hex[:8]}")
+    tree = Tree(zookeeper, f"/{unique_name('clients')}")
     command = [str(Path(sys.executable).parent / "klamm"), "serve", "--brokers", "3", "--port", "0", "--json", "--zookeeper", tree.hosts]
     settings = ("auto.leader.rebalance.enable=false", *(BY_REQUEST if request.param == "controller" else ()))
     for setting in settings:

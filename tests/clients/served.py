@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import uuid
 from dataclasses import dataclass
 
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.tree import Tree
 
 
@@ -21,7 +21,7 @@ class Served:
 
     def topic(self) -> str:
         """A fresh name."""
-        return f"t-{uuid.uuid4().hex[:8]}"
+        return unique_name("t")
 
     def rewrite_state(self, topic: str, partition: int, leader: int, isr: list[int]) -> None:
         """Change a partition's state as a leader of an older Kafka did, by znode and notification: the controller takes it over."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as OtherNewTopic
 from kafka.errors import TopicAlreadyExistsError
 
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.process import KlammBroker
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import wait_for
@@ -31,7 +31,7 @@ PAUSE_S = 0.05
 @pytest.fixture
 def three(zookeeper: str, tmp_path: Path) -> Iterator[dict[int, KlammBroker]]:
     """Brokers 0, 1 and 2, each its own process, whose sessions are short."""
-    tree = Tree(zookeeper, f"/failover-{uuid.uuid4().hex[:8]}")
+    tree = Tree(zookeeper, f"/{unique_name('failover')}")
     brokers = {i: KlammBroker(tree, tmp_path, i, zookeeper_session_timeout_ms=SESSION_MS) for i in range(3)}
     try:
         for broker in brokers.values():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.process import KlammBroker
 from klamm.tests.harness.tree import Tree
 
@@ -16,7 +16,7 @@ from klamm.tests.harness.tree import Tree
 @pytest.fixture(scope="session")
 def shared_broker(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammBroker]:
     """Broker 0, the controller of tests that bring their own fake brokers."""
-    tree = Tree(zookeeper, f"/shared-{uuid.uuid4().hex[:12]}")
+    tree = Tree(zookeeper, f"/{unique_name('shared')}")
     broker = KlammBroker(tree, tmp_path_factory.mktemp("shared"), 0)
     try:
         yield broker.start()

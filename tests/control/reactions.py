@@ -18,7 +18,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from klamm.control.steered_cluster import SteeredCluster
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.loop_thread import LoopThread
 from klamm.tests.harness.kafka import java_command
+from klamm.tests.harness.names import unique_name
 from klamm.tests.reference.jars import jars
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reactions.md"
@@ -243,7 +243,7 @@ def limited(client: str, act: str, servers: str, name: str) -> str:
 def reaction(thread: LoopThread, cluster: SteeredCluster, api: str, client: str, effect: str) -> str:
     """What became of the client, and how many requests of the API it sent."""
     act, error = APIS[api]
-    name = f"{client.partition(' ')[0]}-{uuid.uuid4().hex[:6]}"
+    name = unique_name(client.partition(" ")[0])
     given = EFFECTS[effect] % error if effect == "error" else EFFECTS[effect]
     text = f'{{"filter": {{"api": "{api}", "client_id": "{name}"}}, "effect": {given}, "first": 1}}'
 

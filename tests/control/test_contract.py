@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import aiohttp
 import pytest
@@ -20,6 +19,7 @@ from klamm.tests.cli.running import Running
 from klamm.tests.control.calls import Calls, produce
 from klamm.tests.harness import requests
 from klamm.tests.harness.client import ConnectionClosed
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.waits import eventually_asked
 
 CONFIG = ("auto.leader.rebalance.enable=false", "offsets.topic.num.partitions=1", "offsets.topic.replication.factor=1")
@@ -40,7 +40,7 @@ def served_by(command: Running) -> ServedCluster:
 
 def serve(folder: Path, zookeeper: str, *options: object) -> Running:
     configs = [each for config in CONFIG for each in ("--config", config)]
-    where = ("--zookeeper", f"{zookeeper}/test-{uuid4().hex[:12]}", "--port", 0, "--control-port", 0)
+    where = ("--zookeeper", f"{zookeeper}/{unique_name('test')}", "--port", 0, "--control-port", 0)
     return Running(folder, "serve", "--json", *where, *configs, *options)
 
 

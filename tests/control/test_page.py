@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from kafka import KafkaProducer
 
 from klamm.tests.cli.running import Running, call
 from klamm.tests.control.browser import Page, browser
+from klamm.tests.harness.names import unique_name
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ Cluster = dict[str, Any]
 @pytest.fixture(scope="session")
 def served(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster with a control API."""
-    place = ("--port", "0", "--zookeeper", f"{zookeeper}/control-page-{uuid.uuid4().hex[:8]}", "--control-port", "0")
+    place = ("--port", "0", "--zookeeper", f"{zookeeper}/{unique_name('control-page')}", "--control-port", "0")
     running = Running(tmp_path_factory.mktemp("page"), "serve", "--json", *place, "--topic", "orders:3:3")
     try:
         yield running.ready()

@@ -17,7 +17,6 @@ import random
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from klamm.tests.groups.group_tale import KINDS, open_tale
 from klamm.tests.groups.telling import GroupConnection, GroupGrounds, GroupTale, at, commits, encoded, protocols, subscription
 from klamm.tests.harness.client import KEYS
 from klamm.tests.harness.members import Members
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.tree import Tree
 from klamm.tests.reference.jars import jars
 from klamm.tests.stories.both.answers import request
@@ -87,7 +87,7 @@ class Telling:
         self.tale = GroupTale(grounds)
         self.clients = []
         for number in range(2):
-            group = f"random-{seed}-{number}-{uuid.uuid4().hex[:4]}"
+            group = unique_name(f"random-{seed}-{number}")
             self.tale.names[group] = f"group-{number}"
             for name, instance in (("dynamic", None), ("static", "instance"), ("twin", "instance")):
                 connection = self.tale.connection(grounds.coordinator(group), name)
@@ -251,7 +251,7 @@ class GroupPair:
     def __init__(self, zookeeper: str, folder: Path, kafka_jars: Path) -> None:
         kind = KINDS["three"]
         settings: dict[str, Any] = {name.replace(".", "_"): value for name, value in kind.configs.items()}
-        path = f"/pair-{uuid.uuid4().hex[:8]}"
+        path = f"/{unique_name('pair')}"
         self._members = Members(kafka_jars, Tree(zookeeper, f"{path}-kafka"), folder, lambda _: settings)
         configs = {name: str(value) for name, value in kind.configs.items()}
         self._cluster = klamm.Cluster(2, zookeeper=f"{zookeeper}{path}-klamm", config=configs)

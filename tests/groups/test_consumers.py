@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from klamm.protocol import messages
 from klamm.tests.groups.brokers import BROKERS, close, make_members
 from klamm.tests.groups.consumers import OFFSETS_TOPIC, ConsumerGroup
 from klamm.tests.harness.members import Members
+from klamm.tests.harness.names import unique_name
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ STATIC = [("confluent", "range"), ("confluent", "cooperative-sticky"), ("kafka-p
 @pytest.fixture(scope="module")
 def shared_members(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
     """Brokers for all tests that do them no harm."""
-    made = make_members(zookeeper, f"/consumers-{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("brokers"))
+    made = make_members(zookeeper, f"/{unique_name('consumers')}", tmp_path_factory.mktemp("brokers"))
     yield made
     close(made)
 

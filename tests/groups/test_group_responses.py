@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +13,7 @@ import klamm
 from klamm.journal.reading import segments
 from klamm.tests.groups.group_tale import CHAPTERS, KINDS, OPENING, answers, open_tale, tell, told_to_kafka
 from klamm.tests.groups.telling import GroupGrounds
+from klamm.tests.harness.names import unique_name
 from klamm.tests.pipeline.in_duckdb import judged, silver
 
 RULES = ("G-01", "G-02", "G-03", "G-04", "G-05", "G-06", "W-01", "W-09", "W-11")
@@ -42,7 +42,7 @@ def opened(zookeeper: str, journal: Path, request: pytest.FixtureRequest) -> Ite
     kind = KINDS[request.param]
     configs = {name: str(value) for name, value in kind.configs.items()}
     configs |= {"klamm.journal.dir": str(journal), "klamm.journal.run": request.param}
-    with klamm.Cluster(kind.brokers, zookeeper=f"{zookeeper}/tale-{uuid.uuid4().hex[:8]}", config=configs) as cluster:
+    with klamm.Cluster(kind.brokers, zookeeper=f"{zookeeper}/{unique_name('tale')}", config=configs) as cluster:
         grounds = GroupGrounds({broker_id: (host, port) for broker_id, host, port in cluster.addresses})
         yield Opened(grounds, asyncio.run(open_tale(request.param, grounds)))
 

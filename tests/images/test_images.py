@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Iterator
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.ports import free_ports
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.images.containers import BASE, inspect, podman
@@ -25,7 +25,7 @@ LOCKED = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "all", "--security-opt
 @pytest.fixture
 def name() -> Iterator[str]:
     """A name for a container, which is removed at the end."""
-    name = f"klamm-{uuid.uuid4().hex[:8]}"
+    name = unique_name("klamm")
     yield name
     podman("rm", "--force", "--ignore", "--volumes", name)
 

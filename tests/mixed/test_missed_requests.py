@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from klamm.protocol import messages
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import request, wait_for
 from klamm.tests.harness.members import Members
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.network import Network
 from klamm.tests.harness.ports import free_port
 from klamm.tests.harness.tree import Tree
@@ -32,7 +32,7 @@ class Cluster:
         port = free_port()
         shown = self.network.proxy(AWAY, port)
         own = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "advertised_listeners": f"PLAINTEXT://127.0.0.1:{shown}"}
-        tree = Tree(zookeeper, f"/missed-{uuid.uuid4().hex[:8]}")
+        tree = Tree(zookeeper, f"/{unique_name('missed')}")
         self.members = Members(jars, tree, folder, lambda broker_id: own if broker_id == AWAY else {})
         start = self.members.klamm if kind == "klamm" else self.members.kafka
         start(1, 2, AWAY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker, all_know
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.ports import free_ports
 from klamm.tests.harness.tree import Tree
 from klamm.tests.reference.jars import NoJars, jars
@@ -43,7 +43,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def broker(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnedBroker]:
     """Broker 0 of a cluster of its own, running."""
-    tree, folder = Tree(zookeeper, f"/quotas-{uuid.uuid4().hex[:8]}"), tmp_path_factory.mktemp("quotas")
+    tree, folder = Tree(zookeeper, f"/{unique_name('quotas')}"), tmp_path_factory.mktemp("quotas")
     properties = _properties()
     try:
         made = OwnedBroker(tree, folder, 0, **properties) if request.param == KLAMM else KafkaBroker(jars(), tree, folder, 0, **properties)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.process import KlammBroker
 from klamm.tests.harness.tree import Tree
 from klamm.tests.registered.hostile import HEARTBEAT_MS, SESSION_TIMEOUT_MS, Impostor, fresh_id
@@ -42,7 +42,7 @@ def _members(
 @pytest.fixture(scope="module")
 def controller(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammBroker]:
     """Broker 0, the controller of all tests of a file of hostile brokers."""
-    tree = Tree(zookeeper, f"/hostile-{uuid.uuid4().hex[:12]}")
+    tree = Tree(zookeeper, f"/{unique_name('hostile')}")
     settings = {
         "registerbroker_enable": "on",
         "broker_session_timeout_ms": SESSION_TIMEOUT_MS,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,6 +18,7 @@ from klamm.admin import AdminClient
 from klamm.controller.phases import ReassignmentCaughtUp
 from klamm.server.faults.fault import DiskHit
 from klamm.testing import AsyncCluster, BlockingCluster, Refused, WaitTimedOut
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.waits import wait_for
 
 BOTH = [pytest.param(False, id="one-process"), pytest.param(True, id="processes", marks=pytest.mark.slow)]
@@ -28,7 +28,7 @@ BOTH = [pytest.param(False, id="one-process"), pytest.param(True, id="processes"
 @pytest.fixture(scope="module", params=BOTH)
 def shared(zookeeper: str, request: pytest.FixtureRequest) -> Iterator[BlockingCluster]:
     config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
-    path = f"{zookeeper}/testing-cluster-{uuid.uuid4().hex[:8]}"
+    path = f"{zookeeper}/{unique_name('testing-cluster')}"
     with klamm.testing.Cluster(config=config, zookeeper=path, control_port=0, processes=request.param) as cluster:
         yield cluster
 

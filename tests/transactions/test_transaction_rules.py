@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 
 import pytest
 
 import klamm
+from klamm.tests.harness.names import unique_name
 from klamm.tests.pipeline.in_duckdb import judged, silver
 from klamm.tests.pipeline.real_clusters.transaction_session import live_with_transactions
 
@@ -22,7 +22,7 @@ def test_no_rule_about_transactions_is_violated_by_a_cluster_of_three_brokers(zo
         "offsets.topic.replication.factor": "2", "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
         "group.initial.rebalance.delay.ms": "0",
     }
-    with klamm.Cluster(3, zookeeper=f"{zookeeper}/tx-{uuid.uuid4().hex[:8]}", config=configs, topics=["accounts:3:2"]) as cluster:
+    with klamm.Cluster(3, zookeeper=f"{zookeeper}/{unique_name('tx')}", config=configs, topics=["accounts:3:2"]) as cluster:
         live_with_transactions(cluster.bootstrap_servers, "accounts", 3)
     rows = judged(silver(tmp_path), RULES)
     assert [(row["rule"], row["detail"], row["evidence"]) for row in rows if row["detail"] is not None] == []

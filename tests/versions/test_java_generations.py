@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.local.library import BlockingCluster
 from klamm.tests.harness.kafka import java_command, request
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.reference.jars import CLIENTS_OF_4, CLIENTS_OF_2016, VERSION, jars
 
@@ -27,7 +27,7 @@ WITHIN_S = 120
 
 @pytest.fixture(scope="module")
 def brokers(zookeeper: str) -> Iterator[BlockingCluster]:
-    with klamm.Cluster(3, config=CONFIG, zookeeper=f"{zookeeper}/generations-{uuid.uuid4().hex[:8]}") as cluster:
+    with klamm.Cluster(3, config=CONFIG, zookeeper=f"{zookeeper}/{unique_name('generations')}") as cluster:
         yield cluster
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from klamm.tests.cli.running import Running, call
+from klamm.tests.harness.names import unique_name
 
 
 @pytest.fixture(scope="session")
 def steered(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What `klamm serve` prints when it is ready. All tests share it; each leaves all brokers running."""
-    place = ("--port", "0", "--zookeeper", f"{zookeeper}/cli-control-{uuid.uuid4().hex[:8]}", "--control-port", "0")
+    place = ("--port", "0", "--zookeeper", f"{zookeeper}/{unique_name('cli-control')}", "--control-port", "0")
     arguments = ("serve", "--json", *place, "--topic", "orders:3:3")
     running = Running(tmp_path_factory.mktemp("steered"), *arguments)
     try:

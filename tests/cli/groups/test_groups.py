@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from klamm.admin import AdminClient, ConfigResource, ResourceType
 from klamm.tests.cli.members import ToolMembers
 from klamm.tests.cli.running import call
 from klamm.tests.harness.kafka import wait_for
+from klamm.tests.harness.names import unique_name
 from klamm.tests.reference.jars import jars
 from klamm.tests.reference.tools import Tools
 
@@ -41,14 +41,10 @@ def topic(members: ToolMembers) -> str:
 @pytest.fixture
 def group(members: ToolMembers, topic: str) -> str:
     """A group without members that has offsets of partitions 0 and 1."""
-    name = new_group()
+    name = unique_name("g")
     with AdminClient(members.bootstrap) as admin:
         admin.alter_group_offsets(name, {(topic, 0): 2, (topic, 1): 3}).all()
     return name
-
-
-def new_group() -> str:
-    return f"g-{uuid.uuid4().hex[:8]}"
 
 
 def groups(members: ToolMembers, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -170,7 +166,7 @@ def test_offsets_are_reset_only_with_execute(members: ToolMembers, topic: str, g
     for arguments, offsets in steps:
         table(members, *reset, *arguments, "--execute")
         assert committed(members, group) == offsets
-    other = new_group()
+    other = unique_name("g")
     shown = groups(members, "reset-offsets", other, "--topic", f"{topic}:0", "--to-offset", 1, "--execute", "--json")
     assert json.loads(shown.stdout) == {"offsets": [{"group": other, "topic": topic, "partition": 0, "new_offset": 1}]}
     assert committed(members, other) == {0: 1}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from itertools import islice
 
@@ -13,14 +12,11 @@ from klamm.admin import AdminClient
 from klamm.admin.records import record_reader
 from klamm.admin.records.record_reader import ReadRecord, RecordReader
 from klamm.tests.cli.members import ToolMembers
+from klamm.tests.harness.names import unique_name
 
 
 def reader_of(members: ToolMembers, topic: str, group: str) -> RecordReader:
     return RecordReader(members.bootstrap, topic, "reader", group, from_end=False, read_committed=False, security={})
-
-
-def new_group() -> str:
-    return f"g-{uuid.uuid4().hex[:8]}"
 
 
 def committed(members: ToolMembers, group: str, topic: str, partition: int = 0) -> int | None:
@@ -40,7 +36,7 @@ def values(records: Iterator[ReadRecord], most: int) -> list[bytes | None]:
 
 
 def test_a_record_is_committed_when_the_next_one_was_asked_for(members: ToolMembers) -> None:
-    topic, group = members.topic([0]), new_group()
+    topic, group = members.topic([0]), unique_name("g")
     written(members, topic, b"0", b"1", b"2", b"3")
     with reader_of(members, topic, group) as reader:
         assert values(reader.records(None, to_end=False), 3) == [b"0", b"1", b"2"]
@@ -52,7 +48,7 @@ def test_a_record_is_committed_when_the_next_one_was_asked_for(members: ToolMemb
 
 def test_partitions_that_are_added_are_read_however_short_its_polls_are(members: ToolMembers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_reader, "POLL_MS", 1)  # each time it joins again a poll ends before it has joined
-    topic, group = members.topic([0]), new_group()
+    topic, group = members.topic([0]), unique_name("g")
     written(members, topic, b"first")
     with reader_of(members, topic, group) as reader:
         records = reader.records(2, to_end=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import uuid
 from collections.abc import Sequence
 
 import pytest
@@ -15,6 +14,7 @@ from klamm.admin import AdminClient
 from klamm.cli.records.record_format import BadFormat, format_of
 from klamm.tests.cli.members import ToolMembers
 from klamm.tests.cli.running import KLAMM, call, call_with
+from klamm.tests.harness.names import unique_name
 
 WITHIN_S = 60
 
@@ -91,7 +91,7 @@ def five(running_members: ToolMembers) -> str:
 
 
 def test_a_group_goes_on_where_it_ended(members: ToolMembers, five: str) -> None:
-    group = f"g-{uuid.uuid4().hex[:8]}"
+    group = unique_name("g")
     assert consume_in_a_process(members, five, "-G", group, "-c", "2") == b"0\n1\n"
     with AdminClient(members.bootstrap) as admin:
         assert admin.list_group_offsets([group])[group].all()[five, 0].offset == 2  # type: ignore[index, union-attr]
@@ -101,7 +101,7 @@ def test_a_group_goes_on_where_it_ended(members: ToolMembers, five: str) -> None
 
 def test_the_end_of_a_partition_that_ends_with_a_marker_is_reached(members: ToolMembers) -> None:
     topic = members.topic([0])
-    producer = KafkaProducer(bootstrap_servers=members.bootstrap, transactional_id=f"x-{uuid.uuid4().hex[:8]}")
+    producer = KafkaProducer(bootstrap_servers=members.bootstrap, transactional_id=unique_name("x"))
     producer.init_transactions()
     for record, end in ((b"kept", producer.commit_transaction), (b"aborted", producer.abort_transaction)):
         producer.begin_transaction()
@@ -128,7 +128,7 @@ def test_without_an_end_it_prints_what_comes_until_a_signal(members: ToolMembers
 
 
 def test_a_topic_or_partition_that_does_not_exist_is_one_line_and_is_not_created(members: ToolMembers, five: str) -> None:
-    absent = f"t-{uuid.uuid4().hex[:8]}"
+    absent = unique_name("t")
     said = produce(members, absent, b"x\n")
     assert (said.returncode, said.stdout) == (1, b"")
     assert said.stderr.startswith(f"klamm: {absent}: UNKNOWN_TOPIC_OR_PARTITION".encode())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import uuid
 
 import pytest
 
@@ -13,10 +12,7 @@ from klamm.admin import AdminClient, ConfigResource, ResourceType
 from klamm.tests.cli.members import ToolMembers
 from klamm.tests.cli.running import call
 from klamm.tests.harness.kafka import wait_for
-
-
-def new_topic() -> str:
-    return f"t-{uuid.uuid4().hex[:8]}"
+from klamm.tests.harness.names import unique_name
 
 
 def topics(members: ToolMembers, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -36,7 +32,7 @@ def known(members: ToolMembers, *names: str) -> None:
 
 
 def test_a_topic_is_created_shown_grown_and_deleted(members: ToolMembers) -> None:
-    name, other = new_topic(), new_topic()
+    name, other = unique_name("t"), unique_name("t")
     created = done(members, "create", name, other, "-p", 2, "-r", 1, "--config", "retention.ms=5000", "--config", "cleanup.policy=compact")
     known(members, name, other)
     assert created == [f"{name}: created", f"{other}: created"]
@@ -58,7 +54,7 @@ def test_a_topic_is_created_shown_grown_and_deleted(members: ToolMembers) -> Non
 
 
 def test_json_has_the_same_as_objects(members: ToolMembers) -> None:
-    name = new_topic()
+    name = unique_name("t")
     assert json.loads(*done(members, "create", name, "-p", 1, "-r", 1, "--json")) == {
         "topics": [{"topic": name, "outcome": "created", "error": None}]
     }
@@ -75,7 +71,7 @@ def test_json_has_the_same_as_objects(members: ToolMembers) -> None:
 
 
 def test_what_is_refused_is_one_line_and_the_others_are_changed(members: ToolMembers) -> None:
-    name, other, absent = new_topic(), new_topic(), new_topic()
+    name, other, absent = unique_name("t"), unique_name("t"), unique_name("t")
     done(members, "create", name, "-p", 2)
     said = topics(members, "create", name, other, "-p", 1)
     assert (said.returncode, said.stdout) == (1, f"{other}: created\n")

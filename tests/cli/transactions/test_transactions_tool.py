@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import time
-import uuid
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -18,6 +17,7 @@ from klamm.tests.cli.running import call
 from klamm.tests.harness import requests
 from klamm.tests.harness.batches import T, records_of
 from klamm.tests.harness.kafka import request, wait_for
+from klamm.tests.harness.names import unique_name
 
 TIMEOUT_S = 30
 
@@ -66,7 +66,7 @@ def hang(members: ToolMembers, topic: str, producer_id: int, minutes: int) -> No
 
 @pytest.fixture
 def name() -> str:
-    return f"tx-{uuid.uuid4().hex[:8]}"
+    return unique_name("tx")
 
 
 @pytest.mark.parametrize(

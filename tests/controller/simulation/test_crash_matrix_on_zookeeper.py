@@ -6,7 +6,6 @@ The simulated matrix tries all faults at all writes. Here each fault strikes onc
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +20,7 @@ from klamm.tests.controller.simulated import Crashed, FaultyStore, SimulatedWorl
 from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, CrashRun, Fault, Row, Scenario, row, spread, table, through
 from klamm.tests.controller.simulation.simulation import Process
 from klamm.tests.controller.throttles.throttle_scenarios import THROTTLED
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.waits import eventually
 from klamm.tests.zk.simulated_zookeeper import SimulatedZooKeeper, Znode
 from klamm.zk.session.session import SessionChange, ZkSession
@@ -213,7 +213,7 @@ async def test_after_a_fault_at_any_write_a_cluster_on_zookeeper_comes_to_rest_a
     scenario: Scenario, rows: list[Row], zookeeper: str
 ) -> None:
     async def once(scenario: Scenario, fault: Fault | None, at: int) -> int:
-        run = RealRun(f"{zookeeper}/matrix-{uuid.uuid4().hex[:12]}", fault, at)
+        run = RealRun(f"{zookeeper}/{unique_name('matrix')}", fault, at)
         await run.open()
         return await through(run, scenario)
 

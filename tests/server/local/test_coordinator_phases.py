@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from klamm.server.phases import PHASES, can_fail, error_named
 from klamm.server.transactions import phases as transactions
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import request
+from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.waits import WITHIN_S, wait_for
 from klamm.zk.session.steered_requests import ZooKeeperRead, ZooKeeperWrite
 
@@ -239,7 +239,7 @@ def test_every_phase_is_tested() -> None:
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper: str) -> Iterator[BlockingCluster]:
-    with klamm.Cluster(brokers=3, config=CONFIG, topics=["t:2:3"], zookeeper=f"{zookeeper}/{uuid.uuid4().hex}") as cluster:
+    with klamm.Cluster(brokers=3, config=CONFIG, topics=["t:2:3"], zookeeper=f"{zookeeper}/{unique_name('coordinators')}") as cluster:
         for kind in (0, 1):
             message = messages.FindCoordinatorRequest(key_type=kind, coordinator_keys=["x"])
             port = cluster.addresses[0][2]
@@ -259,7 +259,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture
 def client(cluster: BlockingCluster, pool: ThreadPoolExecutor) -> Iterator[Client]:
-    yield Client(cluster, pool, f"x{uuid.uuid4().hex[:8]}")
+    yield Client(cluster, pool, unique_name("x"))
     cluster.steering.release()
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from klamm.protocol import json_form
+from klamm.tests.harness.names import unique_name
 from klamm.tests.stories.recorded.recording import Form, Recorded, recording, steps, topic_ids
 from klamm.tests.stories.recorded.teller import BROKERS, Teller
 
@@ -21,7 +21,7 @@ REQUESTS = ("LeaderAndIsr", "StopReplica", "UpdateMetadata")
 @pytest.fixture(scope="module")
 def told(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Teller]:
     """The story, told once."""
-    teller = Teller(zookeeper, f"/story-{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("story"))
+    teller = Teller(zookeeper, f"/{unique_name('story')}", tmp_path_factory.mktemp("story"))
     asyncio.run(teller.tell())
     yield teller
 
