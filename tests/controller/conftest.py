@@ -1,13 +1,14 @@
-"""An empty stage; the test brings the brokers and takes office."""
+"""An empty stage, to which the test brings the brokers and takes office; timers; the table of a crash matrix."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
+from klamm.tests.controller.simulation.crash_matrix import Row, print_uncaptured, table
 from klamm.tests.controller.stage import Stage
 
 
@@ -43,3 +44,12 @@ async def stage() -> AsyncIterator[Stage]:
     one = Stage()
     yield one
     await one.close()
+
+
+@pytest.fixture(scope="module")
+def matrix(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
+    """Collects the rows of a module's crash matrix, which is printed at the end."""
+    rows: list[Row] = []
+    yield rows
+    if rows:
+        print_uncaptured(request.config, table(rows))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,8 +15,8 @@ from klamm.tests.controller.simulation.crash_matrix import (
     Scenario,
     everywhere,
     keep,
+    print_uncaptured,
     row,
-    table,
     through,
 )
 from klamm.tests.controller.throttles.throttle_scenarios import STEP_BY_STEP, THROTTLED
@@ -26,20 +25,9 @@ SCENARIOS = (*REASSIGNMENTS, *THROTTLED)
 REQUIREMENTS = ("R179-7", "R179-9", "R179-16", "R179-17", "R179-22", "R179-24", "R179-25", "R179-26", "R179-27")
 
 
-@pytest.fixture(scope="module")
-def rows(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
-    """Collects the rows of the module's tests."""
-    found: list[Row] = []
-    yield found
-    if found:
-        capture = request.config.pluginmanager.getplugin("capturemanager")
-        with capture.global_and_fixture_disabled():
-            print(f"\n{table(found)}")
-
-
 @pytest.mark.requirement("R179-6", "R179-8", "R179-10")
 async def test_a_crash_behind_any_step_of_a_throttled_reassignment_has_the_outcome_of_the_table(
-    rows: list[Row], request: pytest.FixtureRequest
+    matrix: list[Row], request: pytest.FixtureRequest
 ) -> None:
     """R179-8, printed by step: crashes tried, outcomes right."""
     tried, right = Counter[str](), Counter[str]()
@@ -53,30 +41,31 @@ async def test_a_crash_behind_any_step_of_a_throttled_reassignment_has_the_outco
         finally:
             tried.update(run.notes)
 
-    keep(rows, await row(STEP_BY_STEP, once, everywhere((Fault.CRASH_BEFORE, Fault.CRASH_AFTER))))
+    keep(matrix, await row(STEP_BY_STEP, once, everywhere((Fault.CRASH_BEFORE, Fault.CRASH_AFTER))))
     assert set(tried) == set("123456"), tried
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        print("\ncrash after step   tried  right\n" + "\n".join(f"{step:<17} {tried[step]:>6} {right[step]:>6}" for step in sorted(tried)))
+    lines = (f"{step:<17} {tried[step]:>6} {right[step]:>6}" for step in sorted(tried))
+    print_uncaptured(request.config, "crash after step   tried  right\n" + "\n".join(lines))
 
 
 @pytest.mark.requirement(*REQUIREMENTS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-async def test_after_a_crash_at_any_write_no_reassignment_is_lost_and_no_throttle_left(scenario: Scenario, rows: list[Row]) -> None:
-    keep(rows, await row(scenario, places=everywhere((Fault.CRASH_AFTER,))))
+async def test_after_a_crash_at_any_write_no_reassignment_is_lost_and_no_throttle_left(scenario: Scenario, matrix: list[Row]) -> None:
+    keep(matrix, await row(scenario, places=everywhere((Fault.CRASH_AFTER,))))
 
 
 @pytest.mark.slow
 @pytest.mark.many_seeds
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-async def test_after_any_other_fault_at_any_write_no_reassignment_is_lost_and_no_throttle_left(scenario: Scenario, rows: list[Row]) -> None:
-    keep(rows, await row(scenario, places=everywhere(OTHER_FAULTS)))
+async def test_after_any_other_fault_at_any_write_no_reassignment_is_lost_and_no_throttle_left(
+    scenario: Scenario, matrix: list[Row]
+) -> None:
+    keep(matrix, await row(scenario, places=everywhere(OTHER_FAULTS)))
 
 
 @pytest.mark.slow
 @pytest.mark.many_seeds
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-async def test_after_two_crashes_no_reassignment_is_lost_and_no_throttle_left(scenario: Scenario, rows: list[Row]) -> None:
+async def test_after_two_crashes_no_reassignment_is_lost_and_no_throttle_left(scenario: Scenario, matrix: list[Row]) -> None:
     """The next controller crashes too, one to five writes later: at each write another distance, before it and after it."""
 
     async def twice(scenario: Scenario, fault: Fault | None, at: int) -> int:
@@ -86,4 +75,4 @@ async def test_after_two_crashes_no_reassignment_is_lost_and_no_throttle_left(sc
         return await through(run, scenario)
 
     found = await row(scenario, twice, everywhere((Fault.CRASH_BEFORE, Fault.CRASH_AFTER)))
-    keep(rows, found._replace(name=f"{found.name}, twice"))
+    keep(matrix, found._replace(name=f"{found.name}, twice"))

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from klamm.tests.controller.registrations.registration_scenarios import REGISTRATIONS, RegisteredRun
-from klamm.tests.controller.simulation.crash_matrix import OTHER_FAULTS, Fault, Row, Scenario, everywhere, keep, row, table, through
-
-
-@pytest.fixture(scope="module")
-def rows(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
-    """Collects the rows of the module's tests."""
-    found: list[Row] = []
-    yield found
-    if found:
-        capture = request.config.pluginmanager.getplugin("capturemanager")
-        with capture.global_and_fixture_disabled():
-            print(f"\n{table(found)}")
+from klamm.tests.controller.simulation.crash_matrix import OTHER_FAULTS, Fault, Row, Scenario, everywhere, keep, row, through
 
 
 async def once(scenario: Scenario, fault: Fault | None, at: int) -> int:
@@ -27,12 +14,14 @@ async def once(scenario: Scenario, fault: Fault | None, at: int) -> int:
 
 @pytest.mark.requirement("RREG-4", "RREG-5", "RREG-7", "RREG-8", "RREG-10", "RREG-13")
 @pytest.mark.parametrize("scenario", REGISTRATIONS, ids=lambda scenario: scenario.name)
-async def test_after_a_crash_at_any_write_of_a_registration_node_cluster_and_log_agree(scenario: Scenario, rows: list[Row]) -> None:
-    keep(rows, await row(scenario, once, everywhere((Fault.CRASH_AFTER,))))
+async def test_after_a_crash_at_any_write_of_a_registration_node_cluster_and_log_agree(scenario: Scenario, matrix: list[Row]) -> None:
+    keep(matrix, await row(scenario, once, everywhere((Fault.CRASH_AFTER,))))
 
 
 @pytest.mark.slow
 @pytest.mark.many_seeds
 @pytest.mark.parametrize("scenario", REGISTRATIONS, ids=lambda scenario: scenario.name)
-async def test_after_any_other_fault_at_any_write_of_a_registration_node_cluster_and_log_agree(scenario: Scenario, rows: list[Row]) -> None:
-    keep(rows, await row(scenario, once, everywhere(OTHER_FAULTS)))
+async def test_after_any_other_fault_at_any_write_of_a_registration_node_cluster_and_log_agree(
+    scenario: Scenario, matrix: list[Row]
+) -> None:
+    keep(matrix, await row(scenario, once, everywhere(OTHER_FAULTS)))

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
+import pytest
+
 from klamm.controller.events.catalogue import AutoPreferredReplicaLeaderElection, TopicUncleanLeaderElectionEnabled
 from klamm.controller.loop import Controller
 from klamm.controller.values import Election, StoreLost
@@ -499,3 +501,9 @@ def table(rows: Iterable[Row]) -> str:
     total = Row("all", sum(r.writes for r in found), sum(r.tried for r in found), sum(r.right for r in found), ())
     lines = [f"{'scenario':<38} {'writes':>6} {'tried':>6} {'right':>6}"]
     return "\n".join(lines + [f"{r.name:<38} {r.writes:>6} {r.tried:>6} {r.right:>6}" for r in (*found, total)])
+
+
+def print_uncaptured(config: pytest.Config, text: str) -> None:
+    """Print what everybody should see who runs the tests."""
+    with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(f"\n{text}")

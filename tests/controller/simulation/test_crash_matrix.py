@@ -5,31 +5,18 @@ Each run tries a crash after every write, and at each write one of the other fau
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, Row, Scenario, in_turn, keep, row, table
-
-
-@pytest.fixture(scope="module")
-def rows(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
-    """Collects the rows of the module's tests."""
-    found: list[Row] = []
-    yield found
-    if found:
-        capture = request.config.pluginmanager.getplugin("capturemanager")
-        with capture.global_and_fixture_disabled():
-            print(f"\n{table(found)}")
+from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, Row, Scenario, in_turn, keep, row
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-async def test_after_a_fault_at_any_write_the_cluster_comes_to_rest_as_it_should(scenario: Scenario, rows: list[Row]) -> None:
-    keep(rows, await row(scenario, places=in_turn))
+async def test_after_a_fault_at_any_write_the_cluster_comes_to_rest_as_it_should(scenario: Scenario, matrix: list[Row]) -> None:
+    keep(matrix, await row(scenario, places=in_turn))
 
 
 @pytest.mark.slow
 @pytest.mark.many_seeds
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-async def test_after_each_fault_at_each_write_the_cluster_comes_to_rest_as_it_should(scenario: Scenario, rows: list[Row]) -> None:
-    keep(rows, await row(scenario))
+async def test_after_each_fault_at_each_write_the_cluster_comes_to_rest_as_it_should(scenario: Scenario, matrix: list[Row]) -> None:
+    keep(matrix, await row(scenario))

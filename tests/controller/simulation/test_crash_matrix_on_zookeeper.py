@@ -6,7 +6,7 @@ The simulated matrix tries all faults at all writes. Here each fault strikes onc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from klamm.controller.events.catalogue import WatchEvent
 from klamm.controller.values import StoreLost
 from klamm.tests.controller.reassignment.reassignment_scenarios import REASSIGNMENTS
 from klamm.tests.controller.simulated import Crashed, FaultyStore, SimulatedWorld
-from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, CrashRun, Fault, Row, Scenario, row, spread, table, through
+from klamm.tests.controller.simulation.crash_matrix import SCENARIOS, CrashRun, Fault, Row, Scenario, keep, row, spread, through
 from klamm.tests.controller.simulation.simulation import Process
 from klamm.tests.controller.throttles.throttle_scenarios import THROTTLED
 from klamm.tests.harness.names import unique_name
@@ -195,29 +195,15 @@ class RealRun(CrashRun):
         self._client.close()
 
 
-@pytest.fixture(scope="module")
-def rows(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
-    """Collects the rows of the module's tests."""
-    found: list[Row] = []
-    yield found
-    if found:
-        capture = request.config.pluginmanager.getplugin("capturemanager")
-        with capture.global_and_fixture_disabled():
-            print(f"\n{table(found)}")
-
-
 @pytest.mark.slow
 @pytest.mark.many_seeds
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
 async def test_after_a_fault_at_any_write_a_cluster_on_zookeeper_comes_to_rest_as_it_should(
-    scenario: Scenario, rows: list[Row], zookeeper: str
+    scenario: Scenario, matrix: list[Row], zookeeper: str
 ) -> None:
     async def once(scenario: Scenario, fault: Fault | None, at: int) -> int:
         run = RealRun(f"{zookeeper}/{unique_name('matrix')}", fault, at)
         await run.open()
         return await through(run, scenario)
 
-    found = await row(scenario, once, spread(FAULTS))
-    rows.append(found)
-    assert not found.wrong, "\n".join(found.wrong)
-    assert found.writes > 0
+    keep(matrix, await row(scenario, once, spread(FAULTS)))
