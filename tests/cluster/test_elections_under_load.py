@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import struct
 import threading
 import time
 from collections import Counter
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from klamm.protocol import messages
+from klamm.tests.frames.socket_frames import read_frame
 from klamm.tests.harness import requests
 from klamm.tests.harness.client import Client
 from klamm.tests.harness.cluster import Cluster
@@ -81,7 +81,7 @@ def pings(broker: KlammBroker) -> Iterator[list[float]]:
             while not ended.is_set():
                 began = time.perf_counter()
                 connection.sendall(frame)
-                _read(connection, struct.unpack(">i", _read(connection, 4))[0])
+                read_frame(connection)
                 took.append(time.perf_counter() - began)
                 ended.wait(0.002)
 
@@ -92,15 +92,6 @@ def pings(broker: KlammBroker) -> Iterator[list[float]]:
     finally:
         ended.set()
         thread.join()
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    read = b""
-    while len(read) < size:
-        some = connection.recv(size - len(read))
-        assert some, "the broker hung up"
-        read += some
-    return read
 
 
 def resident_mb(broker: KlammBroker) -> float:

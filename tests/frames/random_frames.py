@@ -14,41 +14,18 @@ import argparse
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+from klamm.tests.frames.both_kinds import Outcomes, both_kinds
 from klamm.tests.frames.drawing import drawn
 from klamm.tests.frames.knowing import made_knowing
 from klamm.tests.frames.sending import NO_ANSWER, SETTINGS, Sender
-from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker
-from klamm.tests.harness.tree import Tree
 
 ANSWER_S = 1.5
 SILENT = 3
 """After this many frames in a row without an answer, both brokers restart."""
-
-
-@contextmanager
-def both(zookeeper: str, folder: Path, name: str, settings: Mapping[str, str]) -> Iterator[list[Sender]]:
-    """A broker of each kind on one ZooKeeper, Apache Kafka first. `settings` come on top of the usual ones."""
-    from klamm.tests.reference.jars import jars
-
-    trees = [Tree(zookeeper, f"/{name}-{kind}") for kind in ("kafka", "klamm")]
-    folders = [folder / f"{name}-{kind}" for kind in ("kafka", "klamm")]
-    for each in folders:
-        each.mkdir()
-    properties = {**SETTINGS, **settings}
-    brokers = [KafkaBroker(jars(), trees[0], folders[0], 0, **properties), OwnedBroker(trees[1], folders[1], 0, **properties)]
-    try:
-        with ThreadPoolExecutor(len(brokers)) as pool:
-            yield list(pool.map(made_knowing, brokers, [ANSWER_S, ANSWER_S]))
-    finally:
-        for broker, tree in zip(brokers, trees, strict=True):
-            broker.kill()
-            tree.close()
 
 
 def _property(text: str) -> tuple[str, str]:
@@ -68,35 +45,28 @@ def main() -> int:
     parser.add_argument("--each", type=int, default=1500, help="frames until both brokers restart")
     parser.add_argument("--set", type=_property, action="append", default=[], metavar="KEY=VALUE", help="a property of both brokers")
     options = parser.parse_args()
-    settings = dict(options.set)
     from klamm.zk.embedded.server import EmbeddedZooKeeper
 
-    end, number, outcomes, differences = time.monotonic() + 60 * options.minutes, 0, Counter[str](), 0
+    end, number, outcomes = time.monotonic() + 60 * options.minutes, 0, Outcomes()
+    properties, ready = {**SETTINGS, **dict(options.set)}, partial(made_knowing, answer_s=ANSWER_S)
     server = EmbeddedZooKeeper()
     zookeeper = server.start()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         while time.monotonic() < end:
-            with both(zookeeper, Path(folder), f"frames-{number}", settings) as senders:
+            with both_kinds(zookeeper, Path(folder), f"frames-{number}", lambda: properties, ready) as senders:
                 first, silent = number, 0
                 while time.monotonic() < end and number < first + options.each and silent < SILENT:
                     number += 1
                     changed = drawn(f"{options.seed} {number}", options.usual)
-                    told = [pool.submit(sender.outcome, changed) for sender in senders]
-                    kafka, klamm = (each.result() for each in told)
-                    outcomes[kafka if kafka in ("closed", NO_ANSWER) else "answer"] += 1
+                    kafka, klamm = pool.map(Sender.outcome, senders, [changed, changed])
                     silent = silent + 1 if NO_ANSWER in (kafka, klamm) else 0
-                    if kafka not in (klamm, NO_ANSWER):
-                        differences += 1
+                    if outcomes.differ(kafka, klamm):
                         print(f"{number} {changed.api} v{changed.version} {changed.about}\n  {changed.frame.hex()}")
                         print(f"  kafka {kafka}\n  klamm {klamm}", flush=True)
-                for sender in senders:
-                    sender.close()
-                    if not sender.broker.alive():
-                        differences += 1
-                        print(f"a broker ended after frame {number}: {sender.broker.tail()}", flush=True)
+                outcomes.end(senders, f"after frame {number}")
     server.stop()
-    print(f"{number} frames: {dict(outcomes)}, {differences} differences")
-    return 1 if differences else 0
+    print(f"{number} frames: {outcomes}")
+    return 1 if outcomes.differences else 0
 
 
 if __name__ == "__main__":

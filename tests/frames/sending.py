@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from klamm.protocol import json_form, messages
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.tests.frames.drawing import CORRELATION_ID, Changed
+from klamm.tests.frames.socket_frames import read_frame, write_frame
 from klamm.tests.harness import requests
 from klamm.tests.harness.client import KEYS
 from klamm.tests.harness.kafka import OwnedBroker, wait_for
@@ -66,24 +67,14 @@ class Sender:
             self._connection = self._connected()
         self._connection.settimeout(self._answer_s)
         try:
-            self._connection.sendall(struct.pack(">i", len(frame)) + frame)
-            return self._read(struct.unpack(">i", self._read(4))[0])
+            write_frame(self._connection, frame)
+            return read_frame(self._connection)
         except TimeoutError:
             self.close()
             return NO_ANSWER
         except OSError:
             self.close()
             return "closed"
-
-    def _read(self, size: int) -> bytes:
-        assert self._connection is not None
-        data = b""
-        while len(data) < size:
-            more = self._connection.recv(size - len(data))
-            if not more:
-                raise ConnectionResetError("closed by the broker")
-            data += more
-        return data
 
 
 class Decoded(NamedTuple):

@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 from kazoo.client import KazooClient
 
+from klamm.tests.frames.socket_frames import read_frame, write_frame
+
 WRITES = {1, 2, 5, 14, 15}
 """ZooKeeper's numbers of create, delete, setData, multi, create2."""
 
@@ -58,13 +60,13 @@ class WriteGate:
                 threading.Thread(target=self._responses, args=(client, server, waiting), daemon=True).start()
 
     def _requests(self, client: socket.socket, server: socket.socket, waiting: dict[int, threading.Event]) -> None:
-        with contextlib.suppress(OSError, EOFError), client, server:
-            _send(server, _frame(client))  # the session begins
+        with contextlib.suppress(OSError), client, server:
+            write_frame(server, read_frame(client))  # the session begins
             while True:
-                frame = _frame(client)
+                frame = read_frame(client)
                 xid, kind = struct.unpack_from(">ii", frame)
                 if kind not in WRITES:
-                    _send(server, frame)
+                    write_frame(server, frame)
                     continue
                 self._count += 1
                 strikes = self._count == self._at
@@ -74,45 +76,27 @@ class WriteGate:
                 self.written.append(frame)
                 if strikes:
                     done = waiting[xid] = threading.Event()
-                    _send(server, frame)
+                    write_frame(server, frame)
                     assert done.wait(20)
                     self._strike()
                     return
-                _send(server, frame)
+                write_frame(server, frame)
 
     def _strike(self) -> None:
         self.struck = True  # whoever sees that the broker is gone sees why
         self.kill()
 
     def _responses(self, client: socket.socket, server: socket.socket, waiting: dict[int, threading.Event]) -> None:
-        with contextlib.suppress(OSError, EOFError):
-            first = _frame(server)
+        with contextlib.suppress(OSError):
+            first = read_frame(server)
             session_id, password_length = struct.unpack_from(">qi", first, 8)
             if session_id:
                 self._session = session_id, first[20 : 20 + password_length]
-            _send(client, first)
+            write_frame(client, first)
             while True:
-                frame = _frame(server)
+                frame = read_frame(server)
                 xid = struct.unpack_from(">i", frame)[0]
                 if xid in waiting:
                     waiting[xid].set()
                 else:
-                    _send(client, frame)
-
-
-def _frame(stream: socket.socket) -> bytes:
-    return _exactly(stream, struct.unpack(">i", _exactly(stream, 4))[0])
-
-
-def _exactly(stream: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = stream.recv(size - len(data))
-        if not piece:
-            raise EOFError
-        data += piece
-    return data
-
-
-def _send(stream: socket.socket, frame: bytes) -> None:
-    stream.sendall(struct.pack(">i", len(frame)) + frame)
+                    write_frame(client, frame)

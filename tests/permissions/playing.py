@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import socket
-import struct
 from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.security.acls import capitals
 from klamm.tests.frames.sending import SETTINGS, Sender, made_ready, without_what_differs
+from klamm.tests.frames.socket_frames import response_of
 from klamm.tests.harness import requests
-from klamm.tests.harness.client import KEYS
 from klamm.tests.harness.kafka import OwnedBroker, request, wait_for
 from klamm.tests.harness.ports import free_ports
 from klamm.tests.permissions.drawing import TOPICS
@@ -98,9 +97,9 @@ class Player:
         """Expire the delegation tokens of all users."""
         for who in USERS:
             with self._connected(who, ADDRESSES[0]) as connection:
-                for token in asked(connection, messages.DescribeDelegationTokenRequest(owners=None), 3).tokens:
+                for token in response_of(connection, messages.DescribeDelegationTokenRequest(owners=None), 3).tokens:
                     if token.principal_name == who:
-                        asked(connection, messages.ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=-1), 2)
+                        response_of(connection, messages.ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=-1), 2)
 
     def _put(self, put: Put) -> None:
         self._has_znodes = True
@@ -153,19 +152,9 @@ def change_of(prefixed: bool, kind: str, name: str) -> str:
 
 
 def _authenticate(connection: socket.socket, user: str) -> None:
-    asked(connection, messages.SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    answer = asked(connection, messages.SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{user}-secret".encode()), 0)
+    response_of(connection, messages.SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    answer = response_of(connection, messages.SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{user}-secret".encode()), 0)
     assert answer.error_code == 0, answer
-
-
-def asked(connection: socket.socket, message: Any, version: int) -> Any:
-    """The response to a request on an open connection."""
-    name = type(message).__name__.removesuffix("Request")
-    connection.sendall(messages.encode_request(KEYS[name], version, 1, "test", messages.encode(message, version)))
-    with connection.makefile("rb") as stream:
-        payload = stream.read(struct.unpack(">i", stream.read(4))[0])
-    _, offset = messages.decode_response_header(KEYS[name], version, payload)
-    return messages.decode(f"{name}Response", version, payload, offset)[0]
 
 
 def masked(value: Any) -> Any:

@@ -12,7 +12,6 @@ import base64
 import json
 import re
 import socket
-import struct
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from klamm.protocol import json_form, messages
 from klamm.protocol.errors import ErrorCode, LocalProtocolError
 from klamm.protocol.security.acls import ALL, ALLOW, LITERAL, PREFIXED, RESOURCE_TYPES
 from klamm.server.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from klamm.tests.frames.socket_frames import response_of
 from klamm.tests.harness import requests
 from klamm.tests.harness.client import KEYS
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker, wait_for
@@ -79,28 +79,13 @@ class Asker:
 
     def ask(self, message: Any, version: int) -> Any:
         """The response; None if the broker closes the connection."""
-        name = type(message).__name__.removesuffix("Request")
         if self._connection is None:
             self._connection = socket.create_connection((AT, self._port), timeout=30, source_address=(self._address, 0))
         try:
-            self._connection.sendall(messages.encode_request(KEYS[name], version, 1, "test", messages.encode(message, version)))
-            size: int = struct.unpack(">i", self._read(4))[0]
-            payload = self._read(size)
+            return response_of(self._connection, message, version)
         except ConnectionError:
             self.close()
             return None
-        _, offset = messages.decode_response_header(KEYS[name], version, payload)
-        return messages.decode(f"{name}Response", version, payload, offset)[0]
-
-    def _read(self, size: int) -> bytes:
-        assert self._connection is not None
-        data = b""
-        while len(data) < size:
-            more = self._connection.recv(size - len(data))
-            if not more:
-                raise ConnectionResetError("closed by the broker")
-            data += more
-        return data
 
 
 class Table:
