@@ -78,6 +78,8 @@ class Rebalances:
             self._refuse_join(request, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif member_id == NO_MEMBER:
             self._join_new(group, request, now)
+        elif member_id in group.pending and request.instance_id is not None:
+            self._refuse_join(request, NO_MEMBER, ErrorCode.UNKNOWN_SERVER_ERROR)  # a static member was never given an id
         elif member_id in group.pending:
             self._add(group, request, member_id, None, now)
         else:

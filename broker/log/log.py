@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 log_ = logging.getLogger(__name__)
 
+_NO_PRODUCERS = ProducerStates()
 _SHAPES_READ = 64 * 1024
 
 
@@ -166,10 +167,10 @@ class Log(LocalLog):
             self._verifications = Verifications()
         return self._verifications.begin(producer_id, epoch, sequence, now_ms)
 
-    def check_verified(self, producer_id: int, sequence: int, verification: Verification | None) -> None:
+    def check_verified(self, producer_id: int, verification: Verification | None) -> None:
         """Check that records of a transaction may be appended now: it is open here, or it was verified. Raises ApiError."""
         if not self.is_in_transaction(producer_id):
-            (self._verifications or Verifications()).check(producer_id, sequence, verification)
+            (self._verifications or Verifications()).check(producer_id, verification)
 
     def is_in_transaction(self, producer_id: int) -> bool:
         """Whether a transaction of this producer is open in this log, whatever its epoch."""
@@ -330,10 +331,7 @@ class Log(LocalLog):
 
     def _check_producer(self, header: BatchHeader, data: bytes, origin: Origin) -> BatchMetadata | None:
         """The earlier batch of which this one is a duplicate; None if it may be appended. Raises ApiError."""
-        producers = self._producers
-        if producers is None:
-            return None
-        is_client = origin is Origin.CLIENT
+        producers, is_client = _NO_PRODUCERS if self._producers is None else self._producers, origin is Origin.CLIENT
         if is_client:
             duplicate = producers.duplicate_of(header)
             if duplicate is not None:
@@ -343,7 +341,7 @@ class Log(LocalLog):
             if marker is not None:
                 producers.check_marker(header, marker)
         else:
-            producers.check(header, is_client)
+            producers.check(header, is_client, self._verifications)
         return None
 
     def _update_producers(self, data: bytes, headers: list[BatchHeader]) -> list[AbortedTransaction]:

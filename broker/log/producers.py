@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, ProducerEntry
 from klamm.broker.log.transaction_markers import Marker, read_marker
+from klamm.broker.log.verifications import Verifications
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH
 from klamm.protocol.records.batch import LAST_SEQUENCE, TRANSACTIONAL, BatchHeader, Buffer
@@ -104,17 +105,22 @@ class ProducerStates:
                 return batch
         return None
 
-    def check(self, header: BatchHeader, is_client: bool) -> None:
-        """Check a data batch of a client or a coordinator before it is appended. Raises ApiError."""
+    def check(self, header: BatchHeader, is_client: bool, verifications: Verifications | None = None) -> None:
+        """Check a data batch of a client or a coordinator before it is appended. Raises ApiError.
+
+        Of the batches that wait for `verifications` the one with the lowest sequence number is appended first.
+        """
         producer = self._producers.get(header.producer_id)
-        if producer is None:
-            return
         producer_id, epoch = header.producer_id, header.producer_epoch
-        if epoch < producer.epoch:
+        if producer is not None and epoch < producer.epoch:
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch {producer.epoch}",
             )
+        if is_client and verifications is not None:
+            verifications.check_sequence(producer_id, header.base_sequence)
+        if producer is None:
+            return
         if is_client:
             self._check_sequence(producer, header)
         if producer.open_first_offset >= 0 and not header.attributes & TRANSACTIONAL:

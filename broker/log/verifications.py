@@ -41,12 +41,16 @@ class Verifications:
             present.lowest_sequence = sequence
         return present
 
-    def check(self, producer_id: int, sequence: int, verification: Verification | None) -> None:
+    def check(self, producer_id: int, verification: Verification | None) -> None:
         """Check that this verification is not void, just before records are appended. Raises ApiError."""
         present = self._by_producer.get(producer_id)
         if present is None or present is not verification:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
-        if sequence > present.lowest_sequence:
+
+    def check_sequence(self, producer_id: int, sequence: int) -> None:
+        """Check that no batch with a lower sequence number waits for verification. Raises ApiError."""
+        present = self._by_producer.get(producer_id)
+        if present is not None and sequence > present.lowest_sequence:
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Out of order sequence number for producer {producer_id}: {sequence} (incoming seq. number), {present.lowest_sequence} "

@@ -14,6 +14,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
+from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.checksum import crc32c
 
 MAGIC = 2
@@ -34,6 +35,7 @@ NO_TIMESTAMP = -1
 NO_SEQUENCE = -1
 NO_PRODUCER_ID = -1
 LAST_SEQUENCE = 2**31 - 1
+_LARGEST_SIZE = 2**31 - 1
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _UP_TO_MAGIC = Struct(">qiib")
@@ -156,6 +158,18 @@ def batch_size(data: Buffer, position: int) -> int | None:
     if magic > MAGIC:
         raise CorruptRecords(f"Invalid magic found in record: {magic if magic < 128 else magic - 256}")
     return length + LOG_OVERHEAD
+
+
+def size_in_request(records: Buffer, position: int = 0) -> int | None:
+    """`batch_size` of a batch in a request.
+
+    Raises ApiError(UNKNOWN_SERVER_ERROR) too, for a size that does not fit into an int32: Apache Kafka adds the bytes before the length to
+    it and gets a negative number.
+    """
+    size = batch_size(records, position)
+    if size is not None and size > _LARGEST_SIZE:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return size
 
 
 def each_header(data: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:

@@ -2,7 +2,8 @@
 
 These formats do not have control batches, headers and producer ids; they are left out. Compressed batches stay compressed, in one wrapper
 each; such clients do not know zstd. Apache Kafka converts while it sends. It never sends more bytes than the batches had, or than the first
-converted batch has. `down_convert` has the same limit, but ends with a whole message.
+converted batch has. `down_convert` has the same limit, but ends with a whole message. After the first converted batch Apache Kafka goes on
+with the second batch of the log. If control batches come first, it sends some records twice, and so does `down_convert`.
 
 Source: `RecordsUtil.downConvert` and `LazyDownConversionRecords` of Apache Kafka 3.9.1.
 """
@@ -29,8 +30,11 @@ def down_convert(data: bytes, magic: int, first_offset: int = 0) -> bytes:
     first batch is compressed with zstd, and the exceptions of `read_records`.
     """
     parts: list[bytes] = []
-    size = 0
-    for position, header in each_header(data):
+    size = at = 0
+    batches = list(each_header(data))
+    while at < len(batches):
+        position, header = batches[at]
+        at += 1
         if header.is_control:
             continue
         if header.codec is Codec.ZSTD:
@@ -42,6 +46,8 @@ def down_convert(data: bytes, magic: int, first_offset: int = 0) -> bytes:
             parts.append(_whole_messages(made, max(len(data), len(parts[0])) - size))
             break
         if made:
+            if not parts:
+                at = 1
             parts.append(made)
             size += len(made)
     return b"".join(parts)

@@ -28,8 +28,8 @@ from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import SLICE, Pace
-from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, CorruptRecords, batch_size
-from klamm.protocol.records.validation import Refused, refuses_request, version_error
+from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, CorruptRecords, size_in_request
+from klamm.protocol.records.validation import Refused, may_refuse_request, refuses_request, version_error
 from klamm.server.produce.delayed_produce import Appended
 from klamm.server.produce.record_appends import RecordAppends, transactional_batch
 from klamm.server.produce.verification import TransactionalRecords, error_for_produce, verify
@@ -43,8 +43,6 @@ ADMIN_CLIENT = "__admin_client"
 NO_OFFSET = -1
 SEVERAL_PRODUCERS = "Transactional records contained more than one producer ID"
 KNOWS_ABORTABLE_SINCE = 11
-LOOKED_AT_BEFORE = 7
-"""Records of requests with earlier versions can refuse the whole request."""
 
 _WITHOUT_LOG_START = frozenset((
     ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
@@ -66,8 +64,7 @@ def handle(ctx: Context, request: messages.ProduceRequest) -> Response | Awaitab
     parts = _parts(topics)
     try:
         _has_transaction(ctx, request, topics)
-        if ctx.api_version < LOOKED_AT_BEFORE:
-            _look_at_records(ctx, parts)
+        _look_at_records(ctx, parts)
     except ApiError as refusal:
         return _refused(request, ctx.api_version, refusal)
     if request.transactional_id is not None:
@@ -156,6 +153,8 @@ def _unverified(ctx: Context, request: messages.ProduceRequest, parts: Iterable[
             replica, records = part.check(ctx, request, to_verify=True)
         except ApiError:
             continue  # the append will fail in the same way
+        if version_error(records, ctx.api_version) is not None:
+            continue
         header = transactional_batch(records)
         if header is not None:
             part.transaction = TransactionalRecords(replica, header.producer_id, header.producer_epoch, header.base_sequence)
@@ -302,8 +301,8 @@ def _parts(topics: Iterable[messages.ProduceRequest.TopicProduceData]) -> list[P
 
 
 def _is_transactional(records: Buffer) -> bool:
-    """Whether the first batch is part of a transaction. Raises CorruptRecords if its length or magic is impossible."""
-    size = batch_size(records, 0)
+    """Whether the first batch is part of a transaction. Raises CorruptRecords or ApiError if its length or magic is impossible."""
+    size = size_in_request(records)
     return size is not None and size <= len(records) and records[16] == 2 and bool(records[22] & TRANSACTIONAL)
 
 
@@ -327,9 +326,11 @@ def _has_transaction(ctx: Context, request: messages.ProduceRequest, topics: Ite
 
 
 def _look_at_records(ctx: Context, parts: Iterable[Part]) -> None:
-    """What requests of old versions are refused for as a whole. Raises ApiError."""
+    """What requests are refused for as a whole. Raises ApiError."""
     for part in parts:
-        error = None if part.records is None else refuses_request(part.records, ctx.api_version)
+        if part.records is None or not may_refuse_request(part.records, ctx.api_version):
+            continue
+        error = refuses_request(part.records, ctx.api_version)
         if error is None or not ctx.authorize(Operation.WRITE, ResourceType.TOPIC, part.topic):
             continue
         if ctx.services.metadata.partition(part.topic, part.index) is not None:
@@ -359,13 +360,12 @@ async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Respon
                 return _refused(request, ctx.api_version, refusal)
             found |= {(part.topic, part.index): part for part in _parts([slice_of_topic])}
     parts = list(found.values())
-    if ctx.api_version < LOOKED_AT_BEFORE:
-        try:
-            for part in parts:
-                await pace()
-                _look_at_records(ctx, [part])
-        except ApiError as refusal:
-            return _refused(request, ctx.api_version, refusal)
+    try:
+        for part in parts:
+            await pace()
+            _look_at_records(ctx, [part])
+    except ApiError as refusal:
+        return _refused(request, ctx.api_version, refusal)
     unverified = [] if request.transactional_id is None else _unverified(ctx, request, parts)
     if unverified:
         return await _verify_and_append(ctx, request, parts, unverified)

@@ -18,10 +18,10 @@ from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.records.batch import MAGIC, TRANSACTIONAL, BatchHeader, Buffer, batch_size, read_header
+from klamm.protocol.records.batch import MAGIC, TRANSACTIONAL, BatchHeader, Buffer, CorruptRecords, batch_size, read_header
 from klamm.protocol.records.batch_runs import assign_run
 from klamm.protocol.records.rebase import rebased
-from klamm.protocol.records.validation import Origin, assign, costs_much
+from klamm.protocol.records.validation import Origin, assign, costs_much, version_error
 from klamm.server.produce.delayed_produce import Appended, wait_for_acks
 
 
@@ -77,8 +77,13 @@ class RecordAppends(NamedTuple):
 
     def _check_verified(self, replica: HostedPartition, log: Log, records: Buffer) -> None:
         header = transactional_batch(records)
-        if header is not None and self.verifications is not None:
-            log.check_verified(header.producer_id, header.base_sequence, self.verifications.get(replica))
+        if header is None or self.verifications is None:
+            return
+        try:
+            log.check_verified(header.producer_id, self.verifications.get(replica))
+        except ApiError:
+            if version_error(records, self.version) is None:  # or the append will say so
+                raise
 
     def append_run(self, replica: HostedPartition, batches: Sequence[Buffer]) -> list[AppendResult]:
         """Append batches of several requests as one piece, as far as they can be stored as they are; the result of each of these.
@@ -104,8 +109,11 @@ class RecordAppends(NamedTuple):
 
 
 def transactional_batch(records: Buffer) -> BatchHeader | None:
-    """The header of the first batch if it is data of a transaction. Raises CorruptRecords if its length or magic is impossible."""
-    size = batch_size(records, 0)
+    """The header of the first batch if it is data of a transaction. The append refuses a batch whose length or magic is impossible."""
+    try:
+        size = batch_size(records, 0)
+    except CorruptRecords:
+        return None
     if size is None or size > len(records) or records[16] != MAGIC or not records[22] & TRANSACTIONAL:
         return None
     header = read_header(records)

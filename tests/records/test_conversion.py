@@ -22,6 +22,9 @@ OLD_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 def log(random: Random, codecs: tuple[Codec, ...]) -> bytes:
     """A few batches one after the other, as a log has them."""
     parts, offset = [], 40
+    for _ in range(random.choice((0, 0, 1, 2))):
+        parts.append(control_batch(ControlType.COMMIT, offset, 0, 7, 0, 0, NOW))
+        offset += 1
     for _ in range(random.randrange(1, 4)):
         records = [record._replace(offset=offset + record.offset) for record in draw_records(random)]
         records = records[random.randrange(len(records)) :]
@@ -93,6 +96,15 @@ def test_a_batch_of_zstd_cannot_be_converted_and_ends_what_is_sent() -> None:
 
 def test_markers_are_left_out() -> None:
     assert down_convert(control_batch(ControlType.ABORT, 5, 0, 7, 0, 0, NOW), 1) == b""
+
+
+def test_records_behind_markers_at_the_beginning_are_sent_twice_as_far_as_there_is_room() -> None:
+    marker = control_batch(ControlType.ABORT, 4, 0, 7, 0, 0, NOW)
+    first, second = (encode_batch([Record(offset, NOW, b"k", b"v")]) for offset in (5, 6))
+    messages = [down_convert(each, 1) for each in (first, second)]
+    assert down_convert(marker + first + second, 1) == messages[0] + messages[0] + messages[1]
+    large = encode_batch([Record(5, NOW, b"k", b"v" * 500)])
+    assert down_convert(marker + large, 1) == down_convert(large, 1)
 
 
 def test_no_more_bytes_are_sent_than_the_batches_had() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.broker.groups.requests import JoinResult
 from klamm.broker.groups.states import COMPLETING, PREPARING, STABLE
 from klamm.protocol.errors import ErrorCode as E
 from klamm.tests.broker.groups.group_driver import GROUP, GroupDriver, state_of
@@ -238,3 +239,11 @@ def test_a_static_member_that_left_is_new_when_it_comes_back() -> None:
     driver.join("c", instance="two")
     assert driver.heartbeat(b, 1, "two") is E.FENCED_INSTANCE_ID
     assert len(driver.groups.get(GROUP).members) == 2  # type: ignore[union-attr]
+
+
+def test_a_member_that_was_given_an_id_cannot_become_static_with_it() -> None:
+    driver = GroupDriver()
+    member_id = driver.joined(driver.join("a")).member_id
+    assert driver.joined(driver.join("a", member_id, instance="one")) == JoinResult(E.UNKNOWN_SERVER_ERROR, "")
+    driver.join("a", member_id)
+    assert list(driver.groups.get(GROUP).members) == [member_id]  # type: ignore[union-attr]

@@ -22,9 +22,9 @@ def log() -> Log:
     return Log("t", 0, bytes(16), LogConfig(), LogEnvironment(MemoryBudget(), lambda: 0, lambda bound: 0))
 
 
-def append(log: Log, epoch: int = 0, sequence: int = 0) -> None:
+def append(log: Log, epoch: int = 0, sequence: int = 0, attributes: int = TRANSACTIONAL) -> None:
     records = encode_batch(
-        [Record(0, 1, None, b"v")], attributes=TRANSACTIONAL, producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence
+        [Record(0, 1, None, b"v")], attributes=attributes, producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence
     )
     log.append_as_leader(records, 0, 9, Origin.CLIENT, 1)
 
@@ -33,9 +33,9 @@ def end(log: Log, epoch: int = 0) -> None:
     log.append_as_leader(control_batch(ControlType.ABORT, 0, 0, PRODUCER, epoch, 0, 1), 0, 9, Origin.COORDINATOR, 1)
 
 
-def code(log: Log, verification: object, sequence: int = 0) -> E:
+def code(log: Log, verification: object) -> E:
     try:
-        log.check_verified(PRODUCER, sequence, verification)  # type: ignore[arg-type]
+        log.check_verified(PRODUCER, verification)  # type: ignore[arg-type]
     except ApiError as error:
         return error.code
     return E.NONE
@@ -73,22 +73,33 @@ def test_the_records_of_one_transaction_do_not_verify_the_next_one(log: Log) -> 
     verification = log.begin_verification(PRODUCER, 0, 0, 1)
     append(log)
     end(log)
-    assert code(log, verification, 1) is E.INVALID_TXN_STATE
+    assert code(log, verification) is E.INVALID_TXN_STATE
 
 
-def test_the_first_records_are_those_with_the_lowest_sequence_that_was_verified(log: Log) -> None:
-    verification = log.begin_verification(PRODUCER, 0, 5, 1)
+@pytest.mark.parametrize("attributes", [TRANSACTIONAL, 0], ids=["of a transaction", "without a transaction"])
+def test_the_first_records_are_those_with_the_lowest_sequence_that_was_verified(log: Log, attributes: int) -> None:
+    log.begin_verification(PRODUCER, 0, 5, 1)
     log.begin_verification(PRODUCER, 0, 2, 1)
-    assert code(log, verification, 5) is E.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert code(log, verification, 2) is E.NONE
+    with pytest.raises(ApiError) as caught:
+        append(log, sequence=5, attributes=attributes)
+    assert caught.value.code is E.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(log, sequence=2, attributes=attributes)
+
+
+def test_an_old_epoch_is_refused_before_the_sequence_of_a_verification(log: Log) -> None:
+    append(log, epoch=3)
+    end(log, epoch=3)
+    log.begin_verification(PRODUCER, 0, 2, 1)
+    with pytest.raises(ApiError) as caught:
+        append(log, epoch=0, sequence=5)
+    assert caught.value.code is E.INVALID_PRODUCER_EPOCH
 
 
 def test_a_later_epoch_begins_with_its_own_sequence(log: Log) -> None:
-    verification = log.begin_verification(PRODUCER, 0, 2, 1)
+    log.begin_verification(PRODUCER, 0, 2, 1)
     log.begin_verification(PRODUCER, 1, 4, 1)
-    assert code(log, verification, 4) is E.NONE
     log.begin_verification(PRODUCER, 0, 0, 1)
-    assert code(log, verification, 4) is E.NONE
+    append(log, epoch=1, sequence=4)
 
 
 def test_verifications_that_lead_to_nothing_are_forgotten(log: Log) -> None:

@@ -13,6 +13,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.util.HexFormat;
+import java.util.Iterator;
 import java.util.function.Supplier;
 import org.apache.kafka.common.InvalidRecordException;
 import org.apache.kafka.common.TopicPartition;
@@ -22,6 +23,8 @@ import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.record.CompressionType;
+import org.apache.kafka.common.record.ConvertedRecords;
+import org.apache.kafka.common.record.LazyDownConversionRecords;
 import org.apache.kafka.common.record.MemoryRecords;
 import org.apache.kafka.common.record.MutableRecordBatch;
 import org.apache.kafka.common.record.Record;
@@ -40,6 +43,7 @@ import org.apache.kafka.storage.internals.log.RecordValidationException;
 public class RecordJudge {
     static final ObjectMapper MAPPER = new ObjectMapper();
     static final TopicPartition PARTITION = new TopicPartition("t", 0);
+    static final int READ_AT_ONCE = 128 * 1024;
 
     public static void main(String[] arguments) throws Exception {
         BufferedReader reader = new BufferedReader(new InputStreamReader(System.in));
@@ -182,12 +186,18 @@ public class RecordJudge {
     }
 
     static void convert(JsonNode order, ObjectNode result) {
-        MemoryRecords converted = records(order)
-            .downConvert((byte) order.get("magic").asInt(), order.get("first").asLong(), Time.SYSTEM).records();
-        byte[] made = new byte[converted.sizeInBytes()];
-        converted.buffer().duplicate().get(made);
-        result.put("hex", HexFormat.of().formatHex(made));
-        read(converted, result.putArray("batches"));
+        var lazy = new LazyDownConversionRecords(
+            PARTITION, records(order), (byte) order.get("magic").asInt(), order.get("first").asLong(), Time.SYSTEM);
+        StringBuilder hex = new StringBuilder();
+        ArrayNode batches = result.putArray("batches");
+        for (Iterator<ConvertedRecords<?>> parts = lazy.iterator(READ_AT_ONCE); parts.hasNext();) {
+            MemoryRecords converted = (MemoryRecords) parts.next().records();
+            byte[] made = new byte[converted.sizeInBytes()];
+            converted.buffer().duplicate().get(made);
+            hex.append(HexFormat.of().formatHex(made));
+            read(converted, batches);
+        }
+        result.put("hex", hex.toString());
     }
 }
 

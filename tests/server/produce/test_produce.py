@@ -14,7 +14,7 @@ from klamm.broker.log.memory import MemoryBudget
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.records.batch import computed_crc
+from klamm.protocol.records.batch import LOG_OVERHEAD, computed_crc
 from klamm.protocol.records.record import Record, encode_batch
 from klamm.server.apis import produce
 from klamm.server.produce.verification import NOT_VERIFIED
@@ -155,6 +155,32 @@ async def test_records_that_cannot_be_read_refuse_a_request_of_an_old_version(ve
     assert [row.error_code for row in rows] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     rows = await logged.rows(asked_for(("t", 0, GOOD), ("t", 4, bytes(bad))), 7)
     assert rows[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [2, 5, 11])
+async def test_a_batch_whose_size_is_no_int32_refuses_the_request(version: int) -> None:
+    logged = Logged()
+    for size, codes in ((2**31, [ErrorCode.UNKNOWN_SERVER_ERROR] * 2), (2**31 - 1, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])):
+        bad = GOOD[:8] + (size - LOG_OVERHEAD).to_bytes(4, "big") + GOOD[12:]
+        assert [row.error_code for row in await logged.rows(asked_for(("t", 0, GOOD), ("t", 9, bad)), version)] == codes
+
+
+@pytest.mark.parametrize("version", [2, 5, 11])
+async def test_a_batch_without_the_whole_producer_id_refuses_the_request(version: int) -> None:
+    logged = Logged()
+    for size, codes in ((50, [ErrorCode.UNKNOWN_SERVER_ERROR] * 2), (51, [ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE])):
+        bad = (GOOD[:8] + (size - LOG_OVERHEAD).to_bytes(4, "big") + GOOD[12:])[:size]
+        rows = await logged.rows(asked_for(("t", 0, GOOD), ("t", 4, bad)), version)
+        assert [row.error_code for row in rows] == codes
+        rows = await logged.rows(asked_for(("t", 0, GOOD), ("t", 9, bad)), version)
+        assert [row.error_code for row in rows] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def test_records_that_the_version_does_not_allow_are_not_verified() -> None:
+    bad = GOOD[:16] + b"\3" + GOOD[17:]
+    records = encode_batch([Record(0, 1, None, b"v")], attributes=0x10, producer_id=7, producer_epoch=0, base_sequence=0)
+    rows = await Logged().rows(asked_for(("t", 0, records + GOOD), ("t", 4, bad), transactional_id="tx"))
+    assert [row.error_code for row in rows] == [ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE]
 
 
 async def test_batches_behind_the_first_one_of_a_transaction_are_not_looked_at() -> None:
