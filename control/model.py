@@ -1,14 +1,15 @@
 """The verbs by which a local cluster is steered and looked at. Values are plain and can be written as JSON.
 
 `Control` is the one model behind the HTTP interface (`control/routes.py`), the command line and `klamm.testing`. It belongs to brokers that
-run in this process; its methods run on their event loop. A wrong argument raises Refused. `ProcessControl` has the same verbs
-for brokers in processes of their own, each of which has a `Control`.
+run in this process; its methods run on their event loop. A wrong argument raises Refused. Its verbs about topics are in `topics.py`, those
+about groups and transactions in `coordinators.py`. `ProcessControl` has the same verbs for brokers in processes of their own, each of which
+has a `Control`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -21,25 +22,23 @@ from klamm.control.bodies import (
     HoldBody,
     KillBody,
     LinkBody,
-    MemberBody,
     MoveBody,
     NewBrokerBody,
-    PartitionsBody,
     StopBody,
-    TopicBody,
     ZooKeeperDelayBody,
     fault_of,
 )
 from klamm.control.brokers import Brokers
 from klamm.control.conditions import condition_of
+from klamm.control.coordinators import Coordinators
 from klamm.control.event_log import COORDINATOR, REQUESTS, EventLog
 from klamm.control.history import History
 from klamm.control.holds import MAX_HOLDS, Held, check_brokers, failure_of, hold_of
 from klamm.control.links import faults_of_link
 from klamm.control.refusal import Refused
 from klamm.control.seen_changes import SeenChanges
+from klamm.control.topics import Topics
 from klamm.controller.changes import Change
-from klamm.controller.values import StoreLost
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.steering import HeldPhase
 from klamm.server.broker_server import BrokerServer
@@ -73,6 +72,13 @@ class Control:
         self._killed: set[int] = set()
         self._crashes: set[asyncio.Future[None]] = set()
         self._cut: set[int] = set()
+        topics, coordinators = Topics(cluster, self.events, self.serving), Coordinators(cluster)
+        self.topics, self.topic = topics.topics, topics.topic
+        self.create_topic, self.add_partitions, self.delete_topic = topics.create_topic, topics.add_partitions, topics.delete_topic
+        self.groups, self.group = coordinators.groups, coordinators.group
+        self.expire_members, self.rebalance = coordinators.expire_members, coordinators.rebalance
+        self.transactions, self.transaction = coordinators.transactions, coordinators.transaction
+        self.expire_transaction = coordinators.expire_transaction
 
     # --- phases and holds
 
@@ -441,6 +447,9 @@ class Control:
     def _find(self, number: int) -> BrokerServer | None:
         return next((broker for broker in self.cluster.brokers if broker.id == number), None)
 
+    def _topic_id(self, name: str) -> bytes:
+        return next((broker.metadata.topic_id(name) for broker in self.cluster.brokers if broker.started), bytes(16))
+
     def serving(self) -> list[BrokerServer]:
         """The brokers that run and are not paused."""
         return [broker for broker in self.cluster.brokers if broker.started and broker.id not in self._paused]
@@ -451,123 +460,6 @@ class Control:
         if broker is None:
             raise Refused(f"broker {number} does not run", 409)
         return broker
-
-    # --- topics, groups, transactions
-
-    def topics(self, states: bool = False) -> dict[str, Any]:
-        """Names and numbers of partitions of all topics, as the controller's broker has them in its metadata.
-
-        With `states` each topic has the leader, the ISR and the replicas of each partition too.
-        """
-        shown = []
-        for name, topic in sorted(self._any().metadata.topics.items()):
-            row: dict[str, Any] = {"name": name, "partitions": len(topic.partitions)}
-            shown.append(row | {"states": views.cached_states(topic)} if states else row)
-        return {"topics": shown}
-
-    async def topic(self, name: str) -> dict[str, Any]:
-        """A topic as ZooKeeper and each broker see it. A broker that is connected to ZooKeeper reads it."""
-        connected = [broker for broker in self.serving() if broker.started and broker.zk.is_connected]
-        if not connected:
-            raise Refused("no broker is connected to ZooKeeper", 409)
-        try:
-            return await views.topic(connected[0], self.cluster.brokers, name)
-        except StoreLost as lost:
-            raise Refused(f"broker {connected[0].id} cannot read the topic: {lost}", 409) from None
-
-    async def create_topic(self, body: TopicBody) -> dict[str, Any]:
-        """Create a topic by a request to the controller. Returns when every running broker shows it, each partition with a leader."""
-        from klamm.control.topic_requests import create_topic
-
-        await create_topic(self.cluster, body)
-        self.events.add("topic", {"created": body.name})
-        return await self.topic(body.name)
-
-    async def add_partitions(self, name: str, body: PartitionsBody) -> dict[str, Any]:
-        """Let a topic have more partitions, by a request to the controller. Returns when every running broker shows them with leaders."""
-        from klamm.control.topic_requests import add_partitions
-
-        await add_partitions(self.cluster, name, body)
-        self.events.add("topic", {"grown": name, "partitions": body.partitions})
-        return await self.topic(name)
-
-    async def delete_topic(self, name: str) -> dict[str, Any]:
-        """Delete a topic by a request to the controller. Returns when no running broker shows it."""
-        from klamm.control.topic_requests import delete_topic
-
-        await delete_topic(self.cluster, name)
-        self.events.add("topic", {"deleted": name})
-        return {"name": name}
-
-    def groups(self) -> dict[str, Any]:
-        """All groups that the coordinators among the running brokers have."""
-        return {"groups": [views.group(broker.id, group) for broker, group in self._groups()]}
-
-    def group(self, name: str) -> dict[str, Any]:
-        """A group."""
-        for broker, group in self._groups():
-            if group.group_id == name:
-                return views.group(broker.id, group)
-        raise Refused(f"no running broker has group {name!r}", 404)
-
-    def expire_members(self, name: str, body: MemberBody) -> dict[str, Any]:
-        """Let the session of a member, or of all members, time out now: their group removes them and rebalances."""
-        for broker, group in self._groups():
-            if group.group_id == name:
-                members = [each for each in group.members if body.member in (None, each)]
-                if not members:
-                    raise Refused(f"group {name!r} has no member {body.member!r}" if body.member else f"group {name!r} has no members", 404)
-                broker.services.groups.end_sessions(name, members)
-                return {"expired": members}
-        raise Refused(f"no running broker has group {name!r}", 404)
-
-    def rebalance(self, name: str) -> dict[str, Any]:
-        """Let a group rebalance now."""
-        for broker, group in self._groups():
-            if group.group_id == name:
-                broker.services.groups.begin_rebalance(name)
-                return views.group(broker.id, group)
-        raise Refused(f"no running broker has group {name!r}", 404)
-
-    def _groups(self) -> Iterable[tuple[BrokerServer, Any]]:
-        return ((broker, group) for broker in self.cluster.brokers if broker.started for group in broker.services.groups.groups())
-
-    def transactions(self) -> dict[str, Any]:
-        """All transactional ids that the coordinators among the running brokers have."""
-        return {"transactions": [views.transaction(broker.id, each) for broker, each in self._transactions()]}
-
-    def transaction(self, name: str) -> dict[str, Any]:
-        """A transactional id."""
-        broker, transaction = self._transaction(name)
-        return views.transaction(broker.id, transaction)
-
-    def expire_transaction(self, name: str) -> dict[str, Any]:
-        """Let the time-out of the open transaction of an id be over now: its coordinator aborts it and fences the producer."""
-        broker, transaction = self._transaction(name)
-        before = transaction.state.text
-        if not broker.services.transactions.time_out(name):
-            raise Refused(f"transactional id {name!r} is {before}: it has no transaction that can be aborted now", 409)
-        return self.transaction(name)
-
-    def _transaction(self, name: str) -> tuple[BrokerServer, Any]:
-        found = next(((broker, each) for broker, each in self._transactions() if each.transactional_id == name), None)
-        if found is None:
-            raise Refused(f"no running broker has transactional id {name!r}", 404)
-        return found
-
-    def _transactions(self) -> Iterable[tuple[BrokerServer, Any]]:
-        started = (broker for broker in self.cluster.brokers if broker.started)
-        return ((broker, each) for broker in started for each in broker.services.transactions.transactions())
-
-    def _any(self) -> BrokerServer:
-        """A broker that can be asked: the controller, if it is not paused."""
-        serving = self.serving()
-        if not serving:
-            raise Refused("no broker runs and responds", 409)
-        return next((each for each in serving if each.id == self.cluster.controller_id), serving[0])
-
-    def _topic_id(self, name: str) -> bytes:
-        return next((broker.metadata.topic_id(name) for broker in self.cluster.brokers if broker.started), bytes(16))
 
     # --- the clock
 

@@ -1,0 +1,79 @@
+"""The verbs of `Control` about what coordinators have: groups and transactional ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from klamm.control import views
+from klamm.control.bodies import MemberBody
+from klamm.control.brokers import Brokers
+from klamm.control.refusal import Refused
+from klamm.server.broker_server import BrokerServer
+
+
+class Coordinators:
+    """The groups and transactional ids of the coordinators among the running brokers."""
+
+    def __init__(self, cluster: Brokers) -> None:
+        self._cluster = cluster
+
+    def groups(self) -> dict[str, Any]:
+        """All groups that the coordinators among the running brokers have."""
+        return {"groups": [views.group(broker.id, group) for broker, group in self._groups()]}
+
+    def group(self, name: str) -> dict[str, Any]:
+        """A group."""
+        broker, group = self._group(name)
+        return views.group(broker.id, group)
+
+    def expire_members(self, name: str, body: MemberBody) -> dict[str, Any]:
+        """Let the session of a member, or of all members, time out now: their group removes them and rebalances."""
+        broker, group = self._group(name)
+        members = [each for each in group.members if body.member in (None, each)]
+        if not members:
+            raise Refused(f"group {name!r} has no member {body.member!r}" if body.member else f"group {name!r} has no members", 404)
+        broker.services.groups.end_sessions(name, members)
+        return {"expired": members}
+
+    def rebalance(self, name: str) -> dict[str, Any]:
+        """Let a group rebalance now."""
+        broker, group = self._group(name)
+        broker.services.groups.begin_rebalance(name)
+        return views.group(broker.id, group)
+
+    def _group(self, name: str) -> tuple[BrokerServer, Any]:
+        found = next(((broker, each) for broker, each in self._groups() if each.group_id == name), None)
+        if found is None:
+            raise Refused(f"no running broker has group {name!r}", 404)
+        return found
+
+    def _groups(self) -> Iterator[tuple[BrokerServer, Any]]:
+        return ((broker, group) for broker in self._cluster.brokers if broker.started for group in broker.services.groups.groups())
+
+    def transactions(self) -> dict[str, Any]:
+        """All transactional ids that the coordinators among the running brokers have."""
+        return {"transactions": [views.transaction(broker.id, each) for broker, each in self._transactions()]}
+
+    def transaction(self, name: str) -> dict[str, Any]:
+        """A transactional id."""
+        broker, transaction = self._transaction(name)
+        return views.transaction(broker.id, transaction)
+
+    def expire_transaction(self, name: str) -> dict[str, Any]:
+        """Let the time-out of the open transaction of an id be over now: its coordinator aborts it and fences the producer."""
+        broker, transaction = self._transaction(name)
+        before = transaction.state.text
+        if not broker.services.transactions.time_out(name):
+            raise Refused(f"transactional id {name!r} is {before}: it has no transaction that can be aborted now", 409)
+        return self.transaction(name)
+
+    def _transaction(self, name: str) -> tuple[BrokerServer, Any]:
+        found = next(((broker, each) for broker, each in self._transactions() if each.transactional_id == name), None)
+        if found is None:
+            raise Refused(f"no running broker has transactional id {name!r}", 404)
+        return found
+
+    def _transactions(self) -> Iterator[tuple[BrokerServer, Any]]:
+        started = (broker for broker in self._cluster.brokers if broker.started)
+        return ((broker, each) for broker in started for each in broker.services.transactions.transactions())
