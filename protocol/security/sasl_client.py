@@ -5,7 +5,6 @@ SaslHandshake has version 1, which all brokers since Kafka 1.0 have. Source: KIP
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -14,13 +13,13 @@ from typing import Any, NamedTuple
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.security.scram import SCRAM_DIGESTS, salted, scram_keys
 from klamm.protocol.security.secret_texts import new_secret
 
 HANDSHAKE_VERSION = 1
 AUTHENTICATE_VERSION = 1
 """Of SaslAuthenticate, at most: brokers before Kafka 2.2 have version 0, which does not say how long a session lasts."""
 
-SCRAM_DIGESTS: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = ("PLAIN", *SCRAM_DIGESTS, "OAUTHBEARER")
 """What a client can authenticate with."""
 
@@ -125,11 +124,10 @@ def _scram(credentials: Credentials) -> Tokens:
         raise RemoteProtocolError("the SCRAM challenge is invalid")
     unproven = f"c=biws,r={fields['r']}"
     signed = f"{bare},{challenge},{unproven}".encode()
-    salted = hashlib.pbkdf2_hmac(digest, credentials.password.encode(), salt, iterations)
-    client_key = hmac.digest(salted, b"Client Key", digest)
-    signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
-    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    keys = scram_keys(digest, salted(digest, credentials.password.encode(), salt, iterations))
+    signature = hmac.digest(keys.stored_key, signed, digest)
+    proof = bytes(a ^ b for a, b in zip(keys.client_key, signature, strict=True))
     final = yield f"{unproven},p={b64encode(proof).decode()}".encode()
-    expected = b"v=" + b64encode(hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest))
+    expected = b"v=" + b64encode(hmac.digest(keys.server_key, signed, digest))
     if not hmac.compare_digest(final, expected):
         raise RemoteProtocolError("the broker does not know the credential")

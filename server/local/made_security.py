@@ -12,10 +12,10 @@ import json
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from hashlib import pbkdf2_hmac
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from klamm.protocol.security.scram import salted
 from klamm.protocol.security.secret_texts import new_secret
 from klamm.server.security.scram import MECHANISMS, MIN_ITERATIONS, credential_text
 
@@ -100,7 +100,7 @@ def scram_configs(password: str) -> dict[str, str]:
     """The configs of a user with this password for both mechanisms."""
     salt = bytes.fromhex(new_secret())
     return {
-        each.name: credential_text(each, salt, pbkdf2_hmac(each.digest, password.encode(), salt, MIN_ITERATIONS), MIN_ITERATIONS)
+        each.name: credential_text(each, salt, salted(each.digest, password.encode(), salt, MIN_ITERATIONS), MIN_ITERATIONS)
         for each in MECHANISMS.values()
     }
 

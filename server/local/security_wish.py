@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from klamm.configs.client_quotas import SCRAM_MECHANISMS
 from klamm.protocol.clock import SYSTEM_CLOCK
-from klamm.server.local.arguments import BadArgument
+from klamm.server.local.arguments import SASL_MECHANISMS, BadArgument
 
 if TYPE_CHECKING:
     from klamm.server.local.made_security import MadeSecurity
 
-MECHANISMS = ("PLAIN", *SCRAM_MECHANISMS)
 _ACLS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:admin"}
 
 
@@ -28,8 +26,8 @@ class SecurityWish:
 
     def check(self, config: Mapping[str, str]) -> None:
         """Raises BadArgument, also for a config that would be set twice."""
-        if self._sasl is not None and self._sasl not in MECHANISMS:
-            raise BadArgument("sasl", f"{self._sasl!r} is not one of {', '.join(MECHANISMS)}")
+        if self._sasl is not None and self._sasl not in SASL_MECHANISMS:
+            raise BadArgument("sasl", f"{self._sasl!r} is not one of {', '.join(SASL_MECHANISMS)}")
         if self._acls and self._sasl is None:
             raise BadArgument("acls", "without sasl all clients are ANONYMOUS, and brokers too")
         if self._users and self._sasl is None:

@@ -7,16 +7,14 @@ Salt and keys are base64. Source: `ScramFormatter` and `ScramCredentialUtils` of
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import logging
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from klamm.configs.client_quotas import SCRAM_MECHANISMS
 from klamm.configs.types import parse_integer
+from klamm.protocol.security.scram import SCRAM_DIGESTS, salted, scram_keys
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +31,7 @@ class Mechanism(NamedTuple):
     digest: str
 
 
-MECHANISMS: Mapping[int, Mechanism] = {1: Mechanism(SCRAM_MECHANISMS[0], "sha256"), 2: Mechanism(SCRAM_MECHANISMS[1], "sha512")}
+MECHANISMS: Mapping[int, Mechanism] = {number: Mechanism(*each) for number, each in enumerate(SCRAM_DIGESTS.items(), 1)}
 """The number of a mechanism in requests → the mechanism."""
 
 
@@ -41,14 +39,9 @@ def credential_text(mechanism: Mechanism, salt: bytes, salted_password: bytes, i
     """The text to store for a salted password. Raises ValueError if the salted password is empty."""
     if not salted_password:
         raise ValueError("the salted password is empty")
-    encoded = (b64encode(part).decode() for part in (salt, *_keys(mechanism, salted_password)))
+    keys = scram_keys(mechanism.digest, salted_password)
+    encoded = (b64encode(part).decode() for part in (salt, keys.stored_key, keys.server_key))
     return "salt={},stored_key={},server_key={},iterations={}".format(*encoded, iterations)
-
-
-def _keys(mechanism: Mechanism, salted_password: bytes) -> tuple[bytes, bytes]:
-    """Stored key and server key."""
-    stored_key = hashlib.new(mechanism.digest, hmac.digest(salted_password, b"Client Key", mechanism.digest)).digest()
-    return stored_key, hmac.digest(salted_password, b"Server Key", mechanism.digest)
 
 
 class ScramCredential(NamedTuple):
@@ -70,8 +63,8 @@ class TokenCredential(NamedTuple):
 
 def credential_of_password(mechanism: Mechanism, password: bytes, salt: bytes, iterations: int) -> ScramCredential:
     """The credential of a password. It takes some milliseconds."""
-    salted_password = hashlib.pbkdf2_hmac(mechanism.digest, password, salt, iterations)
-    return ScramCredential(salt, *_keys(mechanism, salted_password), iterations)
+    keys = scram_keys(mechanism.digest, salted(mechanism.digest, password, salt, iterations))
+    return ScramCredential(salt, keys.stored_key, keys.server_key, iterations)
 
 
 def credential_of(text: str) -> ScramCredential:
