@@ -7,15 +7,12 @@ What is written has the newest version that is not flexible, as Apache Kafka 3.9
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Any, NamedTuple
 
 from klamm.broker.groups.requests import OffsetCommit, Record
+from klamm.broker.internal_records import decode, encode, version_of
 from klamm.protocol import messages
-from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.nouns import TopicPartition
-
-_VERSION = Struct(">h")
 
 OFFSET_KEYS, GROUP_KEY = (0, 1), 2
 GROUP_VALUE = 3
@@ -62,17 +59,17 @@ class GroupKey(NamedTuple):
 
 
 def offset_key(group_id: str, partition: TopicPartition) -> bytes:
-    return _encode("OffsetCommitKey", 1, group=group_id, topic=partition.topic, partition=partition.partition)
+    return encode("OffsetCommitKey", 1, group=group_id, topic=partition.topic, partition=partition.partition)
 
 
 def group_key(group_id: str) -> bytes:
-    return _encode("GroupMetadataKey", GROUP_KEY, group=group_id)
+    return encode("GroupMetadataKey", GROUP_KEY, group=group_id)
 
 
 def offset_record(group_id: str, partition: TopicPartition, commit: OffsetCommit) -> Record:
     """The record of a committed offset. One that expires at a time of its own has the older version, which alone has that time."""
     version = OFFSET_VALUE if commit.expire_ms is None else OFFSET_VALUE_WITH_EXPIRY
-    value = _encode(
+    value = encode(
         "OffsetCommitValue", version, offset=commit.offset, leader_epoch=commit.leader_epoch, metadata=commit.metadata,
         commit_timestamp=commit.commit_ms, expire_timestamp=NO_EXPIRY if commit.expire_ms is None else commit.expire_ms,
     )
@@ -90,7 +87,7 @@ def group_record(group_id: str, group: StoredGroup) -> Record:
         )
         for each in group.members
     ]
-    value = _encode(
+    value = encode(
         "GroupMetadataValue", GROUP_VALUE, protocol_type=group.protocol_type, generation=group.generation, protocol=group.protocol,
         leader=group.leader, current_state_timestamp=group.state_ms, members=members,
     )
@@ -99,26 +96,26 @@ def group_record(group_id: str, group: StoredGroup) -> Record:
 
 def read_key(key: bytes | None) -> OffsetKey | GroupKey | None:
     """What a key names; None for keys of later brokers. Raises RemoteProtocolError for bytes that are not a key."""
-    version = _version(key)
+    version = version_of(key)
     if version in OFFSET_KEYS:
-        body = _decode("OffsetCommitKey", version, key)
+        body = decode("OffsetCommitKey", version, key)
         return OffsetKey(body.group, TopicPartition(body.topic, body.partition))
     if version == GROUP_KEY:
-        return GroupKey(_decode("GroupMetadataKey", version, key).group)
+        return GroupKey(decode("GroupMetadataKey", version, key).group)
     return None
 
 
 def read_offset(value: bytes) -> OffsetCommit:
     """The committed offset in a value. Raises RemoteProtocolError."""
-    body = _decode("OffsetCommitValue", _version(value), value)
+    body = decode("OffsetCommitValue", version_of(value), value)
     expire_ms = None if body.expire_timestamp == NO_EXPIRY else body.expire_timestamp
     return OffsetCommit(body.offset, body.leader_epoch, body.metadata, body.commit_timestamp, expire_ms)
 
 
 def read_group(value: bytes) -> StoredGroup:
     """The group in a value. In a record without rebalance time-outs, those are the session time-outs. Raises RemoteProtocolError."""
-    version = _version(value)
-    body = _decode("GroupMetadataValue", version, value)
+    version = version_of(value)
+    body = decode("GroupMetadataValue", version, value)
     members = tuple(
         StoredMember(
             each.member_id, each.group_instance_id, each.client_id, each.client_host,
@@ -127,20 +124,3 @@ def read_group(value: bytes) -> StoredGroup:
         for each in body.members
     )
     return StoredGroup(body.protocol_type, body.generation, body.protocol, body.leader, body.current_state_timestamp, members)
-
-
-def _encode(name: str, version: int, **fields: Any) -> bytes:
-    return _VERSION.pack(version) + messages.encode(messages.message_type(name).top(**fields), version)
-
-
-def _version(data: bytes | None) -> int:
-    if data is None or len(data) < _VERSION.size:
-        raise RemoteProtocolError("a record of the offsets topic is too short")
-    version: int = _VERSION.unpack_from(data)[0]
-    return version
-
-
-def _decode(name: str, version: int, data: bytes | None) -> Any:
-    if data is None or version not in messages.message_type(name).schema.valid:
-        raise RemoteProtocolError(f"{name} has no version {version}")
-    return messages.decode(name, version, data, _VERSION.size)[0]

@@ -6,16 +6,14 @@ are passed over. Version 0 is written, as Apache Kafka 3.9.1 writes it with ZooK
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Any, NamedTuple
 
+from klamm.broker.internal_records import decode, encode, version_of
 from klamm.broker.transactions.requests import Record
 from klamm.broker.transactions.states import DEAD, EMPTY, PREPARE_EPOCH_FENCE, TransactionState
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.nouns import TopicPartition
-
-_VERSION = Struct(">h")
 
 KEY, VALUE = 0, 0
 
@@ -33,7 +31,7 @@ class StoredTransaction(NamedTuple):
 
 
 def key_of(transactional_id: str) -> bytes:
-    return _encode("TransactionLogKey", KEY, transactional_id=transactional_id)
+    return encode("TransactionLogKey", KEY, transactional_id=transactional_id)
 
 
 def record_of(transactional_id: str, stored: StoredTransaction) -> Record:
@@ -43,7 +41,7 @@ def record_of(transactional_id: str, stored: StoredTransaction) -> Record:
     for topic, partition in stored.partitions:
         topics.setdefault(topic, []).append(partition)
     partitions = [value_class.PartitionsSchema(topic=topic, partition_ids=tuple(each)) for topic, each in topics.items()]
-    value = _encode(
+    value = encode(
         "TransactionLogValue", VALUE, producer_id=stored.producer_id, producer_epoch=stored.producer_epoch,
         transaction_timeout_ms=stored.timeout_ms, transaction_status=stored.state.value,
         transaction_partitions=None if stored.state is EMPTY else partitions,
@@ -54,15 +52,15 @@ def record_of(transactional_id: str, stored: StoredTransaction) -> Record:
 
 def read_key(key: bytes | None) -> str | None:
     """The transactional id in a key; None for keys of later brokers. Raises RemoteProtocolError for bytes that are not a key."""
-    if _version(key) != KEY:
+    if version_of(key) != KEY:
         return None
-    transactional_id: str = _decode("TransactionLogKey", KEY, key).transactional_id
+    transactional_id: str = decode("TransactionLogKey", KEY, key).transactional_id
     return transactional_id
 
 
 def read_value(value: bytes) -> StoredTransaction:
     """What a value says. Raises RemoteProtocolError."""
-    body = _decode("TransactionLogValue", _version(value), value)
+    body = decode("TransactionLogValue", version_of(value), value)
     try:
         state = TransactionState(body.transaction_status)
     except ValueError:
@@ -76,20 +74,3 @@ def read_value(value: bytes) -> StoredTransaction:
         body.producer_id, body.producer_epoch, body.transaction_timeout_ms, state, partitions,
         body.transaction_last_update_timestamp_ms, body.transaction_start_timestamp_ms,
     )
-
-
-def _encode(name: str, version: int, **fields: Any) -> bytes:
-    return _VERSION.pack(version) + messages.encode(messages.message_type(name).top(**fields), version)
-
-
-def _version(data: bytes | None) -> int:
-    if data is None or len(data) < _VERSION.size:
-        raise RemoteProtocolError("a record of the transaction topic is too short")
-    version: int = _VERSION.unpack_from(data)[0]
-    return version
-
-
-def _decode(name: str, version: int, data: bytes | None) -> Any:
-    if data is None or version not in messages.message_type(name).schema.valid:
-        raise RemoteProtocolError(f"{name} has no version {version}")
-    return messages.decode(name, version, data, _VERSION.size)[0]
