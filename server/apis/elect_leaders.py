@@ -29,7 +29,7 @@ _ELECTED: Result = ErrorCode.NONE, None
 async def handle(ctx: Context, request: messages.ElectLeadersRequest) -> messages.ElectLeadersResponse:
     received = ctx.services.clock.monotonic()
     if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
-        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return await _not_authorized(ctx, request)
     election = _election(ctx.api_version, request)
     if election is None:
         return refuse(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -86,6 +86,14 @@ async def _partitions(ctx: Context, request: messages.ElectLeadersRequest) -> li
             await pace(len(some))
             named.update((TopicPartition(entry.topic, index), None) for index in some)
     return [tp for named in by_topic.values() for tp in named]
+
+
+async def _not_authorized(ctx: Context, request: messages.ElectLeadersRequest) -> messages.ElectLeadersResponse:
+    """Each partition that the request names is refused once."""
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    named = [] if request.topic_partitions is None else await _partitions(ctx, request)
+    response = await _response(ctx, dict.fromkeys(named, (code, None)))
+    return response._replace(error_code=code if ctx.api_version > 0 else 0)
 
 
 async def _elect(

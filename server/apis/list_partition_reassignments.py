@@ -1,6 +1,7 @@
 """ListPartitionReassignments (46), version 0: the partitions that are being reassigned, from the controller's memory.
 
 Needs DESCRIBE on the cluster. A null list means all partitions. Partitions that do not exist or are not being reassigned are left out.
+A request that is refused gets the partitions that it names back, without replicas.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ async def handle(ctx: Context, request: messages.ListPartitionReassignmentsReque
         named = None if request.topics is None else await _named(request.topics)
         assignments = await ctx.services.controller.list_reassignments(named, ctx.cause)
     except ApiError as error:
-        return refuse(request, ctx.api_version, error.code, error.message or "This is not the correct controller for this cluster.")
+        message = error.message or "This is not the correct controller for this cluster."
+        return messages.ListPartitionReassignmentsResponse(error_code=error.code, error_message=message)
     response = messages.ListPartitionReassignmentsResponse
     row_type = response.OngoingPartitionReassignment
     encode = messages.struct_encoder("ListPartitionReassignmentsResponse", "OngoingPartitionReassignment", ctx.api_version)
@@ -38,7 +40,14 @@ async def handle(ctx: Context, request: messages.ListPartitionReassignmentsReque
 def refuse(
     request: messages.ListPartitionReassignmentsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> messages.ListPartitionReassignmentsResponse:
-    return messages.ListPartitionReassignmentsResponse(error_code=code, error_message=message)
+    response = messages.ListPartitionReassignmentsResponse
+    topics = [
+        response.OngoingTopicReassignment(
+            name=topic.name, partitions=[response.OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes]
+        )
+        for topic in request.topics or ()
+    ]
+    return response(error_code=code, error_message=message, topics=topics)
 
 
 async def _named(topics: Sequence[messages.ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics]) -> list[TopicPartition]:

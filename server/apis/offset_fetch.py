@@ -82,14 +82,19 @@ def refuse(
         return response(groups=[response.OffsetFetchResponseGroup(group.group_id, [], code) for group in request.groups])
     if version >= GROUP_ERROR_SINCE:
         return response(error_code=code)
+    named = [(topic.name, topic.partition_indexes) for topic in request.topics or ()]
+    if version == 0:  # each partition once, together with the others of its topic
+        by_topic: dict[str, dict[int, None]] = {}
+        for name, indexes in named:
+            if indexes:
+                by_topic.setdefault(name, {}).update(dict.fromkeys(indexes))
+        named = [(name, list(indexes)) for name, indexes in by_topic.items()]
     return response(
         topics=[
             response.OffsetFetchResponseTopic(
-                topic.name,
-                [response.OffsetFetchResponsePartition(*_Row(index, code=code)) for index in topic.partition_indexes],
+                name, [response.OffsetFetchResponsePartition(*_Row(index, code=code)) for index in indexes]
             )
-            for topic in request.topics or ()
-            if topic.partition_indexes or version > 0
+            for name, indexes in named
         ]
     )
 

@@ -85,6 +85,15 @@ async def test_alter_on_the_cluster_is_needed_to_reassign_and_describe_to_list()
         assert [(checked, resource.type) for checked, resource in authorizer.checked] == [(operation, ResourceType.CLUSTER)]
 
 
+async def test_who_may_not_list_gets_the_named_partitions_back_without_replicas() -> None:
+    named = LISTED(timeout_ms=1000, topics=[LISTED.ListPartitionReassignmentsTopics(name="a", partition_indexes=[1, 0])])
+    sent = await respond(make_services(controller=Moving(), authorizer=DenyAll()), named, 0)
+    rows = [(t.name, p.partition_index, *p.replicas, *p.adding_replicas, *p.removing_replicas) for t in sent.topics for p in t.partitions]
+    assert rows == [("a", 1), ("a", 0)]
+    sent = await respond(make_services(controller=InactiveController()), named, 0)
+    assert sent.error_code == ErrorCode.NOT_CONTROLLER and not sent.topics
+
+
 @pytest.mark.parametrize("controller", [InactiveController(), Moving(ApiError(ErrorCode.NOT_CONTROLLER))], ids=["inactive", "moved"])
 async def test_who_is_not_the_controller_names_no_partition(controller: InactiveController) -> None:
     code, message, rows = await alter(controller, request((A0, [3])))

@@ -122,9 +122,10 @@ async def test_repeated_partitions_are_elected_and_reported_once() -> None:
 @pytest.mark.parametrize("named", [True, False])
 async def test_alter_on_the_cluster_is_needed(version: int, named: bool) -> None:
     broker = Broker(leaders={("a", 0): 1}, authorizer=DenyAll())
-    response = await broker.request([("a", [0, 1])] if named else None, version)
+    response = await broker.request([("a", [0, 1]), ("b", []), ("a", [1])] if named else None, version)
     assert response.error_code == (0 if version == 0 else 31)
     assert rows(response) == ({("a", 0): (31, None), ("a", 1): (31, None)} if named else {})
+    assert [topic.topic for topic in response.replica_election_results] == (["a"] if named else [])
     assert broker.controller.asked == []
 
 

@@ -169,6 +169,13 @@ async def test_a_fetch_needs_describe_on_the_group(broker: CoordinatingBroker, v
     assert code_of(await respond(services, fetch(version), version)) == NO_GROUP
 
 
+async def test_who_may_not_describe_the_group_has_one_row_for_each_partition_in_version_0(broker: CoordinatingBroker) -> None:
+    named: list[tuple[str, list[int]]] = [("t", [0, 0]), ("u", []), ("v", [2]), ("t", [1])]
+    topics = [messages.OffsetFetchRequest.OffsetFetchRequestTopic(*each) for each in named]
+    response = await respond(broker.services(denying(Operation.DESCRIBE, GROUP), OffsetStore()), fetch(0, topics), 0)
+    assert [(topic.name, [row.partition_index for row in topic.partitions]) for topic in response.topics] == [("t", [0, 1]), ("v", [2])]
+
+
 @pytest.mark.parametrize("version", [0, 1, 7, 8])
 async def test_a_topic_that_may_not_be_described_has_its_code_in_a_fetch(broker: CoordinatingBroker, version: int) -> None:
     rows = partitions_of(await respond(broker.services(denying(Operation.DESCRIBE, "t"), OffsetStore()), fetch(version), version), version)
