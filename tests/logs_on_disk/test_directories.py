@@ -13,7 +13,7 @@ import pytest
 
 from klamm.broker.log.files import marker_files
 from klamm.broker.log.files.directories import LogDirectories
-from klamm.broker.log.files.directory import LogDirectory
+from klamm.broker.log.files.directory_checkpoints import DirectoryCheckpoints
 from klamm.broker.log.files.directory_storage import DirectoryStorage
 from klamm.broker.log.storage import (
     Append,
@@ -482,7 +482,7 @@ async def test_checkpoints_that_are_wanted_at_once_are_written_one_after_the_oth
 ) -> None:
     writing: list[int] = []
     most = writes = 0
-    write = LogDirectory._write_checkpoints_in_thread
+    write = DirectoryCheckpoints.write_in_thread
 
     def counted(*arguments: Any) -> None:
         nonlocal most, writes
@@ -492,7 +492,7 @@ async def test_checkpoints_that_are_wanted_at_once_are_written_one_after_the_oth
         write(*arguments)
         writing.pop()
 
-    monkeypatch.setattr(LogDirectory, "_write_checkpoints_in_thread", counted)
+    monkeypatch.setattr(DirectoryCheckpoints, "write_in_thread", counted)
     directories = make()
     await directories.start()
     storage, _ = await opened(directories)

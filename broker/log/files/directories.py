@@ -113,7 +113,7 @@ class LogDirectories:
             if sides is not None:
                 old, new = sides
                 log.warning("%s-%d: a move from %s to %s was not finished; what is in %s is deleted", *key, old.path, new.path, old.path)
-                new.take_checkpoints(old, key)
+                new.checkpoints.merge(old.checkpoints, key)
                 await old.delete(*key, self._unique())
         for key, found in homes.items():
             # an offline directory may still have the old folder, so the mark of the new one stays
@@ -334,7 +334,7 @@ class LogDirectories:
         """See `Directories.cleaned`."""
         directory = self._home(topic, partition)
         if directory is not None:
-            directory.clean_offsets[TopicPartition(topic, partition)] = clean_offset
+            directory.checkpoints.clean_offsets[TopicPartition(topic, partition)] = clean_offset
 
     async def _checkpoint(self, rows: Sequence[tuple[str, int, int, int]]) -> None:
         await asyncio.gather(*(directory.checkpoint(rows) for directory in self._directories))

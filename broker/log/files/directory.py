@@ -1,4 +1,4 @@
-"""One log directory: its logs at the start, its threads, its checkpoints, its failure and its end.
+"""One log directory: its logs at the start, its threads, its failure and its end. Its checkpoints are in `directory_checkpoints.py`.
 
 At the start the directory is locked like in Apache Kafka, `.kafka_cleanshutdown` is read and removed, and the threads of the directory load
 every log. A log without records is not kept in memory; it is opened when it is used. Quick commands for several logs, queued in one pass of
@@ -24,8 +24,9 @@ from typing import Any, TypeVar
 
 from klamm.broker.log.files import checkpoints as files_of
 from klamm.broker.log.files import marker_files, names
+from klamm.broker.log.files.directory_checkpoints import DirectoryCheckpoints
 from klamm.broker.log.files.directory_storage import DirectoryStorage, execute_all, read_in_thread
-from klamm.broker.log.files.loading import Checkpoints, load_log
+from klamm.broker.log.files.loading import load_log
 from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome, read_file, remove, write_file
 from klamm.broker.log.files.producer_replay import states_in_thread
 from klamm.broker.log.storage import Command, LoadedLog, LoadRules, ProducerEntry, ReadCommand, ReadLoadRules
@@ -40,15 +41,6 @@ LOGS_OF_A_TURN = 32
 FILES_OF_A_LOG = 3
 """Number of files of an active segment that stay open between runs."""
 LOADED_IN_A_TURN = 16
-MOST_NAMED = 5
-"""Maximum number of logs that a log line names."""
-WITHOUT_CHECKPOINT = {
-    files_of.LOG_START_OFFSET_CHECKPOINT: "records that were deleted by DeleteRecords come back",
-    files_of.RECOVERY_POINT_CHECKPOINT: "after an unclean end logs are read from their start, and cut at the first damage",
-    files_of.REPLICATION_OFFSET_CHECKPOINT: "high watermarks begin at the start of the logs",
-    files_of.CLEANER_OFFSET_CHECKPOINT: "compacted logs are compacted from their start again",
-}
-"""Checkpoint file → the consequence if it is missing, for the log."""
 REPLACED = (
     files_of.RECOVERY_POINT_CHECKPOINT, files_of.LOG_START_OFFSET_CHECKPOINT, files_of.REPLICATION_OFFSET_CHECKPOINT,
     files_of.CLEANER_OFFSET_CHECKPOINT, marker_files.META_PROPERTIES,
@@ -101,10 +93,8 @@ class LogDirectory:
         self._on_failed = on_failed
         self._delete_delay_ms = delete_delay_ms
         self._most_open = max(most_files // FILES_OF_A_LOG, 1)
-        self._checkpoints: dict[TopicPartition, Checkpoints] = {}
+        self.checkpoints = DirectoryCheckpoints(self.path)
         self._rules: Mapping[str, LoadRules] = {}
-        self.clean_offsets: dict[TopicPartition, int] = {}
-        """Compacted log → offset up to which it was compacted."""
         self._opening: dict[TopicPartition, asyncio.Future[Any]] = {}
         """Logs that a thread opens or creates now, also if nobody waits for that any more."""
         self._pending: list[DirectoryStorage] = []
@@ -115,16 +105,10 @@ class LogDirectory:
         self._lock = -1
         self._unfinished: list[str] = []
         """Folders found at the start whose deletion, or whose move to here, was not finished."""
-        self._missing: list[str] = []
-        """Checkpoint files that were missing at the start."""
-        self._watermarked: list[TopicPartition] = []
-        """The logs in the last written checkpoint of high watermarks."""
         self._writing_checkpoints = asyncio.Lock()
         self._checkpoints_wanted = 0
         self._checkpoints_begun = 0
         """Number of requested checkpoints that the latest started write includes."""
-        self._start_offsets_written: Mapping[TopicPartition, int] | None = None
-        """Log start offsets above zero, as the latest checkpoint has them: the smallest one."""
 
     # --- work in threads
 
@@ -294,13 +278,13 @@ class LogDirectory:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError) as error:
             raise DirectoryInUse(f"log directory {self.path} is in use by another broker") from error
-        self._read_checkpoints()
+        self.checkpoints.read_in_thread()
         for entry in os.scandir(self.path):
             if entry.is_dir():
                 self._take_folder(entry.name)
 
     def _begin_in_thread(self) -> None:
-        self._say_what_is_missing(self._watermarked)
+        self.checkpoints.warn_of_missing(self.topic_ids)
         marker = f"{self.path}/{marker_files.CLEAN_SHUTDOWN}"
         self.was_clean = os.path.exists(marker)
         remove(marker)
@@ -323,42 +307,6 @@ class LogDirectory:
             with contextlib.suppress(FileNotFoundError):
                 self.moves[TopicPartition(topic, partition)] = marker_files.read_move(read_file(f"{folder}/{marker_files.MOVE}"))
 
-    def _read_checkpoints(self) -> None:
-        starts, points, watermarks = (
-            self._offsets(name)
-            for name in (
-                files_of.LOG_START_OFFSET_CHECKPOINT, files_of.RECOVERY_POINT_CHECKPOINT, files_of.REPLICATION_OFFSET_CHECKPOINT,
-            )
-        )
-        self.clean_offsets = self._offsets(files_of.CLEANER_OFFSET_CHECKPOINT)
-        self._watermarked = [key for key, high_watermark in watermarks.items() if high_watermark]
-        for key in starts.keys() | points.keys() | watermarks.keys():
-            self._checkpoints[key] = Checkpoints(starts.get(key, 0), points.get(key, 0), watermarks.get(key, 0))
-
-    def _offsets(self, name: str) -> dict[TopicPartition, int]:
-        """The offsets of a checkpoint file, {} if there is none. Raises OSError if it cannot be read."""
-        try:
-            return files_of.read_offsets(read_file(f"{self.path}/{name}"))
-        except FileNotFoundError:
-            self._missing.append(name)
-            return {}
-        except files_of.CorruptCheckpoint as error:
-            raise OSError(
-                f"{self.path}/{name} cannot be read: {error}. Without it {WITHOUT_CHECKPOINT[name]}. Repair it, or remove it to accept that"
-            ) from error
-
-    def _say_what_is_missing(self, checkpointed: Iterable[TopicPartition]) -> None:
-        if self.topic_ids:
-            for name in self._missing:
-                log.warning("log directory %s has logs, but no %s: %s", self.path, name, WITHOUT_CHECKPOINT[name])
-        gone = sorted(key for key in checkpointed if key not in self.topic_ids)
-        if gone:
-            listed = ", ".join(names.log_folder(*key) for key in gone[:MOST_NAMED])
-            log.warning(
-                "log directory %s: %d logs of replication-offset-checkpoint have no folder: %s%s. They were deleted or moved just before "
-                "the broker ended, or are missing", self.path, len(gone), listed, ", …" if len(gone) > MOST_NAMED else "",
-            )
-
     def _load_in_thread(self, keys: Sequence[TopicPartition]) -> dict[TopicPartition, LoadedLog]:
         found = {}
         for key in keys:
@@ -370,10 +318,10 @@ class LogDirectory:
     def _load_one(self, key: TopicPartition) -> LoadedLog:
         folder = f"{self.path}/{names.log_folder(*key)}"
         try:
-            loaded = load_log(folder, self._checkpoints.get(key, Checkpoints()), self.was_clean, self._rules.get(key[0], LoadRules()))
+            loaded = load_log(folder, self.checkpoints.of(key), self.was_clean, self._rules.get(key[0], LoadRules()))
         except CorruptRecords as error:
             raise OSError(f"{folder} cannot be loaded: {error}") from error
-        loaded.clean_offset = self.clean_offsets.get(key, 0)
+        loaded.clean_offset = self.checkpoints.clean_offsets.get(key, 0)
         return loaded
 
     async def close(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
@@ -386,7 +334,7 @@ class LogDirectory:
             self._note_offsets(offsets)
             if not self.is_offline and self.is_loaded:
                 try:
-                    await self.submit(self._write_checkpoints_in_thread, self._checkpoints_to_write(), dict(self.clean_offsets))
+                    await self._write_checkpoints()
                     await self.submit(self._end_in_thread)
                 except OSError as error:
                     log.error("log directory %s: cannot shut down cleanly: %s", self.path, error)
@@ -452,25 +400,10 @@ class LogDirectory:
         path = f"{self.path}/{names.log_folder(*key)}/{marker_files.PARTITION_METADATA}"
         replace_file(path, marker_files.encode_partition_metadata(topic_id), flush=False)
 
-    def take_checkpoints(self, source: LogDirectory, key: TopicPartition) -> None:
-        """Adopt the checkpoints of a log whose move to here was ended by a crash, perhaps before its checkpoints were moved."""
-        theirs, ours = source._checkpoints.get(key), self._checkpoints.get(key)
-        if theirs is not None:
-            self._checkpoints[key] = theirs if ours is None else Checkpoints(
-                max(theirs.log_start_offset, ours.log_start_offset),
-                min(theirs.recovery_point, ours.recovery_point),
-                max(theirs.high_watermark, ours.high_watermark),
-            )
-        if key in source.clean_offsets:
-            self.clean_offsets.setdefault(key, source.clean_offsets[key])
-
     def take_over(self, source: LogDirectory, key: TopicPartition) -> None:
         """Adopt a log that has moved here from another directory. Its storage is held."""
         self.topic_ids[key] = source.topic_ids.pop(key)
-        if key in source._checkpoints:
-            self._checkpoints[key] = source._checkpoints.pop(key)
-        if key in source.clean_offsets:
-            self.clean_offsets[key] = source.clean_offsets.pop(key)
+        self.checkpoints.take_over(source.checkpoints, key)
         storage = source.storages.pop(key, None)
         if storage is not None:
             source._open.pop(storage, None)
@@ -486,8 +419,7 @@ class LogDirectory:
             self._open.pop(storage, None)
         self.loaded.pop(key, None)
         self.topic_ids.pop(key, None)
-        self._checkpoints.pop(key, None)
-        self.clean_offsets.pop(key, None)
+        self.checkpoints.forget(key)
         return asyncio.ensure_future(self._delete(storage, topic, partition, unique))
 
     async def _delete(self, storage: DirectoryStorage | None, topic: str, partition: int, unique: str) -> None:
@@ -524,7 +456,7 @@ class LogDirectory:
                 return
             self._checkpoints_begun = self._checkpoints_wanted
             try:
-                await self.submit(self._write_checkpoints_in_thread, self._checkpoints_to_write(), dict(self.clean_offsets))
+                await self._write_checkpoints()
             except OSError as error:
                 log.error("log directory %s: cannot write checkpoints: %s", self.path, error)
 
@@ -533,10 +465,10 @@ class LogDirectory:
         if self._writing_checkpoints.locked():
             return
         async with self._writing_checkpoints:
-            if self.is_offline or self.is_closed or self._start_offsets_written is None:
+            if self.is_offline or self.is_closed or not self.checkpoints.are_written:
                 return
             try:
-                await self.submit(self._write_in_thread, files_of.LOG_START_OFFSET_CHECKPOINT, self._start_offsets_written)
+                await self.submit(self.checkpoints.write_again_in_thread)
             except OSError as error:
                 log.error("log directory %s: cannot be written: %s", self.path, error)
 
@@ -544,30 +476,14 @@ class LogDirectory:
         """Store the start offsets and high watermarks of open logs."""
         for topic, partition, log_start_offset, high_watermark in offsets:
             if (topic, partition) in self.storages:
-                point = self._checkpoints.get(TopicPartition(topic, partition), Checkpoints()).recovery_point
-                self._checkpoints[TopicPartition(topic, partition)] = Checkpoints(log_start_offset, point, high_watermark)
+                self.checkpoints.note(TopicPartition(topic, partition), log_start_offset, high_watermark)
 
-    def _checkpoints_to_write(self) -> Mapping[TopicPartition, Checkpoints]:
-        """The checkpoints to write: present recovery points for open logs, the values from the start for the others."""
+    async def _write_checkpoints(self) -> None:
+        """Write them: present recovery points for open logs, the values from the start for the others."""
         for key, storage in self.storages.items():
-            noted = self._checkpoints.get(key, Checkpoints())
-            if noted.recovery_point != storage.recovery_point:
-                self._checkpoints[key] = noted._replace(recovery_point=storage.recovery_point)
-        return {key: self._checkpoints.get(key, Checkpoints()) for key in self.topic_ids}
-
-    def _write_checkpoints_in_thread(self, offsets: Mapping[TopicPartition, Checkpoints], cleaned: Mapping[TopicPartition, int]) -> None:
-        checkpoints = {
-            files_of.RECOVERY_POINT_CHECKPOINT: {key: value.recovery_point for key, value in offsets.items()},
-            files_of.LOG_START_OFFSET_CHECKPOINT: {k: v.log_start_offset for k, v in offsets.items() if v.log_start_offset},
-            files_of.REPLICATION_OFFSET_CHECKPOINT: {key: value.high_watermark for key, value in offsets.items()},
-            files_of.CLEANER_OFFSET_CHECKPOINT: {key: offset for key, offset in cleaned.items() if key in offsets},
-        }
-        for name, values in checkpoints.items():
-            self._write_in_thread(name, values)
-        self._start_offsets_written = checkpoints[files_of.LOG_START_OFFSET_CHECKPOINT]
-
-    def _write_in_thread(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        replace_file(f"{self.path}/{name}", files_of.encode_offsets(offsets), flush=True)
+            self.checkpoints.note_recovery_point(key, storage.recovery_point)
+        cleaned = dict(self.checkpoints.clean_offsets)
+        await self.submit(self.checkpoints.write_in_thread, self.checkpoints.of_all(self.topic_ids), cleaned)
 
 
 # in threads
