@@ -7,12 +7,16 @@ given a folder. Topics keep RETENTION_BYTES of each partition, so that a run may
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import json
 import pathlib
 import struct
 import sys
+import tempfile
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from klamm.benchmarks.controlled_cluster import Connection, broker_command
 from klamm.benchmarks.processes import Failed, Process, free_port, klamm
@@ -26,6 +30,13 @@ SEGMENT_BYTES = 16 << 20
 RETENTION_BYTES = 64 << 20
 TOPIC_CONFIGS = {"segment.bytes": str(SEGMENT_BYTES), "retention.bytes": str(RETENTION_BYTES)}
 _KEYS = {api.name: api.key for api in APIS.values()}
+
+
+Results: TypeAlias = "list[dict[str, Any]]"
+"""A row for each run."""
+Measure: TypeAlias = "Callable[[contextlib.ExitStack, list[DataCluster], argparse.Namespace], Results]"
+Table: TypeAlias = "Callable[[Results, list[str]], list[str]]"
+"""Results and names of clusters → lines to print."""
 
 
 class DataCluster:
@@ -132,6 +143,30 @@ def start_kafka(stack: contextlib.ExitStack, folder: pathlib.Path, brokers: int,
         addresses.append(f"127.0.0.1:{port}")
     wait_until_all_know_all(processes, addresses)
     return DataCluster("kafka", processes, addresses)
+
+
+def compare(
+    parser: argparse.ArgumentParser, arguments: list[str] | None, brokers: int, settings: tuple[str, ...], measure: Measure, table: Table
+) -> None:
+    """Run a benchmark on klamm, with these arguments of `klamm serve`, and on Apache Kafka or another klamm; print its table."""
+    parser.add_argument("--kafka-jars", help="a folder with all jars of Kafka 3.9")
+    parser.add_argument("--other", help="run this klamm command too, instead of Apache Kafka")
+    parser.add_argument("--json", help="write all results here")
+    options = parser.parse_args(arguments)
+    if not options.kafka_jars and not options.other:
+        parser.error("name --kafka-jars or --other")
+    with contextlib.ExitStack() as stack:
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="klamm-bench-")))
+        clusters = [start_klamm(stack, folder, brokers, arguments=settings)]
+        if options.other:
+            clusters.append(start_klamm(stack, folder, brokers, options.other, settings))
+            clusters[-1].name = "other"
+        else:
+            clusters.append(start_kafka(stack, folder, brokers, options.kafka_jars))
+        results = measure(stack, clusters, options)
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(results, indent=1))
+    print("\n".join(table(results, [cluster.name for cluster in clusters])))
 
 
 def wait_until_all_know_all(processes: list[Process], addresses: list[str]) -> None:

@@ -14,10 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import pathlib
 import statistics
-import tempfile
 import time
 from typing import Any
 
@@ -203,27 +200,14 @@ def table(results: list[dict[str, Any]], targets: list[str]) -> list[str]:
 def main(arguments: list[str] | None = None) -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kafka-jars", help="a folder with all jars of Kafka 3.9")
     parser.add_argument("--members", type=int, nargs="+", default=[100, 1000], help="sizes of the groups that rebalance")
     parser.add_argument("--seconds", type=float, default=5, help="length of a run of commits")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--other", help="run this klamm command too, instead of Apache Kafka")
-    parser.add_argument("--json", help="write all results here")
-    options = parser.parse_args(arguments)
-    if not options.kafka_jars and not options.other:
-        parser.error("name --kafka-jars or --other")
-    with contextlib.ExitStack() as stack:
-        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="klamm-bench-")))
-        clusters = [data_clusters.start_klamm(stack, folder, BROKERS, arguments=SETTINGS)]
-        if options.other:
-            clusters.append(data_clusters.start_klamm(stack, folder, BROKERS, options.other, SETTINGS))
-            clusters[-1].name = "other"
-        else:
-            clusters.append(data_clusters.start_kafka(stack, folder, BROKERS, options.kafka_jars))
-        results = measure(stack, clusters, options.members, options.seconds, options.rounds)
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(results, indent=1))
-    print("\n".join(table(results, [cluster.name for cluster in clusters])))
+
+    def run(stack: contextlib.ExitStack, clusters: list[DataCluster], options: argparse.Namespace) -> data_clusters.Results:
+        return measure(stack, clusters, options.members, options.seconds, options.rounds)
+
+    data_clusters.compare(parser, arguments, BROKERS, SETTINGS, run, table)
 
 
 if __name__ == "__main__":
