@@ -30,8 +30,6 @@ SEGMENT_BYTES = 16 << 20
 RETENTION_BYTES = 64 << 20
 TOPIC_CONFIGS = {"segment.bytes": str(SEGMENT_BYTES), "retention.bytes": str(RETENTION_BYTES)}
 _KEYS = {api.name: api.key for api in APIS.values()}
-
-
 Results: TypeAlias = "list[dict[str, Any]]"
 """A row for each run."""
 Measure: TypeAlias = "Callable[[contextlib.ExitStack, list[DataCluster], argparse.Namespace], Results]"

@@ -6,25 +6,22 @@ replicas and a preferred election make any of the three the coordinator of all g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from klamm.protocol import messages
 from klamm.tests.groups.consumers import OFFSETS_TOPIC, ConsumerGroup
 from klamm.tests.groups.telling import at, commits, encoded, protocols, subscription
-from klamm.tests.harness.kafka import request, wait_for
-from klamm.tests.harness.members import Members, grave
+from klamm.tests.harness.kafka import wait_for
+from klamm.tests.harness.members import Members
 from klamm.tests.mixed.conftest import members, new_members
-from klamm.tests.mixed.kafka_errors import unusual
-from klamm.tests.stories.both import answers
+from klamm.tests.transactions.mixed_coordinators import KAFKA, KLAMM, OTHER_KLAMM, MixedCoordinators, is_clean
 
 __all__ = ["members", "new_members"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 
-KLAMM, OTHER_KLAMM, KAFKA = 1, 2, 3
 SETTINGS: dict[str, Any] = {
     "offsets_topic_num_partitions": 1,
     "offsets_topic_replication_factor": 3,
@@ -35,40 +32,16 @@ MOVED = {14, 15, 16}
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 
 
-class Coordinators:
+class GroupCoordinators(MixedCoordinators):
     """Who coordinates all groups, and requests to that broker."""
 
     def __init__(self, members: Members) -> None:
-        self.members = members
-        members.create(OFFSETS_TOPIC, [[KLAMM, KAFKA, OTHER_KLAMM]], {"cleanup.policy": "compact", "compression.type": "producer"})
-
-    @property
-    def present(self) -> int:
-        """The coordinator."""
-        return self.members.state(OFFSETS_TOPIC).leader
+        super().__init__(members, OFFSETS_TOPIC, {"cleanup.policy": "compact", "compression.type": "producer"}, MOVED)
 
     def move(self, to: int) -> None:
         """Make a broker the coordinator, and wait until it has loaded the groups."""
-        kind = messages.AlterPartitionReassignmentsRequest
-        replicas = [to, *(each for each in (KLAMM, OTHER_KLAMM, KAFKA) if each != to)]
-        topic = kind.ReassignableTopic(OFFSETS_TOPIC, [kind.ReassignablePartition(partition_index=0, replicas=replicas)])
-        answer = self.members.ask(kind(timeout_ms=30_000, topics=[topic]), 0)
-        assert answer.error_code == 0 and answer.responses[0].partitions[0].error_code == 0, answer
-        wait_for(lambda: self.members.tree.assignment(OFFSETS_TOPIC)[0] == replicas, "the order of replicas is another")
-        self.members.in_sync([OFFSETS_TOPIC])
-        self.members.elect(OFFSETS_TOPIC)
-        self.members.shown(OFFSETS_TOPIC, 0, lambda leader: leader == to)
+        super().move(to)
         self.ask("DescribeGroups", 5, {"groups": ["any"]}, lambda answer: answer.groups[0].error_code)
-
-    def ask(self, name: str, version: int, value: Mapping[str, Any], code: Callable[[Any], int] = lambda answer: answer.error_code) -> Any:
-        """A request to the coordinator, again while it says that it is not or not yet."""
-
-        def look() -> Any:
-            answer = request(self.members.brokers[self.present].port, answers.request(name, version, dict(value)), version)
-            assert code(answer) not in MOVED, answer
-            return answer
-
-        return wait_for(look, f"{name} v{version}")
 
     def seen(self, *groups: str) -> tuple[dict[str, Any], dict[tuple[str, str, int], tuple[int, int, str]]]:
         """All that can be seen of groups: their descriptions with members in order, and all committed offsets."""
@@ -110,20 +83,11 @@ def _code_of_commit(answer: Any) -> int:
 
 
 @pytest.fixture
-def coordinators(new_members: Callable[..., Members]) -> Coordinators:
-    mixed = new_members(lambda _: SETTINGS)
-    mixed.klamm(KLAMM, OTHER_KLAMM)
-    mixed.kafka(KAFKA)
-    return Coordinators(mixed)
+def coordinators(new_members: Callable[..., Members]) -> GroupCoordinators:
+    return GroupCoordinators(new_members(lambda _: SETTINGS))
 
 
-def is_clean(mixed: Members) -> None:
-    """No broker has logged an error that it should not."""
-    assert unusual(mixed.real()) == []
-    assert grave(mixed, KLAMM, OTHER_KLAMM) == []
-
-
-def test_consumers_go_on_in_their_generation_when_the_coordinator_changes_its_kind(coordinators: Coordinators) -> None:
+def test_consumers_go_on_in_their_generation_when_the_coordinator_changes_its_kind(coordinators: GroupCoordinators) -> None:
     mixed = coordinators.members
     with ConsumerGroup(mixed, "orders", 4, "shop") as group:
         settings = {"session_ms": 30_000}
@@ -152,7 +116,7 @@ def test_consumers_go_on_in_their_generation_when_the_coordinator_changes_its_ki
     is_clean(mixed)
 
 
-def test_offsets_of_every_version_are_read_by_the_other_kind(coordinators: Coordinators) -> None:
+def test_offsets_of_every_version_are_read_by_the_other_kind(coordinators: GroupCoordinators) -> None:
     coordinators.members.create("orders", [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
     coordinators.members.create("gone", [[1, 2, 3]])
     for to in (KLAMM, KAFKA):
@@ -187,7 +151,7 @@ def test_offsets_of_every_version_are_read_by_the_other_kind(coordinators: Coord
     is_clean(coordinators.members)
 
 
-def test_generations_and_static_members_move_with_the_group(coordinators: Coordinators) -> None:
+def test_generations_and_static_members_move_with_the_group(coordinators: GroupCoordinators) -> None:
     coordinators.members.create("orders", [[1, 2, 3]])
     joined = coordinators.join("raw", "first")
     identity = {"groupId": "raw", "memberId": joined.member_id, "groupInstanceId": "first"}

@@ -6,7 +6,7 @@ reassignment that changes the order of its replicas and a preferred election mak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,16 +15,14 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode as E
 from klamm.tests.harness.batches import records_of, texts_of
 from klamm.tests.harness.kafka import request, wait_for
-from klamm.tests.harness.members import Members, grave
+from klamm.tests.harness.members import Members
 from klamm.tests.mixed.conftest import members, new_members
-from klamm.tests.mixed.kafka_errors import unusual
-from klamm.tests.stories.both import answers
+from klamm.tests.transactions.mixed_coordinators import KAFKA, KLAMM, OTHER_KLAMM, MixedCoordinators, is_clean
 
 __all__ = ["members", "new_members"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 
-KLAMM, OTHER_KLAMM, KAFKA = 1, 2, 3
 TOPIC = "__transaction_state"
 CONFIGS = {"cleanup.policy": "compact", "compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
 SETTINGS: dict[str, Any] = {
@@ -37,38 +35,18 @@ SETTINGS: dict[str, Any] = {
 NOT_NOW = {E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR, E.CONCURRENT_TRANSACTIONS, E.NOT_ENOUGH_REPLICAS}
 
 
-class Coordinators:
-    """Who coordinates all transactional ids, and requests to that broker."""
+class TransactionCoordinators(MixedCoordinators):
+    """Who coordinates all transactional ids, and requests to that broker and to leaders."""
 
     def __init__(self, members: Members) -> None:
-        self.members = members
-        members.create(TOPIC, [[KLAMM, KAFKA, OTHER_KLAMM]], CONFIGS)
+        super().__init__(members, TOPIC, CONFIGS, NOT_NOW)
         members.create("orders", [[KLAMM, KAFKA, OTHER_KLAMM], [OTHER_KLAMM, KLAMM, KAFKA], [KAFKA, OTHER_KLAMM, KLAMM]])
         self.sequences: dict[int, int] = {}
 
     def move(self, to: int) -> None:
         """Make a broker the coordinator, and wait until it has loaded the transactional ids."""
-        kind = messages.AlterPartitionReassignmentsRequest
-        replicas = [to, *(each for each in (KLAMM, OTHER_KLAMM, KAFKA) if each != to)]
-        topic = kind.ReassignableTopic(TOPIC, [kind.ReassignablePartition(partition_index=0, replicas=replicas)])
-        answer = self.members.ask(kind(timeout_ms=30_000, topics=[topic]), 0)
-        assert answer.error_code == 0 and answer.responses[0].partitions[0].error_code == 0, answer
-        wait_for(lambda: self.members.tree.assignment(TOPIC)[0] == replicas, "the order of replicas is another")
-        self.members.in_sync([TOPIC])
-        self.members.elect(TOPIC)
-        self.members.shown(TOPIC, 0, lambda leader: leader == to)
+        super().move(to)
         self.described()
-
-    def ask(self, name: str, version: int, value: Mapping[str, Any], code: Callable[[Any], int] = lambda answer: answer.error_code) -> Any:
-        """A request to the coordinator, again while it says that it is not, not yet, or that something is under way."""
-
-        def look() -> Any:
-            present = self.members.state(TOPIC).leader
-            answer = request(self.members.brokers[present].port, answers.request(name, version, dict(value)), version)
-            assert code(answer) not in NOT_NOW, answer
-            return answer
-
-        return wait_for(look, f"{name} v{version}")
 
     def described(self) -> Any:
         """The transactional id as its coordinator describes it."""
@@ -135,20 +113,13 @@ def _code_of_add(answer: Any) -> int:
 
 
 @pytest.fixture
-def coordinators(new_members: Callable[..., Members]) -> Coordinators:
-    mixed = new_members(lambda _: SETTINGS)
-    mixed.klamm(KLAMM, OTHER_KLAMM)
-    mixed.kafka(KAFKA)
-    return Coordinators(mixed)
+def coordinators(new_members: Callable[..., Members]) -> TransactionCoordinators:
+    return TransactionCoordinators(new_members(lambda _: SETTINGS))
 
 
-def is_clean(mixed: Members) -> None:
-    """No broker has logged an error that it should not."""
-    assert unusual(mixed.real()) == []
-    assert grave(mixed, KLAMM, OTHER_KLAMM) == []
-
-
-def test_transactions_go_on_with_coordinators_of_both_kinds_and_markers_reach_leaders_of_both(coordinators: Coordinators) -> None:
+def test_transactions_go_on_with_coordinators_of_both_kinds_and_markers_reach_leaders_of_both(
+    coordinators: TransactionCoordinators
+) -> None:
     producer = coordinators.init()
     for ends, to in enumerate((KAFKA, KLAMM, KAFKA, OTHER_KLAMM), 1):
         assert coordinators.add(producer, 0, 1) == E.NONE
@@ -169,7 +140,7 @@ def test_transactions_go_on_with_coordinators_of_both_kinds_and_markers_reach_le
     is_clean(coordinators.members)
 
 
-def test_epochs_and_fences_move_with_the_transactional_id(coordinators: Coordinators) -> None:
+def test_epochs_and_fences_move_with_the_transactional_id(coordinators: TransactionCoordinators) -> None:
     producer = coordinators.init()
     for to in (KAFKA, KLAMM, KAFKA, OTHER_KLAMM):
         assert coordinators.add(producer, 0) == E.NONE
@@ -181,7 +152,7 @@ def test_epochs_and_fences_move_with_the_transactional_id(coordinators: Coordina
     is_clean(coordinators.members)
 
 
-def test_a_transaction_that_one_kind_began_is_aborted_by_the_other_after_its_timeout(coordinators: Coordinators) -> None:
+def test_a_transaction_that_one_kind_began_is_aborted_by_the_other_after_its_timeout(coordinators: TransactionCoordinators) -> None:
     for number, to in enumerate((KAFKA, KLAMM), 1):
         producer = coordinators.init(timeout_ms=8_000)
         assert coordinators.add(producer, 0) == E.NONE
