@@ -30,13 +30,15 @@ FRAME_COUNTS = View(
     "frame_counts",
     ("headers",),
     f"""
-SELECT run_id, node_id, process, conn_id, kind, client_id, client_sw, host, dir, api_key, api_version, part, is_recent,
-    count(*) AS frames, count_if(reason IS NOT NULL) AS undecoded, count_if(errors > 0) AS failed, count_if(bytes_left > 0) AS surplus,
-    count_if(flags & 1 <> 0) AS unanswered, count_if({PAIRED}) AS paired,
-    bit_xor(if({PAIRED}, xxhash64(if(dir = 0, seq, cause_seq)), NULL)) AS pairs,
-    min(seq) AS first_seq, max(seq) AS last_seq, min(ts_ns) AS first_ts_ns, max(ts_ns) AS last_ts_ns
-FROM (SELECT *, {HOST} AS host, :part AS part, :recent AS is_recent FROM headers)
-GROUP BY run_id, node_id, process, conn_id, kind, client_id, client_sw, host, dir, api_key, api_version, part, is_recent""",
+SELECT * EXCEPT (peer), {HOST} AS host
+FROM (
+    SELECT run_id, node_id, process, conn_id, kind, client_id, client_sw, peer, dir, api_key, api_version, part, is_recent,
+        count(*) AS frames, count_if(reason IS NOT NULL) AS undecoded, count_if(errors > 0) AS failed, count_if(bytes_left > 0) AS surplus,
+        count_if(flags & 1 <> 0) AS unanswered, count_if({PAIRED}) AS paired,
+        bit_xor(if({PAIRED}, xxhash64(if(dir = 0, seq, cause_seq)), NULL)) AS pairs,
+        min(seq) AS first_seq, max(seq) AS last_seq, min(ts_ns) AS first_ts_ns, max(ts_ns) AS last_ts_ns
+    FROM (SELECT *, :part AS part, :recent AS is_recent FROM headers)
+    GROUP BY run_id, node_id, process, conn_id, kind, client_id, client_sw, peer, dir, api_key, api_version, part, is_recent)""",
     is_kept=True,
 )
 """How many frames there are of each kind on each connection: what sums up frames reads these few rows. `host` is the peer without its
