@@ -156,19 +156,19 @@ WITH told AS (
   FROM group_joins GROUP BY run_id, node_id, process, group_id, turn, life, generation
 ), used AS (
   SELECT run_id, node_id, process, group_id, turn, known.life AS life, generation,
-    count(DISTINCT if(api_key = 14, member_id, NULL)) AS synced, min(if(api_key = 14, answer_ts_ns, NULL)) AS stable_ts_ns,
-    count_if(api_key = 8) AS commits,
+    count(DISTINCT member_id) AS synced, min(answer_ts_ns) AS stable_ts_ns,
     max(if(exists(sent, each -> each.assignment.partitions IS NOT NULL),
       size(flatten(transform(sent, each -> coalesce(flatten(transform(each.assignment.partitions, t -> t.partitions)), array())))),
       NULL)) AS partitions
-  FROM member_calls WHERE array_contains(codes, 0) AND known.generation = generation
+  FROM member_calls WHERE api_key = 14 AND array_contains(codes, 0) AND known.generation = generation
   GROUP BY run_id, node_id, process, group_id, turn, known.life, generation
 )
 SELECT t.run_id, t.node_id, t.process, t.group_id, t.generation, t.protocol_type, t.protocol, t.leader, t.members,
-  coalesce(u.synced, 0) AS synced, u.partitions AS partitions, coalesce(u.commits, 0) AS commits, t.seq, t.from_ts_ns, t.joined_ts_ns,
-  u.stable_ts_ns AS stable_ts_ns, lead(t.joined_ts_ns) OVER (PARTITION BY t.run_id, t.group_id ORDER BY t.joined_ts_ns) AS to_ts_ns
+  coalesce(u.synced, 0) AS synced, u.partitions AS partitions, t.seq, t.from_ts_ns, t.joined_ts_ns, u.stable_ts_ns AS stable_ts_ns,
+  lead(t.joined_ts_ns) OVER next AS to_ts_ns, lead(t.node_id) OVER next AS final_node, lead(t.seq) OVER next AS final_seq
 FROM told t LEFT JOIN used u ON u.run_id = t.run_id AND u.node_id = t.node_id AND u.process = t.process AND u.group_id = t.group_id
   AND u.turn = t.turn AND u.life = t.life AND u.generation = t.generation
+WINDOW next AS (PARTITION BY t.run_id, t.group_id ORDER BY t.joined_ts_ns)
 """,
     OFFSET_COMMITS: """
 SELECT run_id, node_id, seq, ts_ns, client_id, group_id, member_id, generation, topic, partition, committed_offset, error_code
@@ -178,7 +178,7 @@ FROM commits
 SELECT t.run_id, t.node_id, t.process, t.transactional_id, t.producer_id, t.producer_epoch, array_join(t.partitions, ', ') AS partitions,
   t.groups, CASE WHEN t.is_commit THEN 'commit' WHEN t.end_seq IS NOT NULL THEN 'abort'
     WHEN t.init_seq IS NOT NULL OR f.producer_id IS NOT NULL THEN 'fenced' END AS outcome,
-  t.seq, t.end_seq, t.from_ts_ns, t.end_ts_ns
+  t.seq, t.end_seq, t.from_ts_ns, t.end_ts_ns, t.node_id AS final_node, coalesce(t.end_answer_seq, t.init_answer_seq) AS final_seq
 FROM transactions_told t LEFT JOIN (SELECT DISTINCT run_id, producer_id, producer_epoch FROM txn_markers WHERE NOT is_commit) f
   ON f.run_id = t.run_id AND f.producer_id = t.producer_id AND f.producer_epoch = t.producer_epoch + 1
 """,
@@ -207,8 +207,13 @@ SUMS = (LATENCY, API_MATRIX, CLIENT_SCORECARD)
 """Tables with a row for each window of a run: they sum up frames. In their queries `:rows` is whether a frame of `headers` is in the part
 of gold that is made, and `:counts` the same of a row of `frame_counts`."""
 
-OF_ROWS = (GROUP_GENERATIONS, OFFSET_COMMITS, TRANSACTIONS)
-"""Tables whose rows are in the window that has their `seq`. All others are made again of what the controller did since the run began."""
+OF_ROWS = (OFFSET_COMMITS,)
+"""Tables whose rows are in the window that has their `seq`."""
+
+THAT_END = (GROUP_GENERATIONS, TRANSACTIONS)
+"""Tables whose rows may go on for many windows: a row is in the window in which it ended, and until then among those that are not final. In
+their queries `final_node` and `final_seq` are the row of the journal that ended it, null if none did. All other tables are made again of
+what the controller did since the run began."""
 
 
 def query_of(table: Table, part: WindowPart | None = None) -> str:
@@ -217,7 +222,12 @@ def query_of(table: Table, part: WindowPart | None = None) -> str:
     if table in SUMS:
         rows, counts = ("true", "true") if part is None else (f"({part.rows})", part.is_named)
         return query.replace(":rows", rows).replace(":counts", counts)
-    return query if part is None else f"SELECT * FROM ({query}) WHERE {part.rows}"
+    if part is None:
+        return query
+    if table in THAT_END:
+        place = f"SELECT struct(*) AS row, final_node AS node_id, final_seq AS seq FROM ({query})"
+        return f"SELECT row.* FROM ({place}) WHERE {part.rows}" + ("" if part.is_final else " OR seq IS NULL")
+    return f"SELECT * FROM ({query}) WHERE {part.rows}"
 
 
 def build_gold(spark: Any, lake: Path, runs: Sequence[str], sizes: WindowSizes = SIZES) -> Judgement:
@@ -238,6 +248,7 @@ def _build_whole(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
 
     judgement = judge_lake(spark, lake, runs, readers=_readers(Contents(lake, runs, ()), build))
     manifest.append(lake, entries)
+    parts.remove_empty(lake, entries)
     write_judgement(lake, judgement, runs)
     drop_parts(lake, QUERIES, runs, behind=None)
     return judgement
@@ -262,7 +273,7 @@ def _build_window(spark: Any, lake: Path, window: Window) -> None:
     entries: list[Entry] = []
 
     def build(table: Table, rows: int) -> None:
-        if table in (*SUMS, *OF_ROWS):
+        if table in (*SUMS, *OF_ROWS, *THAT_END):
             for part in window.parts:
                 made = _build(spark, lake, table, query_of(table, part), runs, rows, part.batch(BATCH), part.since_ns)
                 entries.extend(map(part.dated, made))
@@ -272,6 +283,7 @@ def _build_window(spark: Any, lake: Path, window: Window) -> None:
     contents = Contents(lake, runs, (), window=window)
     judgement = judge_lake(spark, lake, runs, readers=_readers(contents, build), window=window)
     manifest.append(lake, entries)
+    parts.remove_empty(lake, entries)
     write_window(lake, judgement, window)
 
 

@@ -101,7 +101,7 @@ def _parts(path: Path, _version: tuple[int, ...]) -> tuple[Entry, ...]:
 
 def files(lake: Path, table: str, runs: Collection[str] | None = None) -> list[Path]:
     """The valid Parquet files of a table, for any reader of Parquet."""
-    return [file for entry in entries(lake, table, runs) for file in files_of(lake / entry.path)]
+    return [file for entry in entries(lake, table, runs) if entry.rows for file in files_of(lake / entry.path)]
 
 
 def rows(lake: Path, table: str, runs: Collection[str] | None = None) -> int:

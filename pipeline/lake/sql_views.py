@@ -2,8 +2,8 @@
 
 A view has the columns of its table, and beside them: a timestamp for each `…ts_ns`, the API's name for each `api_key`, words for `dir`,
 and of messages `body` as a VARIANT.
-A table without rows is an empty view. Four more views answer frequent questions: `requests` (with their responses), `connections`,
-`bytes_by_api`, and `latency_by_minute`.
+A table without rows is an empty view. Five more views answer frequent questions: `requests` (with their responses), `connections`,
+`bytes_by_api`, `latency_by_minute`, and `generations` of groups (with how often members committed).
 """
 
 from __future__ import annotations
@@ -45,6 +45,13 @@ SELECT run_id, node_id, api_key, api, date_trunc('minute', response_ts) AS minut
     percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ns) AS p50_ns, percentile_cont(0.99) WITHIN GROUP (ORDER BY latency_ns) AS p99_ns,
     max(latency_ns) AS max_ns
 FROM requests WHERE latency_ns IS NOT NULL GROUP BY run_id, node_id, api_key, api, date_trunc('minute', response_ts)""",
+    "generations": """
+SELECT g.*, coalesce(n.commits, 0) AS commits
+FROM group_generations g LEFT JOIN (
+    SELECT g.run_id, g.node_id, g.seq, count(DISTINCT c.seq) AS commits
+    FROM group_generations g JOIN offset_commits c ON c.run_id = g.run_id AND c.node_id = g.node_id AND c.group_id = g.group_id
+        AND c.generation = g.generation AND c.error_code = 0 AND c.seq > g.seq AND (g.to_ts_ns IS NULL OR c.ts_ns < g.to_ts_ns)
+    GROUP BY g.run_id, g.node_id, g.seq) n ON n.run_id = g.run_id AND n.node_id = g.node_id AND n.seq = g.seq""",
 }
 """Name → query, valid in both engines. A later one may use an earlier one."""
 

@@ -91,3 +91,10 @@ def adopt(lake: Path, table: Table, batch: str, runs: Iterable[str]) -> list[Ent
             entries.append(Entry(table.path, run, batch, path, *told))
     shutil.rmtree(folder, ignore_errors=True)
     return entries
+
+
+def remove_empty(lake: Path, entries: Iterable[Entry]) -> None:
+    """Remove the files of parts that had rows before and have none now, as their manifests say."""
+    for entry in entries:
+        if entry.rows == 0:
+            shutil.rmtree(lake / entry.path, ignore_errors=True)

@@ -7,7 +7,7 @@ most a few thousand marks: only the busiest partitions are shown, time is cut in
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from klamm.pipeline.lake.tables import (
     GROUP_GENERATIONS,
     LATENCY,
     LEADER_TIMELINE,
+    OFFSET_COMMITS,
     QUARANTINE,
     REASSIGN_SPANS,
     RULE_STATS,
@@ -137,7 +138,9 @@ def collect(lake: Path, run: str | None = None) -> Facts:
     matrix, clients = _matrix(tables.read(API_MATRIX, API_MATRIX.names))
     leaders, partitions = _leaders(timeline, end)
     phases, reassigned = _phases(spans, end)
-    generations, groups = _generations(tables.read(GROUP_GENERATIONS, GROUP_GENERATIONS.names), end)
+    generations, groups = _generations(
+        tables.read(GROUP_GENERATIONS, GROUP_GENERATIONS.names), tables.by_file(OFFSET_COMMITS, (*_COMMITTED, "error_code")), end
+    )
     return Facts(
         run, runs, to_ms(begin), to_ms(end),
         {"frames": tables.rows(FRAMES), "events": tables.rows(EVENT_TABLE), "quarantine": tables.rows(QUARANTINE)},
@@ -258,11 +261,16 @@ def _with_copying(phases: list[Row], end_ms: float) -> list[Row]:
     return rows
 
 
-def _generations(table: pa.Table, end: int) -> tuple[list[Row], int]:
+_COMMITTED = ["group_id", "node_id", "generation", "seq"]
+"""What names a request that commits offsets in a generation of a group."""
+
+
+def _generations(table: pa.Table, offsets: Iterable[pa.Table], end: int) -> tuple[list[Row], int]:
     """Of each generation the time until its first member has its assignment, and the time until the next rebalance begins."""
     rows = table.sort_by("joined_ts_ns").to_pylist() if table.num_rows else []
     counts = Counter(row["group_id"] for row in rows)
     shown = {name for name, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:GROUPS]}
+    commits = _commits([row for row in rows if row["group_id"] in shown], offsets)
     phases: list[Row] = []
     for name in shown:
         own = [row for row in rows if row["group_id"] == name]
@@ -270,11 +278,29 @@ def _generations(table: pa.Table, end: int) -> tuple[list[Row], int]:
             until = end if after is None else max(after["from_ts_ns"], row["joined_ts_ns"])
             stable = until if row["stable_ts_ns"] is None else min(row["stable_ts_ns"], until)
             about = {"group": name, "broker": row["node_id"]}
-            about |= {name: row[name] for name in ("generation", "leader", "members", "partitions", "commits")}
+            about |= {name: row[name] for name in ("generation", "leader", "members", "partitions")}
+            about["commits"] = commits[row["node_id"], row["seq"]]
             for phase, since, to in ((REBALANCE, row["from_ts_ns"], stable), (STABLE, stable, until)):
                 if to > since:
                     phases.append(about | {"phase": phase, "from_ms": to_ms(since), "to_ms": to_ms(to)})
     return sorted(phases, key=lambda row: (row["from_ms"], row["group"]))[:MARKS], len(counts)
+
+
+def _commits(generations: Sequence[Row], offsets: Iterable[pa.Table]) -> Counter[tuple[int, int]]:
+    """(Broker, first row of a generation) → OffsetCommit requests of the generation that succeeded."""
+    begins: dict[tuple[str, int, int], list[int]] = defaultdict(list)
+    for row in generations:
+        begins[row["group_id"], row["node_id"], row["generation"]].append(row["seq"])
+    groups = pa.array({row["group_id"] for row in generations}, pa.string())
+    counts: Counter[tuple[int, int]] = Counter()
+    for rows in offsets:
+        done = rows.filter(pc.and_(pc.equal(rows["error_code"], 0), pc.is_in(rows["group_id"], groups)))
+        for row in done.group_by(_COMMITTED).aggregate([]).to_pylist():
+            # A group that was deleted begins again with generation 1.
+            before = [seq for seq in begins[row["group_id"], row["node_id"], row["generation"]] if seq < row["seq"]]
+            if before:
+                counts[row["node_id"], max(before)] += 1
+    return counts
 
 
 def _errors(errors: Iterable[pa.Table], begin: int, end: int) -> list[Row]:

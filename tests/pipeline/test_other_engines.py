@@ -20,7 +20,7 @@ from klamm.tests.journal.writing import simple_exchange
 from klamm.tests.pipeline.journals import run_with, write
 from klamm.tests.pipeline.lakes_by_hand import delta_statistics
 
-SHAPED = ("requests", "connections", "bytes_by_api", "latency_by_minute")
+SHAPED = ("requests", "connections", "bytes_by_api", "latency_by_minute", "generations")
 QUESTIONS = (
     "SELECT seq, direction, api, bytes_left, CAST(date_trunc('second', ts) AS STRING) AS at FROM messages ORDER BY seq",
     "SELECT seq, response_seq, api, latency_ns, response_bytes, error_code FROM requests ORDER BY seq",

@@ -6,15 +6,21 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.sql_views import statements
+from klamm.pipeline.report.facts import collect
 from klamm.pipeline.rules.check import Checked, check
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 from klamm.tests.pipeline.both_engines import assert_quick_agrees
 from klamm.tests.pipeline.journals import no_session, query, run_with
+from klamm.tests.pipeline.rule_journals.group_journals import GroupJournal, assignment
+from klamm.tests.pipeline.rule_journals.transaction_journals import TransactionJournal
+from klamm.tests.pipeline.rules.fixtures import Run
 
 HALF_A_MINUTE = 30_000_000_000
 
@@ -92,3 +98,57 @@ def test_final_parts_are_made_again_when_other_rows_came_late(spark: Any, tmp_pa
     assert before.keys() == finals(tmp_path).keys()
     assert not set(before.values()) & set(finals(tmp_path).values())
     assert manifest.rows(tmp_path, "gold/verdicts") == 1
+
+
+@pytest.mark.slow
+def test_a_generation_and_a_transaction_that_outlast_windows_are_in_the_one_in_which_they_end(spark: Any, tmp_path: Path) -> None:
+    run = Run(tmp_path, "r")
+    group, transactions = GroupJournal(run), TransactionJournal(run)
+    journal, both = group.journal, assignment({"t": [0, 1]})
+    journal.step_ns = HALF_A_MINUTE
+    group.join("a", 1, "a", ("a",))
+    group.sync("a", 1, both, {"a": both})
+    group.commit("a", 1, 7)
+    transactions.init(0)
+    transactions.add(0, 1)
+    exchanges(journal, 150)
+    journal.roll()
+    run_with(spark, tmp_path, gold=True)
+    generations, ends = "generation, synced, partitions, to_ts_ns IS NULL", "producer_epoch, partitions, outcome"
+    assert query(tmp_path, "gold/group_generations", generations) == [(1, 1, 2, True)]
+    assert query(tmp_path, "gold/transactions", ends) == [(0, "t-1", None)]
+    assert lasting(tmp_path) == {"group_generations": [False], "transactions": [False]}
+
+    group.commit("a", 1, 8)
+    group.join("a", 2, "a", ("a",))
+    transactions.end(0)
+    transactions.add(0, 2)
+    exchanges(journal, 150)
+    journal.roll()
+    run_with(spark, tmp_path, gold=True)
+    assert sorted(query(tmp_path, "gold/group_generations", generations)) == [(1, 1, 2, False), (2, 0, None, True)]
+    assert sorted(query(tmp_path, "gold/transactions", ends)) == [(0, "t-1", "commit"), (0, "t-2", None)]
+    assert lasting(tmp_path) == {"group_generations": [True, False], "transactions": [True, False]}
+    before = finals(tmp_path)
+
+    transactions.init(2)  # another producer of the same name
+    exchanges(journal, 150)
+    run.close()
+    run_with(spark, tmp_path, gold=True)
+    assert sorted(query(tmp_path, "gold/group_generations", generations)) == [(1, 1, 2, False), (2, 0, None, True)]
+    assert sorted(query(tmp_path, "gold/transactions", ends)) == [(0, "t-1", "commit"), (0, "t-2", "fenced")]
+    assert before.items() < finals(tmp_path).items()
+    assert not (tmp_path / "gold/transactions/run=r/batch=gold").exists()  # none goes on
+    with duckdb.connect() as database:
+        for each in statements(tmp_path, "duckdb"):
+            database.execute(each)
+        assert database.execute("SELECT generation, commits FROM generations ORDER BY generation").fetchall() == [(1, 2), (2, 0)]
+    shown = {row["generation"]: row["commits"] for row in collect(tmp_path).generations}
+    assert shown == {1: 2, 2: 0}
+
+
+def lasting(lake: Path) -> dict[str, list[bool]]:
+    """Of the parts with generations and with transactions: whether they are final."""
+    tables = ("group_generations", "transactions")
+    found = {name: [one for one in manifest.entries(lake, f"gold/{name}") if one.rows] for name in tables}
+    return {name: sorted((one.batch != "gold" for one in entries), reverse=True) for name, entries in found.items()}

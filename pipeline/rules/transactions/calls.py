@@ -110,11 +110,13 @@ ended AS (
         answer_seq AS end_answer_seq, answer_ts_ns AS end_ts_ns, next_seq, next_answer_seq
     FROM good WHERE api_key = 26),
 fenced AS (
-    SELECT a.run_id, a.node_id, a.seq, a.transactional_id, min(g.seq) AS init_seq, min(g.answer_ts_ns) AS init_ts_ns
+    SELECT a.run_id, a.node_id, a.seq, a.transactional_id, min(g.seq) AS init_seq, min(g.answer_seq) AS init_answer_seq,
+        min(g.answer_ts_ns) AS init_ts_ns
     FROM added a JOIN good g ON g.run_id = a.run_id AND g.node_id = a.node_id AND g.process = a.process
         AND g.transactional_id = a.transactional_id AND g.api_key = 22 AND g.seq > a.seq
     GROUP BY a.run_id, a.node_id, a.seq, a.transactional_id)
-SELECT a.*, e.is_commit, e.end_seq, e.end_answer_seq, e.end_ts_ns, e.next_seq, e.next_answer_seq, f.init_seq, f.init_ts_ns
+SELECT a.*, e.is_commit, e.end_seq, e.end_answer_seq, e.end_ts_ns, e.next_seq, e.next_answer_seq, f.init_seq, f.init_answer_seq,
+    f.init_ts_ns
 FROM added a LEFT JOIN ended e ON e.run_id = a.run_id AND e.node_id = a.node_id AND e.process = a.process
     AND e.transactional_id = a.transactional_id AND e.producer_id = a.producer_id AND e.producer_epoch = a.producer_epoch
     AND e.number = a.number
@@ -125,7 +127,7 @@ LEFT JOIN fenced f ON f.run_id = a.run_id AND f.node_id = a.node_id AND f.seq = 
 )
 """Transactions as one coordinator told them: `partitions` that were added, how often offsets of a group were, and the EndTxn that
 succeeded. `next_seq` is the next request of the transactional id that succeeded after it, `next_answer_seq` the response to that, and
-`init_seq` the next InitProducerId after the beginning."""
+`init_seq` the next InitProducerId after the beginning, `init_answer_seq` the response to it."""
 
 _HEADER = "hex(unbase64({}))"
 

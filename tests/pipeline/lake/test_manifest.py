@@ -44,6 +44,13 @@ def test_a_batch_that_is_done_again_counts_once(tmp_path: Path) -> None:
     assert manifest.entries(tmp_path, TABLE) == [part(1, 1), part(0, 2)]
 
 
+def test_a_part_that_has_no_rows_any_more_has_no_files(tmp_path: Path) -> None:
+    parquet(tmp_path, "run=r/batch=0/part-0.parquet", 3)
+    manifest.append(tmp_path, [part(0, 3)])
+    manifest.append(tmp_path, [part(0, 0)])
+    assert manifest.files(tmp_path, TABLE) == []
+
+
 def test_compaction_puts_one_part_in_the_place_of_many_at_once(tmp_path: Path) -> None:
     manifest.append(tmp_path, [part(batch) for batch in range(3)])
     manifest.replace(tmp_path, part("c", 2), [part(0), part(1)])
