@@ -280,8 +280,7 @@ GROUP_GENERATIONS = Table("gold", "group_generations", (
     Column("joined_ts_ns", "int64", False, "the first JoinGroup response"),
     Column("stable_ts_ns", "int64", True, "the first member got its assignment; null if none did"),
     Column("to_ts_ns", "int64", True, "when the next generation had its members; null for the last"),
-), "a generation of a group with members, as its coordinator told it in JoinGroup responses; brokers whose journal lacks rows are left out."
-   " Of a run that is cut into windows: in the window in which the next generation began")
+), "a generation of a group with members, as its coordinator told it in JoinGroup responses; brokers whose journal lacks rows are left out")
 
 OFFSET_COMMITS = Table("gold", "offset_commits", (
     *_some("run_id node_id seq ts_ns client_id"),
@@ -307,8 +306,7 @@ TRANSACTIONS = Table("gold", "transactions", (
     Column("end_seq", "int64", True, "the EndTxn request that succeeded"),
     Column("from_ts_ns", "int64", False, "the time of the first request that added something"),
     Column("end_ts_ns", "int64", True, "the response to EndTxn: the outcome was in the log by then, the markers were not"),
-), "a transaction, as one coordinator told it; brokers whose journal lacks rows are left out, and with them the run if they coordinate. "
-   "Of a run that is cut into windows: in the window in which it ended")
+), "a transaction, as one coordinator told it; brokers whose journal lacks rows are left out, and with them the run if they coordinate")
 
 VERDICTS = Table("gold", "verdicts", (
     *_some("run_id"),
