@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from klamm.tests.duel.draw import INT32, INT64, Draw, scene
+from klamm.tests.duel.draw import INT32, INT64, Draw, lists_of, scene
 from klamm.tests.duel.restarts import AS_KAFKA
 from klamm.tests.duel.tale import Lines
 
@@ -98,7 +98,7 @@ def create(draw: Draw) -> Lines:
     config = " ".join({c.partition("=")[0]: c for c in draw.some(_CONFIGS, 0, 2, repeated=0)}.values())
     if "compression.type" in config:
         draw.notes[name] = "compressed again"
-    return scene(f"create {name} {f'[{chr(44).join(replicas)}]' * count} {config}".strip(), f"state {name}")
+    return scene(f"create {name} {lists_of([replicas] * count)} {config}".strip(), f"state {name}")
 
 
 def _batch(draw: Draw, log: Sketch, *, spoilt: float = 0.12) -> str:

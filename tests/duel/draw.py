@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from klamm.tests.duel.tale import Lines
@@ -110,6 +110,11 @@ def raw(value: Any) -> str:
 def number(text: str) -> Any:
     """A broker id or placeholder of a command as a number in JSON."""
     return int(text) if text.lstrip("-").isdigit() else f"#{text}"
+
+
+def lists_of(replicas: Iterable[Sequence[str]]) -> str:
+    """Replicas of partitions as words of stories have them: `[0,~1][~1,0]`."""
+    return "".join(f"[{','.join(each)}]" for each in replicas)
 
 
 def scene(*lines: str) -> Lines:

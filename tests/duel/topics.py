@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from klamm.tests.duel.configs import topic_config
-from klamm.tests.duel.draw import EDGES_32, INT16, INT32, ODD_NAMES, Draw, number, raw, scene
+from klamm.tests.duel.draw import EDGES_32, INT16, INT32, ODD_NAMES, Draw, lists_of, number, raw, scene
 from klamm.tests.duel.tale import Lines
 
 
@@ -21,11 +21,10 @@ def create(draw: Draw) -> Lines:
     dead = any(broker not in draw.alive and broker != "0" for each in replicas for broker in each)
     draw.created(name, replicas)
     draw.sure.append(name)
-    lists = "".join(f"[{','.join(each)}]" for each in replicas)
     config = draw.weighted([(8, ""), (1, "retention.ms=1000"), (1, "unclean.leader.election.enable=true")])
     version = draw.weighted([(6, ""), (1, f"v{draw.random.randint(0, 7)}")])
     timeout = "timeout=300" if dead else ""
-    return scene(" ".join(word for word in ("create", name, lists, config, timeout, version) if word), view(draw, name))
+    return scene(" ".join(word for word in ("create", name, lists_of(replicas), config, timeout, version) if word), view(draw, name))
 
 
 def create_auto(draw: Draw) -> Lines:
@@ -131,7 +130,7 @@ def grow(draw: Draw) -> Lines:
     if lists and len(fitting) == len(lists):
         partitions.extend(lists)
     if draw.chance(0.6):
-        given = "".join(f"[{','.join(each)}]" for each in lists)
+        given = lists_of(lists)
         return scene(f"grow {name} {count} {given} timeout=2000", view(draw, name))
     row: dict[str, Any] = {"name": name, "count": count, "assignments": [{"brokerIds": [number(b) for b in each]} for each in lists]}
     for spoil in draw.some(["null", "edge", "empty", "more", "wide"], 0, 1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.tests.duel.draw import INT32, Draw, number, raw, scene
+from klamm.tests.duel.draw import INT32, Draw, lists_of, number, raw, scene
 from klamm.tests.duel.tale import Lines
 from klamm.tests.duel.topics import view
 
@@ -13,7 +13,7 @@ def topic_node(draw: Draw) -> Lines:
     if name in draw.topics:
         return scene(view(draw))
     draw.created(name, replicas)
-    return scene(f"put-topic {name} {''.join(f'[{chr(44).join(each)}]' for each in replicas)}", f"state {name}")
+    return scene(f"put-topic {name} {lists_of(replicas)}", f"state {name}")
 
 
 def partition_added(draw: Draw) -> Lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.tests.duel.draw import Draw, number, raw, scene
+from klamm.tests.duel.draw import Draw, lists_of, number, raw, scene
 from klamm.tests.duel.tale import Lines
 from klamm.tests.duel.words.several import fresh_topic, leaving, live_and_others, look
 
@@ -122,7 +122,7 @@ def delete(draw: Draw) -> Lines:
     replicas = draw.topics[topic]
     lines = [f"delete {topic} timeout=1000"]
     if draw.chance(0.4) and topic not in _moved(draw):
-        lines.append(f"create {topic} {''.join(f'[{chr(44).join(each)}]' for each in replicas)} timeout=2000")
+        lines.append(f"create {topic} {lists_of(replicas)} timeout=2000")
     else:
         draw.deleted(topic)
     return scene(*lines, draw.one(["children /admin/delete_topics", look(draw, topic)]))
@@ -138,7 +138,7 @@ def create(draw: Draw) -> Lines:
     replicas = [each for each in replicas if len(each) == len(replicas[0])]
     draw.created(name, replicas)
     draw.sure.append(name)
-    return scene(f"create {name} {''.join(f'[{chr(44).join(each)}]' for each in replicas)} timeout=2000", look(draw, name))
+    return scene(f"create {name} {lists_of(replicas)} timeout=2000", look(draw, name))
 
 
 def reassign(draw: Draw) -> Lines:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.tests.duel.draw import EDGES_32, INT32, ODD_NAMES, Draw, number, raw, scene
+from klamm.tests.duel.draw import EDGES_32, INT32, ODD_NAMES, Draw, lists_of, number, raw, scene
 from klamm.tests.duel.tale import Lines
 
 
@@ -63,7 +63,7 @@ def create(draw: Draw) -> Lines:
     draw.created(name, replicas)
     draw.sure.append(name)
     unclean = draw.weighted([(5, ""), (1, "unclean.leader.election.enable=true"), (1, "unclean.leader.election.enable=false")])
-    words = ["create", name, "".join(f"[{','.join(each)}]" for each in replicas), unclean]
+    words = ["create", name, lists_of(replicas), unclean]
     return scene(" ".join(word for word in words if word), look(draw, name))
 
 
@@ -140,7 +140,7 @@ def joined(draw: Draw) -> Lines:
         at: draw.random.sample(draw.alive, draw.random.randint(1, len(draw.alive)))
         for at in draw.some(range(len(replicas)), 0, 3, repeated=0)
     }
-    lines = [f"create {name} {''.join(f'[{chr(44).join(each)}]' for each in replicas)}"]
+    lines = [f"create {name} {lists_of(replicas)}"]
     if targets:
         rows = [{"partitionIndex": at, "replicas": [number(each) for each in target]} for at, target in targets.items()]
         body = {"timeoutMs": 5000, "topics": [{"name": name, "partitions": rows}]}
