@@ -13,7 +13,7 @@ from klamm.tests.harness.kafka import OwnedBroker
 from klamm.tests.harness.tree import Tree
 from klamm.tests.stories.both.story_file import read
 
-STORY = Path(__file__).parents[1] / "security" / "acls.txt"
+STORY = Path(__file__).parents[2] / "security" / "acls.txt"
 AUTHORIZER = {"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer", "super_users": "User:ANONYMOUS"}
 
 
