@@ -159,11 +159,10 @@ class DecoderSource:
         self.depth += 1
         tag = self.fresh("t")
         self.line(f"{tag}, pos = read_uvarint(buf, pos)")
-        self.line("skip_tag(buf, pos)")
         for branch, field in enumerate(tagged):
             self.line(f"{'elif' if branch else 'if'} {tag} == {field.tag}:")
             self.depth += 1
-            self.line("_, pos = read_uvarint(buf, pos)")
+            self.line("_, pos = read_uvarint(buf, pos)")  # Apache Kafka reads the field to its end, whatever the size says
             value = self.field(struct, field)
             self.flush()
             self.line(f"{values[field.attribute]} = {value}")

@@ -409,3 +409,11 @@ def test_decoded_records_are_a_view_of_the_payload() -> None:
     assert decoded == request
     assert messages.encode(decoded, 9) == payload
     assert pickle.loads(pickle.dumps(decoded)) == copy.copy(decoded) == request
+
+
+def test_a_tagged_field_that_is_known_ends_where_it_ends_and_not_where_its_size_says() -> None:
+    request = messages.FetchRequest(max_wait_ms=1, min_bytes=1, topics=[], cluster_id="c")
+    data = messages.encode(request, 12)
+    assert data.endswith(b"\x01\x00\x02\x02c")
+    wrong = data[:-3] + b"\xff\xff\xff\xff\x0f\x02c"
+    assert messages.decode("FetchRequest", 12, wrong) == (request, len(wrong))
