@@ -263,38 +263,39 @@ def plan_growth(topic: messages.CreatePartitionsRequest.CreatePartitionsTopic, s
     if stored is None or not stored.assignments:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     current = len(stored.assignments)
-    if topic.count <= current:
+    grows_by = (topic.count - current + 2**31) % 2**32 - 2**31  # an int32 of Apache Kafka: very small counts become large ones
+    if grows_by <= 0:
         same = f"Topic already has {current} partitions."
         fewer = f"Topic currently has {current} partitions, which is higher than the requested {topic.count}."
         raise ApiError(ErrorCode.INVALID_PARTITIONS, same if topic.count == current else fewer)
     first = stored.assignments.get(0)
     if topic.assignments is not None:
-        added = _explicit_growth(topic, [tuple(entry.broker_ids) for entry in topic.assignments], current, first, racks)
+        added = _explicit_growth(topic.name, grows_by, [tuple(entry.broker_ids) for entry in topic.assignments], current, first, racks)
     elif first is None:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name} has no partition 0 to follow")
     elif not first.replicas:
         raise NothingToFollow(ErrorCode.UNKNOWN_SERVER_ERROR, f"partition 0 of {name} has no replicas to follow")
-    elif topic.count > MAX_PARTITIONS:
+    elif current + grows_by > MAX_PARTITIONS:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"{name} cannot have {topic.count} partitions, at most {MAX_PARTITIONS}")
     else:
         start = growth_start(list(racks), first.replicas[0])
-        added = place_replicas(racks, topic.count - current, len(first.replicas), start, start, current)
+        added = place_replicas(racks, grows_by, len(first.replicas), start, start, current)
     return GrowthPlan(name, stored, added)
 
 
 def _explicit_growth(
-    topic: messages.CreatePartitionsRequest.CreatePartitionsTopic, lists: list[Ints], current: int, first: Assignment | None, racks: Racks
+    name: str, grows_by: int, lists: list[Ints], current: int, first: Assignment | None, racks: Racks
 ) -> Assignments:
     unknown = list(dict.fromkeys(broker for replicas in lists for broker in replicas if broker not in racks))
     if unknown:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
-    if len(lists) != topic.count - current:
+    if len(lists) != grows_by:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Increasing the number of partitions by {topic.count - current} but {len(lists)} assignments provided.",
+            f"Increasing the number of partitions by {grows_by} but {len(lists)} assignments provided.",
         )
     if first is None:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic.name} has no partition 0 to follow")
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name} has no partition 0 to follow")
     for index, replicas in enumerate(lists, current):
         if not replicas:
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Cannot have replication factor of 0 for partition id {index}.")

@@ -289,6 +289,7 @@ MOVING = StoredTopic(ID, {0: Assignment((1, 2)), 1: Assignment((0, 1), adding=(0
         (growth(3, [[99, 1]]), "Unknown broker(s) in replica assignment: 99."),
         (growth(4, [[99, 1], [98, 97]]), "Unknown broker(s) in replica assignment: 99, 98, 97."),
         (growth(4, [[1, 2]]), "Increasing the number of partitions by 2 but 1 assignments provided."),
+        (growth(-(2**31), [[1, 2]]), "Increasing the number of partitions by 2147483646 but 1 assignments provided."),
         (growth(3, [[1, 1]]), "Duplicate brokers not allowed in replica assignment: 1, 1 for partition id 2."),
         (growth(3, [[]]), "Cannot have replication factor of 0 for partition id 2."),
         (
