@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,9 @@ class Reports:
 Make = Callable[..., LogDirectories]
 
 
-@pytest.fixture
-async def make(tmp_path: Path) -> AsyncIterator[Make]:
-    """Makes the directories of a broker, on the same paths each time."""
+@asynccontextmanager
+async def directories_in(folder: Path) -> AsyncIterator[Make]:
+    """Makes the directories of a broker, on the same paths each time; all end as those of a killed process."""
     executors: list[ThreadPoolExecutor] = []
     made: list[LogDirectories] = []
 
@@ -53,7 +54,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
         return executors[-1]
 
     def new(*names: str, most_files: int = 600) -> LogDirectories:
-        paths = [str(tmp_path / name) for name in names or ("data",)]
+        paths = [str(folder / name) for name in names or ("data",)]
         made.append(LogDirectories(paths, executor_of, SYSTEM_CLOCK, lambda: f"{len(made):032x}", 0, most_files))
         return made[-1]
 
@@ -62,6 +63,13 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
         await directories.abandon()
     for executor in executors:
         executor.shutdown()
+
+
+@pytest.fixture
+async def make(tmp_path: Path) -> AsyncIterator[Make]:
+    """See `directories_in`."""
+    async with directories_in(tmp_path) as new:
+        yield new
 
 
 async def opened(directories: LogDirectories, topic: str = "t", partition: int = 0) -> tuple[Storage, Reports]:

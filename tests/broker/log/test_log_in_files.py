@@ -15,44 +15,25 @@ import pytest
 from klamm.broker.log.files.directories import LogDirectories
 from klamm.broker.log.log import Log
 from klamm.broker.log.manager import LogManager
-from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
 from klamm.broker.log.timestamps import offset_for_timestamp
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.tests.broker.log.batches import batch
+from klamm.tests.broker.log.log_managers import MakeManager, managers_in
 from klamm.tests.broker.log.naive_log import NaiveLog
-from klamm.tests.broker.log.stored_configs import StoredConfigs
 from klamm.tests.broker.log.stored_logs import append, everything
 from klamm.tests.broker.log.transactions import TransactionStory
 from klamm.tests.broker.replica_requests import EPOCH, ME, lisr, state
-from klamm.tests.services import broker_config
 
 CONFIGS_OF = {"t": {"segment.bytes": "60000", "retention.bytes": "400000", "index.interval.bytes": "1000"}}
-Make = Callable[[], LogManager]
 
 
 @pytest.fixture
-async def make(tmp_path: Path) -> AsyncIterator[Make]:
-    """Makes the manager of a broker's logs, always on the same folder."""
-    made: list[LogDirectories] = []
-    executors: list[ThreadPoolExecutor] = []
-
-    def executor_of(path: str) -> ThreadPoolExecutor:
-        executors.append(ThreadPoolExecutor(4))
-        return executors[-1]
-
-    def new() -> LogManager:
-        made.append(LogDirectories([str(tmp_path)], executor_of, SYSTEM_CLOCK, lambda: f"{len(made):032x}", delete_delay_ms=0))
-        budget = MemoryBudget(300_000)
-        return LogManager(broker_config(), SYSTEM_CLOCK, budget, lambda bound: 0, StoredConfigs(CONFIGS_OF), made[-1])
-
-    yield new
-    for directories in made:
-        await directories.abandon()
-    for executor in executors:
-        executor.shutdown()
+async def make(tmp_path: Path) -> AsyncIterator[MakeManager]:
+    async with managers_in(tmp_path, CONFIGS_OF, 300_000) as new:
+        yield new
 
 
 async def opened(logs: LogManager, topic: str = "t") -> Log:
@@ -74,7 +55,7 @@ def starts_again(log: Log, naive: NaiveLog) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_the_log_is_a_list_of_batches_through_stops_and_kills(seed: int, make: Make) -> None:
+async def test_the_log_is_a_list_of_batches_through_stops_and_kills(seed: int, make: MakeManager) -> None:
     chance = random.Random(seed)
     logs = make()
     log = await opened(logs)
@@ -124,7 +105,7 @@ async def test_the_log_is_a_list_of_batches_through_stops_and_kills(seed: int, m
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_transactions_are_those_of_what_was_written_through_stops_and_kills(seed: int, make: Make) -> None:
+async def test_transactions_are_those_of_what_was_written_through_stops_and_kills(seed: int, make: MakeManager) -> None:
     chance = random.Random(seed)
     CONFIGS_OF["transactions"] = {
         "cleanup.policy": "compact,delete", "segment.bytes": "2000", "retention.bytes": chance.choice(("8000", "-1")),
@@ -150,7 +131,7 @@ async def test_transactions_are_those_of_what_was_written_through_stops_and_kill
     await logs.close()
 
 
-async def test_producers_are_known_after_a_stop_and_after_a_kill(make: Make) -> None:
+async def test_producers_are_known_after_a_stop_and_after_a_kill(make: MakeManager) -> None:
     logs = make()
     log = await opened(logs)
     now_ms = SYSTEM_CLOCK.now_ms()
@@ -174,7 +155,7 @@ async def test_producers_are_known_after_a_stop_and_after_a_kill(make: Make) -> 
     await logs.close()
 
 
-async def test_a_high_watermark_and_a_log_start_offset_that_were_checkpointed_are_those_after_a_kill(make: Make) -> None:
+async def test_a_high_watermark_and_a_log_start_offset_that_were_checkpointed_are_those_after_a_kill(make: MakeManager) -> None:
     logs = make()
     log = await opened(logs)
     log.append_as_follower(batch(9, base_offset=0, leader_epoch=0), 6)
@@ -189,7 +170,7 @@ async def test_a_high_watermark_and_a_log_start_offset_that_were_checkpointed_ar
     assert (again.log_start_offset, again.high_watermark, again.log_end_offset) == (2, 6, 9)
 
 
-async def test_a_log_that_is_led_in_a_new_epoch_says_so_in_its_folder_before_the_first_append(make: Make, tmp_path: Path) -> None:
+async def test_a_log_that_is_led_in_a_new_epoch_says_so_in_its_folder_before_the_first_append(make: MakeManager, tmp_path: Path) -> None:
     logs = make()
     log = await opened(logs)
     log.append_as_follower(batch(4, base_offset=0, leader_epoch=2), 4)
@@ -222,7 +203,7 @@ async def ended(logs: LogManager, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-async def test_producers_that_were_idle_for_too_long_are_not_known_after_a_start(make: Make, how: str) -> None:
+async def test_producers_that_were_idle_for_too_long_are_not_known_after_a_start(make: MakeManager, how: str) -> None:
     """After a kill a snapshot is written from the batches, and read again without them, as in Apache Kafka."""
     logs = make()
     log = await opened(logs)
@@ -237,7 +218,7 @@ async def test_producers_that_were_idle_for_too_long_are_not_known_after_a_start
     assert sorted(one.producer_id for one in log.active_producers()) == [1, 3]
 
 
-async def test_producers_that_were_idle_for_too_long_are_not_taken_from_the_snapshot_at_which_a_truncation_ends(make: Make) -> None:
+async def test_producers_that_were_idle_for_too_long_are_not_taken_from_the_snapshot_at_which_a_truncation_ends(make: MakeManager) -> None:
     """The snapshot of a closed segment has the idle one, and one that goes on."""
     logs = make()
     log = await opened(logs)
@@ -256,7 +237,7 @@ async def test_producers_that_were_idle_for_too_long_are_not_taken_from_the_snap
     assert [one.producer_id for one in log.active_producers()] == [2]
 
 
-async def test_indexes_that_are_built_again_have_entries_as_often_as_the_topic_says(make: Make, tmp_path: Path) -> None:
+async def test_indexes_that_are_built_again_have_entries_as_often_as_the_topic_says(make: MakeManager, tmp_path: Path) -> None:
     logs = make()
     log = await opened(logs)
     for timestamp in range(200):
@@ -275,7 +256,7 @@ async def test_indexes_that_are_built_again_have_entries_as_often_as_the_topic_s
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-async def test_timestamps_are_found_behind_a_segment_whose_file_was_emptied(make: Make, tmp_path: Path, how: str) -> None:
+async def test_timestamps_are_found_behind_a_segment_whose_file_was_emptied(make: MakeManager, tmp_path: Path, how: str) -> None:
     logs = make()
     log = await opened(logs)
     for offset in range(100):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,10 +25,9 @@ from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.validation import Origin
 from klamm.tests.broker.log.batches import batch, marker
+from klamm.tests.broker.log.log_managers import MakeManager, managers_in
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage
-from klamm.tests.broker.log.stored_configs import StoredConfigs
 from klamm.tests.broker.log.stored_logs import make as log_on
-from klamm.tests.services import broker_config
 
 P, Q = 7, 8
 IDS = range(3)
@@ -140,29 +138,13 @@ async def test_producers_of_a_truncated_log_are_those_of_its_batches(seed: int) 
 
 # --- in files
 
-Make = Callable[[], LogManager]
+CONFIGS_OF = {"t": {"segment.bytes": "60000", "index.interval.bytes": "1000"}}
 
 
 @pytest.fixture
-async def make(tmp_path: Path) -> AsyncIterator[Make]:
-    """Makes the manager of a broker's logs, always on the same folder."""
-    made: list[LogDirectories] = []
-    executors: list[ThreadPoolExecutor] = []
-
-    def executor_of(path: str) -> ThreadPoolExecutor:
-        executors.append(ThreadPoolExecutor(4))
-        return executors[-1]
-
-    def new() -> LogManager:
-        made.append(LogDirectories([str(tmp_path)], executor_of, SYSTEM_CLOCK, lambda: f"{len(made):032x}", delete_delay_ms=0))
-        configs = StoredConfigs({"t": {"segment.bytes": "60000", "index.interval.bytes": "1000"}})
-        return LogManager(broker_config(), SYSTEM_CLOCK, MemoryBudget(150_000), lambda bound: 0, configs, made[-1])
-
-    yield new
-    for directories in made:
-        await directories.abandon()
-    for executor in executors:
-        executor.shutdown()
+async def make(tmp_path: Path) -> AsyncIterator[MakeManager]:
+    async with managers_in(tmp_path, CONFIGS_OF, 150_000) as new:
+        yield new
 
 
 async def opened(logs: LogManager) -> Log:
@@ -186,7 +168,7 @@ async def killed(logs: LogManager) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_producers_of_a_truncated_log_in_files_are_those_of_its_batches_through_stops_and_kills(seed: int, make: Make) -> None:
+async def test_producers_of_a_truncated_log_in_files_are_those_of_its_batches_through_stops_and_kills(seed: int, make: MakeManager) -> None:
     chance = random.Random(seed)
     logs = make()
     log = await opened(logs)
@@ -232,7 +214,7 @@ def knows_only_the_first_batch(log: Log) -> None:
 
 @pytest.mark.parametrize("end", [stopped, killed])
 async def test_a_producer_whose_remembered_batches_are_all_cut_is_known_by_the_batch_before_them(
-    make: Make, end: Callable[..., object]
+    make: MakeManager, end: Callable[..., object]
 ) -> None:
     logs = make()
     log = await opened(logs)
@@ -245,7 +227,7 @@ async def test_a_producer_whose_remembered_batches_are_all_cut_is_known_by_the_b
     knows_only_the_first_batch(log)
 
 
-async def test_a_producer_whose_new_epoch_is_cut_has_the_old_one_again(make: Make) -> None:
+async def test_a_producer_whose_new_epoch_is_cut_has_the_old_one_again(make: MakeManager) -> None:
     log = await opened(make())
     send(log, 0)
     send(log, 0, epoch=1)
@@ -347,7 +329,7 @@ async def test_producers_that_cannot_be_read_are_an_error_and_read_by_the_next_t
     knows_only_the_first_batch(log)
 
 
-async def test_segments_that_retention_deletes_while_producers_are_read_are_not_missed(make: Make) -> None:
+async def test_segments_that_retention_deletes_while_producers_are_read_are_not_missed(make: MakeManager) -> None:
     log = await opened(make())
     for number in range(60):
         send(log, number % 50, 1, epoch=number // 50, producer=P)

@@ -30,10 +30,10 @@ from klamm.tests.controller.throttles.throttle_tree import (
     announced,
     config,
     content,
+    opened,
     put,
     rate,
     replicas,
-    set_config,
     throttle,
     tree,
     written,
@@ -42,15 +42,6 @@ from klamm.tests.controller.throttles.throttle_tree import (
 A0, A1, T0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("t", 0)
 NONE = (None, None)
 DONE = (ErrorCode.NONE, None)
-
-
-async def opened(stage: Stage) -> None:
-    """Three brokers and two topics, each with a property that is no throttle."""
-    await stage.open(1, 2, 3)
-    await stage.create("a", (1, 2), (2, 1))
-    await stage.create("t", (1, 2))
-    for entity in ("topics/a", "topics/t", "brokers/1", "brokers/2", "brokers/3"):
-        set_config(stage.world, entity, KEPT[entity.partition("/")[0]])
 
 
 def codes(results: dict[TopicPartition, tuple[ErrorCode, str | None]] | dict[int, tuple[ErrorCode, str | None]]) -> list[ErrorCode]:
@@ -62,7 +53,7 @@ def codes(results: dict[TopicPartition, tuple[ErrorCode, str | None]] | dict[int
 
 @pytest.mark.requirement("R179-13")
 async def test_each_bad_rate_is_reported_and_the_others_are_set(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     results = await stage.controller.alter_throttled_rates({999: (1, 1), 1: (-1, 1), 2: (1, -1), 3: (5, 6), -1: (1, 1)})
     bad_broker, bad_rate = ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.INVALID_REQUEST
     assert codes(results) == [bad_broker, bad_rate, bad_rate, ErrorCode.NONE, bad_broker]
@@ -74,14 +65,14 @@ async def test_each_bad_rate_is_reported_and_the_others_are_set(stage: Stage) ->
 @pytest.mark.requirement("R179-13")
 @pytest.mark.parametrize("rates", [(0, 0), (2**63 - 1, 2**63 - 1)])
 async def test_every_rate_from_zero_on_is_legal(stage: Stage, rates: tuple[int, int]) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     assert await stage.controller.alter_throttled_rates({1: rates}) == {1: DONE}
     assert rate(stage.world, 1) == (str(rates[0]), str(rates[1]))
 
 
 @pytest.mark.requirement("R179-14", "R179-9")
 async def test_the_znode_is_widened_then_rates_go_then_rates_are_set_then_the_znode_is_narrowed(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.controller.alter_throttled_rates({1: (100, 200), 2: (100, 200)})
     seen = written(stage.world)
     assert await stage.controller.alter_throttled_rates({3: (300, 400), 2: (300, 400)}) == {3: DONE, 2: DONE}
@@ -95,7 +86,7 @@ async def test_the_znode_is_widened_then_rates_go_then_rates_are_set_then_the_zn
 
 @pytest.mark.requirement("R179-15")
 async def test_rates_that_a_person_set_stay_where_neither_the_znode_nor_the_request_names_the_broker(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     throttle(stage.world, "brokers/3")
     put(stage.world, BROKERS, {"version": 1, "brokers": [1]})
     throttle(stage.world, "brokers/1")
@@ -105,7 +96,7 @@ async def test_rates_that_a_person_set_stay_where_neither_the_znode_nor_the_requ
 
 @pytest.mark.requirement("R179-15")
 async def test_both_names_of_the_znode_count_and_one_is_left(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     put(stage.world, OTHER_BROKERS, {"version": 1, "brokers": [1]})
     throttle(stage.world, "brokers/1")
     await stage.controller.alter_throttled_rates({2: (5, 6)})
@@ -115,7 +106,7 @@ async def test_both_names_of_the_znode_count_and_one_is_left(stage: Stage) -> No
 
 @pytest.mark.requirement("R179-15")
 async def test_a_request_without_brokers_removes_all_rates_of_such_requests(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.controller.alter_throttled_rates({1: (1, 2), 2: (1, 2)})
     assert await stage.controller.alter_throttled_rates({}) == {}
     assert [rate(stage.world, b) for b in (1, 2)] == [NONE, NONE] and content(stage.world, BROKERS) is None
@@ -123,7 +114,7 @@ async def test_a_request_without_brokers_removes_all_rates_of_such_requests(stag
 
 @pytest.mark.requirement("R179-13")
 async def test_a_request_with_nothing_but_errors_changes_nothing(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.controller.alter_throttled_rates({1: (1, 2)})
     await stage.controller.alter_throttled_replicas({T0: ((1,), (2,))})
     before = tree(stage.world)
@@ -135,7 +126,7 @@ async def test_a_request_with_nothing_but_errors_changes_nothing(stage: Stage) -
 @pytest.mark.requirement("R179-13")
 async def test_rates_and_lists_of_a_dead_broker_are_set_while_it_takes_part_in_a_reassignment(stage: Stage) -> None:
     """Section 17: every broker in any sources and destinations is throttled, so one that returns is."""
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.stop(2)
     await stage.controller.reassign_partitions({T0: (1, 3)}, 5000)
     assert [rate(stage.world, b) for b in (1, 2, 3)] == [("5000", "5000")] * 3
@@ -152,7 +143,7 @@ async def test_rates_and_lists_of_a_dead_broker_are_set_while_it_takes_part_in_a
 @pytest.mark.requirement("R179-13")
 async def test_a_broker_that_is_registered_and_fenced_is_refused_as_that(stage: Stage) -> None:
     stage.change_options(registerbroker_enable=True)
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.register(7)
     results = await stage.controller.alter_throttled_rates({7: (1, 2), 9: (1, 2)})
     assert [message for _, message in results.values()] == ["Broker 7 is registered, but it is FENCED.", "Broker 9 is not registered."]
@@ -161,7 +152,7 @@ async def test_a_broker_that_is_registered_and_fenced_is_refused_as_that(stage: 
 
 @pytest.mark.requirement("R179-17")
 async def test_without_remove_throttle_rates_stay_and_the_znode_goes(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.controller.alter_throttled_rates({1: (1, 2), 2: (1, 2)})
     seen = written(stage.world)
     await stage.controller.alter_throttled_rates({2: (3, 4)}, remove_throttle=False)
@@ -172,7 +163,7 @@ async def test_without_remove_throttle_rates_stay_and_the_znode_goes(stage: Stag
 
 @pytest.mark.requirement("R179-18")
 async def test_validate_only_checks_and_changes_nothing(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.controller.alter_throttled_rates({1: (1, 2)})
     before = tree(stage.world)
     assert codes(await stage.controller.alter_throttled_rates({2: (5, 6), 9: (5, 6), 1: (-5, 6)}, validate_only=True)) == [0, 8, 42]
@@ -185,7 +176,7 @@ async def test_validate_only_checks_and_changes_nothing(stage: Stage) -> None:
 async def test_between_any_two_steps_the_znode_names_every_broker_that_may_have_a_rate(stage: Stage) -> None:
     """It is held behind each step, the controller crashes there, and the next one removes all."""
     kinds = (ThrottledBrokersRecorded, BrokerThrottlesRemoved, BrokerThrottlesSet)
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     for stop in range(1, 6):
         hold = stage.steering.hold(*kinds)
         asking = [asyncio.ensure_future(stage.controller.alter_throttled_rates({1: (1, 2), 2: (1, 2)}))]
@@ -214,7 +205,7 @@ async def test_between_any_two_steps_the_znode_names_every_broker_that_may_have_
 
 @pytest.mark.requirement("R179-19")
 async def test_each_bad_partition_is_reported_and_the_others_are_throttled(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.create("doomed", (3,))
     stage.channels.silent.add(3)
     stage.world.delete_topic("doomed")
@@ -237,7 +228,7 @@ async def test_each_bad_partition_is_reported_and_the_others_are_throttled(stage
 
 @pytest.mark.requirement("R179-20", "R179-9")
 async def test_the_same_steps_with_topics_and_a_topic_is_replaced_as_a_whole(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.controller.alter_throttled_replicas({A0: ((1,), (2,)), A1: ((2,), (1,)), T0: ((1,), (2,))})
     assert (replicas(stage.world, "a"), replicas(stage.world, "t")) == (("0:1,1:2", "0:2,1:1"), ("0:1", "0:2"))
     seen = written(stage.world)
@@ -251,7 +242,7 @@ async def test_the_same_steps_with_topics_and_a_topic_is_replaced_as_a_whole(sta
 
 @pytest.mark.requirement("R179-20")
 async def test_topics_of_the_znode_that_are_gone_are_passed_by(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     put(stage.world, TOPICS, {"version": 1, "topics": ["gone", "a/b", ""]})
     put(stage.world, OTHER_TOPICS, {"version": 1, "topics": ["a"]})
     throttle(stage.world, "topics/a")
@@ -262,7 +253,7 @@ async def test_topics_of_the_znode_that_are_gone_are_passed_by(stage: Stage) -> 
 
 @pytest.mark.requirement("R179-20")
 async def test_without_remove_throttle_lists_stay_and_the_znode_goes(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.controller.alter_throttled_replicas({A0: ((1,), (2,)), T0: ((1,), (2,))})
     await stage.controller.alter_throttled_replicas({T0: ((2,), (3,))}, remove_throttle=False)
     assert (replicas(stage.world, "a"), replicas(stage.world, "t")) == (NONE, ("0:2", "0:3"))
@@ -283,14 +274,14 @@ async def test_without_remove_throttle_lists_stay_and_the_znode_goes(stage: Stag
 async def test_a_null_list_is_every_registered_broker_and_an_empty_one_none(
     stage: Stage, lists: tuple[Ints | None, Ints | None], expected: tuple[str, str]
 ) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     assert await stage.controller.alter_throttled_replicas({T0: lists}) == {T0: DONE}
     assert replicas(stage.world, "t") == expected
 
 
 @pytest.mark.requirement("R179-22")
 async def test_between_any_two_steps_the_znode_names_every_topic_that_may_have_a_list(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.controller.alter_throttled_replicas({A0: ((1,), (2,))})
     hold = stage.steering.hold(ThrottledTopicsRecorded, TopicThrottlesRemoved, TopicThrottlesSet)
     asking = asyncio.ensure_future(stage.controller.alter_throttled_replicas({T0: ((1,), (2,))}))
@@ -327,7 +318,7 @@ async def test_a_topic_has_at_most_so_many_pairs_in_its_longer_list_and_each_top
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(throttle_changes, "MAX_PAIRS", 4)
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     most: dict[TopicPartition, tuple[Ints | None, Ints | None]] = {A0: ((1, 2), (1,)), A1: ((3,), (1, 2)), T0: ((1, 2, 3), None)}
     assert set(codes(await stage.controller.alter_throttled_replicas(most))) == {ErrorCode.NONE}
     for more in (((3,), (1, 2, 3)), (None, ()), ((), None)):
@@ -340,7 +331,7 @@ async def test_a_topic_has_at_most_so_many_pairs_in_its_longer_list_and_each_top
 
 
 async def test_a_config_that_cannot_be_read_is_reported_and_stays_in_the_znode(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.controller.alter_throttled_rates({1: (1, 2), 2: (1, 2)})
     put(stage.world, "/config/brokers/1", {"version": 1, "config": {"k": 7}})
     put(stage.world, "/config/brokers/3", {"version": 1, "config": {"k": 7}})
@@ -351,7 +342,7 @@ async def test_a_config_that_cannot_be_read_is_reported_and_stays_in_the_znode(s
 
 
 async def test_a_config_of_a_topic_that_cannot_be_read_is_reported_and_stays_in_the_znode(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.controller.alter_throttled_replicas({A0: ((1,), (2,))})
     put(stage.world, "/config/topics/a", {"version": 1, "config": {"k": 7}})
     assert await stage.controller.alter_throttled_replicas({T0: ((1,), (2,))}) == {T0: DONE}
@@ -362,7 +353,7 @@ async def test_a_config_of_a_topic_that_cannot_be_read_is_reported_and_stays_in_
 
 
 async def test_requests_are_worked_on_one_after_the_other_and_others_are_not_kept_waiting(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     hold = stage.steering.hold(BrokerThrottlesSet, where={"request": 1})
     first = asyncio.ensure_future(stage.controller.alter_throttled_rates({1: (1, 2)}))
     second = asyncio.ensure_future(stage.controller.alter_throttled_rates({2: (3, 4)}))
@@ -378,7 +369,7 @@ async def test_requests_are_worked_on_one_after_the_other_and_others_are_not_kep
 
 
 async def test_a_controller_that_is_not_active_refuses(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3)
     await stage.controller.expire()
     await stage.settle()
     for attempt in (

@@ -30,6 +30,7 @@ from klamm.tests.controller.throttles.throttle_tree import (
     TOPICS,
     config,
     content,
+    opened,
     put,
     rate,
     replicas,
@@ -43,15 +44,6 @@ A0, A1, T0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("t",
 NONE = (None, None)
 DONE = (ErrorCode.NONE, None)
 KINDS = (ThrottledTopicsRecorded, TopicThrottlesSet, ThrottledBrokersRecorded, BrokerThrottlesSet, ReassignmentsRecorded)
-
-
-async def opened(stage: Stage) -> None:
-    """Four brokers and two topics, each with a property that is no throttle."""
-    await stage.open(1, 2, 3, 4)
-    await stage.create("a", (1, 2), (2, 1))
-    await stage.create("t", (1, 2))
-    for entity in ("topics/a", "topics/t", *(f"brokers/{b}" for b in (1, 2, 3, 4))):
-        set_config(stage.world, entity, KEPT[entity.partition("/")[0]])
 
 
 async def catch_up(stage: Stage) -> None:
@@ -87,7 +79,7 @@ def unthrottled(stage: Stage) -> bool:
 
 @pytest.mark.requirement("R179-3")
 async def test_partitions_with_an_error_are_reported_and_the_others_move(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     await stage.create("doomed", (4,))
     stage.channels.silent.add(4)
     stage.world.delete_topic("doomed")
@@ -123,13 +115,13 @@ async def test_partitions_with_an_error_are_reported_and_the_others_move(stage: 
     ids=["empty", "twice", "negative", "dead", "long"],
 )
 async def test_a_list_that_can_be_no_target_is_refused(stage: Stage, target: Ints, message: str) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     assert await stage.controller.reassign_partitions({T0: target}, 5000) == {T0: (ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)}
 
 
 @pytest.mark.requirement("R179-3")
 async def test_a_partition_without_a_leader_yet_is_refused_before_anything_is_written(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     await stage.create("new", (99,))
     before = tree(stage.world)
     assert codes(await stage.controller.reassign_partitions({TopicPartition("new", 0): (1,)}, 5000)) == [ErrorCode.UNKNOWN_SERVER_ERROR]
@@ -139,7 +131,7 @@ async def test_a_partition_without_a_leader_yet_is_refused_before_anything_is_wr
 @pytest.mark.requirement("R179-5")
 @pytest.mark.parametrize("bytes_per_second", [0, -1, -(2**63)])
 async def test_a_throttle_below_one_is_refused_for_every_partition(stage: Stage, bytes_per_second: int) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     before = tree(stage.world)
     results = await stage.controller.reassign_partitions({T0: (3, 1), TopicPartition("nowhere", 0): (1,)}, bytes_per_second)
     assert codes(results) == [ErrorCode.INVALID_REQUEST] * 2
@@ -151,7 +143,7 @@ async def test_a_throttle_below_one_is_refused_for_every_partition(stage: Stage,
 async def test_a_throttle_below_1024_is_accepted_with_a_warning(
     stage: Stage, bytes_per_second: int, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     assert await stage.controller.reassign_partitions({T0: (3, 1)}, bytes_per_second) == {T0: DONE}
     assert rate(stage.world, 3) == (str(bytes_per_second), str(bytes_per_second))
     assert (f"throttled to {bytes_per_second} bytes per second" in caplog.text) == warned
@@ -159,7 +151,7 @@ async def test_a_throttle_below_1024_is_accepted_with_a_warning(
 
 @pytest.mark.requirement("R179-5")
 async def test_the_largest_throttle_means_none(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     seen = written(stage.world)
     assert await stage.controller.reassign_partitions({T0: (3, 1)}, UNTHROTTLED) == {T0: DONE}
     assert seen == [MOVES]
@@ -171,7 +163,7 @@ async def test_the_largest_throttle_means_none(stage: Stage) -> None:
 
 @pytest.mark.requirement("R179-4")
 async def test_validate_only_makes_all_checks_and_changes_nothing(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     before = tree(stage.world)
     results = await stage.controller.reassign_partitions({T0: (3, 1), A0: (99,), TopicPartition("t", 7): (1,)}, 5000, validate_only=True)
     assert codes(results) == [ErrorCode.NONE, ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -181,7 +173,7 @@ async def test_validate_only_makes_all_checks_and_changes_nothing(stage: Stage) 
 
 @pytest.mark.requirement("R179-12")
 async def test_a_request_without_an_accepted_partition_does_none_of_the_steps(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     put(stage.world, TOPICS, {"version": 1, "topics": ["t"]})
     throttle(stage.world, "topics/t")
     before = tree(stage.world)
@@ -192,7 +184,7 @@ async def test_a_request_without_an_accepted_partition_does_none_of_the_steps(st
 
 @pytest.mark.requirement("R179-11")
 async def test_a_partition_that_is_being_reassigned_is_refused_and_others_are_added(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     assert await stage.controller.reassign_partitions({T0: (3, 1)}, 5000) == {T0: DONE}
     at_once = await stage.controller.reassign_partitions({T0: (4, 1), A0: (3, 2)}, 7000)
     await stage.settle()
@@ -210,7 +202,7 @@ async def test_a_partition_that_is_being_reassigned_is_refused_and_others_are_ad
 @pytest.mark.requirement("R179-11")
 async def test_each_partition_of_requests_that_come_together_is_begun_once(stage: Stage) -> None:
     """Whether the znode existed or not: the leader epoch rises once for each partition that waits for a replica."""
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     asking = [stage.controller.reassign_partitions({key: (3, *rest)}, 5000) for key, rest in ((T0, (1,)), (A0, (1,)), (A1, (2,)))]
     assert [codes(results) for results in await asyncio.gather(*asking)] == [[ErrorCode.NONE]] * 3
     await stage.settle()
@@ -234,7 +226,7 @@ async def test_more_partitions_than_fit_into_the_znode_are_refused_before_anythi
 
 @pytest.mark.requirement("R179-6", "R179-2")
 async def test_the_steps_come_in_order(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     seen = written(stage.world)
     assert await stage.controller.reassign_partitions({T0: (3, 1), A0: (3, 2)}, 5000) == {T0: DONE, A0: DONE}
     change = "/config/changes/config_change"
@@ -255,7 +247,7 @@ async def test_the_steps_come_in_order(stage: Stage) -> None:
 
 @pytest.mark.requirement("R179-6")
 async def test_lists_are_merged_with_reassignments_that_run(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     await stage.controller.alter_reassignments({A1: (4, 2)})
     await stage.controller.reassign_partitions({A0: (3, 2)}, 5000)
     assert replicas(stage.world, "a") == ("0:1,0:2,1:1,1:2", "0:3,1:4")
@@ -264,7 +256,7 @@ async def test_lists_are_merged_with_reassignments_that_run(stage: Stage) -> Non
 
 @pytest.mark.requirement("R179-6")
 async def test_entries_that_are_in_the_znode_already_stay_and_are_not_begun_again(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     put(stage.world, MOVES, {"version": 1, "partitions": [{"topic": "a", "partition": 1, "replicas": [4, 2]}]})
     await stage.settle()
     assert await stage.controller.reassign_partitions({T0: (3, 1)}, 5000) == {T0: DONE}
@@ -277,7 +269,7 @@ async def test_entries_that_are_in_the_znode_already_stay_and_are_not_begun_agai
 
 @pytest.mark.requirement("R179-7")
 async def test_without_remove_throttle_no_removal_znode_is_written_and_throttles_stay(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     seen = written(stage.world)
     await stage.controller.reassign_partitions({T0: (3, 1)}, 5000, remove_throttle=False)
     await stage.settle()
@@ -289,7 +281,7 @@ async def test_without_remove_throttle_no_removal_znode_is_written_and_throttles
 
 @pytest.mark.requirement("R179-7")
 async def test_rates_of_brokers_that_an_earlier_request_wants_removed_go_whatever_a_later_one_wants(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     await stage.controller.reassign_partitions({A0: (1, 3)}, 5000)
     await stage.controller.reassign_partitions({T0: (3, 1)}, 7000, remove_throttle=False)
     await stage.settle()
@@ -303,7 +295,7 @@ async def test_rates_of_brokers_that_an_earlier_request_wants_removed_go_whateve
 @pytest.mark.requirement("R179-7")
 @pytest.mark.parametrize("remove_throttle", [True, False])
 async def test_what_removal_znodes_name_already_stays_there(stage: Stage, remove_throttle: bool) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     put(stage.world, TOPICS, {"version": 1, "topics": ["a"]})
     put(stage.world, BROKERS, {"version": 1, "brokers": [4]})
     throttle(stage.world, "brokers/4")
@@ -317,7 +309,7 @@ async def test_what_removal_znodes_name_already_stays_there(stage: Stage, remove
 
 @pytest.mark.requirement("R179-10")
 async def test_the_results_are_there_when_the_reassignment_is_recorded_not_when_it_is_done(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     hold = stage.steering.hold(ReassignmentsRecorded)
     asking = asyncio.ensure_future(stage.controller.reassign_partitions({T0: (3, 1)}, 5000))
     await stage.settle()
@@ -334,7 +326,7 @@ async def test_the_results_are_there_when_the_reassignment_is_recorded_not_when_
 @pytest.mark.parametrize("stop", range(9))
 async def test_after_a_crash_behind_any_step_no_throttle_is_left_and_what_was_recorded_is_moved(stage: Stage, stop: int) -> None:
     """Behind the last step the reassignment is recorded: the next controller takes it to its end."""
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     throttle(stage.world, "brokers/4")
     hold = stage.steering.hold(*KINDS)
     asking = asyncio.ensure_future(stage.controller.reassign_partitions({T0: (3, 1), A0: (3, 2)}, 5000))
@@ -362,7 +354,7 @@ async def test_after_a_crash_behind_any_step_no_throttle_is_left_and_what_was_re
 @pytest.mark.requirement("R179-6")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_everything_else_goes_on_while_a_request_is_held(stage: Stage, kind: Any) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     hold = stage.steering.hold(kind)
     asking = asyncio.ensure_future(stage.controller.reassign_partitions({T0: (3, 1)}, 5000))
     await stage.settle()
@@ -381,7 +373,7 @@ async def test_everything_else_goes_on_while_a_request_is_held(stage: Stage, kin
 
 
 async def test_partitions_that_changed_while_the_request_was_held_are_looked_at_again(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     hold = stage.steering.hold(ThrottledBrokersRecorded)
     asking = asyncio.ensure_future(stage.controller.reassign_partitions({T0: (3, 1), A0: (3, 2), A1: (4, 1)}, 5000))
     await stage.settle()
@@ -395,7 +387,7 @@ async def test_partitions_that_changed_while_the_request_was_held_are_looked_at_
 
 
 async def test_throttles_of_a_request_of_which_nothing_is_left_go_at_once(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     hold = stage.steering.hold(ThrottledBrokersRecorded)
     asking = asyncio.ensure_future(stage.controller.reassign_partitions({T0: (3, 1)}, 5000))
     await stage.settle()
@@ -407,7 +399,7 @@ async def test_throttles_of_a_request_of_which_nothing_is_left_go_at_once(stage:
 
 
 async def test_when_zookeeper_refuses_the_last_step_nothing_moves_and_throttles_go(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
 
     async def refused(entries: Any) -> None:
         raise StoreRefused("no")
@@ -422,7 +414,7 @@ async def test_when_zookeeper_refuses_the_last_step_nothing_moves_and_throttles_
 
 @pytest.mark.parametrize("entity", ["topics/t", "brokers/3"])
 async def test_a_partition_whose_throttle_cannot_be_set_is_not_moved(stage: Stage, entity: str) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     put(stage.world, f"/config/{entity}", {"version": 1, "config": {"k": 7}})
     results = await stage.controller.reassign_partitions({T0: (3, 1), A0: (2, 1)}, 5000)
     assert codes(results) == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
@@ -435,7 +427,7 @@ async def test_a_partition_whose_throttle_cannot_be_set_is_not_moved(stage: Stag
 
 @pytest.mark.requirement("R179-24")
 async def test_throttles_go_when_the_last_reassignment_ends_whatever_began_it(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     await stage.controller.reassign_partitions({T0: (3, 1)}, 5000)
     await stage.settle()
     hold = stage.steering.hold(ReassignmentReplicasStarted, where={"topic": "a"})
@@ -451,7 +443,7 @@ async def test_throttles_go_when_the_last_reassignment_ends_whatever_began_it(st
 
 @pytest.mark.requirement("R179-24")
 async def test_throttles_go_when_the_last_reassignment_is_cancelled(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     await stage.controller.reassign_partitions({T0: (3, 1), A0: (3, 2)}, 5000)
     await stage.settle()
     await stage.controller.alter_reassignments({T0: None})
@@ -462,7 +454,7 @@ async def test_throttles_go_when_the_last_reassignment_is_cancelled(stage: Stage
 
 
 async def test_a_partition_that_the_znode_names_is_in_progress_although_nothing_moves(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     await stage.create("s", (1,))
     s0 = TopicPartition("s", 0)
     stage.world.ask_reassignment({s0: (1, 1)})
@@ -475,7 +467,7 @@ async def test_a_partition_that_the_znode_names_is_in_progress_although_nothing_
 
 
 async def test_an_entry_that_is_added_and_cannot_begin_leaves_the_znode_and_the_others_stay(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     await stage.controller.reassign_partitions({A0: (3, 2)}, 5000)
     await stage.settle()
     write_topics = stage.store.write_topics
@@ -492,7 +484,7 @@ async def test_an_entry_that_is_added_and_cannot_begin_leaves_the_znode_and_the_
 
 @pytest.mark.requirement("R179-24")
 async def test_throttles_go_when_a_reassignment_that_no_znode_names_is_cancelled(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     await stage.controller.alter_reassignments({T0: (3, 1)})
     throttle(stage.world, "topics/t")
     put(stage.world, TOPICS, {"version": 1, "topics": ["t"]})
@@ -503,7 +495,7 @@ async def test_throttles_go_when_a_reassignment_that_no_znode_names_is_cancelled
 
 @pytest.mark.requirement("R179-24")
 async def test_throttles_go_when_the_topic_of_the_last_reassignment_is_deleted(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     await stage.controller.reassign_partitions({T0: (3, 1)}, 5000)
     await stage.settle()
     stage.world.delete_topic("t")
@@ -515,7 +507,7 @@ async def test_throttles_go_when_the_topic_of_the_last_reassignment_is_deleted(s
 
 @pytest.mark.requirement("R179-25")
 async def test_a_new_controller_removes_throttles_when_nothing_is_ongoing_and_else_does_nothing(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     await stage.controller.reassign_partitions({T0: (3, 1)}, 5000)
     await stage.settle()
     await stage.fail_over()
@@ -530,7 +522,7 @@ async def test_a_new_controller_removes_throttles_when_nothing_is_ongoing_and_el
 
 @pytest.mark.requirement("R179-27")
 async def test_a_reassignment_without_such_a_request_touches_no_throttle(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     for entity in ("topics/t", "brokers/1", "brokers/3"):
         throttle(stage.world, entity)
     await stage.controller.alter_reassignments({T0: (3, 1)})
@@ -541,7 +533,7 @@ async def test_a_reassignment_without_such_a_request_touches_no_throttle(stage: 
 
 
 async def test_the_znode_of_moves_is_json_that_kafka_reads(stage: Stage) -> None:
-    await opened(stage)
+    await opened(stage, 1, 2, 3, 4)
     hold = stage.steering.hold(ReassignmentsRecorded)
     asking = asyncio.ensure_future(stage.controller.reassign_partitions({T0: (3, 1)}, 5000))
     await stage.settle()

@@ -8,6 +8,7 @@ from typing import Any
 
 from klamm.controller.throttles import throttled_replicas as throttles
 from klamm.tests.controller.simulated import SimulatedWorld
+from klamm.tests.controller.stage import Stage
 from klamm.tests.zk.simulated_zookeeper import Operation
 from klamm.zk.session.requests import CREATE, DELETE, SET_DATA
 
@@ -44,6 +45,15 @@ def config(world: SimulatedWorld, entity: str) -> dict[str, str]:
 def set_config(world: SimulatedWorld, entity: str, properties: dict[str, str]) -> None:
     """An administrator sets properties; nobody is notified."""
     put(world, f"/config/{entity}", {"version": 1, "config": properties})
+
+
+async def opened(stage: Stage, *brokers: int) -> None:
+    """These brokers and two topics, each with a property that is no throttle."""
+    await stage.open(*brokers)
+    await stage.create("a", (1, 2), (2, 1))
+    await stage.create("t", (1, 2))
+    for entity in ("topics/a", "topics/t", *(f"brokers/{broker}" for broker in brokers)):
+        set_config(stage.world, entity, KEPT[entity.partition("/")[0]])
 
 
 def throttle(world: SimulatedWorld, entity: str) -> None:
