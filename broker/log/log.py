@@ -22,7 +22,7 @@ from klamm.broker.log.config import LogConfig
 from klamm.broker.log.epochs import LeaderEpochs
 from klamm.broker.log.local_log import LAST_OFFSET, LocalLog, LogEnvironment, base_offset_of, max_timestamp_of
 from klamm.broker.log.memory import CHUNK_OVERHEAD
-from klamm.broker.log.producers import ProducerStates
+from klamm.broker.log.producers import ProducerStates, entries_of
 from klamm.broker.log.segment import Segment, pieces_of
 from klamm.broker.log.storage import (
     AbortedTransaction,
@@ -520,7 +520,8 @@ class Log(LocalLog):
         if self._are_producers_known:
             return None
         if self.storage is None:
-            self._take_producers(self._producers_in_memory())
+            chunks = (chunk for segment in self.segments for chunk in segment.chunks)
+            self._take_producers(entries_of(chunks, self.active_producers()))
             return None
         if self._reading_producers is None:
             self.is_truncating = True
@@ -546,26 +547,6 @@ class Log(LocalLog):
         finally:
             self._reading_producers = None
             self.is_truncating = False
-
-    def _producers_in_memory(self) -> tuple[ProducerEntry, ...]:
-        """The producer states from all batches of a log in memory. For a producer whose batches were deleted, the remembered ones count."""
-        states = ProducerStates()
-        for segment in self.segments:
-            for chunk in segment.chunks:
-                for position, header in each_header(chunk):
-                    if header.producer_id >= 0:
-                        states.take(header, chunk, position)
-        entries = {entry.producer_id: entry for entry in states.entries()}
-        for known in self.active_producers():
-            read = entries.get(known.producer_id)
-            if known.batches and read is None:
-                entries[known.producer_id] = known
-            elif read is not None:
-                batches = max(read.batches, known.batches, key=len)
-                begun = [offset for offset in (read.open_first_offset, known.open_first_offset) if offset >= 0]
-                is_open = read.open_first_offset >= 0
-                entries[known.producer_id] = read._replace(batches=batches, open_first_offset=min(begun) if is_open else -1)
-        return tuple(entries.values())
 
     def _take_producers(self, entries: Sequence[ProducerEntry]) -> None:
         if self._producers is None:

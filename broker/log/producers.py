@@ -23,7 +23,7 @@ from klamm.broker.log.transaction_markers import Marker, read_marker
 from klamm.broker.log.verifications import Verifications
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH
-from klamm.protocol.records.batch import LAST_SEQUENCE, TRANSACTIONAL, BatchHeader, Buffer
+from klamm.protocol.records.batch import LAST_SEQUENCE, TRANSACTIONAL, BatchHeader, Buffer, each_header
 
 REMEMBERED_BATCHES = 5
 _MOST_BATCHES = 255
@@ -320,3 +320,23 @@ def _open_first_offset(entry: ProducerEntry) -> int:
 
 def _open_offset_of(item: tuple[int, _Producer]) -> int:
     return item[1].open_first_offset
+
+
+def entries_of(chunks: Iterable[bytes], known: Iterable[ProducerEntry]) -> tuple[ProducerEntry, ...]:
+    """The producers of a log in memory with these batches. For a producer whose batches were deleted, the `known` ones count."""
+    states = ProducerStates()
+    for chunk in chunks:
+        for position, header in each_header(chunk):
+            if header.producer_id >= 0:
+                states.take(header, chunk, position)
+    entries = {entry.producer_id: entry for entry in states.entries()}
+    for former in known:
+        read = entries.get(former.producer_id)
+        if former.batches and read is None:
+            entries[former.producer_id] = former
+        elif read is not None:
+            batches = max(read.batches, former.batches, key=len)
+            begun = [offset for offset in (read.open_first_offset, former.open_first_offset) if offset >= 0]
+            is_open = read.open_first_offset >= 0
+            entries[former.producer_id] = read._replace(batches=batches, open_first_offset=min(begun) if is_open else -1)
+    return tuple(entries.values())
