@@ -208,6 +208,14 @@ class LocalLog(ABC):
             total += segment.position_of(end_offset) - segment.position_of(offset)
         return total
 
+    def offset_after(self, size: int) -> int:
+        """Approximate offset after the first `size` bytes of the log, not after it."""
+        for segment in self.segments:
+            if size < segment.size:
+                return segment.offset_at(size)
+            size -= segment.size
+        return self.segments[-1].next_offset if self.segments else 0
+
     async def _read_file(self, segment: Segment, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes:
         """Batches of a segment from its file. Raises ApiError."""
         assert self.storage is not None

@@ -208,6 +208,15 @@ class Segment:
         entry = bisect_right(self.index_offsets, offset) - 1
         return self.index_positions[entry] if entry >= 0 else self.start
 
+    def offset_at(self, position: int) -> int:
+        """Approximate offset of the batch at this position, not after it; exact if chunks are single batches."""
+        if position >= self.size:
+            return self.next_offset
+        if self.chunks and position >= self.chunk_positions[0]:
+            return self.chunk_offsets[bisect_right(self.chunk_positions, position) - 1]
+        entry = bisect_right(self.index_positions, position) - 1
+        return self.index_offsets[entry] if entry >= 0 else self.base_offset
+
     def offset_before_timestamp(self, timestamp: int) -> int:
         """An offset before which no record has this timestamp or a later one."""
         entry = bisect_left(self.time_index_timestamps, timestamp) - 1

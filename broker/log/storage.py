@@ -321,6 +321,9 @@ class Directories(Protocol):
     def target_of(self, topic: str, partition: int) -> str | None:
         """The path of the directory to which a log is being moved, None if it is not."""
 
+    def copied_of(self, topic: str, partition: int) -> int:
+        """The bytes of a log that are in the directory to which it is being moved, 0 if it is not."""
+
     def delete(self, topic: str, partition: int) -> None:
         """Delete a log: its folder is renamed at once and removed later. Its queued commands are dropped."""
 

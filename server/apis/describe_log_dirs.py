@@ -7,7 +7,8 @@ logs. The size of a log without records is 0. If logs are in memory, there is on
 
 The lag is the distance from the log end to the leader's high watermark, -1 for a follower that has not had a response from its leader yet.
 (Apache Kafka compares with the follower's own high watermark, which is never ahead of its log. So it responds with 0 for every replica, and
-nobody sees the progress of a move.)
+nobody sees the progress of a move.) Of a log that is being moved to another directory there is a second row: the size of what is
+copied, and its distance from the log end.
 
 A log that the cleaner cannot read has its uncleanable bytes in a tagged field that only Klamm has (tag 10000, from version 2 on); clients
 that do not know the field skip it. Apache Kafka has a metric for each directory instead.
@@ -50,7 +51,7 @@ async def handle(ctx: Context, request: messages.DescribeLogDirsRequest) -> Resp
         logs[path].setdefault(replica.topic, []).append(row)
         target = None if ctx.services.logs.directories is None else ctx.services.logs.directories.target_of(replica.topic, replica.index)
         if target in logs:
-            logs[target].setdefault(replica.topic, []).append(row._replace(is_future_key=True, uncleanable_bytes=-1))
+            logs[target].setdefault(replica.topic, []).append(_copy_of(ctx, replica, row))
         count += 1
     ctx.large = ctx.large or count > MANY
     topic = Response.DescribeLogDirsTopic
@@ -59,6 +60,15 @@ async def handle(ctx: Context, request: messages.DescribeLogDirsRequest) -> Resp
         for directory in directories
     ]
     return Response(results=results)
+
+
+def _copy_of(ctx: Context, replica: HostedPartition, row: Response.DescribeLogDirsPartition) -> Response.DescribeLogDirsPartition:
+    """The row of the copy in the directory to which a log is being moved."""
+    assert ctx.services.logs.directories is not None
+    copied, lag = min(ctx.services.logs.directories.copied_of(replica.topic, replica.index), row.partition_size), 0
+    if replica.log is not None:
+        lag = replica.log_end_offset - replica.log.offset_after(copied)
+    return row._replace(is_future_key=True, uncleanable_bytes=-1, partition_size=copied, offset_lag=lag)
 
 
 def refuse(request: messages.DescribeLogDirsRequest, version: int, code: ErrorCode, message: str | None = None) -> Response:

@@ -11,7 +11,7 @@ import logging
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from klamm.broker.log.files import names
 from klamm.broker.log.files.directory import DuplicateLogs, LogDirectory
@@ -35,11 +35,13 @@ UNTHROTTLED = 64 << 20
 """Piece (bytes) of a move that is not throttled."""
 
 
-class Move(NamedTuple):
-    """The move of a log to the directory `path`."""
+@dataclass(slots=True)
+class Move:
+    """The move of a log to the directory `path`. `copied` are the bytes of its segments that are there already."""
 
     path: str
     task: asyncio.Future[None]
+    copied: int = 0
 
 
 class LogDirectories:
@@ -227,6 +229,10 @@ class LogDirectories:
         moving = self._moving.get(TopicPartition(topic, partition))
         return None if moving is None else moving.path
 
+    def copied_of(self, topic: str, partition: int) -> int:
+        moving = self._moving.get(TopicPartition(topic, partition))
+        return 0 if moving is None else moving.copied
+
     def _moved(self, key: TopicPartition, done: asyncio.Future[None]) -> None:
         self._tasks.discard(done)
         moving = self._moving.get(key)
@@ -240,13 +246,15 @@ class LogDirectories:
         unique = self._unique()
         copy = f"{target.path}/{names.future_folder(*key, unique)}"
         storage = source.storages.get(key)
+        move = self._moving[key]
         is_done = False
         try:
             while True:
                 changes = 0 if storage is None else storage.changes
-                is_little = await self._copy(storage, target, folder, copy)
+                is_little = await self._copy(storage, target, folder, copy, move)
                 if storage is not None and storage.changes != changes:
                     await target.submit(remove_copy, copy)
+                    move.copied = 0
                 elif is_little:
                     break
             files = None if storage is None else storage.files
@@ -275,7 +283,7 @@ class LogDirectories:
             await target.submit(forget_move, final)
         log.info("%s-%d has moved from %s to %s", *key, source.path, target.path)
 
-    async def _copy(self, storage: DirectoryStorage | None, target: LogDirectory, folder: str, copy: str) -> bool:
+    async def _copy(self, storage: DirectoryStorage | None, target: LogDirectory, folder: str, copy: str, move: Move) -> bool:
         """Copy segments as fast as the quota allows, until little is left, or until the log changes in another way than by growing.
 
         Returns whether the rest is small enough to be copied at once.
@@ -286,6 +294,7 @@ class LogDirectories:
             bound = self._quota.bound
             piece = UNTHROTTLED if bound is None else max(min(bound // PIECES_IN_A_SECOND, LITTLE), SMALLEST)
             copied = await target.submit(copy_segments, folder, copy, piece)
+            move.copied += copied
             if self._quota.is_active:
                 self._quota.record(copied)
             if copied < min(piece, LITTLE):

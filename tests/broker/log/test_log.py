@@ -449,3 +449,18 @@ def test_a_follower_that_gets_no_memory_is_refused_before_it_has_changed_anythin
         log.append_as_follower(batch(1, 700_000) + batch(1, 700_000, base_offset=1), 1)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert (log.next_offset, log.epochs.latest, budget.used) == (0, -1, 0)
+
+
+# --- where bytes are
+
+
+def test_the_offset_after_a_number_of_bytes_is_that_of_the_batch_which_they_do_not_hold_whole() -> None:
+    one = batch(4)
+    log = make(segment_bytes=2 * len(one))
+    for _ in range(5):
+        append(log, one)
+    assert len(log.segments) == 3
+    for count in range(5):
+        assert [log.offset_after(count * len(one) + more) for more in (0, 1, len(one) - 1)] == [4 * count] * 3
+    assert log.offset_after(5 * len(one)) == log.offset_after(FAR) == 20
+    assert make().offset_after(0) == 0
