@@ -42,6 +42,11 @@ Row = tuple[FetchPartition, PartitionRead]
 Body = list[bytes]
 
 
+def _has_a_name(row: Row) -> bool:
+    """Whether the topic id is known. For clients Apache Kafka finds the topics of all partitions before it checks one of them."""
+    return row[1].error_code != ErrorCode.UNKNOWN_TOPIC_ID
+
+
 def now_ms(ctx: Context) -> int:
     """Milliseconds of the clock that never goes back."""
     return int(ctx.services.clock.monotonic() * 1000)
@@ -111,6 +116,8 @@ class OpenFetch:
                     self._is_notable = True
             if number % SLICE == 0:
                 yield
+        if len(unread) > 1 and not params.is_follower:
+            unread.sort(key=_has_a_name)
         self.rows, self._unread = rows, unread
 
     def _look_at_quota(self) -> bool:

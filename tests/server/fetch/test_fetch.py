@@ -101,6 +101,14 @@ async def test_codes_of_partitions_that_cannot_be_read(version: int) -> None:
     }
 
 
+@pytest.mark.parametrize(("replica_id", "order"), [(-1, ["t-0", "unknown-0", "t-9"]), (2, ["t-0", "t-9", "unknown-0"])])
+async def test_clients_get_unknown_topic_ids_before_other_partitions_that_are_not_read(replica_id: int, order: list[str]) -> None:
+    world = World()
+    world.host("t")
+    request = fetch({"t": [part(0), part(9)], "unknown": [part()]}, replica_id=replica_id)
+    assert [f"{topic}-{index}" for topic, index in codes(await world.respond(request))] == order
+
+
 async def test_the_first_partition_with_records_gives_a_batch_and_others_only_whole_ones_within_the_limits() -> None:
     world = World()
     world.host("t", 3)
