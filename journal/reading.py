@@ -161,7 +161,12 @@ def count_rows(path: Path) -> int:
 def segments(lake: Path) -> list[Segment]:
     """All segments of a lake, sorted by run, node, table and first row; empty for a missing lake. Other files are skipped."""
     found = (segment_of(path) for path in journal_folder(lake).glob("run=*/node=*/*"))
-    return sorted((segment for segment in found if segment is not None), key=lambda s: (s.run, s.node, s.table, s.first_seq, s.path.name))
+    return sorted((segment for segment in found if segment is not None), key=place_of)
+
+
+def place_of(segment: Segment) -> tuple[str, int, str, int, str]:
+    """What segments are sorted by: run, node, table and first row."""
+    return segment.run, segment.node, segment.table, segment.first_seq, segment.path.name
 
 
 def node_folders(lake: Path) -> list[Path]:

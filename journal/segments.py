@@ -1,9 +1,12 @@
 """The files of a journal: their names and schemas, and the writer of a segment.
 
-    LAKE/journal/run=<run id>/node=<id>/frames-<first seq>.arrows        a sealed segment: an Arrow IPC stream frames-<first
-    seq>.arrows.open   being written, or left by a process that was killed events-…                         the same for the other table
-    lock locked (flock) by the running writer seal requests the writer to seal its segments; the writer removes it ended-<process> why the
-    journal of a process ended before the process
+    LAKE/journal/run=<run id>/node=<id>/
+        frames-<first seq>.arrows        a sealed segment: an Arrow IPC stream
+        frames-<first seq>.arrows.open   being written, or left by a process that was killed
+        events-…                         the same for the other table
+        lock                             locked (flock) by the running writer
+        seal                             requests the writer to seal its segments; the writer removes it
+        ended-<process>                  why the journal of a process ended before the process
 
 A segment is written with the suffix `.open` and renamed when it is complete, so a file without the suffix never changes. The name has the
 `seq` of the first row with 20 digits, so names sort like rows. Repeated strings are dictionary-encoded on disk.

@@ -9,12 +9,13 @@ A small journal is converted in this process while the JVM starts, a large one b
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klamm.journal.reading import is_written, open_segment, segments, written_by
-from klamm.journal.segments import Segment, is_part
+from klamm.journal.reading import is_written, node_folders, open_segment, place_of, segments, written_by
+from klamm.journal.segments import Segment, is_part, segment_of
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
@@ -64,13 +65,42 @@ def batch_name(segment: Segment) -> str:
     return f"node={segment.node}/{segment.name}"
 
 
+class PendingSegments:
+    """Finds the segments that are to be converted. Committed ones are looked at once: after that a look costs only their names."""
+
+    def __init__(self, lake: Path, done: Container[tuple[str, str]]) -> None:
+        """`done` has (run, batch) of the segments that are committed."""
+        self._lake = lake
+        self._done = done
+        self._committed: dict[Path, set[str]] = {}
+        self.written: list[Path] = []
+        """The folders that had an open segment at the last look."""
+
+    def look(self) -> list[Segment]:
+        """The sealed segments, and those that a dead writer left open in a folder where they cannot be renamed; by run, node and row."""
+        found: list[Segment] = []
+        self.written = []
+        for folder in node_folders(self._lake):
+            names, committed = set(os.listdir(folder)), self._committed.setdefault(folder, set())
+            if len(committed) > len(names):
+                committed.intersection_update(names)  # retention removed some
+            for name in names.difference(committed):
+                segment = segment_of(folder / name)
+                if segment is None:
+                    continue
+                is_done = (segment.run, batch_name(segment)) in self._done
+                if is_done and segment.sealed:
+                    committed.add(name)
+                elif not is_done and (segment.sealed or not is_written(folder)):
+                    found.append(segment)
+                if not segment.sealed and folder not in self.written:
+                    self.written.append(folder)
+        return sorted(found, key=place_of)
+
+
 def pending(lake: Path, done: Container[tuple[str, str]]) -> list[Segment]:
-    """Segments to convert: sealed ones, and those that a dead writer left open in a folder where they cannot be renamed."""
-    return [
-        segment
-        for segment in segments(lake)
-        if (segment.run, batch_name(segment)) not in done and (segment.sealed or not is_written(segment.path.parent))
-    ]
+    """The segments that are to be converted now."""
+    return PendingSegments(lake, done).look()
 
 
 def own_segments(found: Sequence[Segment]) -> tuple[list[Segment], list[str]]:

@@ -14,10 +14,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from klamm.journal.reading import ask_to_seal, node_folders, seal_leftovers
+from klamm.journal.reading import ask_to_seal, seal_leftovers
 from klamm.journal.segments import SEAL, Segment
 from klamm.pipeline import stream
-from klamm.pipeline.bronze import LOCAL_BYTES, Converted, convert_by_workers, convert_here, foreign_files, own_segments, pending
+from klamm.pipeline.bronze import (
+    LOCAL_BYTES,
+    Converted,
+    PendingSegments,
+    convert_by_workers,
+    convert_here,
+    foreign_files,
+    own_segments,
+    pending,
+)
 from klamm.pipeline.commits import Commits
 from klamm.pipeline.gold import build_gold
 from klamm.pipeline.lake import manifest
@@ -110,11 +119,12 @@ def watch(
         spark = session()
         query = stream.start(spark, lake, every_s=every_s)
         progress.begin("watching", None)
+        segments = PendingSegments(lake, commits)
         kept_at = time.monotonic()
         try:
             while not stop.is_set() and query.isActive:
-                _want_seals(lake)
-                found, _ = own_segments(pending(lake, commits))
+                found, _ = own_segments(segments.look())
+                _want_seals(segments.written)
                 commits.add(convert_here(lake, found, progress.step))
                 if time.monotonic() - kept_at >= upkeep_s:
                     query.processAllAvailable()
@@ -155,13 +165,12 @@ def _gold(spark: Any, lake: Path, runs: Sequence[str], progress: Progress) -> Ju
     return build_gold(spark, lake, chosen)
 
 
-def _want_seals(lake: Path) -> None:
-    for folder in node_folders(lake):
-        if any(folder.glob("*.open")):
-            try:
-                (folder / SEAL).touch()
-            except OSError:
-                return
+def _want_seals(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        try:
+            (folder / SEAL).touch()
+        except OSError:
+            return
 
 
 def _left_out(lake: Path) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from klamm.journal.reading import seal_leftovers, segments
 from klamm.journal.writer import JournalWriter
 from klamm.pipeline import stream
-from klamm.pipeline.bronze import Converted, convert, convert_here, foreign_files, own_segments, pending
+from klamm.pipeline.bronze import Converted, PendingSegments, convert, convert_here, foreign_files, own_segments, pending
 from klamm.pipeline.commits import COMMITS, Commits
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.compact import purge
@@ -107,6 +107,23 @@ def test_a_segment_that_is_being_written_is_not_converted(tmp_path: Path) -> Non
     assert segment.sealed
     assert pending(tmp_path, {("r", "node=1/events-00000000000000000001.arrows")}) == []
     assert len(pending(tmp_path, {("s", "node=1/events-00000000000000000001.arrows")})) == 1
+
+
+def test_a_later_look_finds_what_is_new_and_where_segments_are_written(tmp_path: Path) -> None:
+    done = {("r", "node=1/frames-00000000000000000001.arrows")}
+    look = PendingSegments(tmp_path, done).look
+    assert look() == []
+    with TinyJournal(tmp_path) as journal:
+        for _ in range(3):
+            simple_exchange(journal)
+            journal.roll()
+        assert [segment.first_seq for segment in look()] == [3, 5]
+        done.add(("r", "node=1/frames-00000000000000000003.arrows"))
+        assert [segment.first_seq for segment in look()] == [5]
+        (journal.folder / "frames-00000000000000000001.arrows").unlink()
+        (journal.folder / "frames-00000000000000000003.arrows").unlink()
+        simple_exchange(journal)
+    assert [segment.first_seq for segment in look()] == [5, 7]
 
 
 def test_commits_have_so_many_rows_and_take_the_brokers_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
