@@ -175,6 +175,8 @@ def plan_topic(topic: messages.CreateTopicsRequest.CreatableTopic, facts: Creati
         facts.check_configs(configs)
         if explicit:
             facts.check_policy(name, None, None, assignments, configs)
+            if 0 not in assignments:
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Apache Kafka wants to say how many replicas partition 0 has
         else:
             facts.check_policy(name, len(assignments), len(assignments[0]), None, configs)
     except ApiError:
@@ -213,12 +215,15 @@ def _check_name(name: str, facts: CreationFacts) -> None:
 
 
 def _check_assignments(assignments: Assignments) -> None:
+    """Raises ApiError. Apache Kafka only adds up the numbers that are not negative, so it misses some assignments without partition 0."""
     if len({len(replicas) for replicas in assignments.values()}) != 1:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "All partitions should have the same number of replicas")
     if any(len(set(replicas)) < len(replicas) for replicas in assignments.values()):
         shown = ", ".join(f"{partition} -> ArrayBuffer({', '.join(map(str, ids))})" for partition, ids in assignments.items())
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Duplicate replica assignment found: HashMap({shown})")
-    if any(partition not in assignments for partition in range(len(assignments))):
+    count = len(assignments)
+    is_missed = 0 not in assignments and sum(p for p in assignments if p >= 0) == count * (count - 1) // 2
+    if not is_missed and any(partition not in assignments for partition in range(count)):
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, NOT_CONSECUTIVE)
 
 

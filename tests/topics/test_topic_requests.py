@@ -121,6 +121,13 @@ def test_a_topic_is_refused_in_the_words_of_kafka(wanted: Any, text: str) -> Non
     assert refusal.value.message == text
 
 
+@pytest.mark.parametrize("lists", [{-1: [0]}, {-7: [0]}, {-1: [0], 1: [0]}, {-1: [0], 1: [0], 2: [0]}])
+def test_negative_partitions_that_are_not_noticed_leave_no_partition_0(lists: dict[int, list[int]]) -> None:
+    with pytest.raises(ApiError) as refusal:
+        plan_topic(manual(lists), facts())
+    assert (refusal.value.code, refusal.value.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
 PAIRS = [pair for pair in itertools.combinations(range(len(FAULTS)), 2) if pair not in ((3, 7), (4, 7))]
 """Without those that cannot meet: counts of an automatic placement, and a bad explicit one."""
 
