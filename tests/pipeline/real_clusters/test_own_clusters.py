@@ -9,8 +9,10 @@ import pytest
 
 from klamm.pipeline import run
 from klamm.pipeline.bronze import own_segments, pending
+from klamm.pipeline.gold import OF_ROWS, THAT_END, build_gold
 from klamm.pipeline.lake import manifest, tables
-from klamm.pipeline.lake.windows import NUMBERED, WindowSizes, windows
+from klamm.pipeline.lake.tables import LEADER_TIMELINE, REASSIGN_SPANS
+from klamm.pipeline.lake.windows import NUMBERED, SIZES, WindowSizes, windows
 from klamm.pipeline.quick.judge import judge
 from klamm.pipeline.quick.tables import load, opened
 from klamm.pipeline.rules import runner
@@ -41,8 +43,18 @@ async def test_a_cluster_that_lives_through_much_breaks_no_rule(zookeeper: str, 
     cut = [runner.judge_lake(spark, lake, ["own"], window=window) for window in windows(lake, "own", None, _thirds(lake))]
     assert len(cut) > 1
     assert runner.together(judged.of("own") for judged in cut) == judgement
+    whole = _rows_of_gold(spark, lake, SIZES)
+    assert all(whole.values())
+    assert _rows_of_gold(spark, lake, _thirds(lake)) == whole
     for share in (0.15, 0.3, 0.4, 0.5, 0.7):
         assert [one for one in _judged_from(lake, share, tmp_path) if one.severity == "error"] == []
+
+
+def _rows_of_gold(spark: Any, lake: Path, sizes: WindowSizes) -> dict[str, list[str]]:
+    """The rows of tables that have the same ones in whatever windows they are made."""
+    build_gold(spark, lake, ["own"], sizes)
+    found = (LEADER_TIMELINE, REASSIGN_SPANS, *OF_ROWS, *THAT_END)
+    return {table.name: sorted(map(str, tables.read(spark, lake, table).toArrow().to_pylist())) for table in found}
 
 
 def _judged_from(lake: Path, share: float, folder: Path) -> list[Verdict]:
