@@ -21,6 +21,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.pace import Pace, build
+from klamm.protocol.records.record import wrapped
 from klamm.server.groups.offset_requests import TopicCodes, is_short_metadata, topic_codes, usable_partitions, with_short_metadata
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
@@ -55,7 +56,7 @@ async def _commit(
         key: Offset(
             part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "",
             now_ms if part.commit_timestamp == NOT_SET else part.commit_timestamp,
-            None if request.retention_time_ms == NOT_SET else now_ms + request.retention_time_ms,
+            None if request.retention_time_ms == NOT_SET else wrapped(now_ms + request.retention_time_ms),
         )
         for key, part in usable.items()
     }

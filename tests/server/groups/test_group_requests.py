@@ -345,6 +345,14 @@ async def test_a_retention_time_counts_from_the_commit(broker: CoordinatingBroke
     assert (stored.commit_ms, stored.expire_ms) == (now_ms, now_ms + 60_000)
 
 
+async def test_a_retention_time_that_ends_after_the_last_time_has_passed_already(broker: CoordinatingBroker) -> None:
+    response = await respond(broker.services(), commit(request_retention_time_ms=2**63 - 1), 4)
+    assert response.topics[0].partitions[0].error_code == E.NONE
+    (record,) = broker.records()
+    assert record.value is not None
+    assert read_offset(record.value).expire_ms == broker.clock.now_ms() - 2**63 - 1
+
+
 async def test_a_commit_without_a_retention_time_has_no_expiry_and_the_time_of_now(broker: CoordinatingBroker) -> None:
     await respond(broker.services(), commit(request_retention_time_ms=-1), 2)
     await respond(broker.services(), commit(partitions=[1], commit_timestamp=77), 1)
