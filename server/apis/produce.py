@@ -31,7 +31,7 @@ from klamm.protocol.pace import SLICE, Pace
 from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, CorruptRecords, size_in_request
 from klamm.protocol.records.validation import Refused, may_refuse_request, refuses_request, version_error
 from klamm.server.produce.delayed_produce import Appended
-from klamm.server.produce.record_appends import RecordAppends, transactional_batch
+from klamm.server.produce.record_appends import RecordAppends, transactional_batch, transactional_producers
 from klamm.server.produce.verification import TransactionalRecords, error_for_produce, verify
 from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.requests.queued_requests import Run
@@ -43,6 +43,7 @@ ADMIN_CLIENT = "__admin_client"
 NO_OFFSET = -1
 SEVERAL_PRODUCERS = "Transactional records contained more than one producer ID"
 KNOWS_ABORTABLE_SINCE = 11
+ONE_BATCH_SINCE = 3
 
 _WITHOUT_LOG_START = frozenset((
     ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
@@ -65,6 +66,7 @@ def handle(ctx: Context, request: messages.ProduceRequest) -> Response | Awaitab
     try:
         _has_transaction(ctx, request, topics)
         _look_at_records(ctx, parts)
+        _look_at_producers(ctx, parts)
     except ApiError as refusal:
         return _refused(request, ctx.api_version, refusal)
     if request.transactional_id is not None:
@@ -337,6 +339,20 @@ def _look_at_records(ctx: Context, parts: Iterable[Part]) -> None:
             raise error
 
 
+def _look_at_producers(ctx: Context, parts: Iterable[Part]) -> None:
+    """Refuse a request of a version with many batches in a partition if they are of transactions of several producers. Raises ApiError."""
+    if ctx.api_version >= ONE_BATCH_SINCE:
+        return
+    producers: set[tuple[int, int]] = set()
+    for part in parts:
+        if part.records is None or ctx.services.metadata.partition(part.topic, part.index) is None:
+            continue
+        if ctx.authorize(Operation.WRITE, ResourceType.TOPIC, part.topic):
+            producers |= transactional_producers(part.records)
+    if len(producers) > 1:
+        raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, SEVERAL_PRODUCERS)
+
+
 def _refused(request: messages.ProduceRequest, version: int, refusal: ApiError) -> Response:
     response = refuse(request, version, refusal.code, refusal.message)
     if response is None:
@@ -364,6 +380,7 @@ async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Respon
         for part in parts:
             await pace()
             _look_at_records(ctx, [part])
+        _look_at_producers(ctx, parts)
     except ApiError as refusal:
         return _refused(request, ctx.api_version, refusal)
     unverified = [] if request.transactional_id is None else _unverified(ctx, request, parts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from struct import Struct
 from typing import NamedTuple
 
 from klamm.broker.log.log import AppendResult, Log
@@ -23,6 +24,8 @@ from klamm.protocol.records.batch_runs import assign_run
 from klamm.protocol.records.rebase import rebased
 from klamm.protocol.records.validation import Origin, assign, costs_much, version_error
 from klamm.server.produce.delayed_produce import Appended, wait_for_acks
+
+_PRODUCER = Struct(">qh")
 
 
 class Verified(NamedTuple):
@@ -118,3 +121,15 @@ def transactional_batch(records: Buffer) -> BatchHeader | None:
         return None
     header = read_header(records)
     return None if header.is_control or header.producer_id < 0 else header
+
+
+def transactional_producers(records: Buffer) -> set[tuple[int, int]]:
+    """Producer ids and epochs of all batches of transactions in these records, which `refuses_request` has no objection to."""
+    producers, position = set(), 0
+    while (size := batch_size(records, position)) is not None and position + size <= len(records):
+        if records[position + 16] == MAGIC and records[position + 22] & TRANSACTIONAL:
+            producer_id, epoch = _PRODUCER.unpack_from(records, position + 43)
+            if producer_id >= 0:
+                producers.add((producer_id, epoch))
+        position += size
+    return producers

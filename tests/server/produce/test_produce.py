@@ -176,6 +176,17 @@ async def test_a_batch_without_the_whole_producer_id_refuses_the_request(version
         assert [row.error_code for row in rows] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
+async def test_batches_of_transactions_of_several_producers_refuse_a_request_of_an_old_version() -> None:
+    records = [
+        encode_batch([Record(0, 1, None, b"v")], attributes=0x10, producer_id=producer, producer_epoch=0, base_sequence=0)
+        for producer in (7, 8)
+    ]
+    rows = await Logged().rows(asked_for(("t", 0, GOOD), ("t", 4, GOOD + records[0] + records[1])), 1)
+    assert [row.error_code for row in rows] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+    rows = await Logged().rows(asked_for(("t", 0, GOOD), ("t", 9, GOOD + records[0] + records[1])), 1)
+    assert [row.error_code for row in rows] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
 async def test_records_that_the_version_does_not_allow_are_not_verified() -> None:
     bad = GOOD[:16] + b"\3" + GOOD[17:]
     records = encode_batch([Record(0, 1, None, b"v")], attributes=0x10, producer_id=7, producer_epoch=0, base_sequence=0)
