@@ -29,6 +29,8 @@ PARTITIONS = 4
 """As many as the mock makes."""
 PREFILLED = 1
 """The partition that is fetched from; the others get records."""
+FETCHED_FROM = 50
+"""A Fetch reads the first of the last so many batches."""
 CASES = [(api, connections, depth) for api in ("Produce", "Fetch") for connections in (1, 8) for depth in (1, 16)]
 PRODUCE_VERSION, FETCH_VERSION = 7, 11
 AIMS = {1: 0.5, 16: 0.7}
@@ -57,12 +59,16 @@ class Bench:
         self.cluster = cluster
         self.batch = data_clusters.record_batch(bytes(range(256)) * (size // 256) + bytes(size % 256))
         self.fetched = len(self.batch)
-        for _ in range(100):
-            self.offset(PREFILLED)
-        self.frames = {
-            "Produce": self._frame(0, PRODUCE_VERSION, produce(self.batch)),
-            "Fetch": self._frame(1, FETCH_VERSION, fetch(50, self.fetched)),
-        }
+
+    def _request(self, api: str) -> bytes:
+        """The frame that is sent again and again. What it fetches is new: a cluster in memory may have removed what is older."""
+        if api == "Produce":
+            return self._frame(0, PRODUCE_VERSION, produce(self.batch))
+        offsets = [self.offset(PREFILLED) for _ in range(FETCHED_FROM)]
+        row = data_clusters.ask(self.cluster.addresses[0], fetch(offsets[0], self.fetched), FETCH_VERSION).responses[0].partitions[0]
+        if row.error_code or len(row.records) != self.fetched:
+            raise Failed(f"{self.cluster.name}: Fetch got error {row.error_code} and {len(row.records)} bytes instead of {self.fetched}")
+        return self._frame(1, FETCH_VERSION, fetch(offsets[0], self.fetched))
 
     def _frame(self, key: int, version: int, request: Any) -> bytes:
         return messages.encode_request(key, version, 0, "load", messages.encode(request, version))[4:]
@@ -75,18 +81,12 @@ class Bench:
             raise Failed(f"{self.cluster.name}: Produce got error {row.error_code}")
         return int(row.base_offset)
 
-    def check_fetch(self) -> None:
-        """Fetch once; it must bring the batch."""
-        row = data_clusters.ask(self.cluster.addresses[0], fetch(50, self.fetched), FETCH_VERSION).responses[0].partitions[0]
-        if row.error_code or len(row.records) != self.fetched:
-            raise Failed(f"{self.cluster.name}: Fetch got error {row.error_code} and {len(row.records)} bytes instead of {self.fetched}")
-
     def run(self, api: str, connections: int, depth: int, seconds: float, warm_up: float) -> dict[str, float]:
         """One run of the load generator."""
+        frame = self._request(api)
         before, cpu = self.offset(), self.cluster.cpu_s()
-        self.check_fetch()
         command = [compiled("load/load.c"), self.cluster.addresses[0], str(connections), str(depth), str(seconds), str(warm_up)]
-        done = subprocess.run([*command, self.frames[api].hex()], capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, frame.hex()], capture_output=True, text=True, check=False)
         if done.returncode:
             raise Failed(f"{self.cluster.name}, {api}, {connections} x {depth}: {done.stderr.strip()}")
         result: dict[str, float] = json.loads(done.stdout)
