@@ -36,9 +36,12 @@ NO_SEQUENCE = -1
 NO_PRODUCER_ID = -1
 LAST_SEQUENCE = 2**31 - 1
 _LARGEST_SIZE = 2**31 - 1
+PRODUCER_ID_END = 51
+"""Where the producer id of a batch ends."""
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _UP_TO_MAGIC = Struct(">qiib")
+_PRODUCER_ID_AND_EPOCH = Struct(">qh")
 _LEADER_FIELDS = Struct(">qii")
 LEADER_FIELDS_SIZE = 16
 """Bytes in front of the magic: base offset, length, leader epoch."""
@@ -170,6 +173,17 @@ def size_in_request(records: Buffer, position: int = 0) -> int | None:
     if size is not None and size > _LARGEST_SIZE:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     return size
+
+
+def is_of_transaction(records: Buffer, position: int = 0) -> bool:
+    """Whether the batch at `position`, of which there are at least 23 bytes, has magic 2 and is part of a transaction."""
+    return records[position + 16] == MAGIC and bool(records[position + 22] & TRANSACTIONAL)
+
+
+def producer_of(records: Buffer, position: int = 0) -> tuple[int, int]:
+    """Producer id and epoch of a batch of magic 2."""
+    producer_id, epoch = _PRODUCER_ID_AND_EPOCH.unpack_from(records, position + PRODUCER_ID_END - 8)
+    return producer_id, epoch
 
 
 def each_header(data: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:

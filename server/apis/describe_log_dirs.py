@@ -37,7 +37,7 @@ async def handle(ctx: Context, request: messages.DescribeLogDirsRequest) -> Resp
     logs: dict[str, dict[str, list[Response.DescribeLogDirsPartition]]] = {row.log_dir: {} for row in directories if not row.error_code}
     first = next(iter(logs), None)
     uncleanable = {(marked.topic, marked.partition): marked.dirty_bytes for marked in ctx.services.logs.uncleanable()}
-    count = 0
+    disks, count = ctx.services.logs.directories, 0
     async for replica in _replicas(ctx, request):
         path = _path_of(ctx, replica) if ctx.services.logs.on_disk else first
         if path not in logs:
@@ -49,9 +49,10 @@ async def handle(ctx: Context, request: messages.DescribeLogDirsRequest) -> Resp
         if uncleanable and (replica.topic, replica.index) in uncleanable:
             row = row._replace(uncleanable_bytes=uncleanable[replica.topic, replica.index])
         logs[path].setdefault(replica.topic, []).append(row)
-        target = None if ctx.services.logs.directories is None else ctx.services.logs.directories.target_of(replica.topic, replica.index)
-        if target in logs:
-            logs[target].setdefault(replica.topic, []).append(_copy_of(ctx, replica, row))
+        target = None if disks is None else disks.target_of(replica.topic, replica.index)
+        if disks is not None and target in logs:
+            copied = disks.copied_of(replica.topic, replica.index)
+            logs[target].setdefault(replica.topic, []).append(_copy_of(replica, row, copied))
         count += 1
     ctx.large = ctx.large or count > MANY
     topic = Response.DescribeLogDirsTopic
@@ -62,12 +63,10 @@ async def handle(ctx: Context, request: messages.DescribeLogDirsRequest) -> Resp
     return Response(results=results)
 
 
-def _copy_of(ctx: Context, replica: HostedPartition, row: Response.DescribeLogDirsPartition) -> Response.DescribeLogDirsPartition:
-    """The row of the copy in the directory to which a log is being moved."""
-    assert ctx.services.logs.directories is not None
-    copied, lag = min(ctx.services.logs.directories.copied_of(replica.topic, replica.index), row.partition_size), 0
-    if replica.log is not None:
-        lag = replica.log_end_offset - replica.log.offset_after(copied)
+def _copy_of(replica: HostedPartition, row: Response.DescribeLogDirsPartition, copied: int) -> Response.DescribeLogDirsPartition:
+    """The row of the copy, of `copied` bytes, in the directory to which a log is being moved."""
+    copied = min(copied, row.partition_size)
+    lag = 0 if replica.log is None else replica.log_end_offset - replica.log.offset_after(copied)
     return row._replace(is_future_key=True, uncleanable_bytes=-1, partition_size=copied, offset_lag=lag)
 
 

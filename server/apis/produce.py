@@ -28,8 +28,8 @@ from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import SLICE, Pace
-from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, CorruptRecords, size_in_request
-from klamm.protocol.records.validation import Refused, may_refuse_request, refuses_request, version_error
+from klamm.protocol.records.batch import Buffer, CorruptRecords, is_of_transaction, size_in_request
+from klamm.protocol.records.validation import Refused, refuses_request, version_error
 from klamm.server.produce.delayed_produce import Appended
 from klamm.server.produce.record_appends import RecordAppends, transactional_batch, transactional_producers
 from klamm.server.produce.verification import TransactionalRecords, error_for_produce, verify
@@ -305,7 +305,7 @@ def _parts(topics: Iterable[messages.ProduceRequest.TopicProduceData]) -> list[P
 def _is_transactional(records: Buffer) -> bool:
     """Whether the first batch is part of a transaction. Raises CorruptRecords or ApiError if its length or magic is impossible."""
     size = size_in_request(records)
-    return size is not None and size <= len(records) and records[16] == 2 and bool(records[22] & TRANSACTIONAL)
+    return size is not None and size <= len(records) and is_of_transaction(records)
 
 
 def _has_transaction(ctx: Context, request: messages.ProduceRequest, topics: Iterable[messages.ProduceRequest.TopicProduceData]) -> bool:
@@ -330,9 +330,7 @@ def _has_transaction(ctx: Context, request: messages.ProduceRequest, topics: Ite
 def _look_at_records(ctx: Context, parts: Iterable[Part]) -> None:
     """What requests are refused for as a whole. Raises ApiError."""
     for part in parts:
-        if part.records is None or not may_refuse_request(part.records, ctx.api_version):
-            continue
-        error = refuses_request(part.records, ctx.api_version)
+        error = None if part.records is None else refuses_request(part.records, ctx.api_version)
         if error is None or not ctx.authorize(Operation.WRITE, ResourceType.TOPIC, part.topic):
             continue
         if ctx.services.metadata.partition(part.topic, part.index) is not None:

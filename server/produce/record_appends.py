@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from struct import Struct
 from typing import NamedTuple
 
 from klamm.broker.log.log import AppendResult, Log
@@ -19,13 +18,19 @@ from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.records.batch import MAGIC, TRANSACTIONAL, BatchHeader, Buffer, CorruptRecords, batch_size, read_header
+from klamm.protocol.records.batch import (
+    BatchHeader,
+    Buffer,
+    CorruptRecords,
+    batch_size,
+    is_of_transaction,
+    producer_of,
+    read_header,
+)
 from klamm.protocol.records.batch_runs import assign_run
 from klamm.protocol.records.rebase import rebased
 from klamm.protocol.records.validation import Origin, assign, costs_much, version_error
 from klamm.server.produce.delayed_produce import Appended, wait_for_acks
-
-_PRODUCER = Struct(">qh")
 
 
 class Verified(NamedTuple):
@@ -117,7 +122,7 @@ def transactional_batch(records: Buffer) -> BatchHeader | None:
         size = batch_size(records, 0)
     except CorruptRecords:
         return None
-    if size is None or size > len(records) or records[16] != MAGIC or not records[22] & TRANSACTIONAL:
+    if size is None or size > len(records) or not is_of_transaction(records):
         return None
     header = read_header(records)
     return None if header.is_control or header.producer_id < 0 else header
@@ -127,9 +132,7 @@ def transactional_producers(records: Buffer) -> set[tuple[int, int]]:
     """Producer ids and epochs of all batches of transactions in these records, which `refuses_request` has no objection to."""
     producers, position = set(), 0
     while (size := batch_size(records, position)) is not None and position + size <= len(records):
-        if records[position + 16] == MAGIC and records[position + 22] & TRANSACTIONAL:
-            producer_id, epoch = _PRODUCER.unpack_from(records, position + 43)
-            if producer_id >= 0:
-                producers.add((producer_id, epoch))
+        if is_of_transaction(records, position):
+            producers.add(producer_of(records, position))
         position += size
-    return producers
+    return {producer for producer in producers if producer[0] >= 0}
