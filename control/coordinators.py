@@ -43,13 +43,10 @@ class Coordinators:
         return views.group(broker.id, group)
 
     def _group(self, name: str) -> tuple[BrokerServer, Any]:
-        found = next(((broker, each) for broker, each in self._groups() if each.group_id == name), None)
-        if found is None:
-            raise Refused(f"no running broker has group {name!r}", 404)
-        return found
+        return _first(((broker, each) for broker, each in self._groups() if each.group_id == name), f"group {name!r}")
 
     def _groups(self) -> Iterator[tuple[BrokerServer, Any]]:
-        return ((broker, group) for broker in self._cluster.brokers if broker.started for group in broker.services.groups.groups())
+        return ((broker, group) for broker in self._started() for group in broker.services.groups.groups())
 
     def transactions(self) -> dict[str, Any]:
         """All transactional ids that the coordinators among the running brokers have."""
@@ -69,11 +66,19 @@ class Coordinators:
         return self.transaction(name)
 
     def _transaction(self, name: str) -> tuple[BrokerServer, Any]:
-        found = next(((broker, each) for broker, each in self._transactions() if each.transactional_id == name), None)
-        if found is None:
-            raise Refused(f"no running broker has transactional id {name!r}", 404)
-        return found
+        found = ((broker, each) for broker, each in self._transactions() if each.transactional_id == name)
+        return _first(found, f"transactional id {name!r}")
 
     def _transactions(self) -> Iterator[tuple[BrokerServer, Any]]:
-        started = (broker for broker in self._cluster.brokers if broker.started)
-        return ((broker, each) for broker in started for each in broker.services.transactions.transactions())
+        return ((broker, each) for broker in self._started() for each in broker.services.transactions.transactions())
+
+    def _started(self) -> Iterator[BrokerServer]:
+        return (broker for broker in self._cluster.brokers if broker.started)
+
+
+def _first(found: Iterator[tuple[BrokerServer, Any]], what: str) -> tuple[BrokerServer, Any]:
+    """The first that was found, with its coordinator. Raises Refused."""
+    first = next(found, None)
+    if first is None:
+        raise Refused(f"no running broker has {what}", 404)
+    return first
