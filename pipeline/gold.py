@@ -247,8 +247,7 @@ def _build_whole(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
         entries.extend(_build(spark, lake, table, query_of(table), runs, rows))
 
     judgement = judge_lake(spark, lake, runs, readers=_readers(Contents(lake, runs, ()), build))
-    manifest.append(lake, entries)
-    parts.remove_empty(lake, entries)
+    parts.enter(lake, entries)
     write_judgement(lake, judgement, runs)
     drop_parts(lake, QUERIES, runs, behind=None)
     return judgement
@@ -282,8 +281,7 @@ def _build_window(spark: Any, lake: Path, window: Window) -> None:
 
     contents = Contents(lake, runs, (), window=window)
     judgement = judge_lake(spark, lake, runs, readers=_readers(contents, build), window=window)
-    manifest.append(lake, entries)
-    parts.remove_empty(lake, entries)
+    parts.enter(lake, entries)
     write_window(lake, judgement, window)
 
 

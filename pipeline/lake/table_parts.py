@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from klamm.pipeline.lake.folder import CHECKPOINTS
-from klamm.pipeline.lake.manifest import Entry, footers
+from klamm.pipeline.lake.manifest import Entry, append, footers
 from klamm.pipeline.lake.tables import Table
 
 STAGED = f"{CHECKPOINTS}/staged"
@@ -93,8 +93,9 @@ def adopt(lake: Path, table: Table, batch: str, runs: Iterable[str]) -> list[Ent
     return entries
 
 
-def remove_empty(lake: Path, entries: Iterable[Entry]) -> None:
-    """Remove the files of parts that had rows before and have none now, as their manifests say."""
+def enter(lake: Path, entries: Sequence[Entry]) -> None:
+    """Name parts in the manifests of their tables. Those that had rows before and have none now lose their files."""
+    append(lake, entries)
     for entry in entries:
         if entry.rows == 0:
             shutil.rmtree(lake / entry.path, ignore_errors=True)
