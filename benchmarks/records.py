@@ -64,11 +64,12 @@ class Bench:
         """The frame that is sent again and again. What it fetches is new: a cluster in memory may have removed what is older."""
         if api == "Produce":
             return self._frame(0, PRODUCE_VERSION, produce(self.batch))
-        offsets = [self.offset(PREFILLED) for _ in range(FETCHED_FROM)]
-        row = data_clusters.ask(self.cluster.addresses[0], fetch(offsets[0], self.fetched), FETCH_VERSION).responses[0].partitions[0]
+        first, *_ = [self.offset(PREFILLED) for _ in range(FETCHED_FROM)]
+        request = fetch(first, self.fetched)
+        row = data_clusters.ask(self.cluster.addresses[0], request, FETCH_VERSION).responses[0].partitions[0]
         if row.error_code or len(row.records) != self.fetched:
             raise Failed(f"{self.cluster.name}: Fetch got error {row.error_code} and {len(row.records)} bytes instead of {self.fetched}")
-        return self._frame(1, FETCH_VERSION, fetch(offsets[0], self.fetched))
+        return self._frame(1, FETCH_VERSION, request)
 
     def _frame(self, key: int, version: int, request: Any) -> bytes:
         return messages.encode_request(key, version, 0, "load", messages.encode(request, version))[4:]
