@@ -52,7 +52,6 @@ KNOWN = [
         _CODE.format("(NONE|TOPIC_ALREADY_EXISTS|REQUEST_TIMED_OUT|INVALID_CONFIG)"),  # with which of them Kafka goes on past this check
         _BAD_LIST,
     ),
-    Known("the same, without a partition 0", _BELOW_ZERO, _CODE.format("UNKNOWN_SERVER_ERROR"), _BAD_LIST),
     Known("such a partition is one of those that cannot be elected", _ELECTION_NODE, r".*: version \d+, \{.*", r".*: no node"),
 ]
 
