@@ -139,8 +139,10 @@ async def test_the_controller_moves_where_it_is_asked_to_although_an_election_wa
     first = before.controller.epoch
     is_late = cluster.steering.hold(ZooKeeperRead, where={"broker_id": late.id, "paths": "/controller_epoch", "when": "before"}, count=1)
     target_waits = cluster.steering.hold(ControllerElectionDue, where={"broker_id": target.id})
+    before_waits = cluster.steering.hold(ControllerElectionDue, where={"broker_id": before.id})  # or it may win before the late one reads
     await late.zk.delete("/controller")
     await is_late.reached(timeout_s=WITHIN_S)
+    before_waits.release()
     await eventually(lambda: before.controller.epoch == first + 1 and target_waits.held, "the former controller is elected again")
     moving = asyncio.create_task(cluster.move_controller(target.id))
     await eventually(lambda: cluster.controller_id == -1, "it is deposed")
