@@ -227,6 +227,8 @@ class PartitionStates:
             into[2].append(state)
             return
         into[follows].append(state)
+        if replica.log is not None:
+            replica.log.give_up_truncation()
         led = replica.role is _LEADER
         replica.fetching = follows
         replica.leader_epoch = leader_epoch
@@ -289,6 +291,8 @@ class PartitionStates:
         if leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < replica.leader_epoch:
             return _FENCED_LEADER_EPOCH
         replica.fetching = False
+        if replica.log is not None:
+            replica.log.give_up_truncation()
         into.setdefault(topic, []).append(partition)
         if delete:
             self.drop(replica)

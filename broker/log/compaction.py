@@ -176,22 +176,24 @@ class LogCleaner:
 
     async def _clean(self, chosen: Candidate) -> bool:
         """Clean one log; returns False if that is not possible now. A log that cannot be read is marked."""
-        log = chosen.log
+        log, truncations = chosen.log, chosen.log.truncations
         try:
             return await self.clean(chosen)
         except ApiError as error:
             if not log.is_failed:  # otherwise its directory is offline, which was logged
                 log_.warning("%r is not compacted now: %s", log, error)
         except (BadCompression, BadRecord, CorruptRecords, TooLarge) as error:
-            self._mark(log, str(error))
+            if log.truncations == truncations:  # otherwise it read bytes that were written over what was cut
+                self._mark(log, str(error))
         except Exception as error:  # noqa: BLE001 - a fault: log it with a traceback, and continue with other logs
-            self._mark(log, f"{type(error).__name__}: {error}", error)
+            if log.truncations == truncations:
+                self._mark(log, f"{type(error).__name__}: {error}", error)
         return False
 
     async def clean(self, chosen: Candidate) -> bool:
         """Clean one log; returns False if it has changed in the meantime. Raises ApiError if there is no memory or a file cannot be read.
         """
-        log = chosen.log
+        log, truncations = chosen.log, chosen.log.truncations
         latest, end = await self._note_keys(chosen)
         if end <= chosen.first_dirty:
             return False
@@ -199,8 +201,10 @@ class LogCleaner:
         reader = AbortedReader([entry for segment in log.segments for entry in segment.aborted])
         segments = [segment for segment in log.segments[:-1] if segment.base_offset < end]
         for group in _groups(segments, log.config.segment_bytes):
-            if not await self._clean_group(log, group, latest, rules, reader):
+            if not await self._clean_group(log, group, latest, rules, reader, truncations):
                 return False
+        if log.truncations != truncations:
+            return False
         log.clean_offset = end
         log_.info("%r: compacted to offset %d, %d keys", log, end, len(latest))
         return True
@@ -228,9 +232,12 @@ class LogCleaner:
         return latest, min(end, chosen.end)
 
     async def _clean_group(
-        self, log: Log, group: list[Segment], latest: dict[bytes, int], rules: CleanRules, reader: AbortedReader
+        self, log: Log, group: list[Segment], latest: dict[bytes, int], rules: CleanRules, reader: AbortedReader, truncations: int
     ) -> bool:
-        """Write neighbouring segments again as one; returns False if the log has changed in the meantime."""
+        """Write neighbouring segments again as one; returns False if the log has changed in the meantime.
+
+        A segment that was cut, filled and closed again is still the same object. So `truncations`, of the begin of the round, is compared.
+        """
         budget = log.environment.budget
         pieces: list[bytes] = []
         reserved = 0
@@ -251,7 +258,7 @@ class LogCleaner:
                         pieces.append(kept)
                 if size < segment.bytes_kept and segment in log.segments:
                     raise CorruptRecords(f"the segment at offset {segment.base_offset} has a batch that is not whole")
-            if not log.replace_segments(group, pieces, reader.retained[known:]):
+            if log.truncations != truncations or not log.replace_segments(group, pieces, reader.retained[known:]):
                 return False
             reserved = 0
         finally:

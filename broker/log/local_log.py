@@ -72,7 +72,7 @@ class LocalLog(ABC):
     """The segments of one log. The attributes may be read; only methods change them. End offsets are exclusive."""
 
     __slots__ = (
-        "_flushing", "_resident", "config", "environment", "flushed_ms", "is_failed", "is_truncating", "log_end_offset", "log_start_offset",
+        "_flushing", "_resident", "config", "environment", "flushed_ms", "is_failed", "log_end_offset", "log_start_offset",
         "next_offset", "on_failed", "partition", "recovery_point", "segments", "storage", "topic", "topic_id",
     )
 
@@ -91,7 +91,6 @@ class LocalLog(ABC):
         self.flushed_ms = environment.now_ms()
         self.on_failed: Callable[[OSError], None] = _ignore
         self.is_failed = False
-        self.is_truncating = False
         self._resident = 0
         self._flushing = 0
 
@@ -130,12 +129,6 @@ class LocalLog(ABC):
         """Random time (ms) by which a new segment is rolled earlier."""
         bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
         return self.environment.randrange(bound) if bound > 0 else 0
-
-    def _check_writable(self) -> None:
-        if self.is_failed:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory has failed")
-        if self.is_truncating:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log is being truncated")
 
     # --- reading
 
@@ -181,7 +174,12 @@ class LocalLog(ABC):
             if segment.has_in_memory(offset):
                 data = segment.read(offset, max_bytes, end, min_one)
             else:
-                data = await self._read_file(segment, offset, max_bytes, end, min_one)
+                try:
+                    data = await self._read_file(segment, offset, max_bytes, end, min_one)
+                except ApiError as error:
+                    if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or segment in self.segments:
+                        raise
+                    return await self.load(offset, max_bytes, end_offset, min_one)  # it was compacted, cut or deleted during the read
             if data is not None and (data or not min_one):
                 return data
         return b""

@@ -59,6 +59,10 @@ class UnexpectedOffset(Exception):
     """The received batches do not continue the follower's log: it already has the offset, or the offsets do not increase."""
 
 
+class Truncation:
+    """A truncation that looks for its place in a file. Only the newest one of a log, which nobody has given up, may cut the log."""
+
+
 class AppendResult(NamedTuple):
     """The offsets of appended records; for a duplicate those of the first append. `log_append_time_ms` is -1 if records keep their
     timestamps.
@@ -79,8 +83,8 @@ class Log(LocalLog):
     """One log. The attributes may be read; only methods change them. End offsets are exclusive."""
 
     __slots__ = (
-        "_are_producers_known", "_late", "_leader_high_watermark", "_producers", "_reading_producers", "_slow", "_verifications",
-        "clean_offset", "epochs", "high_watermark", "last_stable_offset", "on_start_moved", "on_written",
+        "_are_producers_known", "_late", "_leader_high_watermark", "_producers", "_reading_producers", "_slow", "_truncation",
+        "_verifications", "clean_offset", "epochs", "high_watermark", "last_stable_offset", "on_start_moved", "on_written", "truncations",
     )
 
     def __init__(
@@ -102,7 +106,11 @@ class Log(LocalLog):
         """False after a truncation, until the producer states have been read again."""
         self._reading_producers: asyncio.Task[None] | None = None
         self._verifications: Verifications | None = None
+        self._truncation: Truncation | None = None
+        self.truncations = 0
+        """Number of times that the log was cut. Who has read it before an await compares this number afterwards."""
         self._leader_high_watermark = 0
+        """The leader's high watermark, at most up to `next_offset`, until the records before it are written."""
         self._late: LateRuns[int] | None = None
         """Ends of appends to a log in memory that wait for a slow disk."""
         self._slow: SlowStorage | None = None
@@ -185,6 +193,12 @@ class Log(LocalLog):
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     # --- appending
+
+    def _check_writable(self) -> None:
+        if self.is_failed:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory has failed")
+        if self.is_truncating:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log is being truncated")
 
     def append_as_leader(
         self, records: Buffer, leader_epoch: int, version: int, origin: Origin, now_ms: int
@@ -379,8 +393,10 @@ class Log(LocalLog):
         return before != (self.high_watermark, self.last_stable_offset)
 
     def follow_high_watermark(self, offset: int) -> bool:
-        """Adopt the high watermark of the leader up to the log end; the rest when it has been written."""
-        self._leader_high_watermark = offset
+        """Adopt the high watermark of the leader, at most up to the end of the records that were appended; the part that is not written yet
+        when it is. What lies behind this end is forgotten: later records need not be those that this leader had there.
+        """
+        self._leader_high_watermark = min(offset, self.next_offset)
         return self.set_high_watermark(offset)
 
     def _update_last_stable_offset(self) -> None:
@@ -442,10 +458,27 @@ class Log(LocalLog):
 
     # --- truncation
 
+    @property
+    def is_truncating(self) -> bool:
+        """Whether a truncation has begun and is not complete. Nothing can be appended meanwhile."""
+        return self._truncation is not None or self._reading_producers is not None
+
+    def begin_truncation(self) -> Truncation:
+        """The truncation that may cut the log from now on. Earlier ones may not any more."""
+        self._truncation = Truncation()
+        return self._truncation
+
+    def give_up_truncation(self) -> None:
+        """The replica leads or follows in a new leader epoch, or is stopped: a truncation for the former epoch does not cut the log any
+        more. In Apache Kafka such a truncation has ended before, because both take the same lock.
+        """
+        self._truncation = None
+
     def truncate_to(self, offset: int) -> Awaitable[None] | None:
         """Truncate the log to `offset`; a batch that contains the offset is removed too. Returns None if it is done, otherwise an
-        awaitable.
+        awaitable. If the truncation is given up before its place is found, the log stays as it is.
         """
+        self.give_up_truncation()
         if offset >= self.next_offset:
             if self.epochs.truncate_from(offset):
                 self._write_epochs()
@@ -457,22 +490,23 @@ class Log(LocalLog):
         try:
             position, _ = segment.cut_of(offset)
         except KeyError:
-            self.is_truncating = True
-            return self._find_and_cut(segment, offset)
+            return self._find_and_cut(self.begin_truncation(), segment, offset)
         self._cut(segment, position, offset)
         return self._read_producers()
 
-    async def _find_and_cut(self, segment: Segment, offset: int) -> None:
+    async def _find_and_cut(self, truncation: Truncation, segment: Segment, offset: int) -> None:
         """Find the batch that contains the offset in the file, and truncate there. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         try:
             if self._reading_producers is not None:
                 await asyncio.wait({self._reading_producers})
-                self.is_truncating = True
-            self._cut(segment, await self._position_in_file(segment, offset), offset)
+            position = await self._position_in_file(segment, offset)
+            if self._truncation is truncation:
+                self._cut(segment, position, offset)
         except OSError as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
-            self.is_truncating = False
+            if self._truncation is truncation:
+                self._truncation = None
         rest = self._read_producers()
         if rest is not None:
             await rest
@@ -524,7 +558,6 @@ class Log(LocalLog):
             self._take_producers(entries_of(chunks, self.active_producers()))
             return None
         if self._reading_producers is None:
-            self.is_truncating = True
             self._reading_producers = asyncio.ensure_future(self._read_producers_from(self.storage))
         return asyncio.shield(self._reading_producers)
 
@@ -546,7 +579,6 @@ class Log(LocalLog):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
             self._reading_producers = None
-            self.is_truncating = False
 
     def _take_producers(self, entries: Sequence[ProducerEntry]) -> None:
         if self._producers is None:
@@ -567,8 +599,9 @@ class Log(LocalLog):
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
         self.next_offset = self.log_end_offset = offset
         self.recovery_point = self._flushing = min(self.recovery_point, offset)
+        self.clean_offset = min(self.clean_offset, offset)
         self._producers = None
-        self._cut_late(offset)
+        self._was_cut(offset)
         self._are_producers_known = True
         if self.epochs.clear():
             self._write_epochs()
@@ -582,11 +615,13 @@ class Log(LocalLog):
         self.clean_offset = min(self.clean_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self._flushing = min(self._flushing, offset)
-        self._cut_late(offset)
+        self._was_cut(offset)
         if self.high_watermark > self.log_end_offset:
             self.set_high_watermark(self.log_end_offset)
 
-    def _cut_late(self, offset: int) -> None:
+    def _was_cut(self, offset: int) -> None:
+        self.truncations += 1
+        self._leader_high_watermark = min(self._leader_high_watermark, offset)
         if self._late is not None:
             self._late.change(lambda end: min(end, offset))
 

@@ -325,6 +325,7 @@ class FollowedLogs:
             if rest is not None:
                 await rest
         except Exception as error:  # noqa: BLE001 any exception of a log only affects its partition
+            self._moved(partition, replica_log.next_offset)  # it may have been cut before
             self._failed(partition, error)
             return False
         self._moved(partition, replica_log.next_offset)

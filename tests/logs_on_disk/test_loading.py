@@ -9,8 +9,11 @@ import pytest
 
 from klamm.broker.log.files.loading import Checkpoints, load_log
 from klamm.broker.log.files.producer_snapshot import read_snapshot
-from klamm.broker.log.files.scan import each_batch
+from klamm.broker.log.files.scan import each_batch, old_message_at
 from klamm.broker.log.storage import AbortedTransaction, EpochEntry, LoadRules
+from klamm.protocol.records.batch import CorruptRecords
+from klamm.protocol.records.legacy import encode_message
+from klamm.protocol.records.record import Record
 from klamm.tests.logs_on_disk.batches import batch
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "log_folder"
@@ -240,3 +243,50 @@ def test_an_epoch_that_begins_at_the_end_of_the_log_is_gone_after_loading(copy, 
     assert log.next_offset == 31
     assert [entry.epoch for entry in log.epochs] == [0]
     assert [line.split()[0] for line in (folder / "leader-epoch-checkpoint").read_text().splitlines()[2:]] == ["0"]
+
+
+# --- messages of Apache Kafka before 0.11
+
+
+def old_messages(magic: int, base: int = 0) -> bytes:
+    return b"".join(encode_message(magic, Record(base + at, 1_500_000_000_000 + at, b"k", b"value")) for at in range(5))
+
+
+def segments_in(folder: Path, segments: dict[int, bytes]) -> Path:
+    folder.mkdir()
+    for base, data in segments.items():
+        for suffix, content in ((".log", data), (".index", b""), (".timeindex", b"")):
+            (folder / f"{base:020}{suffix}").write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("where", ["alone", "in front", "behind"])
+def test_old_messages_are_refused_and_no_byte_of_them_is_cut(tmp_path: Path, where: str, magic: int, is_clean: bool) -> None:
+    new = batch(5, [b"new"])
+    segments = {
+        "alone": {0: old_messages(magic)},
+        "in front": {0: old_messages(magic), 5: new},
+        "behind": {5: new + old_messages(magic, 6)},
+    }[where]
+    folder = segments_in(tmp_path / "old-0", segments)
+    with pytest.raises(CorruptRecords, match=rf"0{min(segments)}\.log has messages of magic {magic} at "):
+        load_log(str(folder), Checkpoints(0, 0, 10), is_clean)
+    assert {int(file.stem): file.read_bytes() for file in folder.glob("*.log")} == segments
+
+
+@pytest.mark.parametrize("tail", [bytes(500), old_messages(1)[:-1][:30], b"\0" * 16 + b"\1" + b"x" * 60], ids=["zeros", "torn", "noise"])
+def test_bytes_that_only_look_like_an_old_message_are_cut(tmp_path: Path, tail: bytes) -> None:
+    whole = batch(0, [b"new"])
+    folder = segments_in(tmp_path / "new-0", {0: whole + tail})
+    assert old_message_at(str(folder / f"{0:020}.log"), len(whole)) is None
+    assert load_log(str(folder), Checkpoints(), True).next_offset == 1
+    assert (folder / f"{0:020}.log").read_bytes() == whole
+
+
+def test_each_segment_knows_the_timestamp_of_its_first_batch(tmp_path: Path) -> None:
+    """By it compaction knows how long the oldest record of a closed segment has waited; the time of the file says nothing about that."""
+    segments = {0: batch(0, [b"a"], timestamp=7_000), 1: batch(1, [b"b"], timestamp=9_000)}
+    log = load_log(str(segments_in(tmp_path / "t-0", segments)), Checkpoints(0, 2, 2), True)
+    assert [segment.rolling_timestamp for segment in log.segments] == [7_000, 9_000]

@@ -6,6 +6,8 @@ is read, after its last index entry. Otherwise batches from the recovery point o
 before the first invalid or incomplete batch, and later segments are removed. Indexes of these segments, leader epochs and producer states
 are rebuilt from the batches. A missing or inconsistent index is always rebuilt, and so are leader epochs whose file cannot be read.
 
+Messages of magic 0 and 1 are refused, and no file is changed for them.
+
 Every damage that is repaired or ignored is logged, with the file and the consequence. Files that do not belong to a log are not touched.
 
 Source: `LogLoader`, `LogSegment.recover` and `ProducerStateManager` of Apache Kafka 3.9.1.
@@ -29,11 +31,11 @@ from klamm.broker.log.files.log_files import LogFiles, cut_file, read_file, remo
 from klamm.broker.log.files.marker_files import PARTITION_METADATA
 from klamm.broker.log.files.producer_replay import active, latest_snapshot, replayed, snapshot_offsets, states_at, take
 from klamm.broker.log.files.producer_snapshot import encode_snapshot
-from klamm.broker.log.files.scan import each_batch, first_header
+from klamm.broker.log.files.scan import each_batch, first_header, old_message_at
 from klamm.broker.log.producers import REMEMBERED_BATCHES, ProducerStates
 from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, EpochEntry, LoadedLog, LoadedSegment, LoadRules, ProducerEntry
 from klamm.machine.replaced_file import remove_temporaries, replace_file
-from klamm.protocol.records.batch import BatchHeader, CorruptRecords, computed_crc
+from klamm.protocol.records.batch import MAGIC, BatchHeader, CorruptRecords, computed_crc
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +100,8 @@ class _Loading:
             self.files.create_segment(start)
             self.segments.append(self._empty(start))
             next_offset = start
-        self._set_rolling_timestamp(self.segments[-1])
+        for segment in self.segments:
+            self._set_rolling_timestamp(segment)
         if self.are_epochs_lost:
             self._build_epochs()
         self._put_epochs_in_order(start, next_offset)
@@ -163,9 +166,25 @@ class _Loading:
             segment.max_timestamp, segment.offset_of_max_timestamp = times[-1]
 
     def _set_rolling_timestamp(self, segment: LoadedSegment) -> None:
+        if not segment.size:
+            return
         header = self._first_header(segment)
-        if header is not None:
+        if header is None or header.magic < MAGIC:
+            self._refuse_old_messages(segment, 0)
+        else:
             segment.rolling_timestamp = header.max_timestamp
+
+    def _refuse_old_messages(self, segment: LoadedSegment, position: int) -> None:
+        """Raises CorruptRecords if the bytes at this position of a segment are a message of magic 0 or 1. They are whole, but Klamm cannot
+        read them; so they must not be cut.
+        """
+        path = self.files.path(segment.base_offset, names.LOG_SUFFIX)
+        magic = old_message_at(path, position)
+        if magic is not None:
+            raise CorruptRecords(
+                f"{os.path.basename(path)} has messages of magic {magic} at {position}, the format of Apache Kafka before 0.11. Klamm "
+                "cannot read it from files. Its bytes were not changed. Write the records again in the present format, or remove the folder"
+            )
 
     def _next_offset(self, start: int) -> int:
         """The offset after the last batch, which is searched from the last index entry of the active segment on."""
@@ -191,6 +210,7 @@ class _Loading:
                 return self._next_offset(start)
             log.warning("%s: segment %d ends at %d: %s", self.folder, active.base_offset, end, error)
         if end < active.size:
+            self._refuse_old_messages(active, end)
             log.warning("%s: %d bytes behind the last whole batch of the last segment are cut", self.folder, active.size - end)
             self.is_changed = True
             os.truncate(path, end)
@@ -251,6 +271,7 @@ class _Loading:
             times.append((max_timestamp, offset_of_max))
         cut = segment.size - end
         if cut:
+            self._refuse_old_messages(segment, end)
             log.info("%s: %d bytes behind the last whole batch of segment %d are cut", self.folder, cut, segment.base_offset)
             os.truncate(path, end)
         self._write_indexes(segment.base_offset, offsets, times, aborted)

@@ -9,9 +9,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
+from zlib import crc32
 
 from klamm.broker.log.storage import ReadCommand
-from klamm.protocol.records.batch import HEADER_SIZE, BatchHeader, batch_size, each_header, read_header
+from klamm.protocol.records.batch import (
+    HEADER_SIZE,
+    LEADER_FIELDS_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    SMALLEST_LENGTH,
+    BatchHeader,
+    batch_size,
+    each_header,
+    read_header,
+)
 
 BLOCK = 1 << 20
 SLACK = 16 << 10
@@ -52,6 +63,26 @@ def each_batch(path: str, position: int = 0, block_size: int = BLOCK) -> Iterato
                 yield Scanned(position, read_header(block), block, 0)
                 consumed = size
             position += consumed
+    finally:
+        os.close(descriptor)
+
+
+def old_message_at(path: str, position: int) -> int | None:
+    """The magic, 0 or 1, of the whole message with a right CRC at this position of a file; None if there is none. Raises OSError.
+
+    Apache Kafka wrote such messages before 0.11, and below `log.message.format.version` 0.11 also later.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        start = os.pread(descriptor, LOG_OVERHEAD + SMALLEST_LENGTH, position)
+        if len(start) < LOG_OVERHEAD + SMALLEST_LENGTH or start[LEADER_FIELDS_SIZE] >= MAGIC:
+            return None
+        size = int.from_bytes(start[8:12], "big", signed=True)
+        if not SMALLEST_LENGTH <= size <= os.fstat(descriptor).st_size - position - LOG_OVERHEAD:
+            return None
+        message = os.pread(descriptor, size, position + LOG_OVERHEAD)
+        is_whole = len(message) == size and int.from_bytes(message[:4], "big") == crc32(memoryview(message)[4:])
+        return start[LEADER_FIELDS_SIZE] if is_whole else None
     finally:
         os.close(descriptor)
 

@@ -194,7 +194,7 @@ async def test_requests_together_for_a_log_that_cannot_be_appended_to_have_the_e
     elif name == "failed":
         log.is_failed = True
     else:
-        log.is_truncating = True
+        log.begin_truncation()
     expected = b"".join([await connection.handled(request) or b"" for request in requests])
     assert await wire.send(b"".join(map(framed, requests))) == expected
     assert log.next_offset == 1

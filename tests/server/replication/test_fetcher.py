@@ -475,6 +475,27 @@ async def test_a_diverging_part_moves_no_high_watermark(pair):
     assert follower.hosted().high_watermark == 1
 
 
+async def test_a_log_that_was_cut_before_its_producers_could_not_be_read_is_fetched_from_its_end(pair):
+    leader, follower = pair
+    storage = on_storage(follower)
+    log = follower.logs.opened["t", 0]
+    for sequence in range(4):
+        log.append_as_follower(batch(base_offset=sequence, leader_epoch=0, producer=7, epoch=sequence // 2, sequence=0), 0)
+    storage.run()
+    await follower.adopt()
+    follower.lead(epoch=9)
+    await leader.next()
+    storage.error = OSError("broken")
+    storage.execute = storage.queue.append  # what is written later does not fail the log
+    leader.serve(diverging(0, 2))
+    assert forgotten(await leader.next()) == [(T, 0)]
+    storage.error = None
+    await follower.clock.advance(BACKOFF_S)
+    leader.serve()
+    assert named(await leader.next()) == [("t", 0, 9, log.next_offset, 0, 0)]
+    assert log.next_offset == 2
+
+
 async def test_a_log_without_epochs_is_cut_to_its_high_watermark(pair):
     leader, follower = pair
     await follower.has_log(0, 0, 0, high_watermark=1)
