@@ -22,8 +22,10 @@ from klamm.broker.preferred_replica import NO_REPLICA, preferred_replica
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH, ZERO_UUID
+from klamm.protocol.records.batch import is_cut
 
 UNKNOWN = -1
+MIN_ONE_SINCE = 3
 NO_RECORDS = b""
 
 
@@ -130,8 +132,8 @@ def divergence(replica: HostedPartition, partition: FetchPartition) -> tuple[int
 def read_partition(
     replicas: ReplicaManager, params: FetchParams, partition: FetchPartition, limit_bytes: int, min_one: bool, watch: bool
 ) -> PartitionRead:
-    """Read one partition, whose topic has a name. `limit_bytes` is the rest of the request's limit. With `min_one` the result has at least
-    one batch, even above the limits.
+    """Read one partition, whose topic has a name. `limit_bytes` is the rest of the request's limit. The last batch is cut at the limits; with
+    `min_one` the first one is whole, even above them.
 
     `watch`: the partition belongs to a session and watches its replica. `note_follower` records the fetch offset of a follower.
     """
@@ -156,6 +158,13 @@ def read_partition(
         return _read(replicas, replica, params, partition, min(partition.max_bytes, limit_bytes), min_one)
     except ApiError as error:
         return _FAILED[error.code]
+
+
+def without_cut_start(records: bytes, version: int) -> bytes:
+    """These records, or none if not even their first batch is whole, and the client has to be able to read one: it knows then that it
+    cannot. Clients before version 3 get what there is.
+    """
+    return NO_RECORDS if version >= MIN_ONE_SINCE and is_cut(records) else records
 
 
 def note_follower(replicas: ReplicaManager, params: FetchParams, partition: FetchPartition, read: PartitionRead) -> None:
@@ -202,6 +211,8 @@ def _read(
             return _FAILED[ErrorCode.UNKNOWN_SERVER_ERROR]
         if max_bytes or min_one:
             records = log.read(offset, max_bytes, end_offset, min_one)
+            if not min_one and type(records) is bytes:
+                records = without_cut_start(records, params.version)
             size = len(records) if type(records) is bytes else max(records.size, 1)
         if is_committed and size and type(records) is bytes:
             aborted = [entry[:2] for entry in log.aborted_in(offset, records)]

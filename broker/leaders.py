@@ -191,6 +191,15 @@ class Leaders:
         if (log is not None and had != fetch_offset and self._move_high_watermark(replica, leadership, log)) or started != log_start_offset:
             replica.changed()
 
+    def has_noted(self, replica: HostedPartition, broker_id: int, fetch_offset: int) -> bool:
+        """Whether a follower is in the ISR, and nothing would change if it fetched from this offset again."""
+        if broker_id not in replica.isr:
+            return False
+        if replica.leadership is None:
+            return replica.idle is None or broker_id in replica.idle.fetched
+        follower = replica.leadership.followers.get(broker_id)
+        return follower is None or follower.log_end_offset == fetch_offset
+
     def low_watermark(self, replica: HostedPartition) -> int:
         """The lowest log start offset of this leader and its live followers."""
         leadership = replica.leadership

@@ -67,7 +67,7 @@ class ReplicaManager:
         self.append, self.append_assigned, self.append_run = leaders.append, leaders.append_assigned, leaders.append_run
         self.low_watermark = leaders.low_watermark
         self.follower_requested, self.check_follower = leaders.follower_requested, leaders.check_follower
-        self.follower_fetched = leaders.follower_fetched
+        self.follower_fetched, self.has_noted = leaders.follower_fetched, leaders.has_noted
 
     def get(self, topic: str, partition: int) -> HostedPartition | None:
         hosted = self._topics.get(topic)

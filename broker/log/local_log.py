@@ -20,7 +20,7 @@ from klamm.broker.log.segment import Segment
 from klamm.broker.log.storage import AbortedTransaction, Flush, LoadedLog, ReadCommand, Replace, Storage
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.records.batch import BatchHeader, each_header
+from klamm.protocol.records.batch import HEADER_SIZE, BatchHeader, each_header, read_header, whole_batches
 from klamm.protocol.value_class import dataclass
 
 if TYPE_CHECKING:
@@ -46,14 +46,17 @@ class LogEnvironment:
 
 
 class FileRead:
-    """A read that needs a file. `size` is an estimate of its result in bytes."""
+    """A read that needs a file. `size` is an estimate of its result in bytes, `least` what it has at least unless the log changes."""
 
-    __slots__ = ("_log", "_request", "size")
+    __slots__ = ("_log", "_request", "least", "size")
 
-    def __init__(self, log: LocalLog, request: tuple[int, int, int, bool], size: int) -> None:
+    def __init__(self, log: LocalLog, request: tuple[int, int, int, bool], segment: Segment, end_offset: int) -> None:
+        """The arguments of `Log.read`; the segment that `offset` is in, and the offset up to which the log can be read now."""
+        offset, max_bytes, _, _ = request
         self._log = log
         self._request = request
-        self.size = size
+        self.size = min(max_bytes, log.bytes_between(offset, end_offset))
+        self.least = min(max_bytes, segment.least_between(offset, end_offset))
 
     async def load(self) -> bytes:
         """Read the batches. Raises ApiError like `Log.read`, because the log may have changed in the meantime."""
@@ -133,8 +136,8 @@ class LocalLog(ABC):
     # --- reading
 
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes | FileRead:
-        """Whole batches of one segment, from the batch that contains `offset`, up to `end_offset` (and the log end offset) and at most
-        `max_bytes`; with `min_one` at least one batch, even if it is larger.
+        """Batches of one segment, from the batch that contains `offset`, up to `end_offset` (and the log end offset), cut after `max_bytes`;
+        with `min_one` not before the end of the first batch.
 
         Raises ApiError(OFFSET_OUT_OF_RANGE).
         """
@@ -144,14 +147,12 @@ class LocalLog(ABC):
         if offset >= end or not self.segments:
             return b""
         delays = self.environment.delays
-        if delays is not None and delays.is_active and delays.slows_reads(self._key, self._directory):
-            return FileRead(self, (offset, max_bytes, end_offset, min_one), min(max_bytes, self.bytes_between(offset, end)))
+        is_slow = delays is not None and delays.is_active and delays.slows_reads(self._key, self._directory)
         for segment in self.segments[self._segment_index(offset) :]:
             if segment.base_offset >= end:
                 break
-            if self.storage is not None and not segment.has_in_memory(offset):
-                size = min(max_bytes, self.bytes_between(offset, end))
-                return FileRead(self, (offset, max_bytes, end_offset, min_one), size)
+            if is_slow or (self.storage is not None and not segment.has_in_memory(offset)):
+                return FileRead(self, (offset, max_bytes, end_offset, min_one), segment, end)
             data = segment.read(offset, max_bytes, end, min_one)
             if data is not None:
                 return data
@@ -167,10 +168,9 @@ class LocalLog(ABC):
         end = min(end_offset, self.log_end_offset)
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise self.out_of_range(offset)
-        for segment in list(self.segments[self._segment_index(offset) :]):
-            if segment.base_offset >= end:
-                break
-            data: bytes | None
+        at = self._segment_index(offset)
+        while at < len(self.segments) and self.segments[at].base_offset < end:
+            segment = self.segments[at]
             if segment.has_in_memory(offset):
                 data = segment.read(offset, max_bytes, end, min_one)
             else:
@@ -180,8 +180,9 @@ class LocalLog(ABC):
                     if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or segment in self.segments:
                         raise
                     return await self.load(offset, max_bytes, end_offset, min_one)  # it was compacted, cut or deleted during the read
-            if data is not None and (data or not min_one):
+            if data is not None:
                 return data
+            at = bisect_right(self.segments, segment.base_offset, key=base_offset_of)  # of what the log has now
         return b""
 
     def out_of_range(self, offset: int) -> ApiError:
@@ -214,8 +215,8 @@ class LocalLog(ABC):
             size -= segment.size
         return self.segments[-1].next_offset if self.segments else 0
 
-    async def _read_file(self, segment: Segment, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes:
-        """Batches of a segment from its file. Raises ApiError."""
+    async def _read_file(self, segment: Segment, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes | None:
+        """Batches of a segment from its file, None if it has none from `offset` on. Raises ApiError."""
         assert self.storage is not None
         position = segment.position_of(offset)
         try:
@@ -252,9 +253,11 @@ class LocalLog(ABC):
         """
         if not any(segment.aborted for segment in self.segments[self._segment_index(offset) :]):
             return []
-        end = offset
-        for _, header in each_header(data):
-            end = header.next_offset
+        end, position = offset, 0
+        for at, header in each_header(data):
+            end, position = header.next_offset, at + header.size
+        if len(data) - position >= HEADER_SIZE:
+            end = read_header(data, position).next_offset  # the last batch is cut, and the index entry sought lies behind its beginning
         at = self._segment_index(end - 1)
         segment = self.segments[at]
         entry = bisect_left(segment.index_offsets, end)
@@ -267,8 +270,10 @@ class LocalLog(ABC):
     async def segment_bytes(self, segment: Segment, offset: int, max_bytes: int) -> bytes:
         """Whole batches of a segment from the batch with this offset on, at least one; b"" at the end. Raises ApiError."""
         if self.storage is None or segment.has_in_memory(offset):
-            return segment.read(offset, max_bytes, LAST_OFFSET, True) or b""
-        return await self._read_file(segment, offset, max_bytes, LAST_OFFSET, True)
+            data = segment.read(offset, max_bytes, LAST_OFFSET, True)
+        else:
+            data = await self._read_file(segment, offset, max_bytes, LAST_OFFSET, True)
+        return whole_batches(data or b"")
 
     def replace_segments(self, old: Sequence[Segment], batches: Sequence[bytes], aborted: Sequence[AbortedTransaction]) -> bool:
         """Replace neighbouring closed segments by one with these batches; then await `replaced`. Returns False if they are not in the log

@@ -517,7 +517,7 @@ class Log(LocalLog):
         while position < segment.size and self.storage is not None:
             data = await self.storage.read(ReadCommand(segment.base_offset, position, segment.size, 0, LAST_OFFSET, _SHAPES_READ, True))
             before = position
-            for start, header in each_header(data):
+            for start, header in each_header(data or b""):
                 if header.last_offset >= offset:
                     return before + start
                 position = before + start + header.size

@@ -17,11 +17,10 @@ from struct import Struct
 
 from klamm.broker.log.memory import CHUNK_OVERHEAD
 from klamm.broker.log.storage import AbortedTransaction, LoadedSegment
-from klamm.protocol.records.batch import BatchHeader
+from klamm.protocol.records.batch import LOG_OVERHEAD, BatchHeader
 
 _SHAPE = Struct(">qi11xi").unpack_from
 """Reads base offset, length and last offset delta of a batch."""
-_LOG_OVERHEAD = 12
 _MARK_BYTES = 1 << 20
 _PIECE_BYTES = 16 * 1024
 _LAST_RELATIVE_OFFSET = 2**31 - 1
@@ -170,8 +169,8 @@ class Segment:
         return not self.resident_from or (bool(self.chunks) and offset >= self.chunk_offsets[0]) or self.start == self.resident_from
 
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes | None:
-        """Whole batches in memory, from the batch that contains `offset`, or the first after it, up to `end_offset` and at most
-        `max_bytes`; with `min_one` at least one batch. None if the segment has no batch from there on.
+        """Batches in memory, from the batch that contains `offset`, or the first after it, up to `end_offset`, cut after `max_bytes`; with
+        `min_one` not before the end of the first batch. None if the segment has no batch from there on.
         """
         chunks, positions = self.chunks, self.chunk_positions
         first = max(bisect_right(self.chunk_offsets, offset) - 1, 0)
@@ -183,19 +182,23 @@ class Segment:
             first, skip = first + 1, 0
         else:
             return None
-        limit = positions[first] + skip + max_bytes
-        whole = len(chunks) if end_offset >= self.next_offset else max(bisect_right(self.chunk_offsets, end_offset) - 1, first)
-        if self.size > limit:
-            whole = min(whole, max(bisect_right(positions, limit) - 1, first))
-        pieces = chunks[first:whole]
-        if pieces and skip:
-            pieces[0] = pieces[0][skip:]
-        if whole < len(chunks):
-            start = skip if whole == first else 0
-            end = _walk(chunks[whole], start, limit - positions[whole], end_offset, min_one and whole == first)
-            if end > start:
-                pieces.append(chunks[whole][start:end])
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        start = positions[first] + skip
+        if min_one and max_bytes < len(chunks[first]) - skip:
+            max_bytes = max(max_bytes, _SHAPE(chunks[first], skip)[1] + LOG_OVERHEAD)
+        end = self.size
+        if end_offset < self.next_offset:
+            last = max(bisect_right(self.chunk_offsets, end_offset) - 1, first)
+            end = positions[last] + _skip_to(chunks[last], end_offset)
+        end = min(end, start + max_bytes)
+        if end <= start:
+            return b""
+        last = bisect_left(positions, end) - 1
+        if last == first:
+            return chunks[first][skip : end - positions[first]]
+        pieces = chunks[first : last + 1]
+        pieces[0] = pieces[0][skip:]
+        pieces[-1] = pieces[-1][: end - positions[last]]
+        return b"".join(pieces)
 
     def position_of(self, offset: int) -> int:
         """Approximate position of the batch with this offset, not after it; exact if chunks are single batches."""
@@ -207,6 +210,15 @@ class Segment:
             return self.chunk_positions[bisect_right(self.chunk_offsets, offset) - 1]
         entry = bisect_right(self.index_offsets, offset) - 1
         return self.index_positions[entry] if entry >= 0 else self.start
+
+    def least_between(self, offset: int, end_offset: int) -> int:
+        """Bytes that the batches from the one that contains `offset` up to `end_offset` have at least."""
+        try:
+            start, _ = self.cut_of(offset)
+        except KeyError:
+            entry = bisect_left(self.index_offsets, offset)
+            start = self.index_positions[entry] if entry < len(self.index_positions) else self.resident_from
+        return max(self.position_of(end_offset) - start, 0)
 
     def offset_at(self, position: int) -> int:
         """Approximate offset of the batch at this position, not after it; exact if chunks are single batches."""
@@ -271,8 +283,8 @@ class Segment:
                 base, length, delta = _SHAPE(chunk, position)
                 if base + delta >= offset:
                     timestamp = int.from_bytes(chunk[position + 35 : position + 43], "big", signed=True)
-                    yield base, base + delta, length + _LOG_OVERHEAD, timestamp
-                position += length + _LOG_OVERHEAD
+                    yield base, base + delta, length + LOG_OVERHEAD, timestamp
+                position += length + LOG_OVERHEAD
 
     def has_head(self, below: int) -> bool:
         """Whether `drop_head` would find a chunk that ends before this offset."""
@@ -324,17 +336,5 @@ def _skip_to(chunk: bytes, offset: int) -> int:
         base, length, delta = _SHAPE(chunk, position)
         if base + delta >= offset:
             return position
-        position += length + _LOG_OVERHEAD
+        position += length + LOG_OVERHEAD
     return end
-
-
-def _walk(chunk: bytes, start: int, limit: int, end_offset: int, min_one: bool) -> int:
-    """The end position of whole batches from `start` on: before `limit`, and before a batch that ends at `end_offset` or later."""
-    position, end = start, len(chunk)
-    while position < end:
-        base, length, delta = _SHAPE(chunk, position)
-        following = position + length + _LOG_OVERHEAD
-        if base + delta >= end_offset or (following > limit and not (min_one and position == start)):
-            break
-        position = following
-    return position

@@ -167,10 +167,10 @@ class SlowStorage:
         if not ((self._delays.is_active or self._late.waiting) and self._late.takes(command)):
             self._storage.execute(command)
 
-    def read(self, command: ReadCommand) -> Awaitable[bytes]:
+    def read(self, command: ReadCommand) -> Awaitable[bytes | None]:
         return self._storage.read(command) if not self._moves_batches else self._read_later(command)
 
-    async def _read_later(self, command: ReadCommand) -> bytes:
+    async def _read_later(self, command: ReadCommand) -> bytes | None:
         """Batches at their positions after the commands that wait: the log has its new positions already."""
         await self._late.drain()
         return await self._storage.read(command)

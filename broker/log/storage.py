@@ -179,8 +179,8 @@ Command = Append | Roll | Truncate | StartAt | DeleteSegments | Replace | WriteE
 class ReadCommand(NamedTuple):
     """Read batches of a segment's file: scan from `position` to the batch that contains `offset` (or the first after it).
 
-    Stop before `end_position`, before the first batch that ends at `end_offset` or later, and before `max_bytes` are exceeded;
-    the first batch is read in any case with `min_one`.
+    Stop before `end_position`, before the first batch that ends at `end_offset` or later, and after `max_bytes`, which may be amid a batch;
+    the first batch is read whole in any case with `min_one`.
     """
 
     segment: int
@@ -205,9 +205,9 @@ class Storage(Protocol):
     def execute(self, command: Command) -> None:
         """Queue a command. Never blocks and never raises; a failure is reported to the listener."""
 
-    def read(self, command: ReadCommand) -> Awaitable[bytes]:
-        """Return the batches, b"" if there are none. Raises OSError, which is also reported to the listener; KeyError for a deleted
-        segment.
+    def read(self, command: ReadCommand) -> Awaitable[bytes | None]:
+        """Return the batches, b"" if none may be read, None if the segment has no batch from `offset` on. Raises OSError, which is also
+        reported to the listener; KeyError for a deleted segment.
         """
 
     async def read_producers(self, offset: int, segments: Sequence[int], after_ms: int) -> list[ProducerEntry]:

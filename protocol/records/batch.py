@@ -205,6 +205,19 @@ def each_header(data: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHea
     batch_size(data, position)
 
 
+def whole_batches(data: bytes) -> bytes:
+    """The whole batches of magic 2 at the beginning of `data`, without one that is cut at its end. Raises CorruptRecords."""
+    end = 0
+    for position, header in each_header(data):
+        end = position + header.size
+    return data[:end]
+
+
+def is_cut(data: bytes) -> bool:
+    """Whether the first batch in `data`, of any magic, is not whole."""
+    return len(data) < LOG_OVERHEAD or int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD > len(data)
+
+
 def _what_is_wrong(header: BatchHeader) -> str:
     if header.batch_length < SMALLEST_LENGTH:
         return f"Record size {header.batch_length} is less than the minimum record overhead ({SMALLEST_LENGTH})"

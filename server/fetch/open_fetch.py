@@ -7,10 +7,20 @@ Long lists are gone through in slices; records are loaded from files, or convert
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 
-from klamm.broker.fetch_reads import NO_RECORDS, FetchParams, PartitionRead, end_of, failed, note_follower, read_partition
+from klamm.broker.fetch_reads import (
+    MIN_ONE_SINCE,
+    NO_RECORDS,
+    FetchParams,
+    PartitionRead,
+    end_of,
+    failed,
+    note_follower,
+    read_partition,
+    without_cut_start,
+)
 from klamm.broker.fetch_sessions import NO_SESSION, FetchContext, FetchPartition
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.local_log import FileRead
@@ -29,7 +39,7 @@ from klamm.server.requests.context import Context
 from klamm.server.requests.peer import FetchThrottle
 from klamm.server.security.authorizer import AllowAll, Operation, ResourceType
 
-MIN_ONE_SINCE, STORAGE_ERROR_SINCE = 3, 6
+STORAGE_ERROR_SINCE = 6
 MAGIC_1_SINCE, MAGIC_2_SINCE, ZSTD_SINCE = 2, 4, 10
 CONVERTED_IN_THREAD_BYTES = 4 << 10
 SPARSE = 32
@@ -82,16 +92,17 @@ class OpenFetch:
     # reading
 
     def read(self, follow: bool) -> Iterator[None]:
-        """Read what is to be looked at; yields after each slice."""
+        """Read what is to be looked at; yields after each slice. What was refused stays refused when it is read again."""
         rows: list[Row] = []
         unread: list[Row] = []
+        refused = {partition: read.error_code for partition, read in self._unread}
         params, replicas = self._params, self._ctx.services.replicas
         limit, min_one = params.max_bytes, params.version >= MIN_ONE_SINCE
         watches, follows = not self._context.is_full, follow and params.is_follower
         self._size, self._is_notable, self._has_errors, self._has_files = 0, False, False, False
         exceeded = self._look_at_quota() if params.is_follower else False
         for number, partition in enumerate(list(self._partitions.changed), 1):
-            code = self._refusal(partition)
+            code = refused.get(partition) or self._refusal(partition)
             if code:
                 unread.append((partition, _UNREADABLE[code]))
                 self._has_errors = True
@@ -104,12 +115,15 @@ class OpenFetch:
                     note_follower(replicas, params, partition, result)
                 rows.append((partition, result))
                 size = result.size
-                limit = max(limit - size, 0)  # after the first partition a negative limit is none
+                if size and type(result.records) is not bytes:
+                    self._has_files = True
+                    limit -= result.records.least
+                else:
+                    limit -= size
+                limit = max(limit, 0)  # after the first partition a negative limit is none
                 if size:
                     min_one = False
                     self._size += size
-                    if type(result.records) is not bytes:
-                        self._has_files = True
                 elif result.error_code:
                     self._is_notable = self._has_errors = True
                 elif result.is_notable:
@@ -331,7 +345,7 @@ class OpenFetch:
             and partition.fetch_offset == end_of(replica, params.isolation)
             and partition.high_watermark == replica.high_watermark
             and partition.start_offset == replica.log_start_offset
-            and (not params.is_follower or params.replica_id in replica.isr)
+            and (not params.is_follower or self._ctx.services.replicas.has_noted(replica, params.replica_id, partition.fetch_offset))
         )
 
     async def _load(self, rows: list[Row]) -> Body:
@@ -340,7 +354,7 @@ class OpenFetch:
         taken = await budget.take(sum(read.size for _, read in rows))
         try:
             loaded = await asyncio.gather(*[_load(read.records) for _, read in rows if read.size])
-            results = iter(loaded)
+            results = iter(self._within_limit(loaded))
             done: list[Row] = []
             for partition, read in rows:
                 data = next(results) if read.size else NO_RECORDS
@@ -359,6 +373,18 @@ class OpenFetch:
             return self._encode_rows(done) if len(done) <= SLICE else await asyncio.to_thread(self._encode_rows, done)
         finally:
             budget.give(taken)
+
+    def _within_limit(self, loaded: Sequence[bytes | ErrorCode]) -> Iterator[bytes | ErrorCode]:
+        """What was loaded, cut at the limit of the request: how many bytes a read of a file gives is not known before."""
+        version, limit = self._params.version, self._params.max_bytes
+        is_first = True
+        for data in loaded:
+            if isinstance(data, bytes):
+                if not is_first or version < MIN_ONE_SINCE:
+                    data = without_cut_start(data[:limit], version)
+                limit = max(limit - len(data), 0)
+                is_first = is_first and not data
+            yield data
 
     def _read_again(self, partition: FetchPartition) -> bytes | ErrorCode:
         """What a read is worth whose offset was gone when its file was to be read: the error of a new read, otherwise no records.

@@ -36,6 +36,7 @@ from klamm.broker.log.storage import (
 from klamm.machine.replaced_file import temporary_path
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import ZERO_UUID, TopicPartition
+from klamm.protocol.records.batch import HEADER_SIZE
 from klamm.tests.harness.waits import eventually
 from klamm.tests.logs_on_disk.batches import batch
 from klamm.tests.logs_on_disk.filled_directories import EVERYTHING, ID, Make, filled, make, opened
@@ -122,21 +123,25 @@ async def test_rolled_segment_is_flushed_with_its_snapshot_and_time_index(make: 
 
 
 @pytest.mark.parametrize("offset", range(30))
-async def test_read_gives_whole_batches_from_an_offset(make: Make, offset: int) -> None:
+async def test_read_gives_batches_from_an_offset_up_to_the_limit(make: Make, offset: int) -> None:
     directories = make()
     await directories.start()
     storage, _ = await opened(directories)
     ends = await filled(storage, 3)
     one = ends[0]
     base = offset // 10 * 10
-    data = await storage.read(ReadCommand(base, 0, ends[-1], offset, base + 10, EVERYTHING, False))
-    assert data == b"".join(batch(o, [b"value of %d" % o]) for o in range(offset, base + 10))
-    assert await storage.read(ReadCommand(base, 0, ends[-1], offset, offset, EVERYTHING, True)) == b""
+
+    async def read(end_offset: int, max_bytes: int, min_one: bool) -> bytes | None:
+        return await storage.read(ReadCommand(base, 0, ends[-1], offset, end_offset, max_bytes, min_one))
+
+    whole = b"".join(batch(o, [b"value of %d" % o]) for o in range(offset, base + 10))
+    assert await read(base + 10, EVERYTHING, False) == whole
+    assert await read(offset, EVERYTHING, True) == b""
     first = batch(offset, [b"value of %d" % offset])
-    assert await storage.read(ReadCommand(base, 0, ends[-1], offset, base + 10, len(first), False)) == first
-    assert await storage.read(ReadCommand(base, 0, ends[-1], offset, base + 10, one + len(first) - 5, False)) == first
-    assert await storage.read(ReadCommand(base, 0, ends[-1], offset, base + 10, 5, False)) == b""
-    assert await storage.read(ReadCommand(base, 0, ends[-1], offset, base + 10, 5, True)) == first
+    for most in (0, 5, 12, len(first), len(first) + 7, one + len(first) - 5, one + len(first) + HEADER_SIZE):
+        assert await read(base + 10, most, False) == whole[:most]
+        assert await read(base + 10, most, True) == whole[: max(most, len(first))]
+        assert await read(offset + 1, most, False) == first[:most], "not even the beginning of what may not be read"
 
 
 async def test_large_batch_is_read_beyond_the_first_block(make: Make) -> None:
@@ -149,8 +154,9 @@ async def test_large_batch_is_read_beyond_the_first_block(make: Make) -> None:
     await storage.drain()
     end = len(first) + len(second)
     assert await storage.read(ReadCommand(0, 0, end, 1, 2, 1000, True)) == second
-    assert await storage.read(ReadCommand(0, 0, end, 1, 2, 1000, False)) == b""
-    assert await storage.read(ReadCommand(0, 0, end, 0, 2, 60_000, False)) == first
+    assert await storage.read(ReadCommand(0, 0, end, 1, 2, 1000, False)) == second[:1000]
+    assert await storage.read(ReadCommand(0, 0, end, 2, 3, 1000, True)) is None, "there is no batch"
+    assert await storage.read(ReadCommand(0, 0, end, 0, 2, 60_000, False)) == (first + second)[:60_000]
     assert await storage.read(ReadCommand(0, 0, end, 0, 2, EVERYTHING, False)) == first + second
 
 

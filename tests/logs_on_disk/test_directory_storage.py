@@ -30,7 +30,7 @@ class Home:
     def schedule(self, storage: DirectoryStorage) -> None:
         self.scheduled += 1
 
-    def read(self, storage: DirectoryStorage, command: ReadCommand) -> Awaitable[bytes]:
+    def read(self, storage: DirectoryStorage, command: ReadCommand) -> Awaitable[bytes | None]:
         self.reads.append(asyncio.get_running_loop().create_future())
         return self.reads[-1]
 

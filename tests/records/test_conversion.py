@@ -37,6 +37,11 @@ def log(random: Random, codecs: tuple[Codec, ...]) -> bytes:
     return b"".join(parts)
 
 
+def whole(data: bytes) -> bytes:
+    """The whole messages."""
+    return data[: max((end for _, end, _ in legacy.each_batch(data)), default=0)]
+
+
 def described(data: bytes) -> list[list[Any]]:
     """Per message or wrapper its records, as (offset, timestamp, key, value)."""
     rows = []
@@ -65,10 +70,7 @@ def test_old_consumers_get_the_same_messages_as_from_kafka() -> None:
             rows = [batch["records"] for batch in expected["batches"]]
             assert described(made) == rows[: len(described(made))], number
             if codecs == (Codec.NONE,):
-                whole = bytes.fromhex(expected["hex"])
-                assert whole.startswith(made), number
-                following = [end for _, end, _ in legacy.each_batch(whole) if end > len(made)]
-                assert not following or following[0] > len(data), number
+                assert bytes.fromhex(expected["hex"]) == made, number
             assert "error" not in judge.read(made), number
 
 
@@ -91,29 +93,45 @@ def test_a_batch_of_zstd_cannot_be_converted_and_ends_what_is_sent() -> None:
     with pytest.raises(ApiError) as caught:
         down_convert(packed + plain, 1)
     assert caught.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert down_convert(plain + packed, 1) == down_convert(plain, 1)
+    assert whole(down_convert(plain + packed, 1)) == whole(down_convert(plain, 1))
+    assert whole(down_convert(plain + plain + packed, 1)) == whole(down_convert(plain, 1)), "nor is what is converted together with it"
 
 
-def test_markers_are_left_out() -> None:
-    assert down_convert(control_batch(ControlType.ABORT, 5, 0, 7, 0, 0, NOW), 1) == b""
+def test_of_markers_alone_only_the_beginning_of_a_message_is_sent() -> None:
+    assert down_convert(control_batch(ControlType.ABORT, 5, 0, 7, 0, 0, NOW), 1) == bytes.fromhex("ffffffffffffffff 0000003d")
+
+
+def test_of_a_cut_batch_alone_nothing_is_sent() -> None:
+    assert down_convert(encode_batch([Record(0, NOW, b"k", b"v" * 500)])[:-1], 1) == b""
 
 
 def test_records_behind_markers_at_the_beginning_are_sent_twice_as_far_as_there_is_room() -> None:
     marker = control_batch(ControlType.ABORT, 4, 0, 7, 0, 0, NOW)
     first, second = (encode_batch([Record(offset, NOW, b"k", b"v")]) for offset in (5, 6))
-    messages = [down_convert(each, 1) for each in (first, second)]
-    assert down_convert(marker + first + second, 1) == messages[0] + messages[0] + messages[1]
+    messages = [whole(down_convert(each, 1)) for each in (first, second)]
+    assert whole(down_convert(marker + first + second, 1)) == messages[0] + messages[0] + messages[1]
     large = encode_batch([Record(5, NOW, b"k", b"v" * 500)])
-    assert down_convert(marker + large, 1) == down_convert(large, 1)
+    assert whole(down_convert(marker + large, 1)) == whole(down_convert(large, 1))
 
 
-def test_no_more_bytes_are_sent_than_the_batches_had() -> None:
+def test_as_many_bytes_are_sent_as_the_batches_had() -> None:
     batch = encode_batch([Record(offset, NOW, None, b"") for offset in range(1000)])
     many = b"".join(
         encode_batch([Record(first + offset, NOW, None, b"") for offset in range(10)]) for first in range(0, 100, 10)
     )
-    assert len(down_convert(many, 1)) <= len(many)
+    assert len(down_convert(many, 1)) == len(many)
     assert len(described(down_convert(batch, 1))) == 1000, "the first batch is sent whole, however large it becomes"
+
+
+@pytest.mark.parametrize("left", [1, 11, 12, 60, 5_000, 200_000])
+def test_what_the_conversion_saved_is_filled_with_the_beginning_of_a_message_that_is_too_long(left: int) -> None:
+    batch = encode_batch([Record(0, NOW, None, b"v" * 100)])
+    message = whole(down_convert(batch, 1))
+    data = batch + encode_batch([Record(1, NOW, None, b"v" * 300_000)])[: max(left - len(batch) + len(message), 0)]
+    filler = down_convert(data, 1)[len(message) :]
+    assert len(filler) == max(left, len(batch) - len(message))
+    assert filler[:12] == ((2**64 - 1).to_bytes(8, "big") + max(len(filler) + 1, 61).to_bytes(4, "big"))[: len(filler)]
+    assert not filler[12:131_072].strip(b"\0")
 
 
 @pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (17, 2)])

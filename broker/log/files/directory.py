@@ -212,7 +212,7 @@ class LogDirectory:
             if not self.is_offline:
                 storage.finished(run, outcome)
 
-    def read(self, storage: DirectoryStorage, command: ReadCommand) -> Awaitable[bytes]:
+    def read(self, storage: DirectoryStorage, command: ReadCommand) -> Awaitable[bytes | None]:
         """See `Storage.read`."""
         return self.submit(read_in_thread, storage.files, command)
 

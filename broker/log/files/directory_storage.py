@@ -53,7 +53,7 @@ class Home(Protocol):
     def schedule(self, storage: DirectoryStorage) -> None:
         """Execute the queued commands of a log soon."""
 
-    def read(self, storage: DirectoryStorage, command: ReadCommand) -> Awaitable[bytes]:
+    def read(self, storage: DirectoryStorage, command: ReadCommand) -> Awaitable[bytes | None]:
         """Read from a log."""
 
     def read_producers(
@@ -120,7 +120,7 @@ class DirectoryStorage:
             self.is_running = True
             self.home.schedule(self)
 
-    async def read(self, command: ReadCommand) -> bytes:
+    async def read(self, command: ReadCommand) -> bytes | None:
         return await self._beside_writes(lambda: self.home.read(self, command))
 
     async def read_producers(self, offset: int, segments: Sequence[int], after_ms: int) -> list[ProducerEntry]:
@@ -289,7 +289,7 @@ def execute_all(runs: list[tuple[LogFiles, list[Command]]]) -> list[Outcome | OS
     return outcomes
 
 
-def read_in_thread(files: LogFiles, command: ReadCommand) -> bytes:
+def read_in_thread(files: LogFiles, command: ReadCommand) -> bytes | None:
     """Read batches, in a thread; see `Storage.read`."""
     try:
         return read_batches(files.path(command.segment, names.LOG_SUFFIX), command)

@@ -97,7 +97,7 @@ def first_header(path: str) -> BatchHeader | None:
     return read_header(data) if len(data) == HEADER_SIZE else None
 
 
-def read_batches(path: str, command: ReadCommand) -> bytes:
+def read_batches(path: str, command: ReadCommand) -> bytes | None:
     """Execute a read command, usually with one read of the file; returns the batches. Raises OSError, CorruptRecords."""
     position, end = command.position, command.end_position
     descriptor = os.open(path, os.O_RDONLY)
@@ -108,28 +108,31 @@ def read_batches(path: str, command: ReadCommand) -> bytes:
                 position += at
                 block, at = os.pread(descriptor, min(end - position, command.max_bytes + SLACK), position), 0
                 if len(block) < HEADER_SIZE:
-                    return b""
+                    return None
             header = read_header(block, at)
             size = batch_size(block, at)
             if header.last_offset >= command.offset or size is None:
                 break
             at += size
             if position + at >= end:
-                return b""
-        if size is None or header.last_offset >= command.end_offset or (size > command.max_bytes and not command.min_one):
+                return None
+        if size is None or header.last_offset >= command.end_offset:
             return b""
-        wanted = min(end - position - at, max(size, command.max_bytes))
-        data = block[at : at + wanted] if at + wanted <= len(block) else os.pread(descriptor, wanted, position + at)
-        return _whole_batches(data, command.end_offset)
+        wanted = min(end - position - at, max(size, command.max_bytes) if command.min_one else command.max_bytes)
+        needed = min(wanted + HEADER_SIZE, end - position - at)  # the header of the last batch, which may be cut, says whether it is wanted
+        if at + needed > len(block):
+            block, at = os.pread(descriptor, needed, position + at), 0
+        return block[at : min(at + wanted, _end_before(block, at, command.end_offset))]
     finally:
         os.close(descriptor)
 
 
-def _whole_batches(data: bytes, end_offset: int) -> bytes:
-    """The whole batches at the start of `data` that end before `end_offset`."""
-    end = 0
-    for at, header in each_header(data):
+def _end_before(data: bytes, position: int, end_offset: int) -> int:
+    """Position of the first batch from `position` on that ends at this offset or later; the length if there is none. The last may be cut."""
+    for at, header in each_header(data, position):
         if header.last_offset >= end_offset:
-            break
-        end = at + header.size
-    return data if end == len(data) else data[:end]
+            return at
+        position = at + header.size
+    if len(data) - position >= HEADER_SIZE and read_header(data, position).last_offset >= end_offset:
+        return position
+    return len(data)

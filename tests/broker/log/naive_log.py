@@ -40,13 +40,13 @@ class NaiveLog:
             if passed:
                 self.epochs = [(passed[-1][0], offset), *(entry for entry in self.epochs if entry[1] > offset)]
 
-    def read(self, offset: int, max_bytes: int, end: int) -> list[bytes]:
+    def read(self, offset: int, max_bytes: int, end: int, min_one: bool = True) -> bytes:
         """What may be read at most, whatever segments there are."""
         given: list[bytes] = []
         for _, last, data in self.batches:
             if last < offset:
                 continue
-            if last >= min(end, self.end) or (given and sum(map(len, given)) + len(data) > max_bytes):
+            if last >= min(end, self.end):
                 break
             given.append(data)
-        return given
+        return b"".join(given)[: max(max_bytes, len(given[0]) if given and min_one else 0)]

@@ -56,20 +56,22 @@ class SimulatedStorage:
         self.queue.append(command)
         self._cuts += isinstance(command, (Truncate, StartAt))
 
-    async def read(self, command: ReadCommand) -> bytes:
+    async def read(self, command: ReadCommand) -> bytes | None:
         self.reads += 1
         if self.error is not None:
             raise self.error
         data = bytes(self.files[command.segment][: command.end_position])
-        taken = b""
+        start = end = None
         for position, header in each_header(data, command.position):
             if header.last_offset < command.offset:
                 continue
-            fits = len(taken) + header.size <= command.max_bytes or (not taken and command.min_one)
-            if header.last_offset >= command.end_offset or not fits:
+            if start is None:
+                start = end = position
+                most = max(command.max_bytes, header.size if command.min_one else 0)
+            if header.last_offset >= command.end_offset:
                 break
-            taken += data[position : position + header.size]
-        return taken
+            end = position + header.size
+        return None if start is None or end is None else data[start : min(end, start + most)]
 
     async def read_producers(self, offset: int, segments: Sequence[int], after_ms: int) -> list[ProducerEntry]:
         await self.drain()

@@ -8,7 +8,7 @@ from klamm.broker.log.config import LogConfig
 from klamm.broker.log.local_log import FileRead, LogEnvironment
 from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
-from klamm.protocol.records.batch import each_header
+from klamm.protocol.records.batch import each_header, whole_batches
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.log.naive_log import NaiveLog
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
@@ -27,7 +27,7 @@ async def everything(log: Log) -> bytes:
         data = await piece.load() if isinstance(piece, FileRead) else piece
         if not data:
             break
-        whole += data
+        whole += whole_batches(data)
         at = list(each_header(data))[-1][1].next_offset
     return whole
 

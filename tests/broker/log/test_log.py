@@ -239,13 +239,19 @@ def test_a_truncation_takes_the_largest_timestamp_along() -> None:
     assert (segment.max_timestamp, segment.offset_of_max_timestamp) == (100, 0), "the first record that has it"
 
 
-def test_a_read_takes_what_just_fits() -> None:
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_a_read_ends_at_its_limit_amid_a_batch(pieces: int) -> None:
     log = make()
-    data = b"".join(batch(base_offset=number, leader_epoch=0) for number in range(3))
-    log.append_as_follower(data, 3)
-    size = len(data) // 3
-    for most, count in ((size - 1, 0), (size, 1), (2 * size - 1, 1), (2 * size, 2), (9 * size, 3)):
-        assert offsets(log.read(0, most, FAR, False)) == list(range(count))
+    batches = [batch(base_offset=number, leader_epoch=0) for number in range(6)]
+    data, size = b"".join(batches), len(batches[0])
+    for start in range(0, 6, 6 // pieces):
+        log.append_as_follower(b"".join(batches[start : start + 6 // pieces]), 6)
+    for offset in range(6):
+        begin = offset * size
+        for most in range(3 * size):
+            assert log.read(offset, most, FAR, False) == data[begin : begin + most]
+            assert log.read(offset, most, FAR, True) == data[begin : begin + max(most, size)]
+            assert log.read(offset, most, 4, False) == data[begin : max(min(begin + most, 4 * size), begin)]
 
 
 def test_a_batch_that_is_larger_than_a_segment_is_refused() -> None:

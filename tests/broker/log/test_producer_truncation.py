@@ -352,7 +352,7 @@ class SlowSearch(SimulatedStorage):
         super().__init__()
         self.may_read = asyncio.Event()
 
-    async def read(self, command: ReadCommand) -> bytes:
+    async def read(self, command: ReadCommand) -> bytes | None:
         await self.may_read.wait()
         return await super().read(command)
 

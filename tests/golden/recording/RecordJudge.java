@@ -10,8 +10,11 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
 import java.util.HexFormat;
 import java.util.Iterator;
 import java.util.function.Supplier;
@@ -21,10 +24,12 @@ import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.errors.CorruptRecordException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.network.TransferableChannel;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.record.CompressionType;
 import org.apache.kafka.common.record.ConvertedRecords;
 import org.apache.kafka.common.record.LazyDownConversionRecords;
+import org.apache.kafka.common.record.LazyDownConversionRecordsSend;
 import org.apache.kafka.common.record.MemoryRecords;
 import org.apache.kafka.common.record.MutableRecordBatch;
 import org.apache.kafka.common.record.Record;
@@ -185,19 +190,57 @@ public class RecordJudge {
         return HexFormat.of().formatHex(bytes);
     }
 
-    static void convert(JsonNode order, ObjectNode result) {
-        var lazy = new LazyDownConversionRecords(
+    static LazyDownConversionRecords lazy(JsonNode order) {
+        return new LazyDownConversionRecords(
             PARTITION, records(order), (byte) order.get("magic").asInt(), order.get("first").asLong(), Time.SYSTEM);
-        StringBuilder hex = new StringBuilder();
+    }
+
+    static void convert(JsonNode order, ObjectNode result) throws IOException {
         ArrayNode batches = result.putArray("batches");
-        for (Iterator<ConvertedRecords<?>> parts = lazy.iterator(READ_AT_ONCE); parts.hasNext();) {
-            MemoryRecords converted = (MemoryRecords) parts.next().records();
-            byte[] made = new byte[converted.sizeInBytes()];
-            converted.buffer().duplicate().get(made);
-            hex.append(HexFormat.of().formatHex(made));
-            read(converted, batches);
-        }
-        result.put("hex", hex.toString());
+        for (Iterator<ConvertedRecords<?>> parts = lazy(order).iterator(READ_AT_ONCE); parts.hasNext();)
+            read((MemoryRecords) parts.next().records(), batches);
+        Sent sent = new Sent();
+        LazyDownConversionRecordsSend send = lazy(order).toSend();
+        while (!send.completed())
+            send.writeTo(sent);
+        result.put("hex", HexFormat.of().formatHex(sent.bytes.toByteArray()));
+    }
+}
+
+class Sent implements TransferableChannel {
+    final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+
+    public int write(ByteBuffer source) {
+        byte[] taken = new byte[source.remaining()];
+        source.get(taken);
+        bytes.writeBytes(taken);
+        return taken.length;
+    }
+
+    public long write(ByteBuffer[] sources, int offset, int length) {
+        long written = 0;
+        for (int at = offset; at < offset + length; at++)
+            written += write(sources[at]);
+        return written;
+    }
+
+    public long write(ByteBuffer[] sources) {
+        return write(sources, 0, sources.length);
+    }
+
+    public boolean hasPendingWrites() {
+        return false;
+    }
+
+    public long transferFrom(FileChannel file, long position, long count) {
+        throw new UnsupportedOperationException();
+    }
+
+    public boolean isOpen() {
+        return true;
+    }
+
+    public void close() {
     }
 }
 

@@ -14,6 +14,7 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import each_header
+from klamm.protocol.records.legacy import each_batch
 from klamm.server.apis.fetch import params_of
 from klamm.server.faults.fault import DiskFilter, Effect, Faults, Limits
 from klamm.server.faults.slow_disk import BrokerDisk
@@ -240,10 +241,8 @@ async def test_old_versions_get_the_old_format(version: int) -> None:
     (row,) = rows(await world.respond(fetch({"t": [part(0, 1)]}, version=version), version)).values()
     messages_of = []
     data = bytes(row.records)
-    while data:
-        offset, size = unpack_from(">qi", data)
-        messages_of.append((offset, data[16]))
-        data = data[12 + size :]
+    for start, _, magic in each_batch(data):
+        messages_of.append((unpack_from(">q", data, start)[0], magic))
     assert messages_of == [(1, version // 2), (2, version // 2)]
 
 
