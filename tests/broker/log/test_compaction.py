@@ -257,6 +257,26 @@ async def test_a_segment_that_became_the_active_one_while_it_was_cleaned_stays_a
     assert [offset for offset, _, _ in await contents(log)] == list(range(end))
 
 
+@pytest.mark.parametrize("is_in_memory", [True, False])
+@pytest.mark.parametrize("min_one", [True, False])
+async def test_a_read_in_the_gap_at_the_end_of_a_segment_goes_on_with_the_next_segment(is_in_memory: bool, min_one: bool) -> None:
+    storage = None if is_in_memory else SimulatedStorage()
+    log = make(storage, segment_bytes=100)
+    for number in range(6):
+        put(log, ("k", str(number)))
+    first = log.read(0, 1, 2**62, True)
+    assert replaced(log, 5, await first.load() if isinstance(first, FileRead) else first)
+    await log.replaced(0)
+    if not is_in_memory:
+        log.drop_oldest()
+    assert [(segment.base_offset, segment.next_offset) for segment in log.segments] == [(0, 5), (5, 6)]
+    for offset in range(1, 6):
+        read = log.read(offset, 1_000, 2**62, min_one)
+        assert isinstance(read, FileRead) or is_in_memory
+        data = await read.load() if isinstance(read, FileRead) else read
+        assert [header.base_offset for _, header in each_header(data)] == [5]
+
+
 async def test_a_segment_that_replaced_others_stays_in_memory_until_its_file_is_written() -> None:
     storage = SimulatedStorage()
     log = make(storage, segment_bytes=100)

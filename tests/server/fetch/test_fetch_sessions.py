@@ -314,6 +314,50 @@ async def test_a_follower_outside_the_isr_is_looked_at_until_it_is_in() -> None:
     assert not session.partitions.changed
 
 
+@pytest.mark.parametrize("is_read_in_time", [True, False])
+async def test_the_leader_notes_a_follower_of_a_new_empty_partition_whose_topic_becomes_known_while_the_fetch_waits(
+    is_read_in_time: bool,
+) -> None:
+    world = World(replica_lag_time_max_ms=10_000)
+    world.host("known", isr=(1, 2), replicas=(1, 2))
+    follower = Client(world, replica_id=2)
+    await follower.fetch({"known": [part(0, start=0)]})
+    if is_read_in_time:
+        world.host("new", isr=(1, 2), replicas=(1, 2))
+    waiting = asyncio.ensure_future(follower.begin({"new": [part(0, start=0)]}, max_wait_ms=500))
+    await asyncio.sleep(0)
+    if not is_read_in_time:
+        world.host("new", isr=(1, 2), replicas=(1, 2))
+    await world.clock.advance(0.6)
+    response = await follower.finish(await waiting)
+    assert codes(response) == {("new", 0): 0 if is_read_in_time else ErrorCode.UNKNOWN_TOPIC_ID}
+    await follower.fetch()
+    session = world.services.fetches.sessions.get(follower.id)
+    assert session is not None and not session.partitions.changed
+    idle = world.replica("new").idle
+    assert idle is not None and idle.fetched == (2,)
+    await world.clock.advance(11)
+    await follower.fetch()
+    world.replicas.leaders.check_followers()
+    assert world.replica("new").leadership is None, "the follower is not taken for absent"
+
+
+async def test_a_partition_is_looked_at_until_its_leader_has_noted_the_follower() -> None:
+    world = World()
+    world.host("t", isr=(1, 2), replicas=(1, 2))
+    follower = Client(world, replica_id=2)
+    await follower.fetch({"t": [part(0, start=0)]})
+    waiting = asyncio.ensure_future(follower.begin(max_wait_ms=500))
+    await asyncio.sleep(0)
+    world.delete("t", 0)
+    world.host("t", isr=(1, 2), replicas=(1, 2))
+    await world.finish(await waiting)
+    follower.epoch += 1
+    await follower.fetch()
+    idle = world.replica("t").idle
+    assert idle is not None and idle.fetched == (2,)
+
+
 # places for sessions
 
 
