@@ -132,8 +132,8 @@ def divergence(replica: HostedPartition, partition: FetchPartition) -> tuple[int
 def read_partition(
     replicas: ReplicaManager, params: FetchParams, partition: FetchPartition, limit_bytes: int, min_one: bool, watch: bool
 ) -> PartitionRead:
-    """Read one partition, whose topic has a name. `limit_bytes` is the rest of the request's limit. The last batch is cut at the limits; with
-    `min_one` the first one is whole, even above them.
+    """Read one partition, whose topic has a name. `limit_bytes` is the rest of the request's limit. The last batch is cut at the limits;
+    with `min_one` the first one is whole, even above them.
 
     `watch`: the partition belongs to a session and watches its replica. `note_follower` records the fetch offset of a follower.
     """

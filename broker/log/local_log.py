@@ -136,8 +136,8 @@ class LocalLog(ABC):
     # --- reading
 
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes | FileRead:
-        """Batches of one segment, from the batch that contains `offset`, up to `end_offset` (and the log end offset), cut after `max_bytes`;
-        with `min_one` not before the end of the first batch.
+        """Batches of one segment, from the batch that contains `offset`, up to `end_offset` (and the log end offset), cut after
+        `max_bytes`; with `min_one` not before the end of the first batch.
 
         Raises ApiError(OFFSET_OUT_OF_RANGE).
         """

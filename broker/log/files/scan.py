@@ -128,7 +128,8 @@ def read_batches(path: str, command: ReadCommand) -> bytes | None:
 
 
 def _end_before(data: bytes, position: int, end_offset: int) -> int:
-    """Position of the first batch from `position` on that ends at this offset or later; the length if there is none. The last may be cut."""
+    """Position of the first batch from `position` on that ends at this offset or later; the length if there is none. The last may be cut.
+    """
     for at, header in each_header(data, position):
         if header.last_offset >= end_offset:
             return at
