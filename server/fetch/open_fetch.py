@@ -115,7 +115,7 @@ class OpenFetch:
                     note_follower(replicas, params, partition, result)
                 rows.append((partition, result))
                 size = result.size
-                if size and type(result.records) is not bytes:
+                if isinstance(result.records, FileRead):
                     self._has_files = True
                     limit -= result.records.least
                 else:
