@@ -37,7 +37,7 @@ class SlowReads(SimulatedStorage):
         super().__init__()
         self.gate = asyncio.Event()
 
-    async def read(self, command: ReadCommand) -> bytes:
+    async def read(self, command: ReadCommand) -> bytes | None:
         await self.gate.wait()
         return await super().read(command)
 
@@ -225,7 +225,7 @@ class TurnReads(SimulatedStorage):
         super().__init__()
         self.chance = chance
 
-    async def read(self, command: ReadCommand) -> bytes:
+    async def read(self, command: ReadCommand) -> bytes | None:
         for _ in range(self.chance.randrange(4)):
             await asyncio.sleep(0)
         if command.segment not in self.files:
