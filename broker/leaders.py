@@ -17,6 +17,7 @@ from klamm.broker.leadership import NEVER, IsrProposal, Leadership
 from klamm.broker.log.log import AppendResult, Log
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition, IdleFollowers, Role
+from klamm.machine.faults import contained
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH, Ints
@@ -272,7 +273,8 @@ class Leaders:
         """Check followers every half of `replica.lag.time.max.ms`, until this is cancelled."""
         while True:
             await self._clock.sleep(self.max_lag_ms / 2000)
-            self.check_followers()
+            with contained(log, "the check of followers"):
+                self.check_followers()
 
     def check_followers(self) -> None:
         """Propose ISRs without the followers that fell behind.

@@ -104,7 +104,8 @@ class Group:
         names = [each.name for each in protocols]
         if self.state is EMPTY:
             return bool(protocol_type and names)
-        return protocol_type == self.protocol_type and (not self.members or not self.common_protocols().isdisjoint(names))
+        shares = not self.common_protocols().isdisjoint(names) if self.members else bool(names)
+        return protocol_type == self.protocol_type and shares
 
     def common_protocols(self) -> frozenset[str]:
         """The protocols that all members know."""

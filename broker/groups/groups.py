@@ -166,7 +166,7 @@ class Groups:
         used = {each for each in partitions if group.state is not EMPTY and group.is_subscribed_to(each.topic)}
         forgotten = [each for each in partitions if each not in used]
         if forgotten:
-            self._clean_up(group, forgotten, now)
+            self._clean_up(group, group.offsets.remove(forgotten), now)
         codes = {each: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if each in used else ErrorCode.NONE for each in partitions}
         return ErrorCode.NONE, codes
 
@@ -177,13 +177,13 @@ class Groups:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group.state is not EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
-        self._clean_up(group, list(group.offsets.committed), now, is_deleted=True)
+        self._clean_up(group, group.offsets.remove(list(group.offsets.committed)), now, is_deleted=True)
         return ErrorCode.NONE
 
     def topics_deleted(self, partitions: Sequence[TopicPartition], now: Now) -> None:
         """Forget the offsets of partitions that are deleted, and empty groups that have none left."""
         for group in list(self._groups.values()):
-            self._clean_up(group, partitions, now)
+            self._clean_up(group, group.offsets.remove(partitions), now)
 
     def expire(self, retention_ms: int, now: Now) -> None:
         """Forget offsets that are too old, and empty groups that have none left.
@@ -198,7 +198,7 @@ class Groups:
                 since_ms = group.state_ms if group.state is EMPTY and group.protocol_type is not None and group.state_ms >= 0 else None
                 is_kept = group.is_subscribed_to if is_consumer_group else _is_never_kept
                 expired = group.offsets.expired(now.wall_ms, retention_ms, since_ms, is_kept)
-            self._clean_up(group, expired, now)
+            self._clean_up(group, group.offsets.forget_committed(expired), now)
 
     def transaction_ended(self, producer_id: int, is_committed: bool) -> None:
         """The marker of a transaction is in this partition of the log."""
@@ -251,7 +251,8 @@ class Groups:
         token = append.token
         if error is ErrorCode.NONE and self._is_current(token):
             for position, (key, value) in enumerate(append.records):
-                self.replay(key, value, base_offset + position, append.producer_id)
+                if self._is_wanted(token, key):
+                    self.replay(key, value, base_offset + position, append.producer_id)
         match token:
             case SyncAppended(group_id, _) if (group := self._groups.get(group_id)) is not None:
                 if error is not ErrorCode.NONE:
@@ -280,6 +281,13 @@ class Groups:
                 return request.group_id in self._groups
             case _:
                 return False
+
+    def _is_wanted(self, token: object, key: bytes | None) -> bool:
+        """Whether a record that was appended counts: an offset does not if its topic, or the offset, was deleted meanwhile."""
+        if not isinstance(token, CommitAppended):
+            return True
+        name, group = log_records.read_key(key), self._groups.get(token.request.group_id)
+        return group is not None and isinstance(name, OffsetKey) and group.offsets.is_appending(name.partition)
 
     def replay(self, key: bytes | None, value: bytes | None, log_offset: int, producer_id: int = NO_PRODUCER) -> None:
         """A record of the log. Records of later brokers are passed over. Raises RemoteProtocolError for one that cannot be read."""
@@ -337,12 +345,12 @@ class Groups:
             group = self._groups[group_id] = Group(group_id, now.wall_ms)
         return group
 
-    def _clean_up(self, group: Group, partitions: Iterable[TopicPartition], now: Now, is_deleted: bool = False) -> None:
-        """Forget offsets, and the group if it is deleted, or empty without any; the log gets one batch for both.
+    def _clean_up(self, group: Group, removed: Iterable[TopicPartition], now: Now, is_deleted: bool = False) -> None:
+        """Delete the records of offsets that were removed, and the group if it is deleted, or empty without any; the log gets one batch for
+        both.
 
         Members that were given an id and have not joined do not keep a group, as in Apache Kafka.
         """
-        removed = group.offsets.remove(partitions)
         keys = [log_records.offset_key(group.group_id, each) for each in removed]
         if is_deleted or (group.state is EMPTY and not group.offsets):
             group.move_to(DEAD, now.wall_ms)

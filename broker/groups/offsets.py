@@ -47,6 +47,10 @@ class Offsets:
     def append_begins(self, partitions: Iterable[TopicPartition]) -> None:
         self._appending.update(iter(partitions))
 
+    def is_appending(self, partition: TopicPartition) -> bool:
+        """Whether a commit of the partition is being appended, and the partition was not forgotten since it began."""
+        return partition in self._appending
+
     def append_ended(self, partitions: Iterable[TopicPartition]) -> None:
         self._appending.subtract(iter(partitions))
         self._appending = +self._appending
@@ -73,17 +77,21 @@ class Offsets:
             self.committed[partition] = committed
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget offsets, also those of open transactions; the partitions that had a committed one, whose records are to be deleted.
+        """Forget offsets, also those of open transactions and of appends that are under way; the partitions that had a committed one, whose
+        records are to be deleted.
 
         As in Apache Kafka, an open transaction keeps its group although none of its offsets is left.
         """
-        removed = []
+        partitions = list(partitions)
         for partition in partitions:
             for offsets in self._in_transactions.values():
                 offsets.pop(partition, None)
-            if self.committed.pop(partition, None) is not None:
-                removed.append(partition)
-        return removed
+            self._appending.pop(partition, None)
+        return self.forget_committed(partitions)
+
+    def forget_committed(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Forget committed offsets; the partitions that had one. Those of open transactions stay: they are committed later."""
+        return [partition for partition in partitions if self.committed.pop(partition, None) is not None]
 
     def expired(
         self, now_ms: int, retention_ms: int, since_ms: int | None, is_kept: Callable[[str], bool]

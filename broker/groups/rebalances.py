@@ -308,6 +308,8 @@ class Rebalances:
         """The time to send SyncGroup is over: members that have not sent it are removed, and the others rebalance."""
         if group.generation != generation or group.state not in (COMPLETING, STABLE) or not group.expected_syncs:
             return
+        if group.sync_deadline_ms is None or now.ms < group.sync_deadline_ms:
+            return  # the deadline of a deleted group that had the same name and generation
         for member_id in sorted(group.expected_syncs):
             log.info("group %s: member %s has not sent SyncGroup and is removed", group.group_id, member_id)
             group.remove(member_id)

@@ -30,6 +30,7 @@ from klamm.broker.log.segment import Segment
 from klamm.broker.log.storage import ProducerEntry
 from klamm.broker.log.timestamps import next_offset_of
 from klamm.configs.broker_config import BrokerConfig
+from klamm.machine.faults import contained
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError
 from klamm.protocol.records.batch import CorruptRecords
@@ -138,7 +139,9 @@ class LogCleaner:
         get = self._config.get
         await self._clock.sleep(get("log.initial.task.delay.ms") / 1000)
         while True:
-            chosen = choose(self._cleanable(), self._clock.now_ms())
+            chosen = None
+            with contained(log_, "the choice of the log to compact"):
+                chosen = choose(self._cleanable(), self._clock.now_ms())
             if chosen is None:
                 await self._clock.sleep(get("log.cleaner.backoff.ms") / 1000)
             elif not await self._clean(chosen):

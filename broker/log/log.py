@@ -59,7 +59,7 @@ class UnexpectedOffset(Exception):
     """The received batches do not continue the follower's log: it already has the offset, or the offsets do not increase."""
 
 
-class Truncation:
+class PendingCut:
     """A truncation that looks for its place in a file. Only the newest one of a log, which nobody has given up, may cut the log."""
 
 
@@ -106,7 +106,7 @@ class Log(LocalLog):
         """False after a truncation, until the producer states have been read again."""
         self._reading_producers: asyncio.Task[None] | None = None
         self._verifications: Verifications | None = None
-        self._truncation: Truncation | None = None
+        self._truncation: PendingCut | None = None
         self.truncations = 0
         """Number of times that the log was cut. Who has read it before an await compares this number afterwards."""
         self._leader_high_watermark = 0
@@ -463,9 +463,9 @@ class Log(LocalLog):
         """Whether a truncation has begun and is not complete. Nothing can be appended meanwhile."""
         return self._truncation is not None or self._reading_producers is not None
 
-    def begin_truncation(self) -> Truncation:
+    def begin_truncation(self) -> PendingCut:
         """The truncation that may cut the log from now on. Earlier ones may not any more."""
-        self._truncation = Truncation()
+        self._truncation = PendingCut()
         return self._truncation
 
     def give_up_truncation(self) -> None:
@@ -494,7 +494,7 @@ class Log(LocalLog):
         self._cut(segment, position, offset)
         return self._read_producers()
 
-    async def _find_and_cut(self, truncation: Truncation, segment: Segment, offset: int) -> None:
+    async def _find_and_cut(self, truncation: PendingCut, segment: Segment, offset: int) -> None:
         """Find the batch that contains the offset in the file, and truncate there. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         try:
             if self._reading_producers is not None:

@@ -25,6 +25,7 @@ from klamm.broker.log.memory_directory import MemoryDirectory
 from klamm.broker.log.retention import delete_old_segments
 from klamm.broker.log.storage import Directories, LoadRules
 from klamm.configs.broker_config import BrokerConfig
+from klamm.machine.faults import contained
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import TopicPartition
 
@@ -240,10 +241,8 @@ class LogManager:
         await self._clock.sleep(first_ms / 1000)
         while True:
             for number, opened in enumerate(list(self), 1):
-                try:
+                with contained(log, f"background work on {opened!r}"):
                     work(opened, self._clock.now_ms())
-                except Exception:  # a fault: log it with a traceback, and continue with other logs
-                    log.exception("%r: background work raised an exception", opened)
                 if number % _AT_ONCE == 0:
                     await asyncio.sleep(0)
             await self._clock.sleep(interval_ms / 1000)
@@ -258,16 +257,20 @@ class LogManager:
     async def _write_checkpoints(self, interval_ms: int) -> None:
         while True:
             await self._clock.sleep(interval_ms / 1000)
-            offsets = self._offsets()
-            self._note_cleaned()
-            if offsets != self._checkpointed:
-                if self.directories is not None:
-                    self.directories.checkpoint(offsets)
-                if self._memory is not None:
-                    self._memory.checkpoint(offsets)
-                self._checkpointed = offsets
-            elif self.directories is not None:
-                self.directories.look()
+            with contained(log, "the work on checkpoints"):
+                self._write_changed_checkpoints()
+
+    def _write_changed_checkpoints(self) -> None:
+        offsets = self._offsets()
+        self._note_cleaned()
+        if offsets != self._checkpointed:
+            if self.directories is not None:
+                self.directories.checkpoint(offsets)
+            if self._memory is not None:
+                self._memory.checkpoint(offsets)
+            self._checkpointed = offsets
+        elif self.directories is not None:
+            self.directories.look()
 
     def _offsets(self) -> list[tuple[str, int, int, int]]:
         return [(opened.topic, opened.partition, opened.log_start_offset, opened.high_watermark) for opened in self]

@@ -92,6 +92,11 @@ class Transaction:
         """Whether it is open, and nothing about it is being appended."""
         return self.state is ONGOING and self.pending is None
 
+    @property
+    def can_be_fenced(self) -> bool:
+        """Whether there is an epoch after the present one, with which its producer is fenced."""
+        return self.fence_failed or self.producer_epoch < LAST_EPOCH
+
     def is_timed_out(self, wall_ms: int) -> bool:
         return self.can_time_out and self.stored.start_ms + self.stored.timeout_ms < wall_ms
 

@@ -181,6 +181,8 @@ class Transactions:
                 self._effects.append(GiveResult(request.ticket, ProducerIdResult(error)))
             case NeedsId():
                 self._effects.append(NeedProducerId(request))
+            case FenceFirst() if not transaction.can_be_fenced:
+                self._effects.append(GiveResult(request.ticket, ProducerIdResult(ErrorCode.UNKNOWN_SERVER_ERROR)))
             case FenceFirst():
                 self._fence(transaction, request.ticket, now)
             case Transition() as transition:
@@ -281,6 +283,10 @@ class Transactions:
         """Abort transactions that have been open for longer than their time-out; their producers are fenced. Apache Kafka does so each
         `transaction.abort.timed.out.transaction.cleanup.interval.ms`."""
         for transaction in [each for each in self._transactions.values() if each.is_timed_out(now.wall_ms)]:
+            if not transaction.can_be_fenced:
+                log.warning("transaction of %s: not aborted after its time-out: its producer has the last epoch, %d, and cannot be fenced; "
+                            "it can abort by itself", transaction.transactional_id, transaction.producer_epoch)
+                continue
             log.info("transaction of %s: aborted after its time-out of %d ms", transaction.transactional_id, transaction.stored.timeout_ms)
             self._fence(transaction, None, now)
 
@@ -288,7 +294,7 @@ class Transactions:
         """Abort the open transaction of an id as if its time-out were over. Returns whether there is one, and nothing about it is being
         appended."""
         transaction = self._transactions.get(transactional_id)
-        if transaction is None or not transaction.can_time_out:
+        if transaction is None or not transaction.can_time_out or not transaction.can_be_fenced:
             return False
         log.info("transaction of %s: aborted on request, as after its time-out", transactional_id)
         self._fence(transaction, None, now)

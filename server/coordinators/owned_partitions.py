@@ -176,6 +176,8 @@ class OwnedPartitions(Generic[S]):
             return
         except (CorruptRecords, BadRecord, BadCompression) as error:
             log.error("broker %d: %s-%d cannot be read to its end: %s", self._replicas.broker_id, self.topic, index, error)
+        except Exception:  # otherwise its clients would be told for ever that it is loading
+            log.exception("broker %d: %s-%d cannot be read to its end", self._replicas.broker_id, self.topic, index)
         if self._owned.get(index) is owned:
             owned.is_loaded = True
             log.debug("broker %d: %s-%d is loaded up to offset %d", self._replicas.broker_id, self.topic, index, offset)

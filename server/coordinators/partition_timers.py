@@ -1,10 +1,20 @@
-"""One timer for each partition of a coordinator: it fires when the next deadline of the partition's state has come."""
+"""One timer for each partition of a coordinator: it fires when the next deadline of the partition's state has come.
+
+A call that raises an exception is logged, and made again after a pause: the deadlines of other groups in the partition still count.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
+from klamm.machine.faults import contained
 from klamm.protocol.clock import Clock, Timer
+
+log = logging.getLogger(__name__)
+
+AGAIN_MS = 1000
+"""Pause after a call that has failed."""
 
 
 class PartitionTimers:
@@ -30,4 +40,9 @@ class PartitionTimers:
 
     def _call(self, index: int) -> None:
         self._timers.pop(index, None)
-        self._fire(index)
+        is_done = False
+        with contained(log, f"what is due in partition {index}"):
+            self._fire(index)
+            is_done = True
+        if not is_done:
+            self.set(index, round(self._clock.monotonic() * 1000) + AGAIN_MS)

@@ -8,12 +8,16 @@ somebody steers.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from klamm.machine.faults import contained
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.steering import HeldPhase, Steering
+
+log = logging.getLogger(__name__)
 
 Do = Callable[[Any], None]
 Failed = Callable[[ErrorCode, list[Any]], Sequence[Any]]
@@ -87,7 +91,8 @@ class SteeredEffects:
                 continue
             effect = batch.popleft()
             if not isinstance(effect, Reached):
-                effect() if callable(effect) else queue.do(effect)
+                with contained(log, f"an effect that waited for {key}"):
+                    effect() if callable(effect) else queue.do(effect)
             elif self._is_held(key, queue, batch, effect):
                 return
         if self._queues.get(key) is queue:
@@ -98,9 +103,10 @@ class SteeredEffects:
 
         def fail(error: BaseException) -> None:
             assert failed is not None
-            rest = failed(error.code if isinstance(error, ApiError) else ErrorCode.UNKNOWN_SERVER_ERROR, list(batch))
-            batch.clear()
-            batch.extend(rest)
+            with contained(log, f"the failure of what waits for {key}"):  # what is held must go on, whatever comes of it
+                rest = failed(error.code if isinstance(error, ApiError) else ErrorCode.UNKNOWN_SERVER_ERROR, list(batch))
+                batch.clear()
+                batch.extend(rest)
             loop.call_soon(self._go, key, queue)
 
         def go_on() -> None:

@@ -26,6 +26,7 @@ from klamm.broker.groups.requests import AppendRecords, Commit, Effect, Join, Jo
 from klamm.broker.log.log import AppendResult
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
+from klamm.machine.faults import contained
 from klamm.protocol.clock import Clock, Now, time_of
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
@@ -186,8 +187,10 @@ class GroupCoordinator:
         while True:
             await self._clock.sleep(self.options.retention_check_ms / 1000)
             for index, groups in self.partitions.loaded():
-                groups.expire(self.options.retention_ms, self.now())
-                self._settle(index, groups)
+                with contained(log, f"the expiry of offsets in {OFFSETS_TOPIC}-{index}"):
+                    if self.partitions.owns(index, groups):
+                        groups.expire(self.options.retention_ms, self.now())
+                        self._settle(index, groups)
                 await asyncio.sleep(0)
 
     def close(self) -> None:
@@ -217,6 +220,7 @@ class GroupCoordinator:
         self._settle(index, state)
 
     def unload(self, index: int, state: Groups) -> None:
+        self._timers.set(index, None)
         state.unload(self.now())
         self._settle(index, state)
         for effect in () if self._steered is None else self._steered.drop(index):
@@ -240,7 +244,8 @@ class GroupCoordinator:
         else:
             for effect in effects:
                 self._do(index, groups, effect)
-        self._timers.set(index, groups.next_deadline_ms if self.partitions.owns(index, groups) else None)
+        if self.partitions.owns(index, groups):  # the timer belongs to the state that is loaded now
+            self._timers.set(index, groups.next_deadline_ms)
 
     def _do(self, index: int, groups: Groups, effect: Effect) -> None:
         match effect:
@@ -279,7 +284,8 @@ class GroupCoordinator:
             return
         verified = token.request.verified if isinstance(token, CommitAppended) else None
         appended = self._appends.append(
-            TopicPartition(OFFSETS_TOPIC, index), self._batch(append), verified=verified if isinstance(verified, Verified) else None
+            TopicPartition(OFFSETS_TOPIC, index), self._batch(append), verified=verified if isinstance(verified, Verified) else None,
+            is_wanted=partial(self.partitions.owns, index, groups),
         )
         appended.add_done_callback(partial(self._appended, index, groups, append))
 
@@ -307,13 +313,13 @@ class GroupCoordinator:
         """Let the sessions of these members be over now. Raises ApiError: another broker coordinates the group."""
         index, groups = self._find(group_id)
         groups.end_sessions(group_id, member_ids, self.now())
-        self._settle(index, groups)
+        self._settle(index, groups, group_id)
 
     def begin_rebalance(self, group_id: str) -> None:
         """Let a group rebalance now. Raises ApiError: another broker coordinates the group."""
         index, groups = self._find(group_id)
         groups.begin_rebalance(group_id, self.now())
-        self._settle(index, groups)
+        self._settle(index, groups, group_id)
 
     # --- time
 

@@ -151,8 +151,9 @@ class GroupSteps:
                 return Reached(GroupMemberRemoved(*where, effect.member_id, reason))
 
     def _appends_fail(self, code: ErrorCode, rest: list[Any]) -> list[Any]:
-        """The append that comes first fails."""
-        return [partial(self._fail_append, rest[0], code), *rest[1:]]
+        """The append that comes first fails; nothing if there is none."""
+        at = next((at for at, effect in enumerate(rest) if isinstance(effect, AppendRecords)), None)
+        return rest if at is None else [*rest[:at], partial(self._fail_append, rest[at], code), *rest[at + 1 :]]
 
 
 def phases_of(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from klamm.broker.log.log import AppendResult
@@ -57,18 +58,22 @@ class InternalAppends:
 
     def append(
         self, partition: TopicPartition, records: Buffer, origin: Origin = Origin.COORDINATOR, *, timeout_ms: int | None = None,
-        verified: Verified | None = None,
+        verified: Verified | None = None, is_wanted: Callable[[], bool] | None = None,
     ) -> asyncio.Future[AppendResult]:
         """Append one batch to a partition that this broker leads; a future for its offsets, once all replicas of the ISR have it.
 
         `timeout_ms` is how long it waits for them, if it is not the usual time. With `verified`, records of a transaction get
-        INVALID_TXN_STATE if the transaction is not open in the log and the verification is void by then.
+        INVALID_TXN_STATE if the transaction is not open in the log and the verification is void by then. An append that takes long gets
+        NOT_LEADER_OR_FOLLOWER if `is_wanted` is not true any more when the records are ready: the state of the coordinator that wrote them
+        was given up, and the present one, which may have been loaded since, does not know them. Apache Kafka appends at once.
 
         The future fails with ApiError, as a Produce with acks=all does: NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION,
         KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, or the code with which a log refuses
         records. After REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND the records are in the log of this broker all the same.
         """
-        appends = RecordAppends(self._replicas, self._clock, APIS[ApiKey.PRODUCE].max_version, ALL_REPLICAS, origin)
+        appends = RecordAppends(
+            self._replicas, self._clock, APIS[ApiKey.PRODUCE].max_version, ALL_REPLICAS, origin, is_wanted=is_wanted
+        )
         queued = _QueuedAppend(
             appends, records, asyncio.get_running_loop().create_future(), self._timeout_ms if timeout_ms is None else timeout_ms, verified
         )

@@ -8,7 +8,7 @@ Then `wait` waits for the replicas that `acks` asks for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from klamm.broker.log.log import AppendResult, Log
@@ -16,7 +16,7 @@ from klamm.broker.log.verifications import Verification
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.clock import Clock
-from klamm.protocol.errors import ApiError
+from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import (
     BatchHeader,
@@ -44,6 +44,8 @@ class RecordAppends(NamedTuple):
 
     `verifications` are those of transactional records, by partition; with them, records of a transaction that is not open in the log get
     INVALID_TXN_STATE if their verification is missing or void. None: nothing is verified.
+
+    `is_wanted` is asked once more before records are appended after a wait; if it says no, the append gets NOT_LEADER_OR_FOLLOWER.
     """
 
     replicas: ReplicaManager
@@ -52,6 +54,7 @@ class RecordAppends(NamedTuple):
     acks: int
     origin: Origin = Origin.CLIENT
     verifications: Mapping[HostedPartition, Verification] | None = None
+    is_wanted: Callable[[], bool] | None = None
 
     def append(self, replica: HostedPartition, records: Buffer) -> AppendResult | None:
         """Append records now. None when that may take long: then nothing has happened.
@@ -69,6 +72,7 @@ class RecordAppends(NamedTuple):
     async def append_later(self, replica: HostedPartition, records: Buffer) -> AppendResult:
         """As `append`, however long it takes."""
         log = await self.replicas.open_log(replica)
+        self._check_wanted()
         result = self.append(replica, records)
         return await self._append_costly(replica, log, records) if result is None else result
 
@@ -79,9 +83,14 @@ class RecordAppends(NamedTuple):
         name = TopicPartition(log.topic, log.partition)
         assigned = await asyncio.to_thread(assign, records, self.version, *at, now_ms, self.origin, name)
         assigned = rebased(assigned, log.next_offset, replica.leader_epoch)
+        self._check_wanted()
         if self.verifications is not None:
             self._check_verified(replica, log, records)
         return self.replicas.append_assigned(replica, assigned, self.acks, self.origin, now_ms)
+
+    def _check_wanted(self) -> None:
+        if self.is_wanted is not None and not self.is_wanted():
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the coordinator has given up the partition meanwhile")
 
     def _check_verified(self, replica: HostedPartition, log: Log, records: Buffer) -> None:
         header = transactional_batch(records)

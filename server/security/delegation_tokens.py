@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import StoreLost
+from klamm.machine.faults import contained
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.security.delegation_tokens import TokenInformation
@@ -198,7 +199,8 @@ class DelegationTokens:
                 due_s = None
             elif due_s is None or now_s >= due_s:
                 due_s = now_s + self._check_s
-                await self._delete_expired()
+                with contained(log, "the deletion of expired delegation tokens"):
+                    await self._delete_expired()
             await self._clock.sleep(min(LOOK_S, self._check_s))
 
     async def _delete_expired(self) -> None:

@@ -6,11 +6,13 @@ its code; the coordinator sends it again, to the leader of that time. Source: `T
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.transactions.requests import SendMarkers
+from klamm.machine.faults import contained
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, received_code
@@ -18,6 +20,8 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.server.background import BackgroundTasks
 from klamm.server.coordinators.broker_links import BrokerLinks
 from klamm.server.transactions.marker_writer import MarkerWriter, TransactionEnd
+
+log = logging.getLogger(__name__)
 
 Results = Mapping[TopicPartition, ErrorCode]
 Report = Callable[[SendMarkers, Results], object]
@@ -81,16 +85,22 @@ class MarkerSender:
 
     async def _write(self, queued: _OfLeader) -> None:
         markers = queued.markers
-        queued.report(markers, await self._writer.write(_end_of(markers), markers.partitions))
+        results: Results = _results(markers, None)
+        with contained(log, "the writing of markers"):
+            results = await self._writer.write(_end_of(markers), markers.partitions)
+        queued.report(markers, results)
 
     async def _send_all(self, leader: int) -> None:
         try:
             while batch := self._queues[leader]:
                 self._queues[leader] = []
-                response = await self._links.send(leader, ApiKey.WRITE_TXN_MARKERS, self._version, _request(batch))
-                codes = None if response is None else _codes(response)
+                codes = None
+                with contained(log, f"the sending of markers to broker {leader}"):
+                    response = await self._links.send(leader, ApiKey.WRITE_TXN_MARKERS, self._version, _request(batch))
+                    codes = None if response is None else _codes(response)
                 for markers, report in batch:
-                    report(markers, _results(markers, codes))
+                    with contained(log, "the outcome of markers"):
+                        report(markers, _results(markers, codes))
         finally:
             del self._queues[leader]
 

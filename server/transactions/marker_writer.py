@@ -15,12 +15,12 @@ from typing import NamedTuple
 from klamm.broker.log.log import AppendResult
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.clock import Clock
-from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.pace import Pace
 from klamm.protocol.records.record import ControlType, control_batch
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
-from klamm.server.produce.internal_appends import InternalAppends
+from klamm.server.produce.internal_appends import InternalAppends, outcome_of
 
 log = logging.getLogger(__name__)
 
@@ -63,10 +63,10 @@ class MarkerWriter:
         return self._appends.append(partition, batch)
 
     async def _written(self, end: TransactionEnd, partition: TopicPartition, appended: asyncio.Future[AppendResult]) -> ErrorCode:
-        try:
-            await appended
-        except ApiError as error:
-            return error.code
+        await asyncio.wait({appended})
+        code, _ = outcome_of(appended, partition)
+        if code is not ErrorCode.NONE:
+            return code
         if partition.topic == OFFSETS_TOPIC:
             self._groups.transaction_ended(partition.partition, end.producer_id, end.is_commit)
         return ErrorCode.NONE

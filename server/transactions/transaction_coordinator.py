@@ -13,6 +13,7 @@ COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR. The ot
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,6 +39,7 @@ from klamm.broker.transactions.states import ONGOING, TransactionState
 from klamm.broker.transactions.transaction import Transaction
 from klamm.broker.transactions.transactions import AddAppended, Transactions, init_error
 from klamm.configs.broker_config import BrokerConfig
+from klamm.machine.faults import contained
 from klamm.protocol.clock import Clock, Now, time_of
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
@@ -55,6 +57,8 @@ from klamm.server.transactions.marker_sender import MarkerSender
 if TYPE_CHECKING:
     from klamm.server.coordinators.phase_watchers import Watch
     from klamm.server.coordinators.steered_effects import SteeredEffects
+
+log = logging.getLogger(__name__)
 
 TRANSACTION_TOPIC = "__transaction_state"
 
@@ -186,15 +190,16 @@ class TransactionCoordinator:
         while True:
             await self._clock.sleep(self.options.abort_check_ms / 1000)
             for index, transactions in self.partitions.loaded():
-                transactions.abort_timed_out(self.now())
-                self._settle(index, transactions)
+                with contained(log, f"the end of transactions after their time-out in {TRANSACTION_TOPIC}-{index}"):
+                    transactions.abort_timed_out(self.now())
+                    self._settle(index, transactions)
 
     def time_out(self, transactional_id: str) -> bool:
         """Abort the open transaction of an id as after its time-out; its producer is fenced. Returns whether there is one, and nothing
         about it is being appended. Raises ApiError: another broker coordinates the id."""
         index, transactions = self._find(transactional_id)
         is_aborted = transactions.time_out(transactional_id, self.now())
-        self._settle(index, transactions)
+        self._settle(index, transactions, transactional_id)
         return is_aborted
 
     async def expire_ids(self) -> None:
@@ -203,9 +208,10 @@ class TransactionCoordinator:
             await self._clock.sleep(self.options.expiry_check_ms / 1000)
             for index, transactions in self.partitions.loaded():
                 replica = self._replicas.get(TRANSACTION_TOPIC, index)
-                if replica is not None and replica.log is not None:
-                    transactions.expire(self.now(), replica.log.config.rules.max_message_bytes)
-                    self._settle(index, transactions)
+                with contained(log, f"the expiry of transactional ids in {TRANSACTION_TOPIC}-{index}"):
+                    if replica is not None and replica.log is not None and self.partitions.owns(index, transactions):
+                        transactions.expire(self.now(), replica.log.config.rules.max_message_bytes)
+                        self._settle(index, transactions)
                 await asyncio.sleep(0)
 
     def close(self) -> None:
@@ -235,6 +241,7 @@ class TransactionCoordinator:
         self._settle(index, state)
 
     def unload(self, index: int, state: Transactions) -> None:
+        self._timers.set(index, None)
         state.unload()
         self._settle(index, state)
         for effect in () if self._steered is None else self._steered.drop(index):
@@ -260,7 +267,8 @@ class TransactionCoordinator:
             self._tell(effects)
             for effect in effects:
                 self._do(index, transactions, effect)
-        self._timers.set(index, transactions.next_deadline_ms if self.partitions.owns(index, transactions) else None)
+        if self.partitions.owns(index, transactions):  # the timer belongs to the state that is loaded now
+            self._timers.set(index, transactions.next_deadline_ms)
 
     def _do(self, index: int, transactions: Transactions, effect: Effect) -> None:
         match effect:
@@ -312,7 +320,10 @@ class TransactionCoordinator:
     def _append(self, index: int, transactions: Transactions, append: AppendStates) -> None:
         now_ms = self._clock.now_ms()
         batch = encode_batch([Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(append.records)])
-        appended = self._appends.append(TopicPartition(TRANSACTION_TOPIC, index), batch, timeout_ms=append.timeout_ms)
+        appended = self._appends.append(
+            TopicPartition(TRANSACTION_TOPIC, index), batch, timeout_ms=append.timeout_ms,
+            is_wanted=partial(self.partitions.owns, index, transactions),
+        )
         appended.add_done_callback(partial(self._appended, index, transactions, append))
 
     def _appended(self, index: int, transactions: Transactions, append: AppendStates, appended: asyncio.Future[AppendResult]) -> None:

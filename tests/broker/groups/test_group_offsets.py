@@ -523,3 +523,45 @@ def test_a_commit_is_written_as_apache_kafka_writes_it() -> None:
     assert driver.log[0][0] == b"\x00\x01" + b"\x00\x01g" + b"\x00\x01t" + b"\x00\x00\x00\x00"
     assert driver.log[0][1] == b"\x00\x03" + (258).to_bytes(8, "big") + b"\xff\xff\xff\xff" + b"\x00\x00" + START_MS.to_bytes(8, "big")
     assert driver.reloaded().groups.get(GROUP).offsets.committed[T0].commit == OffsetCommit(258, -1, "", START_MS)  # type: ignore[union-attr]
+
+
+# --- what is under way while offsets are removed
+
+
+def test_an_offset_that_a_transaction_holds_outlives_the_expiry_of_the_committed_one() -> None:
+    driver = GroupDriver()
+    assert driver.commit({T0: 5}) is E.NONE
+    driver.ms = 6 * DAY_MS
+    assert driver.commit({T0: 10}, producer_id=5) is E.NONE
+    driver.ms = 8 * DAY_MS
+    driver.groups.expire(7 * DAY_MS, driver.now)
+    driver.settle()
+    assert driver.offsets() == {}
+    driver.groups.transaction_ended(5, True)
+    assert driver.offsets() == {T0: 10}
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_a_commit_under_way_does_not_bring_back_the_offset_of_a_deleted_topic(is_transactional: bool) -> None:
+    driver = GroupDriver()
+    driver.holds = True
+    driver.commit({T0: 5, ("u", 0): 1}, producer_id=7 if is_transactional else -1)
+    driver.groups.topics_deleted([TopicPartition(*T0)], driver.now)
+    driver.release()
+    driver.groups.transaction_ended(7, True)
+    assert driver.offsets() == {("u", 0): 1}
+    group = driver.groups.get(GROUP)
+    assert group is not None
+    assert not group.offsets.is_unstable(T0)
+
+
+def test_a_topic_that_was_made_again_takes_new_commits_while_an_old_one_is_under_way() -> None:
+    driver = GroupDriver()
+    driver.holds = True
+    driver.commit({T0: 5})
+    driver.groups.topics_deleted([TopicPartition(*T0)], driver.now)
+    driver.settle()
+    driver.release()
+    driver.holds = False
+    assert driver.commit({T0: 1}) is E.NONE
+    assert driver.offsets() == {T0: 1}

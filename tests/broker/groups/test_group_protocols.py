@@ -6,6 +6,7 @@ import pytest
 
 from klamm.broker.groups.group import Group
 from klamm.broker.groups.log_records import GroupKey, read_group, read_key
+from klamm.broker.groups.rebalances import Limits
 from klamm.broker.groups.states import STABLE
 from klamm.protocol.errors import ErrorCode as E
 from klamm.tests.broker.groups.group_driver import GROUP, GroupDriver
@@ -75,3 +76,13 @@ def test_the_leader_and_the_log_have_what_members_sent_for_the_chosen_protocol()
 def test_a_move_that_the_table_lacks_is_a_bug() -> None:
     with pytest.raises(AssertionError):
         Group(GROUP, 0).move_to(STABLE, 0)
+
+
+def test_nobody_joins_without_a_protocol_a_rebalance_whose_members_have_all_gone() -> None:
+    driver = GroupDriver(Limits(initial_delay_ms=3_000))
+    member_id, _ = driver.new_member("a")
+    assert driver.leave(member_id) is E.NONE
+    assert driver.joined(driver.join("b", protocols=(), version=2)).error is E.INCONSISTENT_GROUP_PROTOCOL
+    ticket = driver.join("c", version=2)
+    driver.advance(60_000)
+    assert driver.joined(ticket).error is E.NONE

@@ -636,3 +636,22 @@ def test_ten_thousand_groups_that_nobody_joins_are_forgotten() -> None:
     driver.advance(10_000)
     driver.groups.expire(1, driver.now)
     assert (list(driver.groups), driver.log, driver.groups.next_deadline_ms) == ([], [], None)
+
+
+def test_the_sync_deadline_of_a_deleted_group_means_nothing_to_a_later_group_of_its_name() -> None:
+    driver = GroupDriver()
+    first, _ = driver.new_member("a", rebalance_ms=300_000, session_ms=1_800_000)
+    driver.advance(3_000)
+    assert driver.leave(first) is E.NONE
+    driver.advance(300_000 - 6_000 - driver.ms)
+    assert driver.groups.delete(GROUP, driver.now) is E.NONE
+    driver.settle()
+    second, ticket = driver.new_member("b", rebalance_ms=300_000, session_ms=1_800_000)
+    driver.advance(3_000)
+    assert driver.joined(ticket).error is E.NONE
+    driver.advance(60_000)
+    group = driver.groups.get(GROUP)
+    assert group is not None
+    assert (list(group.members), group.generation) == ([second], 1), "its own time to send SyncGroup is not over"
+    driver.advance(300_000)
+    assert not group.members

@@ -139,7 +139,7 @@ async def test_a_log_whose_background_work_fails_does_not_hold_up_others(caplog:
     try:
         await clock.advance(1.5)
         assert log.log_start_offset == 1
-        assert "background work raised" in caplog.text
+        assert "background work on Log(" in caplog.text
     finally:
         background.cancel()
         await asyncio.gather(background, return_exceptions=True)

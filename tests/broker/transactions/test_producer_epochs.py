@@ -323,3 +323,21 @@ def test_only_moves_of_the_table_are_made(case: Case) -> None:
     else:
         with pytest.raises(AssertionError):
             transaction.begin(case.target)
+
+
+def test_a_transaction_of_the_last_epoch_is_not_aborted_after_its_time_out_and_others_are() -> None:
+    """Only a coordinator should use that epoch. There is none after it to fence the producer with, as in Apache Kafka."""
+    driver = with_epoch(LAST_EPOCH)
+    assert driver.add(7, LAST_EPOCH, T0) is E.NONE
+    driver.next_id = 8
+    assert driver.init("other") == given(8, 0)
+    assert driver.add(8, 0, T1, transactional_id="other") is E.NONE
+    driver.ms += 3_600_000
+    driver.transactions.abort_timed_out(driver.now)
+    driver.settle()
+    assert driver.get().state is ONGOING
+    assert driver.get("other").state is COMPLETE_ABORT
+    assert not driver.transactions.time_out(ID, driver.now)
+    assert driver.init() == ProducerIdResult(E.UNKNOWN_SERVER_ERROR)
+    assert driver.end(7, LAST_EPOCH, False) is E.NONE
+    assert driver.get().state is COMPLETE_ABORT

@@ -61,6 +61,20 @@ async def test_a_deadline_that_has_passed_fires_at_once() -> None:
     assert timers.fired == [(0, 5_000)]
 
 
+async def test_a_call_that_fails_is_logged_and_made_again(caplog: pytest.LogCaptureFixture) -> None:
+    clock, fired = DrivenClock(), list[int]()
+
+    def fire(index: int) -> None:
+        fired.append(index)
+        if len(fired) == 1:
+            raise RuntimeError("a fault")
+
+    PartitionTimers(clock, fire).set(3, 500)
+    await clock.advance(10)
+    assert fired == [3, 3]
+    assert "what is due in partition 3 raised an exception" in caplog.text
+
+
 # --- tickets and outcomes of appends
 
 

@@ -14,6 +14,7 @@ from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.hash_order import partition_for
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import Codec, each_header
+from klamm.tests.harness.waits import WITHIN_S
 from klamm.tests.server.groups.coordinating_broker import GROUP, CoordinatingBroker, T
 
 
@@ -429,3 +430,51 @@ async def test_a_group_record_of_another_broker_is_taken_as_it_is(broker: Coordi
     loaded = broker.groups.group(GROUP)
     assert loaded is not None
     assert (loaded.generation, loaded.members[result.member_id].assignment) == (8, b"theirs")
+
+
+# --- what was begun for a state that was given up
+
+
+async def large_commit_over_a_move(broker: CoordinatingBroker) -> asyncio.Future[E]:
+    """A commit that is checked in a thread, while the leadership of its partition goes away and comes back; it is over."""
+    await broker.led()
+    await broker.stable(session_ms=10_000)
+    assert await broker.groups.commit(broker.commit_request(5, group_id="h")) is E.NONE
+    partitions = {TopicPartition("t", each): OffsetCommit(77, -1, "", 1) for each in range(15_000)}
+    waiting = broker.groups.commit(broker.commit_request(group_id="h")._replace(offsets=partitions))
+    assert not waiting.done()
+    broker.lead(leader=2, epoch=2)
+    broker.lead(epoch=3)
+    async with asyncio.timeout(WITHIN_S):
+        await asyncio.wait({waiting})
+    await broker.settle()
+    return waiting
+
+
+async def test_a_commit_that_a_former_term_began_is_not_appended_in_the_next_one(broker: CoordinatingBroker) -> None:
+    waiting = await large_commit_over_a_move(broker)
+    assert waiting.result() is E.NOT_COORDINATOR
+    group = broker.groups.group("h")
+    assert group is not None
+    assert group.offsets.committed[T].commit.offset == 5
+    assert len(broker.records()) < 100
+
+
+async def test_an_append_of_a_former_term_leaves_the_timer_of_the_present_one(broker: CoordinatingBroker) -> None:
+    await large_commit_over_a_move(broker)
+    await broker.advance(3_600)
+    group = broker.groups.group(GROUP)
+    assert group is not None
+    assert not group.members, "its sessions of 10 s are over"
+
+
+async def test_a_load_that_fails_for_an_unknown_reason_ends_all_the_same(
+    broker: CoordinatingBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await broker.led()
+    assert await broker.groups.commit(broker.commit_request(5, group_id="h")) is E.NONE
+    broker.lead(leader=2, epoch=2)
+    monkeypatch.setattr(broker.groups, "replay", lambda state, batches: 1 // 0)
+    await broker.led(epoch=3)
+    assert broker.groups.group("h") is None
+    assert "cannot be read to its end" in caplog.text
