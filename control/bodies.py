@@ -250,7 +250,7 @@ def _filter_of(body: FilterBody, brokers: list[int]) -> RequestFilter:
         api = None if body.api is None else ApiKey(api_named(str(body.api)))
     except ValueError as error:
         raise Refused(str(error)) from None
-    _check_brokers(brokers, body.broker, body.from_broker)
+    check_brokers(brokers, body.broker, body.from_broker)
     values: dict[str, Any] = {
         key: value
         for key, value in (
@@ -284,7 +284,7 @@ def _disk_filter_of(body: FilterBody, brokers: list[int]) -> DiskFilter:
             f"a slow disk is about operations of logs, which have no {', '.join(others) or 'direction'}: "
             "it has broker, topic, partition, disk and log_dir"
         )
-    _check_brokers(brokers, body.broker)
+    check_brokers(brokers, body.broker)
     if body.partition is not None and body.topic is None:
         raise Refused("partition: a slow disk with a partition needs its topic")
     if body.log_dir is not None and not isabs(body.log_dir):
@@ -292,7 +292,8 @@ def _disk_filter_of(body: FilterBody, brokers: list[int]) -> DiskFilter:
     return DiskFilter(body.broker, body.disk, body.log_dir, body.topic, body.partition)
 
 
-def _check_brokers(present: list[int], *wanted: int | None) -> None:
+def check_brokers(present: list[int], *wanted: int | None) -> None:
+    """Raises Refused if one of the wanted brokers is not there."""
     for broker in wanted:
         if broker is not None and broker not in present:
             raise Refused(f"there is no broker {broker}; the cluster has {', '.join(map(str, present))}")

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from klamm.protocol import messages
@@ -23,8 +24,13 @@ from klamm.server.net.tap import Cause, ConnectionInfo, ConnectionKind, Connecti
 
 MAX_REQUESTS = 20_000
 MAX_BYTES = 64 << 20
+MAX_ERRORS = 2_000
+MAX_ERROR_BYTES = 4 << 20
+"""Bounds of the requests with an error that are kept when they are too old for the others."""
 LARGEST = 1 << 20
 """Of a larger frame only the head of the request is kept."""
+ANY_ERROR = "any"
+"""As a filter: requests whose response has an error."""
 CLIENT_ID = "klamm-control"
 """Requests of the control API itself have this client id. They are not requests of clients."""
 _OF_REPLICAS = frozenset((ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH))
@@ -36,7 +42,8 @@ class Exchange:
     """A request and, when there is one, its response. `number` counts all requests of the cluster from 1."""
 
     __slots__ = (
-        "api_key", "at_ms", "broker", "client_id", "correlation_id", "is_forgotten", "number", "peer", "request", "response", "version",
+        "_error", "api_key", "at_ms", "broker", "client_id", "correlation_id", "is_forgotten", "number", "peer", "request", "response",
+        "version",
     )  # fmt: skip
 
     def __init__(self, number: int, at_ms: int, broker: int, peer: str, payload: bytes) -> None:
@@ -53,6 +60,8 @@ class Exchange:
         self.request = payload
         self.response: bytes | None = None
         self.is_forgotten = False
+        self._error: str | None = ""
+        """What `error` found; "" before there was a response to look at."""
 
     @property
     def api(self) -> str:
@@ -82,6 +91,15 @@ class Exchange:
             except Exception:  # noqa: BLE001, S112 a fault may have changed its bytes
                 continue
         return None
+
+    @property
+    def error(self) -> str | None:
+        """The name of the first error in the response, None without one. It is looked for once."""
+        if self.response is None:
+            return None
+        if self._error == "":
+            self._error = error_of(self.decoded_response())
+        return self._error
 
     @property
     def is_of_broker(self) -> bool:
@@ -191,6 +209,9 @@ class History:
         self._total = 0
         self._kept: deque[Exchange] = deque()
         self._bytes = 0
+        self._errors: deque[Exchange] = deque()
+        """Older ones, with errors."""
+        self._error_bytes = 0
         self._chunks: deque[tuple[Heard, bool, int, bytes]] = deque()
         self._chunk_bytes = 0
 
@@ -202,7 +223,10 @@ class History:
 
     def take(self, exchanges: Iterable[Exchange]) -> None:
         """Have these exchanges of another history too; one with a number that is here replaces it."""
-        kept = {exchange.number: exchange for exchange in self._kept} | {exchange.number: exchange for exchange in exchanges}
+        taken = {exchange.number: exchange for exchange in exchanges}
+        kept = {exchange.number: exchange for exchange in self._kept} | taken
+        self._errors = deque(exchange for exchange in self._errors if exchange.number not in taken)
+        self._error_bytes = sum(exchange.size for exchange in self._errors)
         self._kept = deque(kept[number] for number in sorted(kept))
         self._bytes = sum(exchange.size for exchange in self._kept)
         self._bound()
@@ -221,9 +245,12 @@ class History:
             self.on_chunk()
 
     def _skip(self) -> None:
-        """Forget the oldest chunks, and with them all exchanges before."""
+        """Forget the oldest chunks, and with them all exchanges before. Errors in chunks that nobody has read are not found."""
+        older = list(self._kept)
         self._kept.clear()
         self._bytes = 0
+        for exchange in older[-MAX_ERRORS:]:
+            self._keep_error(exchange)
         while self._chunk_bytes > MAX_BYTES * 3 // 4:
             connection, is_received, _, data = self._chunks.popleft()
             self._chunk_bytes -= len(data)
@@ -250,6 +277,16 @@ class History:
             oldest = self._kept.popleft()
             self._bytes -= oldest.size
             oldest.is_forgotten = True
+            self._keep_error(oldest)
+
+    def _keep_error(self, oldest: Exchange) -> None:
+        """Keep a request that is forgotten among the others if its response has an error: successes do not push it out."""
+        if oldest.error is None:
+            return
+        self._errors.append(oldest)
+        self._error_bytes += oldest.size
+        while len(self._errors) > MAX_ERRORS or self._error_bytes > MAX_ERROR_BYTES:
+            self._error_bytes -= self._errors.popleft().size
 
     def _begin(self, connection: Heard, at_ms: int, payload: bytes) -> None:
         self._total += 1
@@ -290,10 +327,12 @@ class History:
         after: int = 0,
         since_ms: int = 0,
     ) -> Iterator[Exchange]:
-        """Exchanges that match, newest first. `after`: only those with a higher number; `since_ms`: none received before."""
+        """Exchanges that match, newest first. `after`: only those with a higher number; `since_ms`: none received before. `error` is the
+        name of an error or ANY_ERROR. Behind the others come older ones with errors.
+        """
         key = None if api is None else api_named(api)
         self._read()
-        for exchange in reversed(self._kept):
+        for exchange in chain(reversed(self._kept), reversed(self._errors)):
             if exchange.number <= after or exchange.at_ms < since_ms:
                 return
             if key is not None and exchange.api_key != key:
@@ -308,7 +347,7 @@ class History:
                 continue
             if group is not None and not self._is_about(exchange, {"group": group}):
                 continue
-            if error is not None and error_of(exchange.decoded_response()) != error:
+            if error is not None and (exchange.error is None if error == ANY_ERROR else exchange.error != error):
                 continue
             yield exchange
 

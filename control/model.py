@@ -36,6 +36,7 @@ from klamm.control.history import History
 from klamm.control.holds import MAX_HOLDS, Held, check_brokers, failure_of, hold_of
 from klamm.control.links import faults_of_link
 from klamm.control.refusal import Refused
+from klamm.control.request_filter import checked
 from klamm.control.seen_changes import SeenChanges
 from klamm.control.topics import Topics
 from klamm.controller.changes import Change
@@ -276,17 +277,17 @@ class Control:
         limit: int = 100,
         since_ms: int = 0,
     ) -> dict[str, Any]:
-        """The last requests that match, oldest first. `total` counts all requests since the start. `since_ms`: none received before."""
+        """The last requests that match, oldest first. `total` counts all requests since the start. `since_ms`: none received before.
+
+        `error` is the name or number of an error, or `any`.
+        """
         if not 1 <= limit <= MAX_LISTED:
             raise Refused(f"limit: from 1 to {MAX_LISTED}")
+        wanted = checked({"api": api, "broker": broker, "error": error}, range(1, self.cluster.count + 1))
         found = self.history.newest(
-            api=api, client_id=client_id, broker=broker, topic=topic, group=group, error=error, clients_only=clients, after=after,
-            since_ms=since_ms,
+            client_id=client_id, topic=topic, group=group, clients_only=clients, after=after, since_ms=since_ms, **wanted
         )
-        try:
-            kept = list(islice(found, limit))
-        except ValueError as problem:
-            raise Refused(str(problem)) from None
+        kept = list(islice(found, limit))
         return {"requests": [history.as_json(exchange) for exchange in reversed(kept)], "total": self.history.total}
 
     # --- brokers and the controller

@@ -54,7 +54,7 @@ class FaultArguments(TypedDict, total=False):
 
 
 class RequestFilter(TypedDict, total=False):
-    """Which requests are meant; texts may end with `*`. `after`: only those with a higher number."""
+    """Which requests are meant; texts may end with `*`. `error` is a name or `any`. `after`: only those with a higher number."""
 
     api: str
     client_id: str

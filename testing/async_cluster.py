@@ -188,7 +188,8 @@ class AsyncCluster:
     def requests(self, **wanted: Unpack[RequestFilter]) -> list[Request]:
         """Requests of clients since this object was made, oldest first: those that match. Raises Refused.
 
-        The cluster keeps the last 20,000 requests or 64 MB.
+        The cluster keeps the last 20,000 requests or 64 MB; of older ones the last 2,000 that had an error. `error="any"` is any error. An
+        API, error or broker that does not exist is refused.
         """
         return [Request(each) for each in self._exchanges(**wanted)]
 
@@ -198,8 +199,6 @@ class AsyncCluster:
             return self._cluster.exchanges(**wanted)[::-1]
         except TypeError:
             raise Refused(f"requests are filtered by {', '.join(RequestFilter.__annotations__)}") from None
-        except ValueError as problem:
-            raise Refused(str(problem)) from None
 
     # --- brokers, controller, clock
 

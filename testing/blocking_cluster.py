@@ -293,7 +293,8 @@ class BlockingCluster:
     def requests(self, **wanted: Unpack[RequestFilter]) -> list[Request]:
         """Requests of clients since this object was made, oldest first: those that match. Raises Refused.
 
-        The cluster keeps the last 20,000 requests or 64 MB.
+        The cluster keeps the last 20,000 requests or 64 MB; of older ones the last 2,000 that had an error. `error="any"` is any error. An
+        API, error or broker that does not exist is refused.
         """
         return self._made(lambda: self._inner.requests(**wanted))
 

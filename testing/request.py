@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from klamm.control.history import Exchange, as_json, error_of
+from klamm.control.history import Exchange, as_json
 from klamm.testing.transcript import request_text
 
 
@@ -37,7 +37,7 @@ class Request:
     @property
     def error(self) -> str | None:
         """The name of the first error in the response."""
-        return error_of(self.response)
+        return self._exchange.error
 
     def as_json(self) -> dict[str, Any]:
         """As the control API shows it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from klamm.control.history import Exchange, error_of
+from klamm.control.history import Exchange
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.protocol.schema import Struct
 from klamm.server.faults import message_parts
@@ -72,10 +72,7 @@ def outcome(exchange: Exchange) -> str:
     """The first error in the response, `ok`, or `no response`."""
     if exchange.response is None:
         return "no response"
-    response = exchange.decoded_response()
-    if response is None:
-        return "a response that cannot be decoded"
-    return error_of(response) or "ok"
+    return exchange.error or ("a response that cannot be decoded" if exchange.decoded_response() is None else "ok")
 
 
 def event_text(event: dict[str, Any]) -> str | None:

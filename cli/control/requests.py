@@ -24,7 +24,7 @@ LARGEST = 1000
 @click.option("--topic", metavar="NAME", help="Only requests about this topic.")
 @click.option("--group", metavar="NAME", help="Only requests about this group.")
 @click.option("--broker", type=int, help="Only requests to this broker.")
-@click.option("--error", metavar="NAME", shell_complete=complete_errors, help="Only requests whose response has this error.")
+@click.option("--error", metavar="NAME", shell_complete=complete_errors, help="Only requests whose response has this error, or any.")
 @click.option("--clients", is_flag=True, help="Only requests of clients, not those of brokers and controllers.")
 @click.option("--after", type=int, metavar="NUMBER", help="Only requests with a higher number.")
 @click.option("--limit", type=int, default=100, show_default=True, help="Number of requests, at most 1000.")

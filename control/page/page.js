@@ -499,16 +499,17 @@ let filters = { clients: true }
 
 function chooseFilters () {
   const text = id => $(id).value.trim()
-  filters = { clients: $('requests-clients').checked, client_id: text('requests-client'), api: text('requests-api'), topic: text('requests-topic') }
+  filters = { clients: $('requests-clients').checked, errors: $('requests-errors').checked, client_id: text('requests-client'), api: text('requests-api'), topic: text('requests-topic') }
   exchanges = []
   poll()
 }
 
-// Fetch from the first request without a response on: it may have one now.
+// Fetch from the first request without a response on: it may have one now. Of errors fetch all: a request may get one late.
 function requestsPath () {
   const open = exchanges.find(each => each.response === null)
-  const after = open !== undefined ? open.number - 1 : exchanges.length > 0 ? exchanges[exchanges.length - 1].number : 0
-  const query = new URLSearchParams({ limit: SHOWN_REQUESTS, after })
+  const last = open !== undefined ? open.number - 1 : exchanges.length > 0 ? exchanges[exchanges.length - 1].number : 0
+  const query = new URLSearchParams({ limit: SHOWN_REQUESTS, after: filters.errors ? 0 : last })
+  if (filters.errors) query.set('error', 'any')
   if (filters.clients) query.set('clients', 'true')
   for (const name of ['client_id', 'api', 'topic']) if (filters[name]) query.set(name, filters[name])
   return `requests?${query}`
@@ -518,9 +519,8 @@ function addRequests (added) {
   const byNumber = new Map(exchanges.map(each => [each.number, each]))
   for (const each of added) byNumber.set(each.number, each)
   exchanges = [...byNumber.values()].sort((a, b) => a.number - b.number).slice(-SHOWN_REQUESTS)
-  const onlyErrors = $('requests-errors').checked
   const labels = labelsOf('requests')
-  const shown = exchanges.filter(each => !onlyErrors || each.error !== null).reverse()
+  const shown = [...exchanges].reverse()
   sync($('requests'), shown, each => each.number, each => {
     const summary = el('summary')
     const details = el('details', {}, summary)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 from klamm.control import history
-from klamm.control.history import Cursor, History, as_json
+from klamm.control.history import Cursor, Exchange, History, as_json
+from klamm.control.refusal import Refused
+from klamm.control.request_filter import checked
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.server.net.tap import ConnectionInfo, ConnectionKind
@@ -108,3 +111,80 @@ def test_bytes_that_are_no_request_are_no_exchange() -> None:
     sink.received(framed(b"") + framed(b"\0") + framed(b"GET / HTTP/1.1"))
     sink.sent(framed(b"x"))
     assert all(as_json(each)["request"] is None for each in kept.newest())
+
+
+def error_response(number: int) -> bytes:
+    kind = messages.MetadataResponse
+    body = messages.encode(kind(controller_id=7, topics=[kind.MetadataResponseTopic(error_code=3, name="t")]), 9)
+    return messages.encode_response(ApiKey.METADATA, 9, number, body)
+
+
+def test_errors_outlive_successes_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MAX_REQUESTS", 100)
+    monkeypatch.setattr(history, "MAX_ERRORS", 3)
+    kept = History()
+    sink = kept.connection(INFO)
+    for number in range(400):
+        sink.received(request(number))
+        sink.sent(error_response(number) if number < 50 and number % 10 == 0 else response(number))
+    assert [each.correlation_id for each in kept.newest(error="any")] == [40, 30, 20]
+    assert [each.correlation_id for each in kept.newest(error="UNKNOWN_TOPIC_OR_PARTITION", after=31)] == [40]
+    assert [each.correlation_id for each in kept.newest()] == [*range(399, 299, -1), 40, 30, 20]
+    monkeypatch.setattr(history, "MAX_BYTES", 20 * len(request(0)))
+    for number in range(400, 500):
+        sink.received(request(number))
+    assert [each.correlation_id for each in kept.newest(error="any")] == [40, 30, 20], "nobody read the requests that came since"
+    monkeypatch.setattr(history, "MAX_ERROR_BYTES", 1)
+    again = Exchange(99, 0, 1, "p", request(99)[4:])
+    again.response = error_response(99)[4:]
+    kept.take([again, *(Exchange(number, 0, 1, "p", request(number)[4:]) for number in range(1000, 1200))])
+    assert not list(kept.newest(error="any")), "neither number nor bytes may grow"
+
+
+def test_a_response_with_a_number_that_is_used_again_is_not_that_of_a_forgotten_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MAX_BYTES", 20 * len(request(0)))
+    kept = History()
+    sink = kept.connection(INFO)
+    sink.received(request(7, "forgotten"))
+    assert [each.correlation_id for each in kept.newest()] == [7]
+    for number in range(100, 200):
+        sink.received(request(number))
+    sink.received(request(7, "again"))
+    sink.sent(response(7))
+    assert [(each.client_id, each.response is not None) for each in kept.newest(client_id="again")] == [("again", True)]
+    assert not list(kept.newest(client_id="forgotten"))
+
+
+def test_the_response_to_a_forgotten_request_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MAX_REQUESTS", 2)
+    kept = History()
+    sink = kept.connection(INFO)
+    for number in range(5):
+        sink.received(request(number))
+    assert len(list(kept.newest())) == 2
+    for number in range(3):
+        sink.sent(response(number))
+    assert [each.response for each in kept.newest()] == [None, None]
+    assert kept._bytes == 2 * (len(request(0)) - 4)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ({"error": "NOT_LEADER"}, "there is no error 'NOT_LEADER'; did you mean NOT_LEADER_OR_FOLLOWER?"),
+        ({"error": "-77"}, "there is no error code -77"),
+        ({"error": "NONE"}, "NONE is not an error; 'any' is any error"),
+        ({"broker": 7}, "there is no broker 7; the cluster has 1, 2, 3"),
+        ({"api": "Produse"}, "there is no API 'Produse'; did you mean Produce?"),
+    ],
+)
+def test_a_filter_that_can_match_nothing_is_refused(wanted: dict[str, Any], text: str) -> None:
+    with pytest.raises(Refused) as refused:
+        checked(wanted, range(1, 4))
+    assert str(refused.value) == text
+
+
+def test_a_filter_may_name_an_error_by_its_number() -> None:
+    wanted = {"error": "3", "broker": 3, "api": "3", "topic": None}
+    assert checked(wanted, range(1, 4)) == wanted | {"error": "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert checked({"error": "any"}, [1]) == {"error": "any"}

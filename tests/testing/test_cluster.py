@@ -65,6 +65,7 @@ def test_a_fault_hits_the_first_requests_that_match_and_no_others(cluster: Block
     assert send(cluster, topic, 0) == 0
     fault.wait(2)
     assert (fault.hits, fault.matches, len(fault.last)) == (2, 2, 2)
+    assert [request.error for request in cluster.requests(api="Produce", error="any", topic=topic)] == ["NOT_LEADER_OR_FOLLOWER"] * 2
     errors = [request.error for request in cluster.requests(api="Produce", client_id="sender")]
     assert errors == [None, "NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_OR_FOLLOWER", None]
 
@@ -413,6 +414,9 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     (lambda c: c.delay_at("ZooKeeperRead", 0), "delay_ms: from 1 to"),
     (lambda c: c.crash_after("ZooKeeperWrite", when="before"), "when: crash_before and crash_after say it"),
     (lambda c: c.requests(client="me"), "requests are filtered by api, client_id"),
+    (lambda c: c.requests(error="NOT_LEADER"), "did you mean NOT_LEADER_OR_FOLLOWER"),
+    (lambda c: c.requests(broker=7), "there is no broker 7"),
+    (lambda c: c.wait_for_requests(1, error="NOT_LEADER"), "did you mean NOT_LEADER_OR_FOLLOWER"),
     (lambda c: c.wait_for_requests(1, api="Nothing"), "there is no API 'Nothing'"),
     (lambda c: c.wait_for_group("g", "stable"), "'stable' is none of Empty"),
     (lambda c: c.wait_for_leader("t", 0, timeout_s=-1), "timeout_s: 0 or more"),

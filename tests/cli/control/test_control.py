@@ -196,6 +196,9 @@ def test_a_fault_that_hits_has_its_hits_and_the_requests_have_the_error(cluster:
     assert table[1].split()[-3:] == ["1", "1", "yes"]
     assert table[4].split()[2:4] == ["faulted", "Produce"]
     found = in_json("requests", "--client-id", "faulted", "--error", "NOT_LEADER_OR_FOLLOWER")["requests"]
+    assert in_json("requests", "--client-id", "faulted", "--api", "Produce", "--error", "any")["requests"] == found
+    refused = call("control", "requests", "--error", "NOT_LEADER")
+    assert (refused.returncode, "did you mean NOT_LEADER_OR_FOLLOWER?" in refused.stderr) == (1, True)
     assert [each["api"] for each in found] == ["Produce"]
     lines = control("requests", "--client-id", "faulted", "--topic", "orders", "--api", "Produce").splitlines()
     assert [line.split()[6] for line in lines[1:]] == ["NOT_LEADER_OR_FOLLOWER", "-"]
