@@ -166,7 +166,8 @@ class ServedCluster:
     def _end(self) -> None:
         if self._process is not None:
             with contextlib.suppress(ControlFailed, AttributeError):
-                self.api.post("reset")
+                self.api.delete("faults")
+                self.api.delete("holds")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -182,6 +182,13 @@ class PartitionsBody(Body, frozen=True):
     replicas: list[list[int]] | None = None
 
 
+class RecoveryBody(Body, frozen=True):
+    """Which leaders that wait in recovery (KIP-704) go on: all, those of a topic, or that of one partition."""
+
+    topic: str | None = None
+    partition: int | None = None
+
+
 class MemberBody(Body, frozen=True):
     """Which member of a group; all without it."""
 

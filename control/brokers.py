@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from klamm.broker.recovery import Recovery
 from klamm.protocol.steering import Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Faults
@@ -60,6 +61,13 @@ class Brokers(Protocol):
 
     def go_on(self, broker_id: int) -> None:
         """End that."""
+
+    @property
+    def recovering(self) -> list[Recovery]:
+        """The leaders in this process that wait in recovery (KIP-704)."""
+
+    async def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[Recovery]:
+        """Let them go on. Returns the released ones."""
 
     async def move_controller(self, to: int | None = None) -> int:
         """Make a broker the controller. Returns its id."""

@@ -24,6 +24,7 @@ from klamm.control.bodies import (
     LinkBody,
     MoveBody,
     NewBrokerBody,
+    RecoveryBody,
     StopBody,
     ZooKeeperDelayBody,
     fault_of,
@@ -39,6 +40,7 @@ from klamm.control.refusal import Refused
 from klamm.control.request_filter import checked
 from klamm.control.seen_changes import SeenChanges
 from klamm.control.topics import Topics
+from klamm.control.whole_cluster import WholeCluster
 from klamm.controller.changes import Change
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.steering import HeldPhase
@@ -73,6 +75,8 @@ class Control:
         self._killed: set[int] = set()
         self._crashes: set[asyncio.Future[None]] = set()
         self._cut: set[int] = set()
+        self._first_count = cluster.count
+        self.whole = WholeCluster(cluster, self.serving)
         topics, coordinators = Topics(cluster, self.events, self.serving), Coordinators(cluster)
         self.topics, self.topic = topics.topics, topics.topic
         self.create_topic, self.add_partitions, self.delete_topic = topics.create_topic, topics.add_partitions, topics.delete_topic
@@ -427,6 +431,16 @@ class Control:
         self.events.add("zookeeper", {"broker": body.broker, "delay_ms": body.ms})
         return {"broker": body.broker, "delay_ms": body.ms}
 
+    def recovering(self) -> dict[str, Any]:
+        """The leaders that wait to be released, with `kip704.recovery.mode=manual` (KIP-704)."""
+        return {"recovering": [views.recovery(each) for each in self.cluster.recovering]}
+
+    async def release_recovery(self, body: RecoveryBody) -> dict[str, Any]:
+        """Let leaders that wait in recovery go on."""
+        if body.partition is not None and body.topic is None:
+            raise Refused("partition: it needs its topic")
+        return {"released": [views.recovery(each) for each in await self.cluster.release_recovery(body.topic, body.partition)]}
+
     def add_link(self, body: LinkBody) -> dict[str, Any]:
         """Faults on the requests that one broker sends to another, in one direction or in both."""
         return {"faults": [self.add_fault(fault)["id"] for fault in faults_of_link(body)]}
@@ -500,8 +514,26 @@ class Control:
         """The control API ends: requests that faults delay or drop end."""
         self.cluster.faults.clear()
 
-    def reset(self) -> dict[str, Any]:
-        """Remove all faults and holds, end pauses, let the clock run."""
+    async def reset(self) -> dict[str, Any]:
+        """Let everything go on (`let_go`), start all brokers, store configs of brokers, users, quotas and ACLs as they were at the start,
+        and let preferred replicas lead. Returns when the cluster is whole. Topics, groups, added brokers and the time that passed stay.
+        """
+        ended = self.let_go()
+        started = [number for number in range(1, self.cluster.count + 1) if self._find(number) is None]
+        for number in started:
+            await self.start_broker(number)
+        await self.cluster.release_recovery()
+        undone = await self.whole.restored()
+        return ended | {"started": started, "undone": undone, "added": [*range(self._first_count + 1, self.cluster.count + 1)]}
+
+    async def configs_processed(self, timeout_ms: int = 30_000) -> dict[str, Any]:
+        """Wait until all running brokers have processed the changes of configs, users, quotas and ACLs that ZooKeeper has now."""
+        what = "all brokers have processed the last changes of configs, users, quotas and ACLs"
+        await self._wait(self.whole.configs_processed(), timeout_ms, lambda: what)
+        return {}
+
+    def let_go(self) -> dict[str, Any]:
+        """Remove all faults and holds, end pauses, let brokers reach ZooKeeper, let the clock run."""
         faults, holds = self.delete_faults(), self.delete_holds()
         for number in list(self._paused):
             if self._find(number) is not None:

@@ -120,10 +120,22 @@ ROUTES: tuple[Route, ...] = (
         "POST", "/zookeeper/delay", "Let requests of a broker to ZooKeeper wait", lambda c, body: c.delay_zookeeper(body),
         bodies.ZooKeeperDelayBody,
     ),
+    Route("GET", "/recovering", "Leaders that wait to be released from recovery (KIP-704)", lambda c: c.recovering()),
+    Route(
+        "POST", "/recovering/release", "Release leaders that wait in recovery: all, of a topic, or of a partition",
+        lambda c, body: c.release_recovery(body), bodies.RecoveryBody,
+    ),
+    Route(
+        "GET", "/configs/processed", "Wait until all brokers have processed the last changes of configs, users, quotas and ACLs",
+        lambda c, **query: c.configs_processed(**query), query=_WAIT,
+    ),
     Route("POST", "/links", "Cut or slow what brokers send each other, as faults", lambda c, body: c.add_link(body), bodies.LinkBody),
     Route("GET", "/clock", "The time of the brokers", lambda c: c.clock_state()),
     Route("POST", "/clock/advance", "Let time pass at once", lambda c, body: c.advance_clock(body), bodies.AdvanceBody),
     Route("POST", "/clock/freeze", "Let time pass only by advance", lambda c: c.freeze_clock()),
     Route("POST", "/clock/resume", "Let real time pass again", lambda c: c.resume_clock()),
-    Route("POST", "/reset", "Remove faults and holds, end pauses, let the clock run", lambda c: c.reset()),
+    Route(
+        "POST", "/reset", "Undo faults, holds, stops, and changes of configs of brokers, users, quotas and ACLs; wait until all is whole",
+        lambda c: c.reset(),
+    ),
 )  # fmt: skip

@@ -56,6 +56,7 @@ class SteeredCluster(LocalCluster):
             await self._server.start()
         try:
             await super().start()
+            await self.control.whole.remember()
         except BaseException:
             await self._end_control()
             raise
@@ -78,6 +79,6 @@ class SteeredCluster(LocalCluster):
         return both
 
     async def _end_control(self) -> None:
-        self.control.reset()
+        self.control.let_go()
         if self._server is not None:
             await self._server.stop()

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from klamm.broker.metadata_cache import CachedTopic
+from klamm.broker.recovery import Recovery
 from klamm.control.history import time_text
 from klamm.control.refusal import Refused
 from klamm.controller import changes
@@ -18,7 +19,7 @@ from klamm.server.broker_server import BrokerServer
 from klamm.server.disks import are_on_disk
 from klamm.server.faults.fault import DiskFilter, DiskHit, Effect, Fault, Hit, RequestFilter
 
-MAX_ROWS = 20
+MAX_ROWS = 100
 """Of a change of more partitions only so many are shown."""
 
 
@@ -88,6 +89,12 @@ def hit_json(hit: Hit | DiskHit) -> dict[str, Any]:
         "at": time_text(hit.at_ms), "broker": hit.broker, "client_id": hit.client_id, "api": hit.api, "version": hit.version,
         "correlation_id": hit.correlation_id,
     }  # fmt: skip
+
+
+def recovery(waiting: Recovery) -> dict[str, Any]:
+    """A leader that waits in recovery."""
+    topic, partition = waiting.partition
+    return {"broker": waiting.broker_id, "topic": topic, "partition": partition, "leader_epoch": waiting.leader_epoch}
 
 
 def uuid(value: bytes | None) -> str | None:

@@ -33,6 +33,9 @@ class ProducerIds(Protocol):
     async def next_id(self) -> int:
         """An id that is unique in the cluster. Raises ApiError if there is none yet."""
 
+    def prepare(self) -> bool:
+        """Whether the next request gets an id; if not, a block is requested now."""
+
 
 class ControllerProducerIds:
     """Gets its blocks from the active controller. `timeout_ms` limits one request, and also the time for which it is retried."""
@@ -60,6 +63,12 @@ class ControllerProducerIds:
         if producer_id == self._prefetch_at:
             self._request_block()
         return producer_id
+
+    def prepare(self) -> bool:
+        if self._next < self._end or self._prefetched is not None:
+            return True
+        self._request_block()
+        return False
 
     def _request_block(self) -> None:
         if self._requested or self._prefetched is not None or self._controller.clock.now_ms() < self._not_before_ms:
@@ -89,6 +98,10 @@ class ZooKeeperProducerIds:
     def __init__(self, take_block: Callable[[], Awaitable[tuple[int, int]]]) -> None:
         self._take_block = take_block
         self._next = self._end = 0
+
+    def prepare(self) -> bool:
+        """A request that needs a block waits for it."""
+        return True
 
     async def next_id(self) -> int:
         while self._next == self._end:

@@ -22,11 +22,13 @@ from klamm.testing.hold import Hold, hold_body
 from klamm.testing.request import Request
 from klamm.testing.steered_cluster import Steered, value_of
 from klamm.testing.transcript import timeline
-from klamm.testing.waits import TIMEOUT_S, Condition, Place, until
+from klamm.testing.waits import TIMEOUT_S, Condition, Place, WaitTimedOut, until
 
 WRITE = "ZooKeeperWrite"
 GROUP_STATES = tuple(each.value for each in GroupState)
 SHOWN_REQUESTS = 20
+TIMED_OUT = 408
+"""The status of what was waited for in vain."""
 
 
 class AsyncCluster:
@@ -37,6 +39,7 @@ class AsyncCluster:
         self._control = cluster.control
         self._now = cluster.now
         self._suffix = secrets.token_hex(3)
+        self._created: set[str] = set()
         self._faults: list[Fault] = []
         self._holds: list[Hold] = []
         self.begun = self.here()
@@ -88,7 +91,17 @@ class AsyncCluster:
 
     def describe(self) -> str:
         """Brokers, controller, clock, topics, groups, faults and holds as text."""
-        return cluster_text(self._now)
+        named = "\n".join(self.transcript())
+
+        def rank(name: str) -> int:
+            """First what the test has made, then what its requests named."""
+            return self._rank(name) and (1 if name in named else 2)
+
+        return cluster_text(self._now, rank)
+
+    def _rank(self, name: str) -> int:
+        """0 for the topics and groups of the test, 1 for others."""
+        return int(name not in self._created and not name.endswith(self._suffix))
 
     # --- faults and holds
 
@@ -297,6 +310,7 @@ class AsyncCluster:
             "name": name, "partitions": partitions, "replication_factor": replication_factor, "configs": texts_of(config),
             "replicas": None if replicas is None else [list(each) for each in replicas],
         }  # fmt: skip
+        self._created.add(name)
         await self._control.create_topic(bodies.convert(bodies.TopicBody, body))
         return name
 
@@ -355,7 +369,33 @@ class AsyncCluster:
         """
         await value_of(self._control.expire_transaction(transactional_id))
 
+    async def recovering(self) -> list[dict[str, Any]]:
+        """The leaders that wait in recovery after an unclean election, with `kip704.recovery.mode=manual` (KIP-704): topic, partition,
+        broker, leader epoch.
+        """
+        shown: list[dict[str, Any]] = (await value_of(self._control.recovering()))["recovering"]
+        return shown
+
+    async def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[dict[str, Any]]:
+        """Let leaders that wait in recovery go on: all, those of a topic, or that of one partition. Returns the released ones."""
+        body = bodies.RecoveryBody(topic=topic, partition=partition)
+        released: list[dict[str, Any]] = (await self._control.release_recovery(body))["released"]
+        return released
+
     # --- waits
+
+    async def wait_for_configs(self, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until all running brokers have processed the last changes of dynamic configs, SCRAM users, quotas and ACLs. As with Kafka, a
+        request that changes them has its response earlier.
+        """
+        begun = self.here()
+        try:
+            await self._control.configs_processed(round(timeout_s * 1000))
+        except Refused as refused:
+            if refused.status != TIMED_OUT:
+                raise
+            what = "all brokers have processed the last changes of configs, users, quotas and ACLs"
+            raise WaitTimedOut(await self.wait_text(what, timeout_s, begun)) from None
 
     async def wait_for_leader(
         self, topic: str, partition: int, leader: int | None = None, *, other_than: int | None = None, timeout_s: float = TIMEOUT_S
@@ -482,13 +522,16 @@ class AsyncCluster:
 
     # --- for the plugin and for waits
 
-    async def restore(self) -> None:
-        """Remove all faults and holds, let the clock run, resume and start all brokers. Returns when the cluster is whole."""
-        await value_of(self._control.reset())
-        for shown in (await value_of(self._control.brokers()))["brokers"]:
-            if shown["state"] in ("stopped", "killed"):
-                await self._control.start_broker(shown["id"])
-        await self.wait_for_controller()
+    async def restore(self) -> list[int]:
+        """Remove all faults and holds, let the clock run, resume and start all brokers, and store dynamic configs of brokers, SCRAM users,
+        quotas and ACLs as they were when the cluster started.
+
+        Returns when the cluster is whole: all brokers are registered and in everybody's metadata, all ISRs are full, preferred replicas
+        lead, coordinators are loaded. Returns the brokers that were added: these stay, as do topics, groups and the time by which the clock
+        was advanced. Raises Refused if the cluster cannot be made whole within 30 s.
+        """
+        added: list[int] = (await self._control.reset())["added"]
+        return added
 
     def here(self) -> Place:
         """The present place in time."""
@@ -498,7 +541,7 @@ class AsyncCluster:
         """Requests of clients and events since then, in order; without `since` since this object was made."""
         since = self.begun if since is None else since
         exchanges = self._cluster.exchanges(after=since.request)[::-1]
-        return timeline(exchanges, self._cluster.events(since.event), since.at_ms, self._topic_of)
+        return timeline(exchanges, self._cluster.events(since.event), since.at_ms, self._topic_of, rank=self._rank)
 
     async def wait_text(self, what: str, timeout_s: float, since: Place, view: Callable[[], Awaitable[str]] | None = None) -> str:
         """The text of a wait that timed out."""
@@ -508,7 +551,7 @@ class AsyncCluster:
             state = f"the state cannot be shown: {error!r}"
         exchanges = self._cluster.exchanges(after=since.request)
         lines = timeline(exchanges[:SHOWN_REQUESTS][::-1], (), since.at_ms, self._topic_of)
-        events = timeline((), self._cluster.events(since.event), since.at_ms)
+        events = timeline((), self._cluster.events(since.event), since.at_ms, rank=self._rank)
         parts = [f"not within {timeout_s:g} s: {what}", "present state:", *(f"  {line}" for line in state.splitlines())]
         if lines:
             parts.append(f"requests of clients since the wait began (the last {min(len(exchanges), SHOWN_REQUESTS)} of {len(exchanges)}):")

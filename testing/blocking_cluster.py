@@ -430,6 +430,22 @@ class BlockingCluster:
         """
         self._thread.call(self._inner.expire_transaction(transactional_id))
 
+    def recovering(self) -> list[dict[str, Any]]:
+        """The leaders that wait in recovery after an unclean election, with `kip704.recovery.mode=manual` (KIP-704): topic, partition,
+        broker, leader epoch.
+        """
+        return self._thread.call(self._inner.recovering())
+
+    def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[dict[str, Any]]:
+        """Let leaders that wait in recovery go on: all, those of a topic, or that of one partition. Returns the released ones."""
+        return self._thread.call(self._inner.release_recovery(topic, partition))
+
+    def wait_for_configs(self, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until all running brokers have processed the last changes of dynamic configs, SCRAM users, quotas and ACLs. As with Kafka, a
+        request that changes them has its response earlier.
+        """
+        self._thread.call(self._inner.wait_for_configs(timeout_s=timeout_s))
+
     def wait_for_leader(
         self, topic: str, partition: int, leader: int | None = None, *, other_than: int | None = None, timeout_s: float = TIMEOUT_S
     ) -> int:
@@ -483,9 +499,13 @@ class BlockingCluster:
             time.sleep(LOOK_S)
         return value
 
-    def restore(self) -> None:
-        """Remove all faults and holds, let the clock run, resume and start all brokers. Returns when the cluster is whole."""
-        self._thread.call(self._inner.restore())
+    def restore(self) -> list[int]:
+        """Undo faults, holds, stops, pauses, and changes of dynamic configs of brokers, SCRAM users, quotas and ACLs; let the clock run.
+
+        Returns when the cluster is whole. Returns the brokers that were added: these stay, as do topics, groups and the time by which the
+        clock was advanced. Raises Refused if the cluster cannot be made whole within 30 s.
+        """
+        return self._thread.call(self._inner.restore())
 
     def transcript(self, since: Place | None = None) -> list[str]:
         """Requests of clients and events since then, in order; without `since` since this object was made."""

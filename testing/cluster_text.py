@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.testing.transcript import fault_text
+from klamm.testing.transcript import Rank, equal_rank, fault_text
 
 MAX_ROWS = 20
 
 
-def cluster_text(control: Any) -> str:
-    """Brokers, controller, clock, topics, groups, faults and holds. `control` is `now` of a `Steered` cluster."""
+def cluster_text(control: Any, rank: Rank = equal_rank) -> str:
+    """Brokers, controller, clock, topics and groups, those with the lowest rank first, faults and holds. `control` is `now` of a `Steered`
+    cluster.
+    """
     lines = [controller_text(control)]
     brokers = control.brokers()["brokers"]
     lines += [_broker_text(each) for each in brokers]
     if any(each["state"] == "running" for each in brokers):
-        lines += _some([f"topic {each['name']}: {each['partitions']} partitions" for each in control.topics()["topics"]], "topics")
-    lines += _some([_group_text(each) for each in control.groups()["groups"]], "groups")
+        topics = sorted(control.topics()["topics"], key=lambda each: (rank(each["name"]), each["name"]))
+        lines += _some([f"topic {each['name']}: {each['partitions']} partitions" for each in topics], "topics")
+    groups = sorted(control.groups()["groups"], key=lambda each: (rank(each["group"]), each["group"]))
+    lines += _some([_group_text(each) for each in groups], "groups")
     lines += _some([f"fault {each['id']}: {fault_text(each)}: {each['hits']} hits" for each in control.faults()["faults"]], "faults")
     holds = control.holds()["holds"]
     lines += _some([f"hold {each['id']} of {each['phase']}: {each['state']}" for each in holds if each["state"] != "released"], "holds")

@@ -67,6 +67,10 @@ class Clusters:
         self._numbers = itertools.count(1)
         self._open = ExitStack()
         self._shared: BlockingCluster | None = None
+        self._of_shared = ExitStack()
+        """Stops the shared cluster."""
+        self.is_lent = False
+        """Whether fixtures of a wider scope may use the shared cluster, so that it runs until the end."""
         self._journals: dict[str, str | None] = {}
         Cluster(brokers, config=self._config)
 
@@ -81,12 +85,17 @@ class Clusters:
     def shared(self) -> BlockingCluster:
         """The cluster that tests share. It starts when it is needed first."""
         if self._shared is None:
-            self._shared = self._open.enter_context(self._cluster("shared", {}))
+            self._zookeeper  # noqa: B018 is started first, so that it stops last
+            self._of_shared = self._open.enter_context(ExitStack())
+            self._shared = self._of_shared.enter_context(self._cluster("shared", {}))
+            self._shared.restore()
         return self._shared
 
     def replace_shared(self) -> None:
-        """The shared cluster could not be restored: the next test gets another one."""
+        """The shared cluster is not as it was: the next test gets another one."""
         self._shared = None
+        if not self.is_lent:
+            self._of_shared.close()
 
     def own(self, name: str, arguments: Mapping[str, Any]) -> Cluster:
         """A cluster of a single test, to start. Raises ValueError."""
@@ -169,7 +178,9 @@ class PerTest:
             self._open.close()
             return
         try:
-            self.cluster.restore()
+            added = self.cluster.restore()
         except BaseException:
             self._clusters.replace_shared()
             raise
+        if added:
+            self._clusters.replace_shared()

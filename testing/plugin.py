@@ -52,7 +52,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def klamm_cluster(request: pytest.FixtureRequest) -> BlockingCluster:
     """The cluster that tests share, a `klamm.testing.BlockingCluster`: one for each process of pytest."""
-    return _or_fail(lambda: _clusters(request.config).shared)
+    clusters = _clusters(request.config)
+    clusters.is_lent = True
+    return _or_fail(lambda: clusters.shared)
 
 
 @pytest.fixture

@@ -17,6 +17,14 @@ FIRST_ERROR = ">"
 
 TopicName = Callable[[bytes], str]
 """The name of a topic id."""
+Rank = Callable[[str], int]
+"""How far down in a list a topic or group belongs; those of a test have 0."""
+
+
+def equal_rank(name: str) -> int:
+    """All names are equal."""
+    return 0
+
 
 
 def subjects(message: Any, version: int, name_of: TopicName = bytes.hex) -> list[str]:
@@ -75,12 +83,12 @@ def outcome(exchange: Exchange) -> str:
     return exchange.error or ("a response that cannot be decoded" if exchange.decoded_response() is None else "ok")
 
 
-def event_text(event: dict[str, Any]) -> str | None:
-    """What happened in the cluster; None for what is not shown."""
+def event_text(event: dict[str, Any], rank: Rank = equal_rank) -> str | None:
+    """What happened in the cluster; None for what is not shown. Of many partitions those of the topics with the lowest rank are named."""
     data = event["data"]
     match event["kind"]:
         case "change":
-            return _change_text(data)
+            return _change_text(data, rank)
         case "hold":
             return f"hold {data['id']} of {data['phase']} is made"
         case "released":
@@ -134,14 +142,14 @@ def _coordinator_text(data: dict[str, Any]) -> str:
     return f"transaction {data['transactional_id']}: {step} ({outcome}producer {data['producer_id']} epoch {data['producer_epoch']})"
 
 
-def _change_text(data: dict[str, Any]) -> str | None:
+def _change_text(data: dict[str, Any], rank: Rank) -> str | None:
     match data["change"]:
         case "StatesChanged":
             rows = [
                 f"{row['topic']}-{row['partition']}: " + (
                     f"leader {row['leader']}, isr {row['isr']}, leader epoch {row['leader_epoch']}" if "leader" in row else "no state"
                 )
-                for row in sorted(data["partitions"], key=lambda row: (row["topic"], row["partition"]))[:MAX_SUBJECTS]
+                for row in sorted(data["partitions"], key=lambda row: (rank(row["topic"]), row["topic"], row["partition"]))[:MAX_SUBJECTS]
             ]  # fmt: skip
             more = len(data["partitions"]) - len(rows) + data["more"]
             return "; ".join(rows) + (f"; and {more} more" if more else "")
@@ -176,14 +184,14 @@ def fault_text(shown: dict[str, Any]) -> str:
 
 def timeline(
     exchanges: Iterable[Exchange], events: Iterable[dict[str, Any]], begun_ms: int, name_of: TopicName = bytes.hex, *,
-    limit: int = MAX_LINES,
+    rank: Rank = equal_rank, limit: int = MAX_LINES,
 ) -> list[str]:
     """Requests and events in the order of time; the first error is marked with `>`. Equal requests in a row are one line.
 
     Of more than `limit` lines the first and the last are shown, and always the first error.
     """
     rows = [(each.at_ms, 1, request_text(each, name_of), outcome(each)) for each in exchanges]
-    rows += [(event["at_ms"], 0, f"* {text}", "ok") for event in events if (text := event_text(event)) is not None]
+    rows += [(event["at_ms"], 0, f"* {text}", "ok") for event in events if (text := event_text(event, rank)) is not None]
     rows.sort(key=lambda row: row[:2])
     lines: list[list[Any]] = []
     has_error = False

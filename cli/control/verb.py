@@ -28,7 +28,9 @@ COMMANDS = {
     "holds": f"{_HERE}.holds:holds",
     "link": f"{_HERE}.zookeeper:link",
     "phases": f"{_HERE}.phases",
+    "recovering": f"{_HERE}.recovering:recovering",
     "release": f"{_HERE}.holds:release",
+    "release-recovery": f"{_HERE}.recovering:release_recovery",
     "requests": f"{_HERE}.requests",
     "reset": f"{_HERE}.reset",
     "step": f"{_HERE}.holds:step",
@@ -38,6 +40,7 @@ COMMANDS = {
     "transactions": f"{_HERE}.groups:transactions",
     "unfault": f"{_HERE}.faults:unfault",
     "unhold": f"{_HERE}.holds:unhold",
+    "wait-for-configs": f"{_HERE}.wait_for_configs",
     "zookeeper": f"{_HERE}.zookeeper:zookeeper",
 }
 """Command → the module that has it, and its name there if that is not `command`."""

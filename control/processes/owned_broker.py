@@ -17,6 +17,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import msgspec
+
+from klamm.broker.recovery import Recovery
 from klamm.control import views
 from klamm.control.bodies import Body, FaultBody, HoldBody, convert
 from klamm.control.conditions import condition_of
@@ -25,7 +28,9 @@ from klamm.control.http import ControlServer
 from klamm.control.model import Control
 from klamm.control.refusal import Refused
 from klamm.control.routes import ROUTES, Route
+from klamm.control.wholeness import report_of
 from klamm.controller.phases import ControllerElectionDue
+from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.steering import HeldPhase, Hold, Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Condition, Fault, Faults
@@ -68,6 +73,12 @@ class StateBody(Body, frozen=True):
     frozen: bool = False
     is_kept_from_elections: bool = False
     """Whether this broker is held before it takes part in an election of the controller."""
+
+
+class ElectionBody(Body, frozen=True):
+    """Topics and numbers of partitions."""
+
+    partitions: list[tuple[str, int]]
 
 
 class OwnedControl(Control):
@@ -216,14 +227,28 @@ class OwnedControl(Control):
             self._elections.release()
             self._elections = None
 
-    def reset(self) -> dict[str, Any]:
-        """As `Control.reset`, and elections go on."""
+    def let_go(self) -> dict[str, Any]:
+        """As `Control.let_go`, and elections go on."""
         self._keep_from_elections(False)
-        return super().reset()
+        return super().let_go()
+
+    def report(self, brokers: str) -> dict[str, Any]:
+        """What this broker shows (`control/wholeness.py`); the ids of the brokers that run are separated by commas."""
+        running = next(iter(self.serving()), None)
+        if running is None:
+            raise Refused("the broker does not run", 409)
+        report: dict[str, Any] = msgspec.to_builtins(report_of(running, list(map(int, brokers.split(",")))), str_keys=True)
+        return report
+
+    async def elect(self, body: ElectionBody) -> dict[str, Any]:
+        """Elect preferred leaders, if this broker is the controller."""
+        for broker in self.serving():
+            await self.whole.elect_preferred(broker.id, [TopicPartition(*each) for each in body.partitions])
+        return {}
 
 
 def _is_step(route: Route) -> bool:
-    return route.method == "POST" and route.path.startswith(("/brokers", "/controller"))
+    return route.method == "POST" and route.path.startswith(("/brokers", "/controller", "/reset"))
 
 
 OWN_ROUTES = (
@@ -234,6 +259,9 @@ OWN_ROUTES = (
         "GET", "/own/replica", "A partition as the broker sees it", lambda c, **query: c.replica(**query),
         query={"topic": str, "partition": int},
     ),
+    Route("POST", "/own/let-go", "Remove holds and faults, and let everything go on", lambda c: c.let_go()),
+    Route("GET", "/own/report", "What is whole as the broker sees it", lambda c, **query: c.report(**query), query={"brokers": str}),
+    Route("POST", "/own/elect", "Elect preferred leaders", lambda c, body: c.elect(body), ElectionBody),
     Route("GET", "/own/exchanges", "Requests of clients as bytes", lambda c, **query: c.exchanges(**query), query={"since_ms": int}),
     Route(
         "GET", "/own/requests", "The last requests since a time", lambda c, **query: c.requests(**query),
@@ -265,6 +293,7 @@ class OwnedBroker:
             clock=clock, history=history, steering=self.steering, faults=self.faults,
             subscriber=lambda broker_id: partial(self.control.changed, broker_id), watch_coordinators=lambda _: self.control.coordinated,
         )  # fmt: skip
+        self._gate = seams.recovery_gate
         self.broker = make(seams)
         self._server = ControlServer(self.control, token=control["token"], routes=OWN_ROUTES)
         self._serves = False
@@ -298,7 +327,7 @@ class OwnedBroker:
     async def stop(self) -> None:
         """Let everything go on that is held, and stop the broker in order."""
         self.steering.release_at_end(log)
-        self.control.reset()
+        self.control.let_go()
         await self.broker.stop()
         self._serves = False
         await self._server.stop()
@@ -322,6 +351,15 @@ class OwnedBroker:
     async def add_broker(self, config: Mapping[str, str] | None = None) -> int:
         """Refused: the owner does it."""
         raise _owners_step()
+
+    @property
+    def recovering(self) -> list[Recovery]:
+        """Those of the broker."""
+        return self._gate.waiting
+
+    async def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[Recovery]:
+        """Release those of the broker."""
+        return self._gate.release(topic, partition)
 
     def stand(self, broker_id: int) -> None:
         """Refused: the owner does it."""

@@ -13,9 +13,12 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
+
+import msgspec
 
 from klamm.control import conditions, views
 from klamm.control.bodies import (
@@ -26,9 +29,11 @@ from klamm.control.bodies import (
     HoldBody,
     LinkBody,
     MoveBody,
+    RecoveryBody,
     ZooKeeperDelayBody,
     fault_of,
 )
+from klamm.control.changed_configs import ChangedConfigs, announced
 from klamm.control.conditions import condition_of
 from klamm.control.event_log import REQUESTS
 from klamm.control.holds import MAX_HOLDS, check_brokers, failure_of, hold_of
@@ -41,11 +46,16 @@ from klamm.control.processes.process_topics import ProcessTopics
 from klamm.control.processes.shares import FaultShares, HoldShares
 from klamm.control.refusal import Refused
 from klamm.control.seen_changes import SeenRows
+from klamm.control.wholeness import WHOLE_S, Report, until_whole
+from klamm.controller.values import ControllerMoved, StoreRefused
+from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.steering import Steering
 from klamm.server.faults.fault import MAX_FAULTS, Fault
+from klamm.server.local.own_zookeeper import session_at
 from klamm.server.local.process_cluster import BrokerProcess, ProcessCluster
 from klamm.server.local.steered_clock import SteeredClock
 from klamm.server.phases import phase_table
+from klamm.zk.session.session import ZkSession
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +87,8 @@ class ProcessControl:
         """Faults whose conditions held when all brokers got the last state."""
         self._checking = asyncio.Lock()
         self._crashes = 0
+        self._first_count = cluster.count
+        self._configs = ChangedConfigs()
         self.history = ProcessHistory(self._processes)
         self.requests, self.exchanges = self.history.requests, self.history.exchanges
         steps, shown = self._steps, ProcessTopics(self._processes, self._steps)
@@ -156,7 +168,7 @@ class ProcessControl:
                 for hold in await self.held():
                     for at in hold["held"]:
                         log.warning("broker %d is held at %s until now; it goes on, since the cluster ends", at["broker"], hold["phase"])
-                await self.reset()
+                await self._release_all()
 
     async def close(self) -> None:
         """End all that is under way here."""
@@ -530,8 +542,71 @@ class ProcessControl:
 
     # --- everything
 
+    async def remember(self) -> None:
+        """Have the present configs and ACLs as what `reset` stores. Raises StartFailed."""
+        async with session_at(self.cluster.zookeeper) as session:
+            await self._configs.remember(session)
+
     async def reset(self) -> dict[str, Any]:
-        """Remove all faults and holds, end pauses, let the clock run."""
+        """As `Control.reset`. A broker that does not respond is waited for."""
+        ended = await self._release_all()
+        started = [each.broker_id for each in self.cluster.processes if not each.runs]
+        for number in started:
+            await self._steps.start_broker(number)
+        await self._processes.ask("POST", "/recovering/release", {})
+        async with session_at(self.cluster.zookeeper) as session:
+            undone, last = await self._undone(session), await announced(session)
+        brokers = [each.broker_id for each in self.cluster.processes]
+        await until_whole(brokers, last, partial(self._reports, brokers), self._elect_preferred)
+        return ended | {"started": started, "undone": undone, "added": [*range(self._first_count + 1, self.cluster.count + 1)]}
+
+    async def _undone(self, session: ZkSession) -> list[str]:
+        """Store the configs and ACLs of the start, when there is a controller. Returns what was changed. Raises Refused, StartFailed."""
+        try:
+            async with asyncio.timeout(WHOLE_S):
+                while True:
+                    with suppress(StoreRefused, ControllerMoved):
+                        return await self._configs.undo(session)
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            raise Refused(f"configs and ACLs cannot be stored within {WHOLE_S:g} s", 408) from None
+
+    async def _reports(self, brokers: Sequence[int]) -> dict[int, Report]:
+        answers, _ = await self._processes.ask("GET", "/own/report", query={"brokers": ",".join(map(str, brokers))})
+        shown = {broker: answer for broker, answer in answers.items() if not isinstance(answer, Refused)}
+        return {broker: msgspec.convert(answer, Report, str_keys=True) for broker, answer in shown.items()}
+
+    async def _elect_preferred(self, controller: int, partitions: Sequence[TopicPartition]) -> None:
+        with suppress(Refused):
+            await self._processes.ask_one(controller, "POST", "/own/elect", {"partitions": list(map(list, partitions))})
+
+    async def configs_processed(self, timeout_ms: int = 30_000) -> dict[str, Any]:
+        """Wait until all brokers that respond have processed the changes of configs, users, quotas and ACLs that ZooKeeper has now."""
+        if not 0 <= timeout_ms <= MAX_WAIT_MS:
+            raise Refused(f"timeout_ms: from 0 to {MAX_WAIT_MS}")
+        limit_s = timeout_ms / 1000 + READ_S
+        answers, missing = await self._processes.ask("GET", "/configs/processed", query={"timeout_ms": timeout_ms}, limit_s=limit_s)
+        for answer in answers.values():
+            if isinstance(answer, Refused):
+                raise answer
+        return missing
+
+    async def recovering(self) -> dict[str, Any]:
+        """The leaders that wait to be released, with `kip704.recovery.mode=manual` (KIP-704)."""
+        answers, missing = await self._processes.ask("GET", "/recovering")
+        return {"recovering": [row for each in answers.values() if isinstance(each, dict) for row in each["recovering"]]} | missing
+
+    async def release_recovery(self, body: RecoveryBody) -> dict[str, Any]:
+        """Let leaders that wait in recovery go on."""
+        asked = {"topic": body.topic, "partition": body.partition}
+        answers, missing = await self._processes.ask("POST", "/recovering/release", asked, limit_s=ACT_S)
+        for answer in answers.values():
+            if isinstance(answer, Refused):
+                raise answer
+        return {"released": [row for each in answers.values() for row in each["released"]]} | missing
+
+    async def _release_all(self) -> dict[str, Any]:
+        """Remove all faults and holds, end pauses, let brokers reach ZooKeeper, let the clock run."""
         counts = {"faults": len(self._faults), "holds": len(self._holds)}
         self._faults.clear()
         while self._holds:
@@ -540,7 +615,7 @@ class ProcessControl:
         for number, part in list(self._processes.parts.items()):
             if part.is_paused:
                 await self._steps.resume_broker(number)
-        _, missing = await self._processes.ask("POST", "/reset")
+        _, missing = await self._processes.ask("POST", "/own/let-go")
         await self.sync()
         return counts | missing
 

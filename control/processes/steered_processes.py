@@ -40,6 +40,11 @@ class SteeredProcessCluster(ProcessCluster):
         if self._server is not None:
             await self._server.start()
         await super().start()
+        try:
+            await self.control.remember()
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """End the control API, let everything go on that is held, and stop the cluster."""

@@ -60,6 +60,11 @@ class DynamicConfigs:
         """Add a listener. It is called on the event loop and must not wait."""
         self._listeners.append(listener)
 
+    @property
+    def executed(self) -> int:
+        """The number of the last notification that was processed, -1 before the first one."""
+        return self._executed
+
     def announce_to(self, announce: Callable[[str, str], None]) -> None:
         """Call `announce` after the listeners, with kind and name of each topic or broker that a notification names, also if it is another
         broker or its znode cannot be read.

@@ -55,7 +55,7 @@ async def _store_user(session: ZkSession, user: str, configs: Mapping[str, str])
 
 async def end_registration(zookeeper: str, broker_id: int) -> None:
     """Delete the ephemeral znodes of a broker whose process was killed, as the end of its session does. Raises StartFailed."""
-    async with _session(zookeeper) as session:
+    async with session_at(zookeeper) as session:
         node = await session.get(CONTROLLER)
         controller = None if node is None else decode_controller(node.data)
         await session.delete(broker_path(broker_id))
@@ -65,12 +65,13 @@ async def end_registration(zookeeper: str, broker_id: int) -> None:
 
 async def remove_controller(zookeeper: str) -> None:
     """Delete `/controller`, so that an election follows. Raises StartFailed."""
-    async with _session(zookeeper) as session:
+    async with session_at(zookeeper) as session:
         await session.delete(CONTROLLER)
 
 
 @asynccontextmanager
-async def _session(zookeeper: str) -> AsyncIterator[ZkSession]:
+async def session_at(zookeeper: str) -> AsyncIterator[ZkSession]:
+    """A session of its own, for some reads and writes. Raises StartFailed for what ZooKeeper does not do."""
     session = ZkSession(zookeeper, SESSION_TIMEOUT_MS)
     try:
         await session.start(SESSION_TIMEOUT_MS)

@@ -88,13 +88,18 @@ class AclAuthorizer:
         for pattern, acls in (await self._zk.load()).items():
             self._take(pattern, acls)
 
+    @property
+    def executed(self) -> Mapping[int, int]:
+        """By pattern type, the number of the last notification that was processed, -1 before the first one."""
+        return self._executed
+
     async def look(self) -> None:
         """Process new notifications and watch for the next ones. After a loss of the session the next session calls it again."""
         await self._looking.look()
 
     async def _execute(self) -> None:
         for pattern_type in (LITERAL, PREFIXED):
-            now_ms = self._clock.now_ms()
+            now_ms = SYSTEM_CLOCK.now_ms()  # in ZooKeeper's time, which nobody moves
             changes = await self._zk.changes(pattern_type, self._executed[pattern_type], self._looking.changed)
             named = list(dict.fromkeys(pattern for _, pattern in changes if pattern is not None))
             if named:

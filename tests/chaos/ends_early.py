@@ -18,9 +18,9 @@ async def _end(*_: object) -> Any:
     os._exit(EXIT_CODE)
 
 
-def _reset_and_plant(control: Control) -> dict[str, Any]:
+async def _reset_and_plant(control: Control) -> dict[str, Any]:
     patch.object(offset_fetch, "_read", _end).start()
-    return _reset(control)
+    return await _reset(control)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,15 @@ def send(klamm, topic):
     with KafkaProducer(bootstrap_servers=klamm.bootstrap_servers, client_id="shop") as producer:
         producer.send(topic, b"x").get(10)
 
+def commit(klamm):
+    from confluent_kafka import Producer
+    name = klamm.create_topic(klamm.topic_name("copy"))
+    producer = Producer({"bootstrap.servers": klamm.bootstrap_servers, "client.id": name, "transactional.id": name})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce(name, b"x")
+    producer.commit_transaction(10)
+
 @pytest.fixture
 def orders(klamm):
     return klamm.create_topic(klamm.topic_name("orders"))
@@ -121,6 +130,31 @@ def test_kills_every_broker(klamm):
 def test_comes_after_that(klamm, orders):
     send(klamm, orders)
 
+def test_kills_two_brokers(klamm):
+    commit(klamm)
+    klamm.kill_broker(1)
+    klamm.kill_broker(2)
+
+def test_finds_coordinators_that_are_loaded(klamm):
+    commit(klamm)
+    assert klamm.requests(client_id=klamm.topic_name("copy"), error="any") == []
+
+def test_has_other_configs_and_a_quota(klamm):
+    from klamm.admin import AdminClient, ResourceType
+    with AdminClient(klamm.bootstrap_servers) as admin:
+        admin.incremental_alter_configs({(ResourceType.BROKER, ""): {"message.max.bytes": "100"}}).all()
+    klamm.wait_for_configs()
+
+def test_has_the_first_configs(klamm, orders):
+    with KafkaProducer(bootstrap_servers=klamm.bootstrap_servers) as producer:
+        producer.send(orders, b"x" * 500).get(10)
+
+def test_adds_a_broker(klamm):
+    assert klamm.add_broker() == 4
+
+def test_has_three_brokers(klamm):
+    assert len(klamm.brokers()) == 3
+
 def test_leaves_a_cluster_that_cannot_be_restored(klamm):
     klamm.restore = lambda: 1 / 0
 
@@ -188,7 +222,7 @@ def run(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.RunResu
 
 def test_tests_share_a_cluster_that_is_whole_again_and_failures_are_explained(pytester: pytest.Pytester) -> None:
     result = run(pytester, CLIENTS, "--strict-markers", "-rA")
-    result.assert_outcomes(passed=13, failed=5, errors=2, xfailed=1)
+    result.assert_outcomes(passed=19, failed=5, errors=2, xfailed=1)
     text = result.stdout.str()
     failed = text[text.index("_ test_fails_and_is_explained _") : text.index("_ test_has_a_fault_that_never_hits _")]
     lines = [line.strip() for line in failed[failed.index("- klamm -") :].splitlines()]

@@ -37,6 +37,7 @@ VERBS: dict[str, str] = {
     "POST /zookeeper/expire": "expire_session", "POST /zookeeper/cut": "cut_zookeeper", "POST /zookeeper/restore": "restore_zookeeper",
     "POST /zookeeper/delay": "delay_zookeeper",
     "GET /clock": "clock", "POST /clock/advance": "advance", "POST /clock/freeze": "freeze_clock", "POST /clock/resume": "resume_clock",
+    "GET /recovering": "recovering", "POST /recovering/release": "release_recovery", "GET /configs/processed": "wait_for_configs",
     "POST /reset": "restore",
 }  # fmt: skip
 """The route of a verb → its name in `klamm.testing`, a method of a cluster unless it says `Hold` or `Fault`."""

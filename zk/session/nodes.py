@@ -213,4 +213,4 @@ class ZkNodes(ABC):
 
 
 def _to_node(data: bytes | None, stat: ZnodeStat) -> Znode:
-    return Znode(data, stat.version, stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.ephemeralOwner)
+    return Znode(data, stat.version, stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.ephemeralOwner, stat.cversion)

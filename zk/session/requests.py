@@ -47,6 +47,8 @@ class Znode(NamedTuple):
     ctime_ms: int
     mtime_ms: int
     ephemeral_owner: int
+    cversion: int
+    """How often a child was created or deleted."""
 
 
 class ZkError(StoreRefused):
@@ -349,5 +351,5 @@ class SetWatches:
 
 
 def _node(data: bytes | None, buffer: bytes, offset: int) -> Znode:
-    czxid, mzxid, ctime, mtime, version, _, _, owner = _stat(buffer, offset)
-    return Znode(data, version, czxid, mzxid, ctime, mtime, owner)
+    czxid, mzxid, ctime, mtime, version, cversion, _, owner = _stat(buffer, offset)
+    return Znode(data, version, czxid, mzxid, ctime, mtime, owner, cversion)
