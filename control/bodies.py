@@ -160,9 +160,10 @@ class LinkBody(Body, frozen=True):
 
 
 class AdvanceBody(Body, frozen=True):
-    """A time in milliseconds."""
+    """A time in milliseconds. With `step_ms` it passes in steps; between them all that are alive are heard (`control/heartbeats.py`)."""
 
     ms: int
+    step_ms: int | None = None
 
 
 class TopicBody(Body, frozen=True):

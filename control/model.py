@@ -33,6 +33,7 @@ from klamm.control.brokers import Brokers
 from klamm.control.conditions import condition_of
 from klamm.control.coordinators import Coordinators
 from klamm.control.event_log import COORDINATOR, REQUESTS, EventLog
+from klamm.control.heartbeats import advance_in_steps, check_step, heard_by
 from klamm.control.history import History
 from klamm.control.holds import MAX_HOLDS, Held, check_brokers, failure_of, hold_of
 from klamm.control.links import faults_of_link
@@ -484,12 +485,26 @@ class Control:
         return {"now_ms": clock.now_ms(), "frozen": clock.is_frozen, "offset_ms": clock.offset_ms}
 
     async def advance_clock(self, body: AdvanceBody) -> dict[str, Any]:
-        """Let time pass at once, with all timers of brokers, controllers and coordinators."""
+        """Let time pass at once, with all timers of brokers, controllers and coordinators; with `step_ms` in steps, between which those are
+        waited for that are alive. `silent` are those who were waited for in vain.
+        """
         if not 0 <= body.ms <= MAX_ADVANCE_MS:
             raise Refused(f"ms: from 0 to {MAX_ADVANCE_MS}")
-        fired = await self._clock().advance(body.ms / 1000)
+        clock, silent = self._clock(), list[str]()
+        if body.step_ms is None:
+            fired = await clock.advance(body.ms / 1000)
+        else:
+            check_step(body.ms, body.step_ms)
+            fired, silent = await advance_in_steps(body.ms, body.step_ms, lambda ms: clock.advance(ms / 1000), self._look_who_is_heard)
         self.events.add("clock", {"advanced_ms": body.ms, "fired": fired})
-        return {"fired": fired, **self.clock_state()}
+        return {"fired": fired, "silent": silent, **self.clock_state()}
+
+    async def _look_who_is_heard(self) -> dict[str, int]:
+        return self.heard()
+
+    def heard(self) -> dict[str, int]:
+        """Who has to show that it is alive (`control/heartbeats.py`), at all running brokers."""
+        return {who: last for broker in self.serving() for who, last in heard_by(broker).items()}
 
     def freeze_clock(self) -> dict[str, Any]:
         """Let time pass only by `advance`."""

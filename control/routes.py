@@ -131,7 +131,10 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("POST", "/links", "Cut or slow what brokers send each other, as faults", lambda c, body: c.add_link(body), bodies.LinkBody),
     Route("GET", "/clock", "The time of the brokers", lambda c: c.clock_state()),
-    Route("POST", "/clock/advance", "Let time pass at once", lambda c, body: c.advance_clock(body), bodies.AdvanceBody),
+    Route(
+        "POST", "/clock/advance", "Let time pass at once, or in steps so that those who are alive can show it",
+        lambda c, body: c.advance_clock(body), bodies.AdvanceBody,
+    ),
     Route("POST", "/clock/freeze", "Let time pass only by advance", lambda c: c.freeze_clock()),
     Route("POST", "/clock/resume", "Let real time pass again", lambda c: c.resume_clock()),
     Route(

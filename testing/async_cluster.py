@@ -277,9 +277,16 @@ class AsyncCluster:
         """Let each request of a broker to ZooKeeper wait this long before it is sent; 0 ends that."""
         await value_of(self._control.delay_zookeeper(bodies.ZooKeeperDelayBody(broker=broker, ms=delay_ms)))
 
-    async def advance(self, seconds: float) -> int:
-        """Let time pass at once for brokers, controllers and coordinators. Returns how many timers fired."""
-        return int((await self._control.advance_clock(bodies.AdvanceBody(ms=round(seconds * 1000))))["fired"])
+    async def advance(self, seconds: float, *, step: float | None = None) -> int:
+        """Let time pass at once for brokers, controllers and coordinators. Returns how many timers fired.
+
+        Clients live in real time: time that is longer than the session of a member ends this session, although the member is alive, and
+        followers that lack records leave the ISR. With `step`, in seconds, it passes in steps. After each of them all members, followers
+        and registered brokers that are alive are waited for: one interval of heartbeats in real time for each step, and 6 s once for one
+        that is not alive. A step must be shorter than the sessions. To let one member time out, take `expire_members`.
+        """
+        step_ms = None if step is None else round(step * 1000)
+        return int((await self._control.advance_clock(bodies.AdvanceBody(ms=round(seconds * 1000), step_ms=step_ms)))["fired"])
 
     async def freeze_clock(self) -> None:
         """Let time pass only by `advance`."""

@@ -357,9 +357,13 @@ class BlockingCluster:
         """Let each request of a broker to ZooKeeper wait this long before it is sent; 0 ends that."""
         self._thread.call(self._inner.delay_zookeeper(broker, delay_ms))
 
-    def advance(self, seconds: float) -> int:
-        """Let time pass at once for brokers, controllers and coordinators. Returns how many timers fired."""
-        return self._thread.call(self._inner.advance(seconds))
+    def advance(self, seconds: float, *, step: float | None = None) -> int:
+        """Let time pass at once for brokers, controllers and coordinators. Returns how many timers fired.
+
+        Clients live in real time: sessions that are shorter end, although their members are alive. With `step`, in seconds, it passes in
+        steps, and those who are alive are waited for after each of them (see `AsyncCluster.advance`).
+        """
+        return self._thread.call(self._inner.advance(seconds, step=step))
 
     def freeze_clock(self) -> None:
         """Let time pass only by `advance`."""

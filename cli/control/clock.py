@@ -25,10 +25,15 @@ def command(api: ControlApi) -> None:
 
 @command.command("advance", short_help="Let time pass at once.")
 @click.argument("ms", type=int, metavar="MS")
+@click.option("--step-ms", type=int, metavar="MS", help="Let it pass in steps of this time, and wait for heartbeats after each.")
 @control_command()
-def advance(api: ControlApi, ms: int) -> None:
-    """Let MS milliseconds pass at once, with all timers of brokers, controllers and coordinators."""
-    _show(api, api.post("clock", "advance", body={"ms": ms}))
+def advance(api: ControlApi, ms: int, step_ms: int | None) -> None:
+    """Let MS milliseconds pass at once, with all timers of brokers, controllers and coordinators.
+
+    Clients live in real time, so sessions that are shorter end, although their members are alive. With --step-ms those who are alive are
+    waited for after each step.
+    """
+    _show(api, api.post("clock", "advance", body={"ms": ms, "step_ms": step_ms}))
 
 
 @command.command("freeze", short_help="Let time pass only by advance.")

@@ -262,6 +262,7 @@ OWN_ROUTES = (
     Route("POST", "/own/let-go", "Remove holds and faults, and let everything go on", lambda c: c.let_go()),
     Route("GET", "/own/report", "What is whole as the broker sees it", lambda c, **query: c.report(**query), query={"brokers": str}),
     Route("POST", "/own/elect", "Elect preferred leaders", lambda c, body: c.elect(body), ElectionBody),
+    Route("GET", "/own/heard", "Who has to show that it is alive", lambda c: c.heard()),
     Route("GET", "/own/exchanges", "Requests of clients as bytes", lambda c, **query: c.exchanges(**query), query={"since_ms": int}),
     Route(
         "GET", "/own/requests", "The last requests since a time", lambda c, **query: c.requests(**query),

@@ -36,6 +36,7 @@ from klamm.control.bodies import (
 from klamm.control.changed_configs import ChangedConfigs, announced
 from klamm.control.conditions import condition_of
 from klamm.control.event_log import REQUESTS
+from klamm.control.heartbeats import advance_in_steps, check_step
 from klamm.control.holds import MAX_HOLDS, check_brokers, failure_of, hold_of
 from klamm.control.links import faults_of_link
 from klamm.control.model import MAX_ADVANCE_MS, MAX_WAIT_MS
@@ -518,15 +519,33 @@ class ProcessControl:
         return {"now_ms": clock.now_ms(), "frozen": clock.is_frozen, "offset_ms": clock.offset_ms}
 
     async def advance_clock(self, body: AdvanceBody) -> dict[str, Any]:
-        """Let time pass at once at all brokers. A paused one follows when it goes on."""
+        """As `Control.advance_clock`, at all brokers. A paused one follows when it goes on."""
         if not 0 <= body.ms <= MAX_ADVANCE_MS:
             raise Refused(f"ms: from 0 to {MAX_ADVANCE_MS}")
+        if body.step_ms is None:
+            fired, missing = await self._advance(body.ms)
+            return {"fired": fired, "silent": [], **self.clock_state()} | missing
+        check_step(body.ms, body.step_ms)
+        missing = {}
+
+        async def advance(ms: int) -> int:
+            nonlocal missing
+            fired, missing = await self._advance(ms)
+            return fired
+
+        fired, silent = await advance_in_steps(body.ms, body.step_ms, advance, self._heard)
+        return {"fired": fired, "silent": silent, **self.clock_state()} | missing
+
+    async def _advance(self, ms: int) -> tuple[int, dict[str, Any]]:
         for part in self._processes.parts.values():
-            part.behind_ms += body.ms * part.is_paused
-        await self._clock.advance(body.ms / 1000)
-        answers, missing = await self._processes.ask("POST", "/clock/advance", {"ms": body.ms}, limit_s=ACT_S)
-        fired = sum(answer["fired"] for answer in answers.values() if not isinstance(answer, Refused))
-        return {"fired": fired, **self.clock_state()} | missing
+            part.behind_ms += ms * part.is_paused
+        await self._clock.advance(ms / 1000)
+        answers, missing = await self._processes.ask("POST", "/clock/advance", {"ms": ms}, limit_s=ACT_S)
+        return sum(answer["fired"] for answer in answers.values() if not isinstance(answer, Refused)), missing
+
+    async def _heard(self) -> dict[str, int]:
+        answers, _ = await self._processes.ask("GET", "/own/heard")
+        return {who: last for answer in answers.values() if not isinstance(answer, Refused) for who, last in answer.items()}
 
     async def freeze_clock(self) -> dict[str, Any]:
         """Let time pass only by `advance`."""

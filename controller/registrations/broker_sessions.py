@@ -111,6 +111,10 @@ class BrokerSessions:
             session.is_heard_again = True
             self._due()
 
+    def heard_at(self) -> dict[int, float]:
+        """When each broker was heard last whose session is not over."""
+        return {broker_id: session.heard_at for broker_id, session in self._sessions.items() if not session.is_over}
+
     def restarted(self) -> None:
         """All have a full time-out from now on."""
         now = self._clock.monotonic()

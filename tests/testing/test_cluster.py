@@ -10,11 +10,12 @@ from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 import klamm.testing
 from klamm.admin import AdminClient
+from klamm.control import heartbeats
 from klamm.controller.phases import ReassignmentCaughtUp
 from klamm.server.faults.fault import DiskHit
 from klamm.testing import AsyncCluster, BlockingCluster, Refused, WaitTimedOut
@@ -528,3 +529,57 @@ def test_arguments_are_checked_before_anything_starts() -> None:
         klamm.testing.Cluster(0)
     with pytest.raises(ValueError, match=r"config broker\.id"):
         klamm.testing.Cluster(config={"broker.id": 1})
+
+
+# --- time and those who are alive
+
+
+def consume_until_stable(cluster: BlockingCluster, group: str, topic: str, count: int) -> list[Consumer]:
+    """Members with sessions of 30 s whose heartbeats come 20 times a second."""
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "heartbeat.interval.ms": 50, "session.timeout.ms": 30_000}
+    members = [Consumer(config | {"client.id": f"member-{number}"}) for number in range(count)]
+    for member in members:
+        member.subscribe([topic])
+    cluster.wait_until(
+        lambda: [each.poll(0.02) for each in members] and cluster.topics() and len(stable_members(cluster, group)) == count, "all members"
+    )
+    return members
+
+
+def stable_members(cluster: BlockingCluster, group: str) -> list[str]:
+    shown = next((each for each in cluster.groups() if each["group"] == group), None)
+    return [] if shown is None or shown["state"] != "Stable" else [each["member_id"] for each in shown["members"]]
+
+
+def test_time_that_passes_in_steps_ends_no_session_of_a_member_that_is_alive(cluster: BlockingCluster, topic: str) -> None:
+    group = cluster.topic_name("alive")
+    members = consume_until_stable(cluster, group, topic, 2)
+    generation = cluster.group(group)["generation"]
+    cluster.advance(100, step=20)
+    assert cluster.group(group)["generation"] == generation
+    assert len(cluster.group(group)["members"]) == 2
+    assert not [line for line in cluster.transcript() if "expired" in line]
+    for member in members:
+        member.close()
+
+
+def test_time_that_passes_in_steps_ends_the_session_of_a_member_that_is_not_alive(
+    cluster: BlockingCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "ALIVE_S", 0.5)  # ten times the interval of heartbeats
+    group = cluster.topic_name("dead")
+    members = consume_until_stable(cluster, group, topic, 2)
+    ids = {each["client_id"]: each["member_id"] for each in cluster.group(group)["members"]}
+    with cluster.fault(api="Heartbeat", client_id="member-1", drop=True) as fault:
+        fault.wait()
+        cluster.advance(50, step=20)
+    expired = [line.split()[6] for line in cluster.transcript() if "expired" in line]
+    assert expired == [ids["member-1"]]
+    for member in members:
+        member.close()
+
+
+@pytest.mark.parametrize(("ms", "step"), [(1, 0), (10_000, 1e-3)])
+def test_steps_of_time_that_are_none_or_too_many_are_refused(cluster: BlockingCluster, ms: float, step: float) -> None:
+    with pytest.raises(Refused, match="step_ms"):
+        cluster.advance(ms, step=step)
