@@ -20,6 +20,8 @@ from klamm.server.faults import message_parts
 from klamm.server.faults.fault import DiskFilter, Effect, Limits, RequestFilter
 from klamm.server.faults.fault_handlers import READS
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 MAX_DELAY_MS = 3_600_000
 T = TypeVar("T")
 

@@ -10,6 +10,8 @@ from klamm.control.refusal import Refused
 from klamm.server.faults.fault import Condition
 from klamm.server.phases import phase_named
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 KINDS = ("hold", "phase", "fault", "broker")
 _SILENT = ("down", "paused")
 """States in which a broker neither receives nor sends."""

@@ -11,6 +11,8 @@ from klamm.control.brokers import Brokers
 from klamm.control.refusal import Refused
 from klamm.server.broker_server import BrokerServer
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 
 class Coordinators:
     """The groups and transactional ids of the coordinators among the running brokers."""

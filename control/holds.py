@@ -12,6 +12,8 @@ from klamm.protocol.steering import Action, Hold, Steering
 from klamm.server.phases import can_fail, phase_named
 from klamm.server.phases import error_named as failure_named
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 MAX_HOLDS = 1000
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from klamm.control.bodies import EffectBody, FaultBody, FilterBody, LinkBody
 from klamm.control.refusal import Refused
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 
 def faults_of_link(body: LinkBody) -> list[FaultBody]:
     """The faults of a link, for one direction or both. Raises Refused."""

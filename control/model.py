@@ -50,6 +50,8 @@ from klamm.server.faults.fault import Condition, Fault
 from klamm.server.local.steered_clock import SteeredClock
 from klamm.server.phases import phase_table
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 MAX_WAIT_MS = 600_000
 MAX_LISTED = 1000
 ANNOUNCE_S = 0.2

@@ -12,6 +12,8 @@ from klamm.control.history import ANY_ERROR, api_named
 from klamm.control.refusal import Refused
 from klamm.protocol.errors import ErrorCode
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 
 def checked(wanted: Mapping[str, Any], brokers: Iterable[int]) -> dict[str, Any]:
     """A filter as `History.newest` takes it, from the ids of all brokers. Raises Refused, with a suggestion where there is one."""

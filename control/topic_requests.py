@@ -19,6 +19,8 @@ from klamm.server.local.seed_topics import version_for
 from klamm.server.net.listeners import outgoing_security
 from klamm.server.net.outgoing_connections import request_once
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 CREATE_VERSION = 7
 DELETE_VERSION = 5
 GROW_VERSION = 3

@@ -13,6 +13,8 @@ from klamm.control.refusal import Refused
 from klamm.controller.values import StoreLost
 from klamm.server.broker_server import BrokerServer
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 
 class Topics:
     """The topics of these brokers. What changes is written to `events`."""

@@ -10,6 +10,8 @@ from klamm.control import bodies
 from klamm.control.refusal import Refused
 from klamm.protocol.errors import did_you_mean
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 
 class FaultArguments(TypedDict, total=False):
     """Which requests a fault is about, what it does, and how often."""

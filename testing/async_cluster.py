@@ -24,6 +24,8 @@ from klamm.testing.steered_cluster import Steered, value_of
 from klamm.testing.transcript import timeline
 from klamm.testing.waits import TIMEOUT_S, Condition, Place, WaitTimedOut, until
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 WRITE = "ZooKeeperWrite"
 GROUP_STATES = tuple(each.value for each in GroupState)
 SHOWN_REQUESTS = 20
@@ -121,7 +123,7 @@ class AsyncCluster:
         With `may_miss` the plugin of pytest does not complain if no request meets it. Raises Refused.
         """
         number = self._now.add_fault(fault_body(arguments))["id"]
-        fault = Fault(self, self._cluster, number, may_miss=may_miss)
+        fault = Fault(self, self._cluster, number, may_miss=may_miss, is_state="slow_disk_ms" in arguments)
         self._faults.append(fault)
         return fault
 
@@ -135,7 +137,7 @@ class AsyncCluster:
 
     def _link(self, body: bodies.LinkBody, may_miss: bool) -> list[Fault]:
         numbers = self._now.add_link(body)["faults"]
-        faults = [Fault(self, self._cluster, number, may_miss=may_miss) for number in numbers]
+        faults = [Fault(self, self._cluster, number, may_miss=may_miss, is_state=True) for number in numbers]
         self._faults += faults
         return faults
 
@@ -547,8 +549,10 @@ class AsyncCluster:
     def transcript(self, since: Place | None = None) -> list[str]:
         """Requests of clients and events since then, in order; without `since` since this object was made."""
         since = self.begun if since is None else since
-        exchanges = self._cluster.exchanges(after=since.request)[::-1]
-        return timeline(exchanges, self._cluster.events(since.event), since.at_ms, self._topic_of, rank=self._rank)
+        exchanges = self._cluster.exchanges()[::-1]
+        older = {each.peer for each in exchanges if each.number <= since.request}
+        shown = [each for each in exchanges if each.number > since.request]
+        return timeline(shown, self._cluster.events(since.event), since.at_ms, self._topic_of, rank=self._rank, older=older)
 
     async def wait_text(self, what: str, timeout_s: float, since: Place, view: Callable[[], Awaitable[str]] | None = None) -> str:
         """The text of a wait that timed out."""

@@ -22,6 +22,8 @@ from klamm.testing.request import Request
 from klamm.testing.steered_cluster import Steered
 from klamm.testing.waits import LOOK_S, TIMEOUT_S, Place, WaitTimedOut
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 T = TypeVar("T")
 
 
@@ -36,6 +38,11 @@ class BlockingFault:
     def may_miss(self) -> bool:
         """Whether it is right that it hits nothing."""
         return self._fault.may_miss
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it is how a link or a disk is for some time, whether a request meets that or not."""
+        return self._fault.is_state
 
     @property
     def number(self) -> int:

@@ -29,6 +29,8 @@ from klamm.server.phases import phase_named
 from klamm.testing.steered_cluster import OfOneCluster, value_of
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 CHILD = [sys.executable, "-m", "klamm.cli.serving.owned_broker", "warning"]
 OPEN_MS = 60_000
 """A request without a response is looked at again for so long."""

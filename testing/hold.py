@@ -13,6 +13,8 @@ from klamm.server.phases import phase_named
 from klamm.testing.steered_cluster import Steered
 from klamm.testing.waits import TIMEOUT_S, Watched, until
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 WHEN = "when"
 
 

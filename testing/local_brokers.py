@@ -14,6 +14,8 @@ from klamm.protocol.steering import HoldState
 from klamm.server.faults.fault import DiskHit, Fault, Hit
 from klamm.testing.steered_cluster import OfOneCluster
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 
 class LocalFault:
     """A fault of these brokers."""

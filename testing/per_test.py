@@ -25,10 +25,13 @@ DEFAULT_CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.pa
 
 
 _ARGUMENTS: dict[str, tuple[type[Any], ...]] = {
-    "brokers": (int,), "config": (Mapping,), "broker_config": (Mapping,), "topics": (str, list, tuple), "version": (str,),
-    "processes": (bool,), "own": (bool,),
+    "brokers": (int,), "config": (Mapping,), "broker_config": (Mapping,), "topics": (str, list, tuple), "as_version": (str,),
+    "api_versions": (Mapping,), "processes": (bool,), "tls": (bool,), "sasl": (str,), "users": (Mapping,), "acls": (bool,),
+    "control_port": (int,), "version": (str,), "own": (bool,),
 }  # fmt: skip
-"""The arguments of the marker `klamm` with their types."""
+"""The arguments of the marker `klamm` with their types: those of `klamm.testing.Cluster`, `version` as another name of `as_version`, and
+`own`.
+"""
 
 
 def marked(node: Any) -> dict[str, Any]:
@@ -46,6 +49,10 @@ def marked(node: Any) -> dict[str, Any]:
             raise ValueError(f"@pytest.mark.klamm: {name}={value!r} has a wrong type")
     if not all(isinstance(own, Mapping) for own in found.get("broker_config", {}).values()):
         raise ValueError(f"@pytest.mark.klamm: broker_config={found['broker_config']!r} is not broker id → properties")
+    if "version" in found:
+        if "as_version" in found:
+            raise ValueError("@pytest.mark.klamm: version is as_version; give one of them")
+        found["as_version"] = found.pop("version")
     if found.get("own") is False and len(found) > 1:
         raise ValueError("@pytest.mark.klamm: own=False is the shared cluster, which takes no other arguments")
     return found
@@ -113,11 +120,8 @@ class Clusters:
         config = self._config | arguments.get("config", {})
         if self._journal is not None:
             config = {JOURNAL: str((self._journal / name).absolute())} | config
-        shape: dict[str, Any] = {
-            "brokers": arguments.get("brokers", self._brokers), "topics": arguments.get("topics", ()), "config": config,
-            "broker_config": arguments.get("broker_config"), "as_version": arguments.get("version"),
-            "processes": arguments.get("processes", False),
-        }  # fmt: skip
+        given = {name: value for name, value in arguments.items() if name != "own"}
+        shape: dict[str, Any] = {"brokers": self._brokers} | given | {"config": config}
         self._journals[name] = config.get(JOURNAL) or None
         Cluster(**shape)  # an error is one line, before anything is started
         return Cluster(zookeeper=f"{self._zookeeper}/cluster-{next(self._numbers)}", **shape)

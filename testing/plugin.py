@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from klamm.testing.per_test import Clusters, PerTest
 
 MARKER = """\
-klamm(brokers=3, config={...}, broker_config={2: {...}}, topics=[...], version="2.8", processes=True, own=True): \
+klamm(brokers=3, config={...}, broker_config={2: {...}}, topics=[...], as_version="2.8", processes=True, tls=True, sasl="PLAIN", \
+users={...}, acls=True, own=True): \
 the fixture `klamm` of this test is a cluster of its own, \
 which starts and ends with the test"""
 
@@ -103,7 +104,8 @@ def _or_fail(make: Callable[[], T]) -> T:
     except ValueError as error:
         problem = str(error)
     except ModuleNotFoundError as error:
-        problem = f"{error}: install klamm[testing]"
+        extra = "testing,control" if error.name == "aiohttp" else "testing"
+        problem = f"{error}: install klamm[{extra}]"
     pytest.fail(problem, pytrace=False)
 
 

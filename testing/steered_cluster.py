@@ -11,6 +11,8 @@ from klamm.control.history import Exchange
 from klamm.protocol.steering import HoldState
 from klamm.server.faults.fault import DiskHit, Hit
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 if TYPE_CHECKING:
     from klamm.control.processes.steered_processes import SteeredProcessCluster
     from klamm.control.steered_cluster import SteeredCluster

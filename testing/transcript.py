@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 from klamm.control.history import Exchange
@@ -14,6 +14,11 @@ MAX_SUBJECTS = 4
 MAX_PARTITIONS = 8
 MAX_LINES = 200
 FIRST_ERROR = ">"
+USUAL_ERRORS = frozenset((
+    "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "FETCH_SESSION_ID_NOT_FOUND", "LEADER_NOT_AVAILABLE",
+    "MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS",
+))  # fmt: skip
+"""Every client meets these, and goes on."""
 
 TopicName = Callable[[bytes], str]
 """The name of a topic id."""
@@ -182,21 +187,30 @@ def fault_text(shown: dict[str, Any]) -> str:
     return ", ".join(filter(None, [about or "every request", does, " ".join(filter(None, limits))]))
 
 
+def _severity(exchange: Exchange, older: Container[str]) -> int:
+    """How probably its error is the one that is looked for; 0 without an error."""
+    result = outcome(exchange)
+    if result in ("ok", "no response"):
+        return 0
+    return 1 if result in USUAL_ERRORS else 2 if exchange.peer in older else 3
+
+
 def timeline(
     exchanges: Iterable[Exchange], events: Iterable[dict[str, Any]], begun_ms: int, name_of: TopicName = bytes.hex, *,
-    rank: Rank = equal_rank, limit: int = MAX_LINES,
+    rank: Rank = equal_rank, older: Container[str] = (), limit: int = MAX_LINES,
 ) -> list[str]:
     """Requests and events in the order of time; the first error is marked with `>`. Equal requests in a row are one line.
 
-    Of more than `limit` lines the first and the last are shown, and always the first error.
+    Errors that every client meets, and then those of `older` clients (their host:port), are marked only if there are no others. Of more
+    than `limit` lines the first and the last are shown, and always the marked one.
     """
-    rows = [(each.at_ms, 1, request_text(each, name_of), outcome(each)) for each in exchanges]
-    rows += [(event["at_ms"], 0, f"* {text}", "ok") for event in events if (text := event_text(event, rank)) is not None]
+    rows = [(each.at_ms, 1, request_text(each, name_of), _severity(each, older)) for each in exchanges]
+    rows += [(event["at_ms"], 0, f"* {text}", 0) for event in events if (text := event_text(event, rank)) is not None]
     rows.sort(key=lambda row: row[:2])
     lines: list[list[Any]] = []
-    has_error = False
-    for at_ms, is_request, text, result in rows:
-        is_first = not has_error and result not in ("ok", "no response")
+    worst, has_error = max((row[3] for row in rows), default=0), False
+    for at_ms, is_request, text, severity in rows:
+        is_first = not has_error and 0 < severity == worst
         has_error = has_error or is_first
         if lines and is_request and lines[-1][1] == text and not is_first:
             lines[-1][2] += 1

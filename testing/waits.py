@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 from klamm.control.refusal import Refused
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 TIMEOUT_S = 10.0
 LOOK_S = 0.005
 

@@ -20,7 +20,7 @@ from klamm.server.faults import message_parts
 from klamm.server.faults.fault import BrokerFaults, Fault, Hit, RequestFilter
 from klamm.server.faults.message_parts import Wanted
 from klamm.server.requests.changed_frame import ChangedFrame
-from klamm.server.requests.context import CloseConnection, Context
+from klamm.server.requests.context import ClosedOnPurpose, Context
 
 if TYPE_CHECKING:
     from klamm.protocol.errors import ErrorCode
@@ -155,7 +155,7 @@ class _Struck:
         if effect.is_dropped:
             await self._hang(fault)
         if effect.close is not None:
-            raise CloseConnection(f"fault {fault.number} closes the connection before the response")
+            raise ClosedOnPurpose(f"fault {fault.number} closes the connection before the response")
         assert effect.error is not None
         if wanted is None:
             return self._refused(fault, self._request)
@@ -181,7 +181,7 @@ class _Struck:
         if effect.is_lost:
             return None
         if effect.close == "before":
-            raise CloseConnection(f"fault {fault.number} closes the connection before the response")
+            raise ClosedOnPurpose(f"fault {fault.number} closes the connection before the response")
         if effect.error is not None and response is not None:
             return self._refused(fault, self._request) if wanted is None else self._with_error(fault, wanted, response)
         return response
@@ -197,9 +197,9 @@ class _Struck:
             return response
         frame = self._real.encode(ctx, ctx.correlation_id + (effect.correlation_id or 0), response) or b""
         if effect.close == "amid":
-            raise CloseConnection(f"fault {fault.number} closes the connection amid the response", frame[: max(5, len(frame) // 2)])
+            raise ClosedOnPurpose(f"fault {fault.number} closes the connection amid the response", frame[: max(5, len(frame) // 2)])
         if effect.close == "after":
-            raise CloseConnection(f"fault {fault.number} closes the connection after the response", frame)
+            raise ClosedOnPurpose(f"fault {fault.number} closes the connection after the response", frame)
         if effect.is_corrupt:
             frame = frame[:8] + bytes(byte ^ 0xFF for byte in frame[8:])
         if effect.truncate is not None:
@@ -220,7 +220,7 @@ class _Struck:
             peer.on_lost = None
             for each in waits:
                 each.cancel()
-        raise CloseConnection(f"fault {fault.number} left a request of {APIS[self._ctx.api_key].name} without a response")
+        raise ClosedOnPurpose(f"fault {fault.number} left a request of {APIS[self._ctx.api_key].name} without a response")
 
     def _refused(self, fault: Fault, request: Any) -> Any:
         """The response that refuses a request with the error of the fault. Raises CloseConnection where the API has none."""
@@ -228,7 +228,7 @@ class _Struck:
         assert effect.error is not None
         response = self._real.refuse(request, self._ctx.api_version, effect.error, effect.message)
         if response is None:
-            raise CloseConnection(f"fault {fault.number}: {APIS[self._ctx.api_key].name} has no response with an error")
+            raise ClosedOnPurpose(f"fault {fault.number}: {APIS[self._ctx.api_key].name} has no response with an error")
         return response
 
     def _with_error(self, fault: Fault, wanted: Wanted, response: Any) -> Any:

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 T = TypeVar("T")
 
 
@@ -32,10 +34,13 @@ class LoopThread:
             raise RuntimeError("a call from the loop's own thread would wait for itself")
         done = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return done.result()
+            error = done.exception()
         except BaseException:
             done.cancel()
             raise
+        if error is not None:
+            raise error  # here, and not in `result`, whose lines would be in the report of a failed test
+        return done.result()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine meanwhile. A cancelled future cancels it."""

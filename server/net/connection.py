@@ -18,6 +18,7 @@ responses first.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -27,12 +28,14 @@ from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import BadLength
 from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, PAUSED, THROTTLED, UNREAD, FlowControl
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to
-from klamm.server.requests.context import CloseConnection
+from klamm.server.requests.context import CloseConnection, ClosedOnPurpose
 from klamm.server.requests.dispatch import Dispatcher
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.requests.unsupported_apis import NotOffered
 from klamm.server.security.authorizer import ANONYMOUS, Principal
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from klamm.server.security.listener_security import ListenerSecurity
@@ -437,7 +440,10 @@ class ClientConnection(asyncio.Protocol):
         if isinstance(error, CloseConnection) and error.last and self._transport is not None:
             self._send(error.last)
         self._reason = str(error)
-        self._listener.log_closing(self, self._reason)
+        if isinstance(error, ClosedOnPurpose):
+            log.debug("closing connection from %s: %s", self.name, self._reason)
+        else:
+            self._listener.log_closing(self, self._reason)
         self.close()
 
 

@@ -47,6 +47,8 @@ class LeaderFetcher:
         self._clock = services.clock
         self._connection = connection
         self._logs = FollowedLogs(leader, services, connection, self.session)
+        self._is_failing = False
+        """Whether the last fetch failed: then this was logged, and is not again before one succeeds."""
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(self._run())
 
@@ -100,7 +102,9 @@ class LeaderFetcher:
                 await self._fetch()
             except (OSError, RemoteProtocolError) as error:
                 if self.session.count:
-                    log.warning("cannot fetch from broker %d: %s", self.leader, str(error) or "no response in time")
+                    level = logging.DEBUG if self._is_failing else logging.WARNING
+                    log.log(level, "cannot fetch from broker %d: %s", self.leader, str(error) or "no response in time")
+                    self._is_failing = True
                 await self._back_off()
             except Exception:
                 log.exception("unexpected exception in the fetcher from broker %d", self.leader)
@@ -146,6 +150,7 @@ class LeaderFetcher:
             if response.error_code not in (ErrorCode.NONE, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH):
                 await self._wait(self._options.backoff_ms / 1000)
             return
+        self._is_failing = False
         await self._logs.apply(response, version)
 
     def _session_ended(self, code: int) -> None:

@@ -27,6 +27,10 @@ class CloseConnection(Exception):
         self.last = last
 
 
+class ClosedOnPurpose(CloseConnection):
+    """A fault closes the connection: somebody wants it, so it is no warning."""
+
+
 class Context:
     """The context of one request.
 

@@ -61,6 +61,17 @@ def test_fails_and_is_explained(klamm, orders):
 def test_has_a_fault_that_never_hits(klamm):
     klamm.fault(api="Produce", client_id="nobody", drop=True)
 
+def test_has_links_and_a_disk_that_nothing_meets(klamm):
+    klamm.cut_link(1, 2)
+    klamm.slow_link(3, 2, 1)
+    klamm.fault(slow_disk_ms=1, topic="nothing")
+
+def test_has_a_typo(klamm):
+    klamm.fault(api="Produse", drop=True)
+
+def test_waits_in_vain(klamm):
+    klamm.wait_for_leader("nothing", 0, timeout_s=0)
+
 def test_has_a_hold_that_is_never_reached(klamm):
     with klamm.hold("FailoverDone", nth=2):
         pass
@@ -84,6 +95,16 @@ def test_has_brokers_with_configs_of_their_own(klamm):
     from klamm.admin import AdminClient
     with AdminClient(klamm.bootstrap_servers) as admin:
         assert [each.rack for each in admin.describe_cluster().brokers] == [None, "b"]
+
+@pytest.mark.klamm(brokers=1, sasl="PLAIN", users={"eve": "e"}, acls=True, as_version="3.4")
+def test_has_users_and_acls(klamm):
+    from confluent_kafka import Producer
+    security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "eve", "sasl.password": "e"}
+    producer = Producer({"bootstrap.servers": klamm.bootstrap_servers} | security)
+    told = []
+    producer.produce(klamm.create_topic("orders"), b"x", on_delivery=lambda error, _: told.append(error.name()))
+    producer.flush(10)
+    assert told == ["TOPIC_AUTHORIZATION_FAILED"]
 
 @pytest.mark.klamm(brokers=1, processes=True)
 def test_has_brokers_in_processes_of_their_own(klamm):
@@ -222,7 +243,7 @@ def run(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.RunResu
 
 def test_tests_share_a_cluster_that_is_whole_again_and_failures_are_explained(pytester: pytest.Pytester) -> None:
     result = run(pytester, CLIENTS, "--strict-markers", "-rA")
-    result.assert_outcomes(passed=19, failed=5, errors=2, xfailed=1)
+    result.assert_outcomes(passed=21, failed=7, errors=2, xfailed=1)
     text = result.stdout.str()
     failed = text[text.index("_ test_fails_and_is_explained _") : text.index("_ test_has_a_fault_that_never_hits _")]
     lines = [line.strip() for line in failed[failed.index("- klamm -") :].splitlines()]
@@ -238,6 +259,11 @@ def test_tests_share_a_cluster_that_is_whole_again_and_failures_are_explained(py
     assert stopped < produced[0]
     assert any(line.endswith("error=KAFKA_STORAGE_ERROR, first=1: 1 hits of 1 matching requests") for line in lines)
     assert "broker 3: stopped" in lines[lines.index("the cluster now:") :]
+    for name, line in (("test_has_a_typo", "did you mean Produce?"), ("test_waits_in_vain", "not within 0 s: a leader of nothing-0")):
+        report = text[text.index(f"_ {name} _") :].partition("- klamm -")[0].splitlines()
+        assert any(line in each for each in report)
+        assert not [each for each in report if each.startswith(("testing/", "control/", "server/")) or "/concurrent/" in each], name
+        assert len(report) < 20, name
     assert "client_id=nobody, drop: 0 hits of 0 matching requests: it never hit (may_miss=True allows that)" in text
     assert "hold of FailoverDone: released, reached 0 times, 0 of 1 passed: it was never reached (may_miss=True allows that)" in text
 
@@ -247,8 +273,10 @@ def test_wrong_arguments_of_the_marker_are_one_line_at_the_test(pytester: pytest
     result.assert_outcomes(errors=12)
     text = result.stdout.str()
     for line in (
-        "@pytest.mark.klamm has no argument 'broker'; it has brokers, config, broker_config, topics, version, processes, own",
-        "@pytest.mark.klamm takes named arguments: brokers, config, broker_config, topics, version, processes, own",
+        "@pytest.mark.klamm has no argument 'broker'; it has brokers, config, broker_config, topics, as_version, api_versions, "
+        "processes, tls, sasl, users, acls, control_port, version, own",
+        "@pytest.mark.klamm takes named arguments: brokers, config, broker_config, topics, as_version, api_versions, "
+        "processes, tls, sasl, users, acls, control_port, version, own",
         "brokers: 0 is not in the range 1 to 100",
         "@pytest.mark.klamm: brokers=True has a wrong type",
         "broker_config: there is no broker 9; the cluster has 1 to 3",

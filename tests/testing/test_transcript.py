@@ -76,6 +76,20 @@ def test_lines_are_in_the_order_of_time_and_the_first_error_is_marked() -> None:
     ]
 
 
+def test_usual_errors_and_those_of_older_clients_are_marked_only_if_there_are_no_others() -> None:
+    usual, other = ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER
+    requests = [metadata(usual, at_ms=1100), metadata(other, at_ms=1200, name="older"), metadata(other, at_ms=1300)]
+    requests[1].peer = "127.0.0.1:2"
+
+    def marked(count: int, older: set[str]) -> list[str]:
+        return [line.split("me  ")[1] for line in timeline(requests[:count], (), 1000, older=older) if line.startswith(">")]
+
+    assert marked(3, {"127.0.0.1:2"}) == ["t  NOT_LEADER_OR_FOLLOWER"]
+    assert marked(3, set()) == ["older  NOT_LEADER_OR_FOLLOWER"]
+    assert marked(2, {"127.0.0.1:2"}) == ["older  NOT_LEADER_OR_FOLLOWER"]
+    assert marked(1, set()) == ["t  COORDINATOR_NOT_AVAILABLE"]
+
+
 def test_of_many_lines_the_first_the_last_and_the_first_error_are_shown() -> None:
     requests = [metadata(ErrorCode.LEADER_NOT_AVAILABLE if n == 50 else 0, at_ms=1000 + n, name=f"t{n}") for n in range(100)]
     lines = timeline(requests, (), 1000, limit=20)
