@@ -132,7 +132,9 @@ def test_a_delayed_phase_goes_on_when_the_clock_says_so(cluster: BlockingCluster
         assert creating.result(30) == name
 
 
-def test_a_link_between_brokers_is_cut_until_the_faults_are_removed(cluster: BlockingCluster) -> None:
+def test_a_link_between_brokers_is_cut_until_the_faults_are_removed(
+    cluster: BlockingCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     name = cluster.create_topic(cluster.topic_name("linked"), replicas=[[1, 2]], config={"min.insync.replicas": 1})
     faults = cluster.cut_link(2, 1, both=False)
     with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks=1) as producer:
@@ -143,6 +145,9 @@ def test_a_link_between_brokers_is_cut_until_the_faults_are_removed(cluster: Blo
     for fault in faults:
         fault.remove()
     cluster.wait_for_replicas(name, 0, 2, [1, 2])
+    told = [record.getMessage() for record in caplog.records]
+    assert not [each for each in told if "closes the connection" in each], "the fault is no news"
+    assert len([each for each in told if each.startswith("cannot fetch from broker 1")]) <= 1
 
 
 # --- holds and crashes

@@ -1,6 +1,8 @@
-"""A test with a cluster of Klamm in a container. Its clients must know their port before it starts, so a free one is chosen here."""
+"""Tests with a cluster of Klamm in a container. Its clients must know their port before it starts, so a free one is chosen here."""
 
+import json
 import socket
+import urllib.request
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
@@ -9,18 +11,38 @@ from testcontainers.core.waiting_utils import wait_for_logs
 
 
 @pytest.fixture(scope="session")
-def bootstrap_servers():
+def klamm():
     with socket.create_server(("localhost", 0)) as probe:
         port = probe.getsockname()[1]
-    klamm = DockerContainer("klamm-serve").with_command("serve --brokers 1 --topic orders:1:1")
-    klamm = klamm.with_env("KLAMM_ADVERTISED", f"localhost:{port}").with_bind_ports(9092, port)
-    with klamm:
-        wait_for_logs(klamm, f"localhost:{port}", timeout=60)
-        yield f"localhost:{port}"
+    control = "--control-host 0.0.0.0 --control-port 9090 --control-token secret"
+    container = DockerContainer("klamm-serve").with_command(f"serve --brokers 1 --topic orders:1:1 {control}")
+    container = container.with_env("KLAMM_ADVERTISED", f"localhost:{port}").with_bind_ports(9092, port).with_exposed_ports(9090)
+    with container:
+        wait_for_logs(container, f"localhost:{port}", timeout=60)
+        yield {
+            "bootstrap_servers": f"localhost:{port}",
+            "control": f"http://{container.get_container_host_ip()}:{container.get_exposed_port(9090)}",
+        }
 
 
-def test_a_record_is_read(bootstrap_servers):
-    with KafkaProducer(bootstrap_servers=bootstrap_servers) as producer:
+def control(klamm, path, body=None):
+    """What the control API responds: a POST with a body, a GET without one."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(klamm["control"] + path, data, {"Authorization": "Bearer secret"})
+    with urllib.request.urlopen(request) as response:
+        return json.load(response)
+
+
+def test_a_record_is_read(klamm):
+    with KafkaProducer(bootstrap_servers=klamm["bootstrap_servers"]) as producer:
         producer.send("orders", b"record").get(30)
-    with KafkaConsumer("orders", bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
+    with KafkaConsumer("orders", bootstrap_servers=klamm["bootstrap_servers"], auto_offset_reset="earliest") as consumer:
         assert next(consumer).value == b"record"
+
+
+def test_a_producer_tries_again_after_an_error(klamm):
+    control(klamm, "/faults", {"filter": {"api": "Produce"}, "effect": {"error": "NOT_LEADER_OR_FOLLOWER"}, "first": 1})
+    with KafkaProducer(bootstrap_servers=klamm["bootstrap_servers"], client_id="shop") as producer:
+        producer.send("orders", b"record").get(30)
+    errors = [request["error"] for request in control(klamm, "/requests?client_id=shop&api=Produce")["requests"]]
+    assert errors == ["NOT_LEADER_OR_FOLLOWER", None]
