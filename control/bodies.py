@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from posixpath import isabs
 from typing import Any, Literal, TypeVar
 
@@ -251,6 +251,28 @@ def error_named(error: str | int) -> ErrorCode:
     if error in ErrorCode.__members__:
         return ErrorCode[error]
     raise Refused(f"there is no error {error!r}{did_you_mean(error, ErrorCode.__members__)}")
+
+
+def checked_filter(wanted: Mapping[str, Any], brokers: Iterable[int]) -> dict[str, Any]:
+    """A filter of requests as `History.newest` takes it, from the ids of all brokers. Raises Refused for an API, an error or a broker that
+    does not exist, with a suggestion where there is one: a filter that can match nothing would say that nothing happened.
+    """
+    from klamm.control.history import ANY_ERROR, api_named
+
+    checked = dict(wanted)
+    if checked.get("api") is not None:
+        try:
+            api_named(str(checked["api"]))
+        except ValueError as problem:
+            raise Refused(str(problem)) from None
+    check_brokers([*brokers], checked.get("broker"))
+    error = checked.get("error")
+    if error is not None and error != ANY_ERROR:
+        code = error_named(error)
+        if code == ErrorCode.NONE:
+            raise Refused(f"NONE is not an error; {ANY_ERROR!r} is any error")
+        checked["error"] = code.name
+    return checked
 
 
 def _filter_of(body: FilterBody, brokers: list[int]) -> RequestFilter:

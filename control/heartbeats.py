@@ -1,4 +1,4 @@
-"""Time that passes in steps, so that whoever is alive can show it in between.
+"""Time that passes in steps, so that members and brokers that are alive can show it in between.
 
 The clock of brokers can be advanced; consumers, and the connections between brokers, live in real time. Time that passes at once is longer
 than sessions of members, the lag that a follower may have, and sessions of brokers that register with the controller, so it would expel

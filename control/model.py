@@ -27,6 +27,7 @@ from klamm.control.bodies import (
     RecoveryBody,
     StopBody,
     ZooKeeperDelayBody,
+    checked_filter,
     fault_of,
 )
 from klamm.control.brokers import Brokers
@@ -38,10 +39,9 @@ from klamm.control.history import History
 from klamm.control.holds import MAX_HOLDS, Held, check_brokers, failure_of, hold_of
 from klamm.control.links import faults_of_link
 from klamm.control.refusal import Refused
-from klamm.control.request_filter import checked
 from klamm.control.seen_changes import SeenChanges
 from klamm.control.topics import Topics
-from klamm.control.whole_cluster import WholeCluster
+from klamm.control.wholeness import WholeCluster
 from klamm.controller.changes import Change
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.steering import HeldPhase
@@ -290,7 +290,7 @@ class Control:
         """
         if not 1 <= limit <= MAX_LISTED:
             raise Refused(f"limit: from 1 to {MAX_LISTED}")
-        wanted = checked({"api": api, "broker": broker, "error": error}, range(1, self.cluster.count + 1))
+        wanted = checked_filter({"api": api, "broker": broker, "error": error}, range(1, self.cluster.count + 1))
         found = self.history.newest(
             client_id=client_id, topic=topic, group=group, clients_only=clients, after=after, since_ms=since_ms, **wanted
         )

@@ -16,11 +16,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from klamm.control.bodies import checked_filter
 from klamm.control.history import Exchange, History, at_ms_of
 from klamm.control.processes.process_control import ProcessControl
 from klamm.control.processes.shares import FaultShares, HoldShares
 from klamm.control.processes.steered_processes import SteeredProcessCluster
-from klamm.control.request_filter import checked
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.protocol.steering import HoldState, phase_from_json
 from klamm.server.faults.fault import DiskHit, Hit
@@ -209,7 +209,7 @@ class BrokerProcesses(OfOneCluster):
         return ProcessHold(self._thread.call(control.hold_share(number)), control, self._thread)
 
     def exchanges(self, **wanted: Any) -> list[Exchange]:
-        known = checked(wanted, range(1, self._cluster.control.cluster.count + 1))
+        known = checked_filter(wanted, range(1, self._cluster.control.cluster.count + 1))
         self._thread.call(self._look())
         return self._thread.call(self._newest(known))
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from klamm.control import views
+from klamm.control.bodies import checked_filter
 from klamm.control.history import Exchange
 from klamm.control.holds import Held
-from klamm.control.request_filter import checked
 from klamm.control.steered_cluster import SteeredCluster
 from klamm.protocol.steering import HoldState
 from klamm.server.faults.fault import DiskHit, Fault, Hit
@@ -102,7 +102,7 @@ class LocalBrokers(OfOneCluster):
         return LocalHold(self.control.held(number))
 
     def exchanges(self, **wanted: Any) -> list[Exchange]:
-        return list(self.control.history.newest(clients_only=True, **checked(wanted, range(1, self._cluster.count + 1))))
+        return list(self.control.history.newest(clients_only=True, **checked_filter(wanted, range(1, self._cluster.count + 1))))
 
     def last_request(self) -> int:
         return self.control.history.total

@@ -186,6 +186,9 @@ class LostStore:
 class NoProducerIds:
     """Those of a broker that got no block yet."""
 
+    def prepare(self) -> bool:
+        return False
+
     async def next_id(self) -> int:
         raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 

@@ -1,4 +1,4 @@
-"""`klamm control wait-for-configs`: waits for what brokers are told asynchronously."""
+"""`klamm control wait-for-configs`: waits for changes of configs and ACLs that brokers have not processed yet."""
 
 from __future__ import annotations
 

@@ -33,7 +33,6 @@ from klamm.control.bodies import (
     ZooKeeperDelayBody,
     fault_of,
 )
-from klamm.control.changed_configs import ChangedConfigs, announced
 from klamm.control.conditions import condition_of
 from klamm.control.event_log import REQUESTS
 from klamm.control.heartbeats import advance_in_steps, check_step
@@ -47,16 +46,15 @@ from klamm.control.processes.process_topics import ProcessTopics
 from klamm.control.processes.shares import FaultShares, HoldShares
 from klamm.control.refusal import Refused
 from klamm.control.seen_changes import SeenRows
-from klamm.control.wholeness import WHOLE_S, Report, until_whole
-from klamm.controller.values import ControllerMoved, StoreRefused
+from klamm.control.wholeness import Report, until_whole
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.steering import Steering
 from klamm.server.faults.fault import MAX_FAULTS, Fault
+from klamm.server.local.changed_configs import ChangedConfigs
 from klamm.server.local.own_zookeeper import session_at
 from klamm.server.local.process_cluster import BrokerProcess, ProcessCluster
 from klamm.server.local.steered_clock import SteeredClock
 from klamm.server.phases import phase_table
-from klamm.zk.session.session import ZkSession
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +87,7 @@ class ProcessControl:
         self._checking = asyncio.Lock()
         self._crashes = 0
         self._first_count = cluster.count
-        self._configs = ChangedConfigs()
+        self._configs = ChangedConfigs(lambda: session_at(cluster.zookeeper))
         self.history = ProcessHistory(self._processes)
         self.requests, self.exchanges = self.history.requests, self.history.exchanges
         steps, shown = self._steps, ProcessTopics(self._processes, self._steps)
@@ -562,9 +560,8 @@ class ProcessControl:
     # --- everything
 
     async def remember(self) -> None:
-        """Have the present configs and ACLs as what `reset` stores. Raises StartFailed."""
-        async with session_at(self.cluster.zookeeper) as session:
-            await self._configs.remember(session)
+        """Have the present configs and ACLs as what `reset` stores. Raises TimeoutError, StartFailed."""
+        await self._configs.remember()
 
     async def reset(self) -> dict[str, Any]:
         """As `Control.reset`. A broker that does not respond is waited for."""
@@ -573,22 +570,10 @@ class ProcessControl:
         for number in started:
             await self._steps.start_broker(number)
         await self._processes.ask("POST", "/recovering/release", {})
-        async with session_at(self.cluster.zookeeper) as session:
-            undone, last = await self._undone(session), await announced(session)
+        undone, last = await self._configs.undo(), await self._configs.announced()
         brokers = [each.broker_id for each in self.cluster.processes]
         await until_whole(brokers, last, partial(self._reports, brokers), self._elect_preferred)
         return ended | {"started": started, "undone": undone, "added": [*range(self._first_count + 1, self.cluster.count + 1)]}
-
-    async def _undone(self, session: ZkSession) -> list[str]:
-        """Store the configs and ACLs of the start, when there is a controller. Returns what was changed. Raises Refused, StartFailed."""
-        try:
-            async with asyncio.timeout(WHOLE_S):
-                while True:
-                    with suppress(StoreRefused, ControllerMoved):
-                        return await self._configs.undo(session)
-                    await asyncio.sleep(LOOK_S)
-        except TimeoutError:
-            raise Refused(f"configs and ACLs cannot be stored within {WHOLE_S:g} s", 408) from None
 
     async def _reports(self, brokers: Sequence[int]) -> dict[int, Report]:
         answers, _ = await self._processes.ask("GET", "/own/report", query={"brokers": ",".join(map(str, brokers))})

@@ -5,12 +5,12 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import Any
 
+from klamm.control.bodies import checked_filter
 from klamm.control.history import Exchange, at_ms_of
 from klamm.control.model import MAX_LISTED
 from klamm.control.processes.broker_processes import ACT_S, BrokerProcesses, SteeredProcess
 from klamm.control.processes.request_numbers import RequestNumbers
 from klamm.control.refusal import Refused
-from klamm.control.request_filter import checked
 
 MAX_BROKERS = 100
 """More brokers than anybody adds to a cluster that began with less."""
@@ -41,7 +41,7 @@ class ProcessHistory:
         self, *, broker: int | None = None, after: int = 0, limit: int = 100, **query: Any
     ) -> dict[str, Any]:
         """The last requests that match, oldest first, by the time at which they were received. Raises Refused."""
-        checked(query | {"broker": broker}, range(1, self._processes.cluster.count + 1))
+        checked_filter(query | {"broker": broker}, range(1, self._processes.cluster.count + 1))
         if not 1 <= limit <= MAX_LISTED:
             raise Refused(f"limit: from 1 to {MAX_LISTED}")
         asked = query | {"limit": limit, "since_ms": self._numbers.ms_of(after)}

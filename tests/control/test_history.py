@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from klamm.control import history
+from klamm.control.bodies import checked_filter
 from klamm.control.history import Cursor, Exchange, History, as_json
 from klamm.control.refusal import Refused
-from klamm.control.request_filter import checked
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.server.net.tap import ConnectionInfo, ConnectionKind
@@ -180,11 +180,11 @@ def test_the_response_to_a_forgotten_request_takes_no_memory(monkeypatch: pytest
 )
 def test_a_filter_that_can_match_nothing_is_refused(wanted: dict[str, Any], text: str) -> None:
     with pytest.raises(Refused) as refused:
-        checked(wanted, range(1, 4))
+        checked_filter(wanted, range(1, 4))
     assert str(refused.value) == text
 
 
 def test_a_filter_may_name_an_error_by_its_number() -> None:
     wanted = {"error": "3", "broker": 3, "api": "3", "topic": None}
-    assert checked(wanted, range(1, 4)) == wanted | {"error": "UNKNOWN_TOPIC_OR_PARTITION"}
-    assert checked({"error": "any"}, [1]) == {"error": "any"}
+    assert checked_filter(wanted, range(1, 4)) == wanted | {"error": "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert checked_filter({"error": "any"}, [1]) == {"error": "any"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -11,19 +12,19 @@ from confluent_kafka.admin import AdminClient as ConfluentAdmin
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 import klamm.testing
-from klamm.admin import Acl, AdminClient, ResourceType
-from klamm.control import changed_configs
+from klamm.admin import Acl, AdminClient, ConfigResource, ResourceType
 from klamm.protocol.security.acls import Entry, Pattern
+from klamm.server.local import changed_configs
 from klamm.testing import BlockingCluster
 from klamm.tests.harness.names import unique_name
 
-CONFIG = {
+CONFIG: dict[str, str | int | bool] = {
     "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1,
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:ANONYMOUS",
 }  # fmt: skip
 BOTH = [pytest.param(False, id="one-process"), pytest.param(True, id="processes", marks=pytest.mark.slow)]
-EVERYWHERE = (ResourceType.BROKER, "")
+EVERYWHERE = ConfigResource(ResourceType.BROKER, "")
 
 
 @pytest.fixture(scope="module", params=BOTH)
@@ -89,7 +90,8 @@ def test_a_transaction_after_a_restore_meets_no_trace_of_what_was_before(
 
 def test_configs_users_quotas_and_acls_are_as_they_were_at_the_start(cluster: BlockingCluster) -> None:
     with AdminClient(cluster.bootstrap_servers) as admin:
-        changes = {EVERYWHERE: {"message.max.bytes": "100"}, (ResourceType.BROKER, "1"): {"leader.replication.throttled.rate": "1"}}
+        throttled = {"leader.replication.throttled.rate": "1"}
+        changes = {EVERYWHERE: {"message.max.bytes": "100"}, ConfigResource(ResourceType.BROKER, "1"): throttled}
         admin.incremental_alter_configs(changes).all()
         admin.create_acls([Acl(Pattern(2, "secret"), Entry("User:eve", "*", 3, 2))]).all()
     users = ConfluentAdmin({"bootstrap.servers": cluster.bootstrap_servers})
@@ -101,10 +103,12 @@ def test_configs_users_quotas_and_acls_are_as_they_were_at_the_start(cluster: Bl
     cluster.restore()
     with AdminClient(cluster.bootstrap_servers) as admin:
         for broker in ("1", "2", "3"):
-            shown = admin.describe_configs([(ResourceType.BROKER, broker)])[(ResourceType.BROKER, broker)]
+            resource = ConfigResource(ResourceType.BROKER, broker)
+            shown = admin.describe_configs([resource])[resource]
             assert {name for name, each in shown.items() if "DYNAMIC" in each.source.name} == set()
         assert not list(admin.describe_acls())
-    assert users.describe_user_scram_credentials().result(10) == {}
+    described: Any = users.describe_user_scram_credentials()
+    assert described.result(10) == {}
     topic = cluster.create_topic(cluster.topic_name("orders"))
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     producer.produce(topic, b"x" * 500)

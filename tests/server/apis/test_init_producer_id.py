@@ -34,6 +34,9 @@ class Counting:
     def __init__(self) -> None:
         self.last = 6
 
+    def prepare(self) -> bool:
+        return True
+
     async def next_id(self) -> int:
         self.last += 1
         return self.last

@@ -35,6 +35,9 @@ class CountedIds:
         self.next = 0
         self.error: E | None = None
 
+    def prepare(self) -> bool:
+        return True
+
     async def next_id(self) -> int:
         if self.error is not None:
             error, self.error = self.error, None
