@@ -19,6 +19,7 @@ from klamm.control import heartbeats
 from klamm.controller.phases import ReassignmentCaughtUp
 from klamm.server.faults.fault import DiskHit
 from klamm.testing import AsyncCluster, BlockingCluster, Refused, WaitTimedOut
+from klamm.testing.fault import missed
 from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.waits import wait_for
 
@@ -588,3 +589,24 @@ def test_time_that_passes_in_steps_ends_the_session_of_a_member_that_is_not_aliv
 def test_steps_of_time_that_are_none_or_too_many_are_refused(cluster: BlockingCluster, ms: float, step: float) -> None:
     with pytest.raises(Refused, match="step_ms"):
         cluster.advance(ms, step=step)
+
+
+# --- what is to be said of faults and holds
+
+
+def test_a_fault_whose_requests_all_passed_before_it_missed(cluster: BlockingCluster, topic: str) -> None:
+    late = cluster.fault(api="Produce", topic=topic, error="NOT_LEADER_OR_FOLLOWER", after=1)
+    send(cluster, topic)
+    assert (late.matches, late.hits) == (1, 0)
+    assert "it never hit" in str(missed(late))
+    assert missed(cluster.cut_link(1, 2)[0]) is None
+
+
+def test_a_crash_is_waited_for_until_its_broker_is_dead(cluster: BlockingCluster) -> None:
+    name = cluster.topic_name("crashed")
+    crash = cluster.crash_after("ZooKeeperWrite", paths=f"/brokers/topics/{name}")
+    cluster.create_topic(name, replicas=[[1, 2, 3]])
+    crash.wait()
+    dead = [each["id"] for each in cluster.brokers() if each["state"] == "killed"]
+    assert len(dead) == 1
+    assert dead[0] not in [number for number, _, _ in cluster.addresses]
