@@ -33,7 +33,7 @@ def heard_by(broker: BrokerServer) -> dict[str, int]:
             heard |= {
                 f"follower {number} of {topic}-{index}": follower.last_caught_up_ms
                 for number, follower in hosted.leadership.followers.items()
-                if number in hosted.isr and follower.log_end_offset < end_offset
+                if number in hosted.isr and max(follower.log_end_offset, 0) < end_offset
             }
     term = broker.controller.term if broker.controller.is_active else None
     if term is not None:

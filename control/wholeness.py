@@ -112,7 +112,8 @@ def _leader_problem(hosted: HostedPartition, oldest_ms: int) -> str | None:
     if leadership.pending is not None:
         return "changes its ISR"
     for number, follower in leadership.followers.items():
-        if number in hosted.isr and follower.log_end_offset < end_offset and follower.last_caught_up_ms < oldest_ms:
+        lags = max(follower.log_end_offset, 0) < end_offset and follower.last_caught_up_ms < oldest_ms
+        if number in hosted.isr and lags:
             return f"has records that follower {number} lacks"
     return None
 

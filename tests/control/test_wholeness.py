@@ -68,5 +68,5 @@ async def test_what_is_missing_at_the_end_is_said(monkeypatch: pytest.MonkeyPatc
     async def elect(controller: int, partitions: Any) -> None:
         raise AssertionError("nothing is to be elected")
 
-    with pytest.raises(Refused, match="not whole within 0.02 s: broker 2 shows controller None; a; b; and 1 more"):
+    with pytest.raises(Refused, match=r"not whole within 0\.02 s: broker 2 shows controller None; a; b; and 1 more"):
         await until_whole([1, 2], LAST, look, elect)
