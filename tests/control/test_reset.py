@@ -13,7 +13,7 @@ from klamm.testing import AsyncCluster, WaitTimedOut
 from klamm.testing.local_brokers import LocalBrokers
 from klamm.tests.control.api import CONFIG, served
 from klamm.tests.harness import requests
-from klamm.tests.harness.waits import eventually
+from klamm.tests.harness.waits import eventually, eventually_asked
 
 
 async def test_a_reset_says_what_it_did_and_what_stays(zookeeper: str, chroot: str) -> None:
@@ -62,9 +62,12 @@ async def test_a_leader_in_recovery_is_listed_and_released(zookeeper: str, chroo
         await eventually(lambda: tuple(api.cluster.brokers[0].metadata.topics["u"].partitions[0].isr) == (2,), "the ISR shrinks")
         await api.post("/brokers/2/kill", {"expire": True})
         await api.post("/brokers/3/start")
-        async with asyncio.timeout(10):
-            while not (waiting := (await api.get("/recovering"))["recovering"]):
-                await asyncio.sleep(0.01)
+
+        async def is_waiting() -> bool:
+            return bool((await api.get("/recovering"))["recovering"])
+
+        await eventually_asked(is_waiting, "the leader waits in recovery")
+        waiting = (await api.get("/recovering"))["recovering"]
         assert [(row["topic"], row["partition"], row["broker"]) for row in waiting] == [("u", 0, 3)]
         assert "needs its topic" in await api.error("POST", "/recovering/release", {"partition": 0})
         assert (await api.post("/recovering/release", {"topic": "other"}))["released"] == []
