@@ -20,6 +20,7 @@ EXEMPT = {
     "server/faults/fault.py": "draws by the seed that the maker of a fault gives",
     "server/local/cluster.py": "waits in real time for what its brokers do, whatever their clock says",
     "server/local/process_cluster.py": "the same; its brokers are processes",
+    "server/local/changed_configs.py": "the same: it waits for ZooKeeper and a controller",
     "server/local/seed_topics.py": "the same, before the cluster is ready",
 }
 MODULES = {"time", "random", "secrets", "uuid", "datetime"}
