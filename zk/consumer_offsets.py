@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from klamm.controller.values import StoreRefused
 from klamm.protocol.nouns import TopicPartition
+from klamm.zk.batches import batches
 from klamm.zk.layout.paths import may_be_in_path
 from klamm.zk.session.requests import MultiFailed, NodeExists, NoNode
 from klamm.zk.session.session import ZkSession
@@ -32,17 +33,20 @@ async def read_offsets(session: ZkSession, group_id: str, partitions: Sequence[T
 async def write_offsets(session: ZkSession, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Write offsets. Znodes that do not exist are created; the others are written together. Raises StoreRefused."""
     _check(group_id)
-    entries = [(offset_path(group_id, partition), str(offset).encode()) for partition, offset in offsets.items()]
-    for at in range(0, len(entries), WRITES_AT_ONCE):
-        batch = entries[at : at + WRITES_AT_ONCE]
+    entries = []
+    for partition, offset in offsets.items():
+        path, data = offset_path(group_id, partition), str(offset).encode()
+        entries.append((path, data, session.ops.set_data(path, data, -1)))
+    for part in batches(entries, lambda entry: len(entry[2]), WRITES_AT_ONCE):
+        batch = list(part)
         while batch:
             try:
-                await session.multi([session.ops.set_data(path, data, -1) for path, data in batch])
+                await session.multi([operation for _, _, operation in batch])
                 break
             except MultiFailed as failure:
                 if not isinstance(failure.cause(), NoNode):
                     raise failure.cause() from None
-                path, data = batch.pop(failure.index)
+                path, data, _ = batch.pop(failure.index)
             await _create(session, path, data)
 
 

@@ -42,6 +42,7 @@ from klamm.zk.session.requests import (
     TooLarge,
     error,
     pack_int,
+    size_of,
 )
 from klamm.zk.session.session import SessionChange, WriteHook, ZkSession
 
@@ -357,12 +358,12 @@ class SimulatedConnection:
     async def end_severed(self, limit_s: float) -> None:
         """`sever` has ended the session."""
 
-    def submit(self, request: Any) -> asyncio.Future[Any]:
+    def submit(self, request: Any, *, alone: bool = False) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         if not self._connected:
             future.set_exception(ConnectionLost())
-        elif isinstance(request, Multi) and sum(map(len, request.operations)) > MAX_REQUEST_BYTES:
+        elif size_of(request) > MAX_REQUEST_BYTES:
             future.set_exception(TooLarge())
         else:
             self._waiting.append((request, future))

@@ -25,6 +25,9 @@ CLIENT = {
     "_stopped": "ends kazoo's thread without a word to the server",
 }
 CONNECTION = {
+    "_read_socket": "is wrapped: what cannot be decoded costs the connection, not the session",
+    "_send_request": "is wrapped: what cannot be encoded costs the connection, not the session",
+    "_read_watch_event": "is wrapped: paths in CESU-8 would end kazoo's thread",
     "_read_sock": "is emptied of wake-ups that failed requests left",
     "_socket": "is shut down so that the server sees the connection end",
     "_write_sock": "wakes kazoo's thread",
@@ -65,6 +68,6 @@ def test_the_tables_name_every_private_attribute_that_is_used() -> None:
     source = SOURCE.read_text(encoding="utf-8")
     of_client = set(re.findall(r"\bclient\.(_\w+)|\b_client\.(_\w+)", source))
     used = {first or second for first, second in of_client}
-    used |= set(re.findall(r"\b_connection\.(_read_sock|_write_sock|_socket)\b", source))
+    used |= set(re.findall(r"\b_connection\.(_read_sock|_read_socket|_read_watch_event|_send_request|_write_sock|_socket)\b", source))
     assert used <= CLIENT.keys() | CONNECTION.keys()
     assert all(re.search(rf"\b{name}\b", source) for name in (*CLIENT, *CONNECTION, *HANDLER))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.protocol.states import KeeperState
 from kazoo.security import make_digest_acl
 
 from klamm.controller.values import StoreLost
@@ -448,12 +449,34 @@ async def test_requests_made_between_two_sessions_wait_for_the_new_one(
     assert changes[-1] is SessionChange.NEW_SESSION
 
 
-async def test_a_server_that_talks_nonsense_costs_the_session_only(session: ZkSession, road: Road, changes: list[SessionChange]) -> None:
-    """kazoo's thread dies over it; a new connection is opened."""
-    await session.create("/a", b"")
+async def test_a_server_that_talks_nonsense_costs_the_connection_only(
+    session: ZkSession, road: Road, changes: list[SessionChange], caplog: pytest.LogCaptureFixture
+) -> None:
+    """kazoo's thread would die over it, and the session would end."""
+    await session.create("/a", b"", ephemeral=True)
     road.talk_nonsense()
+    await eventually(lambda: SessionChange.RECONNECTED in changes, "the connection is opened again")
+    assert changes == [SessionChange.SUSPENDED, SessionChange.RECONNECTED]
+    assert "cannot be decoded" in caplog.text
+    node = await session.get("/a")
+    assert node is not None
+    assert node.ephemeral_owner == session.session_id
+
+
+async def test_the_end_of_kazoos_thread_costs_the_session_only(
+    session: ZkSession, changes: list[SessionChange], caplog: pytest.LogCaptureFixture
+) -> None:
+    def dies() -> Any:
+        raise LookupError("a mistake of kazoo")
+
+    await session.create("/a", b"")
+    connection = session._connection
+    assert isinstance(connection, KazooConnection)
+    monkeyed = connection._client._session_callback
+    connection._client._session_callback = lambda state: dies() if state == KeeperState.CONNECTING else monkeyed(state)
+    connection.cut()
     await eventually(lambda: SessionChange.NEW_SESSION in changes, "a new session begins")
-    assert changes == [SessionChange.EXPIRED, SessionChange.NEW_SESSION]
+    assert "unexpected exception: LookupError('a mistake of kazoo')" in caplog.text
     assert await session.get("/a") is not None
 
 

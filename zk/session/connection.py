@@ -99,8 +99,11 @@ class Connection(Protocol):
     def data_watchers(self) -> defaultdict[str, set[Any]]:
         """Data watches by full path. They may only be changed while a request is serialized."""
 
-    def submit(self, request: Any) -> asyncio.Future[Any]:
-        """Send a request. The future gets its response or a ZkError. Requests are sent in the order of the calls."""
+    def submit(self, request: Any, *, alone: bool = False) -> asyncio.Future[Any]:
+        """Send a request. The future gets its response or a ZkError. Requests are sent in the order of the calls.
+
+        A request that is sent `alone` waits until all earlier ones have their responses, and later ones wait for its response.
+        """
 
     def report(self, watch: Watch, change: Change) -> None:
         """Report that a watch has fired. Its callback runs after those of earlier responses and before those of later responses. Can be

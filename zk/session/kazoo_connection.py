@@ -14,6 +14,7 @@ import logging
 import select
 import socket
 import ssl
+import struct
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -21,13 +22,14 @@ from contextlib import suppress
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss, ZookeeperError
-from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.exceptions import ConnectionLoss, KazooException, ZookeeperError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionDropped, RWServerAvailable
 from kazoo.protocol.states import Callback, KazooState, KeeperState
 
 from klamm.zk.session.connection import Change, Link, OnLink, OnWatch, Watch
 from klamm.zk.session.reachability import accepts
-from klamm.zk.session.requests import ConnectionLost, Multi, MultiFailed, SessionExpired, TooLarge, error
+from klamm.zk.session.requests import BadPath, ConnectionLost, MultiFailed, SessionExpired, TooLarge, error, size_of
 
 log = logging.getLogger("klamm.zk.session.connection")
 
@@ -39,6 +41,8 @@ _kazoo_log.setLevel(logging.ERROR)
 MAX_REQUEST_BYTES = 1_048_575
 
 _WINDOW = 64
+_TYPE_AND_STATE_BYTES = 8
+"""What a watch event has in front of its path."""
 _NOWHERE = 1
 """A port at which nothing listens."""
 _END_LIMIT_S = 2.0
@@ -111,9 +115,19 @@ class _Handler(SequentialThreadingHandler):
 
 
 class _Client(KazooClient):
-    """kazoo's client, which also reports the end of its thread, because kazoo's listeners do not always get it."""
+    """kazoo's client, which also reports the end of its thread, because kazoo's listeners do not always get it. It takes watch events of
+    any path. What cannot be encoded or decoded costs the connection, not the thread and with it the session.
+    """
 
     on_closed: Callable[[], None]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        connection = self._connection
+        read = connection._read_watch_event
+        connection._read_watch_event = lambda buffer, offset: read(_in_utf8(buffer, offset + _TYPE_AND_STATE_BYTES), offset)
+        connection._read_socket = _losing_the_connection(connection._read_socket)
+        connection._send_request = _losing_the_connection(connection._send_request)
 
     def _session_callback(self, state: str) -> None:
         was_open = self._state != KeeperState.CLOSED
@@ -130,6 +144,37 @@ class _Client(KazooClient):
             while ours.recv(4096, socket.MSG_DONTWAIT):
                 pass
         theirs.send(bytes(len(self._queue)))
+
+
+def _losing_the_connection(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A step of kazoo's thread that loses the connection for each exception that would end the thread. Requests in progress are then
+    repeated, and the one that causes it is found (`ZkSession.call`).
+    """
+
+    def take(*args: Any) -> Any:
+        try:
+            return step(*args)
+        except (KazooException, KazooTimeoutError, RWServerAvailable, OSError):
+            raise  # kazoo handles them
+        except Exception as problem:
+            log.exception("what ZooKeeper sent or is to get cannot be decoded or encoded; the connection is opened again")
+            raise ConnectionDropped(repr(problem)) from problem
+
+    return take
+
+
+def _in_utf8(event: bytes, offset: int) -> bytes:
+    """A watch event whose path, which begins with its size at `offset`, is in UTF-8. ZooKeeper writes a character beyond the basic plane as
+    two surrogates of three bytes each (CESU-8), and kazoo's thread would die of them.
+    """
+    path = event[offset + 4 :]
+    try:
+        path.decode()
+    except UnicodeDecodeError:
+        units = path.decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass")
+        path = units.decode("utf-16", "replace").encode()
+        return event[:offset] + struct.pack(">i", len(path)) + path
+    return event
 
 
 class _Reply:
@@ -179,7 +224,9 @@ class KazooConnection:
         self._severed = (0, b"")
         self._connected = False
         self._in_flight: set[_Reply] = set()
-        self._waiting: deque[tuple[Any, asyncio.Future[Any]]] = deque()
+        self._waiting: deque[tuple[Any, asyncio.Future[Any], bool]] = deque()
+        self._window = _WINDOW
+        """Number of requests that may be in flight; 1 while one is sent alone."""
 
     def open(self) -> None:
         """Begin to connect, and reconnect whenever the connection is lost."""
@@ -296,18 +343,34 @@ class KazooConnection:
         table: defaultdict[str, set[Any]] = self._client._data_watchers
         return table
 
-    def submit(self, request: Any) -> asyncio.Future[Any]:
-        """Send a request. The future gets its response or a ZkError. Requests are sent in the order of the calls."""
+    def submit(self, request: Any, *, alone: bool = False) -> asyncio.Future[Any]:
+        """Send a request. The future gets its response or a ZkError. Requests are sent in the order of the calls.
+
+        A request that is sent `alone` waits until all earlier ones have their responses, and later ones wait for its response.
+        """
         future = self._loop.create_future()
-        if not self._connected:
-            future.set_exception(ConnectionLost())
-        elif _size(request) > MAX_REQUEST_BYTES:
-            future.set_exception(TooLarge())
-        elif len(self._in_flight) < _WINDOW:
-            self._send(request, future)
-        else:
-            self._waiting.append((request, future))
+        try:
+            if not self._connected:
+                future.set_exception(ConnectionLost())
+            elif size_of(request) > MAX_REQUEST_BYTES:
+                future.set_exception(TooLarge())
+            else:
+                self._waiting.append((request, future, alone))
+                self._send_waiting()
+        except BadPath as problem:
+            future.set_exception(problem)
         return future
+
+    def _send_waiting(self) -> None:
+        """Send what may be sent now."""
+        waiting, in_flight = self._waiting, self._in_flight
+        while waiting and self._connected and len(in_flight) < self._window:
+            request, future, alone = waiting[0]
+            if alone and in_flight:
+                return
+            self._window = 1 if alone else _WINDOW
+            waiting.popleft()
+            self._send(request, future)
 
     def _send(self, request: Any, future: asyncio.Future[Any]) -> None:
         reply = _Reply(self, future)
@@ -347,13 +410,14 @@ class KazooConnection:
         if not reply.future.done():
             if isinstance(value, MultiFailed):
                 reply.future.set_exception(value)
+            elif isinstance(value, ConnectionLoss):
+                reply.future.set_exception(ConnectionLost(was_sent=True))
             elif isinstance(value, Exception):
                 code = value.code if isinstance(value, ZookeeperError) else None
                 reply.future.set_exception(value if code is None else error(code))
             else:
                 reply.future.set_result(value)
-        while self._waiting and self._connected and len(self._in_flight) < _WINDOW:
-            self._send(*self._waiting.popleft())
+        self._send_waiting()
 
     def report(self, watch: Watch, change: Change) -> None:
         self._post(self._fired, watch, change)
@@ -378,7 +442,7 @@ class KazooConnection:
         if link is Link.SUSPENDED:
             # kazoo itself fails the requests that were passed to it, before it reports the state.
             while self._waiting:
-                _, future = self._waiting.popleft()
+                _, future, _ = self._waiting.popleft()
                 if not future.done():
                     future.set_exception(ConnectionLost())
         elif link in (Link.EXPIRED, Link.CLOSED):
@@ -387,17 +451,9 @@ class KazooConnection:
             self._on_link(self, link, session_id)
 
     def _fail_all(self, kind: type[SessionExpired]) -> None:
-        futures = [reply.future for reply in self._in_flight] + [future for _, future in self._waiting]
+        futures = [reply.future for reply in self._in_flight] + [future for _, future, _ in self._waiting]
         self._in_flight.clear()
         self._waiting.clear()
         for future in futures:
             if not future.done():
                 future.set_exception(kind())
-
-
-def _size(request: Any) -> int:
-    """Approximate size of a request in bytes. Only requests with data of the caller can be too large."""
-    if isinstance(request, Multi):
-        return sum(map(len, request.operations)) + 16
-    data = getattr(request, "data", None)
-    return 0 if data is None else len(data) + len(request.path) + 64

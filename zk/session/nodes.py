@@ -13,9 +13,10 @@ from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, Ge
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from klamm.zk.batches import BATCH_WATCHES, batches
+from klamm.zk.batches import BATCH_BYTES, BATCH_WATCHES, batches
 from klamm.zk.session.connection import Connection, Watch, WatchCallback
 from klamm.zk.session.requests import (
+    BadPath,
     Multi,
     MultiRead,
     MultiReadChildren,
@@ -25,23 +26,31 @@ from klamm.zk.session.requests import (
     NoNode,
     Operations,
     SetWatches,
+    TooLarge,
     Unimplemented,
     ZkError,
     Znode,
+    utf8_size,
 )
 
 log = logging.getLogger("klamm.zk.session.session")
 
 _EPHEMERAL, _SEQUENCE = 1, 2
+_NO_ZNODE = NoNode, BadPath, TooLarge
+"""The errors of a read of a znode that does not exist. A read is too large only if its path is."""
 
 
 class ZkNodes(ABC):
-    """Reads and writes the znodes below `chroot` in one session."""
+    """Reads and writes the znodes below `chroot` in one session.
+
+    A path that cannot be encoded, or is too long for a request, has no znode: it can be read, but not written.
+    """
 
     def __init__(self, servers: str, chroot: str) -> None:
         self.servers = servers
         self.chroot = chroot
         self.ops = Operations(chroot)
+        self._chroot_size = len(chroot.encode())
         self.connections = 0
         self._has_multi_read = True
 
@@ -59,7 +68,7 @@ class ZkNodes(ABC):
         """Data and Stat of a znode; None if it does not exist (then no watch is set)."""
         try:
             data, stat = await self.call(GetData(self._full(path), self._watch(path, watch)))
-        except NoNode:
+        except _NO_ZNODE:
             return None
         return _to_node(data, stat)
 
@@ -69,14 +78,17 @@ class ZkNodes(ABC):
 
     async def exists(self, path: str, watch: WatchCallback | None = None) -> Znode | None:
         """Stat without data; None if the znode does not exist. The watch is set in both cases."""
-        stat = await self.call(Exists(self._full(path), self._watch(path, watch)))
+        try:
+            stat = await self.call(Exists(self._full(path), self._watch(path, watch)))
+        except _NO_ZNODE:
+            return None
         return None if stat is None else _to_node(None, stat)
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str]:
         """Sorted names of the children; empty if the znode does not exist (then no watch is set)."""
         try:
             return sorted(await self.call(GetChildren(self._full(path), self._watch(path, watch))))
-        except NoNode:
+        except _NO_ZNODE:
             return []
 
     async def create(self, path: str, data: bytes | None, ephemeral: bool = False, sequence: bool = False, makepath: bool = False) -> str:
@@ -176,7 +188,7 @@ class ZkNodes(ABC):
         connection = self._connected_or_last()
         return [
             SetWatches({self.chroot + path: Watch(watch, path, connection.report) for path in batch}, lambda: connection.data_watchers)
-            for batch in batches(paths, len, BATCH_WATCHES)
+            for batch in batches([path for path in paths if self._may_exist(path)], self._path_size, BATCH_WATCHES)
         ]
 
     async def call_all(self, requests: Iterable[Any]) -> list[Any]:
@@ -189,7 +201,10 @@ class ZkNodes(ABC):
 
     async def _read(self, kind: type[MultiRead], paths: Sequence[str], first: Sequence[Any] = ()) -> list[Any]:
         """Send the requests `first`, then read. Uses single reads if the server does not support multiRead (it closes the connection)."""
-        found = await self.read_by([kind(self.chroot, batch) for batch in batches(paths, len)], first)
+        if not all(map(self._may_exist, paths)):
+            results = iter(await self._read(kind, [path for path in paths if self._may_exist(path)], first))
+            return [next(results) if self._may_exist(path) else None for path in paths]
+        found = await self.read_by([kind(self.chroot, batch) for batch in batches(paths, self._path_size)], first)
         if found is not None:
             return found
         await self.call_all(first)
@@ -204,6 +219,16 @@ class ZkNodes(ABC):
         except NoNode:
             return None
         return names
+
+    def _path_size(self, path: str) -> int:
+        return self._chroot_size + utf8_size(path)
+
+    def _may_exist(self, path: str) -> bool:
+        """Whether a znode can have this path."""
+        try:
+            return self._path_size(path) <= BATCH_BYTES
+        except UnicodeEncodeError:
+            return False
 
     def _full(self, path: str) -> str:
         return self.chroot if path == "/" and self.chroot else self.chroot + path

@@ -2,7 +2,7 @@
 
 kazoo gets the bytes of a request from it, and lets it parse the response. The requests here have their type in their own bytes (kazoo
 writes no type if `type` is None), so kazoo does not treat them as requests of that type. An operation of a Multi is bytes: its caller can
-measure it, and a Multi only joins them. The response of a successful Multi is parsed only if requested, because most callers only need to
+measure it, and a Multi only joins them. `size_of` measures a request before it is sent: ZooKeeper closes the connection if it is too large. The response of a successful Multi is parsed only if requested, because most callers only need to
 know that it succeeded. ZooKeeper has MultiRead since 3.6. All of this runs in kazoo's thread.
 """
 
@@ -34,6 +34,8 @@ _CREATE, _DELETE, _SET_DATA, _CHECK, _READ_DATA, _READ_CHILDREN = (
 # An ACL with all permissions for everybody, and the flags of the types of znodes.
 _OPEN_TO_ALL = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
 _PERSISTENT, _EPHEMERAL, _SEQUENTIAL = (_OPEN_TO_ALL + pack_int(flags) for flags in (0, 1, 2))
+# Bytes of a request of kazoo beside its path and its data, and of one with a list beside its rows; at most.
+_HEAD_AND_ACL_BYTES, HEAD_AND_END_BYTES = 64, 32
 
 
 class Znode(NamedTuple):
@@ -63,8 +65,9 @@ class ZkError(StoreRefused):
 class ConnectionLost(ZkError):
     """The connection was lost before the response. It is not known whether the request succeeded."""
 
-    def __init__(self, code: int = -4, repeated: bool = False) -> None:
+    def __init__(self, code: int = -4, repeated: bool = False, *, was_sent: bool = False) -> None:
         super().__init__(code, repeated)
+        self.was_sent = was_sent
 
 
 class TooLarge(ZkError):
@@ -72,6 +75,23 @@ class TooLarge(ZkError):
 
     def __init__(self, code: int = -5, repeated: bool = False) -> None:
         super().__init__(code, repeated)
+
+
+class BadPath(ZkError):
+    """A path cannot be encoded, so no znode has it. The request was not sent."""
+
+    def __init__(self, code: int = -8, repeated: bool = False) -> None:
+        super().__init__(code, repeated)
+
+
+class ClosesConnection(ZkError):
+    """ZooKeeper closed the connection at each attempt of this request, the last time with no other request in progress.
+
+    It may have taken effect.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(-4, repeated=True)
 
 
 class Unimplemented(ZkError):
@@ -128,32 +148,55 @@ class MultiFailed(ZkError):
         return ERRORS.get(self.code, ZkError)(self.code, self.repeated)
 
 
+def utf8_size(text: str) -> int:
+    """Size of a text in bytes as it is sent. Raises UnicodeEncodeError."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def size_of(request: Any) -> int:
+    """Size of a request in bytes, at least that of the bytes that are sent. Raises BadPath."""
+    try:
+        if request.type is None:
+            size: int = request.size()
+            return size
+        data = getattr(request, "data", None)
+        return utf8_size(request.path) + (0 if data is None else len(data)) + _HEAD_AND_ACL_BYTES
+    except UnicodeEncodeError:
+        raise BadPath from None
+
+
 class Operations:
-    """Encodes the operations of a Multi. Paths are below `prefix`."""
+    """Encodes the operations of a Multi. Paths are below `prefix`. All raise BadPath."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix.encode()
 
+    def _name(self, path: str) -> bytes:
+        try:
+            return self._prefix + path.encode()
+        except UnicodeEncodeError:
+            raise BadPath from None
+
     def check(self, path: str, version: int) -> bytes:
-        name = self._prefix + path.encode()
+        name = self._name(path)
         return _join((_CHECK, pack_int(len(name)), name, pack_int(version)))
 
     def create(self, path: str, data: bytes | None, ephemeral: bool = False) -> bytes:
-        name = self._prefix + path.encode()
+        name = self._name(path)
         content = pack_int(-1) if data is None else pack_int(len(data)) + data
         return _join((_CREATE, pack_int(len(name)), name, content, _EPHEMERAL if ephemeral else _PERSISTENT))
 
     def create_numbered(self, prefix: str, data: bytes) -> bytes:
         """Create a znode whose name ends with the next sequence number of its parent."""
-        name = self._prefix + prefix.encode()
+        name = self._name(prefix)
         return _join((_CREATE, pack_int(len(name)), name, pack_int(len(data)), data, _SEQUENTIAL))
 
     def set_data(self, path: str, data: bytes, version: int) -> bytes:
-        name = self._prefix + path.encode()
+        name = self._name(path)
         return _join((_SET_DATA, pack_int(len(name)), name, pack_int(len(data)), data, pack_int(version)))
 
     def delete(self, path: str, version: int = -1) -> bytes:
-        name = self._prefix + path.encode()
+        name = self._name(path)
         return _join((_DELETE, pack_int(len(name)), name, pack_int(version)))
 
 
@@ -170,6 +213,9 @@ class Multi:
 
     def __repr__(self) -> str:
         return f"Multi({len(self.operations)} operations)"
+
+    def size(self) -> int:
+        return sum(map(len, self.operations)) + HEAD_AND_END_BYTES
 
     def serialize(self) -> bytes:
         return _join((pack_int(_MULTI), *self.operations, END))
@@ -262,6 +308,11 @@ class MultiRead:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.paths)} paths)"
 
+    def size(self) -> int:
+        """Raises UnicodeEncodeError."""
+        each = utf8_size(self._prefix) + HEADER_SIZE + 5
+        return sum(map(utf8_size, self.paths)) + each * len(self.paths) + HEAD_AND_END_BYTES
+
     def serialize(self) -> bytes:
         parts = [pack_int(MULTI_READ)]
         kind, prefix = self._kind, self._prefix.encode()
@@ -335,6 +386,10 @@ class SetWatches:
 
     def __repr__(self) -> str:
         return f"SetWatches({len(self._watchers)} paths)"
+
+    def size(self) -> int:
+        """Raises UnicodeEncodeError."""
+        return sum(map(utf8_size, self._watchers)) + 4 * len(self._watchers) + HEAD_AND_END_BYTES
 
     def serialize(self) -> bytes:
         parts = [pack_int(_SET_WATCHES), struct.pack(">qi", 2**63 - 1, len(self._watchers))]

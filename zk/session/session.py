@@ -1,7 +1,8 @@
 """The ZooKeeper session of one broker: its start and end, its connection, and the one function that every request passes.
 
 If the connection is lost, a request waits and is then repeated. Its error then has `repeated`, because the first attempt may have
-succeeded. If the session ends first, StoreLost is raised. After the end of a session a new one is opened at once; `generation` is the
+succeeded. A request that is in progress at each of several losses is then sent alone; if the connection is lost once more, the request is the cause,
+and it is not repeated. If the session ends first, StoreLost is raised. After the end of a session a new one is opened at once; `generation` is the
 number of the session. Watches are one-shot. If the connection is lost, both ZooKeeper and kazoo drop the watches, so they are reported as
 Change.MISSED when the same session is connected again. If the session ends, they are dropped.
 """
@@ -23,6 +24,7 @@ from klamm.zk.session.kazoo_connection import KazooConnection
 from klamm.zk.session.nodes import ZkNodes
 from klamm.zk.session.reachability import check_address, why_silent
 from klamm.zk.session.requests import (
+    ClosesConnection,
     ConnectionLost,
     Multi,
     NodeExists,
@@ -38,6 +40,8 @@ log = logging.getLogger(__name__)
 _STOP_LIMIT_S = 0.5
 _REOPEN_AFTER_S = 1.0
 _EPHEMERAL, _SEQUENCE = 1, 2
+LOSSES_BEFORE_ALONE = 2
+"""A request that lost so many connections is then sent alone."""
 
 
 class ZkUnavailable(Exception):
@@ -108,6 +112,8 @@ class ZkSession(ZkNodes):
         self.delay_s = 0.0
         """Each request waits this long before it is sent: a slow ZooKeeper, for tests."""
         self._waiters: list[asyncio.Future[None]] = []
+        self._alone: set[int] = set()
+        """Requests, by id(), that are sent alone because the connection was lost whenever they were sent."""
         self._missed: list[Watch] = []
 
     async def start(self, connection_timeout_ms: int, *, create_chroot: bool = True) -> None:
@@ -200,22 +206,47 @@ class ZkSession(ZkNodes):
 
     async def call(self, request: Any) -> Any:
         """Send a request, and repeat it after a lost connection, until there is a response. Raises the error of the response; StoreLost if
-        the session ends first.
+        the session ends first; ClosesConnection if it is this request that ZooKeeper closes the connection for.
         """
         generation = self.generation
-        repeated = False
+        losses, repeated = 0, False
         send = self._write if isinstance(request, WRITES) else self._submit_other
         while True:
             try:
                 return await send(request)
-            except ConnectionLost:
+            except ConnectionLost as lost:
                 repeated = True
-                await self.reconnected(generation)
+                losses += lost.was_sent
             except SessionExpired:
                 raise StoreLost("the ZooKeeper session expired") from None
             except ZkError as problem:
                 problem.repeated = repeated
                 raise
+            if losses >= LOSSES_BEFORE_ALONE:
+                return await self._call_alone(send, request, generation)
+            await self.reconnected(generation)
+
+    async def _call_alone(self, send: Callable[[Any], Awaitable[Any]], request: Any, generation: int) -> Any:
+        """Go on with a request after which the connection was lost again and again: without others beside it, so that it is known whether
+        it is the cause.
+        """
+        self._alone.add(id(request))
+        try:
+            while True:
+                await self.reconnected(generation)
+                try:
+                    return await send(request)
+                except ConnectionLost as lost:
+                    if lost.was_sent:
+                        log.error("ZooKeeper closes the connection whenever it gets %r; it is not sent again", request)
+                        raise ClosesConnection from None
+        except SessionExpired:
+            raise StoreLost("the ZooKeeper session expired") from None
+        except ZkError as problem:
+            problem.repeated = True
+            raise
+        finally:
+            self._alone.discard(id(request))
 
     def _submit_other(self, request: Any) -> Awaitable[Any]:
         """Send what is not a write: a read, unless it is a sync or only sets watches."""
@@ -232,11 +263,14 @@ class ZkSession(ZkNodes):
         return self._submit(request)
 
     def _submit(self, request: Any) -> Awaitable[Any]:
-        return self._connected_or_last().submit(request) if not self.delay_s else self._submit_late(request)
+        if self.delay_s or self._alone:
+            return self._submit_otherwise(request)
+        return self._connected_or_last().submit(request)
 
-    async def _submit_late(self, request: Any) -> Any:
-        await asyncio.sleep(self.delay_s)
-        return await self._connected_or_last().submit(request)
+    async def _submit_otherwise(self, request: Any) -> Any:
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        return await self._connected_or_last().submit(request, alone=id(request) in self._alone)
 
     async def _write(self, request: Any) -> Any:
         self.writes += 1

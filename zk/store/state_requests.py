@@ -19,6 +19,7 @@ from klamm.zk.session.requests import (
     END,
     ERROR,
     GET_DATA,
+    HEAD_AND_END_BYTES,
     HEADER_SIZE,
     MULTI_READ,
     NO_NODE,
@@ -29,9 +30,13 @@ from klamm.zk.session.requests import (
     error,
     pack_int,
     read_header_and_int,
+    utf8_size,
 )
 
 _begin = Struct(">iBii").pack
+
+STATE_PATH_BYTES = 64
+"""What a request to read states has for each of them beside the chroot and the topic, at most."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -93,6 +98,11 @@ class ReadStates:
 
     def __repr__(self) -> str:
         return f"ReadStates({len(self._partitions)})"
+
+    def size(self) -> int:
+        """Raises UnicodeEncodeError."""
+        each = utf8_size(self._prefix) + STATE_PATH_BYTES
+        return sum(utf8_size(topic) for topic, _ in self._partitions) + each * len(self._partitions) + HEAD_AND_END_BYTES
 
     def serialize(self) -> bytes:
         heads = _Heads(GET_DATA, self._prefix)

@@ -15,7 +15,7 @@ from klamm.controller.values import StateWrite, WriteOutcome
 from klamm.zk.batches import BATCH_OPERATIONS, batches, spans
 from klamm.zk.layout import paths
 from klamm.zk.layout.topics import encode_state
-from klamm.zk.session.requests import NO_NODE, NODE_EXISTS, MultiFailed
+from klamm.zk.session.requests import NO_NODE, NODE_EXISTS, MultiFailed, utf8_size
 from klamm.zk.session.session import ZkSession
 from klamm.zk.store.fenced_writes import Entry, Fence, outcome_of, together
 from klamm.zk.store.state_requests import updates
@@ -153,4 +153,4 @@ def _is_ours(update: _Update, node: tuple[bytes | None, int]) -> bool:
 
 
 def _size(write: StateWrite) -> int:
-    return _STATE_BYTES + len(write.topic) + 11 * len(write.state.isr)
+    return _STATE_BYTES + utf8_size(write.topic) + 11 * len(write.state.isr)

@@ -10,14 +10,12 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
 from klamm.zk.layout import paths
 from klamm.zk.layout import topics as topic_layout
+from klamm.zk.session.requests import utf8_size
 from klamm.zk.session.session import ZkSession
 from klamm.zk.store.base import ZkArea
 from klamm.zk.store.fenced_writes import Entry, Fence, settle, together
-from klamm.zk.store.state_requests import ReadStates
+from klamm.zk.store.state_requests import STATE_PATH_BYTES, ReadStates
 from klamm.zk.store.state_writer import StateWriter
-
-# Maximum bytes of a state's path below the chroot, including its overhead in a request.
-_STATE_PATH_BYTES = 350
 
 
 class ZkTopics(ZkArea):
@@ -48,7 +46,8 @@ class ZkPartitionStates(ZkArea):
 
     async def read_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
         chroot = self._session.chroot
-        count = min(BATCH_OPERATIONS, max(1, BATCH_BYTES // (len(chroot.encode()) + _STATE_PATH_BYTES)))
+        longest = max((utf8_size(topic) for topic, _ in partitions), default=0)
+        count = min(BATCH_OPERATIONS, max(1, BATCH_BYTES // (len(chroot.encode()) + longest + STATE_PATH_BYTES)))
         requests = [ReadStates(chroot, partitions[i : i + count]) for i in range(0, len(partitions), count)]
         states: list[LeaderAndIsr | None] | None = await self._session.read_by(requests)
         if states is not None:
