@@ -2,7 +2,8 @@
 
 `/controller` names the active controller. A broker that finds it missing tries to create it; the one that succeeds has raised the
 controller epoch and fails over. While failing over every error makes it delete `/controller` again: nothing acts on a half-loaded
-cluster. A broker whose election or fail-over failed takes part in elections again after a while, twice as long each time.
+cluster. A broker whose election or fail-over failed, for whatever reason, takes part in elections again after a while, twice as long each
+time; after the end of its session it does so in the next one.
 """
 
 from __future__ import annotations
@@ -87,7 +88,15 @@ class ControllerElection:
         return self.term is not None and self.active_id == self._broker_id
 
     async def process(self, event: ElectionEvent) -> None:
-        """Process an event that concerns every broker, controller or not."""
+        """Process an event that concerns every broker, controller or not. If it fails, this broker takes part in an election later."""
+        try:
+            await self._process(event)
+        except Exception as problem:
+            if self.term is None and self._retry is None:
+                self._try_again_later(f"could not process {type(event).__name__}: {problem!r}")
+            raise
+
+    async def _process(self, event: ElectionEvent) -> None:
         match event:
             case events.Startup():
                 await self._store.watch_controller()
@@ -103,6 +112,7 @@ class ControllerElection:
                 if not begun.done():
                     begun.set_result(None)
                 self.resign()
+                self._drop_retry()  # RegisterBrokerAndReelect follows in the next session
             case events.RegisterBrokerAndReelect():
                 await self._register_broker()
                 await self.maybe_resign()
@@ -146,8 +156,12 @@ class ControllerElection:
     def close(self) -> None:
         """Resign, and take part in no election any more. `/controller` goes with the session."""
         self.resign()
+        self._drop_retry()
+
+    def _drop_retry(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
+            self._retry = None
 
     async def _elect(self) -> None:
         await self._look()
@@ -185,9 +199,11 @@ class ControllerElection:
             self.resign()
             raise
         except ControllerMoved as e:
-            await self.maybe_resign()
-            if self.term is not None:  # the epoch was raised, but `/controller` names this broker still
-                await self._delete_controller(str(e))
+            try:
+                await self.maybe_resign()
+            finally:
+                if self.term is not None:  # the epoch was raised, but `/controller` names this broker still, or cannot be read
+                    await self._delete_controller(str(e))
             return
         except StoreRefused as e:
             await self._delete_controller(str(e))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
+from typing import Any
 
 from klamm.controller import config_events, phases
 from klamm.controller.brokers import startup_and_failure as brokers
@@ -33,13 +34,13 @@ async def fail_over(term: Term) -> None:
     names, _ = await store.isr_notifications()
     await store.delete_isr_notifications(names)
 
-    found, registrations, topic_names, _ = await asyncio.gather(
+    found, registrations, topic_names, _ = await _all(
         store.brokers(), _registrations(term), store.topics(), config_events.load(term)
     )
     registered = brokers.compatible(term, (await brokers.reachable(term, found.values())).values())
     cluster.brokers_registered(registered.values())
     broker_registrations.loaded(term, registrations, registered, await broker_registrations.ended(term))
-    await asyncio.gather(
+    await _all(
         store.watch_brokers(sorted(registered)),
         *(load(term, topic_names[i : i + TOPICS_AT_A_TIME]) for i in range(0, len(topic_names), TOPICS_AT_A_TIME)),
         *(() if term.metadata_log is None else (store.all_configs(),)),
@@ -63,6 +64,17 @@ async def fail_over(term: Term) -> None:
     brokers.send_everything(term, cluster.fenced)
     term.sessions.restarted()
     await term.reach(lambda: phases.FailoverDone(epoch, me))
+
+
+async def _all(*steps: Awaitable[Any]) -> list[Any]:
+    """The results of steps that go on at the same time. Raises the first error when all have ended: a step that went on after the term
+    would write under the fence of the next one.
+    """
+    results = await asyncio.gather(*steps, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
 
 
 async def _registrations(term: Term) -> Collection[BrokerRegistration]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from klamm.controller.values import StoreLost
+from klamm.controller.values import StoreLost, StoreRefused
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.paths import FEATURE
@@ -82,14 +82,14 @@ class FeatureWatch:
         self._looked.set()
 
     async def wait_for(self, version: int, timeout_s: float) -> None:
-        """Return when this version of the znode, or a later one, has been read. Raises StoreLost after `timeout_s` seconds."""
+        """Return when this version of the znode, or a later one, has been read. Raises StoreRefused after `timeout_s` seconds."""
         try:
             async with self._clock.timeout(timeout_s):
                 while self._version < version:
                     self._looked.clear()
                     await self._looked.wait()
         except TimeoutError:
-            raise StoreLost(f"version {version} of /feature was not seen within {timeout_s:g} s") from None
+            raise StoreRefused(f"version {version} of /feature was not seen within {timeout_s:g} s") from None
 
     def _changed(self, *what: Any) -> None:
         self._spawn(self.look())

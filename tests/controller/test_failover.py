@@ -303,7 +303,76 @@ async def test_a_session_that_ends_while_taking_office_leaves_no_term(stage: Sta
     await stage.open(1)
     hold.fail(StoreLost("the session is over"))
     await stage.settle()
-    assert (stage.controller.is_active, stage.controller.term, stage.channels.open, timers) == (False, None, set(), [])
+    assert (stage.controller.is_active, stage.controller.term, stage.channels.open) == (False, None, set())
+    await stage.controller.expire()
+    assert [timer.handle.cancelled() for timer in timers] == [True], "the next session begins with an election"
+
+
+async def test_a_session_that_is_not_over_after_all_gets_its_controller_back(stage: Stage, timers: list[Timer]) -> None:
+    hold = stage.steering.hold(FailoverLoaded)
+    await stage.open(1)
+    hold.fail(StoreLost("a mistake"))
+    hold.release()
+    await stage.settle()
+    assert stage.world.controller is not None and not stage.controller.is_active
+    timers[0].fire()
+    await stage.settle()
+    assert stage.controller.is_active and stage.world.epoch == 2
+
+
+async def test_a_lost_epoch_and_a_controller_that_cannot_be_read_leave_no_term(stage: Stage, timers: list[Timer]) -> None:
+    """Both while the cluster is loaded: nothing may act on the half of it."""
+    hold = stage.steering.hold(FailoverLoaded)
+    await stage.open(1)
+
+    async def refuse() -> Any:
+        raise StoreRefused("ZooKeeper error -102")
+
+    read, stage.store.controller_id = stage.store.controller_id, refuse  # type: ignore[method-assign]
+    hold.fail(ControllerMoved("raised"))
+    hold.release()
+    await stage.settle()
+    assert (stage.controller.is_active, stage.controller.term, stage.channels.open) == (False, None, set())
+    stage.store.controller_id = read  # type: ignore[method-assign]
+    timers[0].fire()
+    await stage.settle()
+    assert stage.controller.is_active and stage.world.epoch == 2
+
+
+@pytest.mark.parametrize("fault", [StoreRefused("ZooKeeper error -102"), RuntimeError("a fault of ours")])
+async def test_a_broker_that_cannot_read_who_is_the_controller_looks_again(stage: Stage, timers: list[Timer], fault: Exception) -> None:
+    async def refuse() -> Any:
+        raise fault
+
+    read, stage.store.controller_id = stage.store.controller_id, refuse  # type: ignore[method-assign]
+    await stage.open(1)
+    assert not stage.controller.is_active
+    stage.store.controller_id = read  # type: ignore[method-assign]
+    (retry,) = timers
+    retry.fire()
+    await stage.settle()
+    assert stage.controller.is_active
+
+
+async def test_a_load_that_fails_waits_for_the_others(stage: Stage, timers: list[Timer]) -> None:
+    """The ids that it gives to topics without one are written in its own term."""
+    for number in range(60):
+        stage.world.create_topic(f"t{number:02}", {0: (1,)}, None)
+    read, going = stage.store.read_topics, asyncio.Event()
+
+    async def read_topics(names: Any) -> Any:
+        if "t00" in names:
+            raise StoreRefused("ZooKeeper error -102")
+        await going.wait()
+        return await read(names)
+
+    stage.store.read_topics = read_topics  # type: ignore[method-assign]
+    await stage.open(1)
+    assert stage.world.controller is not None and timers == [], "the term goes on until each of its reads has ended"
+    going.set()
+    await stage.settle()
+    assert stage.world.controller is None and len(timers) == 1
+    assert {topic.topic_id is None for topic in stage.world.topics.values()} == {True, False}, "the first fifty could not be read"
 
 
 async def test_another_fault_is_the_end_of_its_event_only(stage: Stage) -> None:

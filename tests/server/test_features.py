@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.values import StoreLost
+from klamm.controller.values import StoreRefused
 from klamm.server.features import Features, FeatureWatch
 from klamm.tests.harness.waits import eventually
 from klamm.zk.session.session import ZkSession
@@ -98,7 +98,7 @@ async def test_a_version_is_waited_for_until_the_watch_has_seen_it(session: ZkSe
     assert not waiting.done()
     await session.set("/feature", b"no json")
     await waiting
-    with pytest.raises(StoreLost, match="version 3 of /feature"):
+    with pytest.raises(StoreRefused, match="version 3 of /feature"):
         await follower.watch.wait_for(3, 0.01)
 
 
