@@ -23,8 +23,13 @@ class BackgroundTasks:
         """Run a coroutine in the background."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            log.error("a background task failed", exc_info=fault)
 
     async def close(self) -> None:
         """Cancel all tasks, and wait until they have ended."""
@@ -36,7 +41,8 @@ class BackgroundTasks:
 class Looking:
     """Executes `look_at` for changes in ZooKeeper, never twice at the same time: changes that come meanwhile cause one more execution.
 
-    `what` names the changes in the log. `spawn` runs a coroutine.
+    `what` names the changes in the log. `spawn` runs a coroutine. An exception is logged; the next change, and the next session, make it
+    look again.
     """
 
     def __init__(self, what: str, look_at: Callable[[], Awaitable[None]], spawn: Callable[[Any], Any]) -> None:
@@ -57,7 +63,7 @@ class Looking:
             self.changed()
 
     async def look(self) -> None:
-        """Look now, or once more when the present execution has ended. A ZooKeeper that does not respond is logged."""
+        """Look now, or once more when the present execution has ended. Raises nothing."""
         self._again = True
         if self._is_looking:
             return
@@ -68,6 +74,8 @@ class Looking:
                 await self._look_at()
         except (StoreLost, ZkError) as error:
             log.warning("cannot watch %s at the moment: %s", self._what, error)
+        except Exception:  # a fault with one change must not keep a session from looking at what else has changed
+            log.exception("%s cannot be processed", self._what)
         finally:
             self._is_looking = False
 

@@ -25,7 +25,7 @@ from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.server.background import Looking
 from klamm.zk.admin import AdminZk
 from klamm.zk.layout.json_values import Unreadable
-from klamm.zk.layout.paths import DEFAULT_ENTITY
+from klamm.zk.layout.paths import DEFAULT_ENTITY, may_be_in_path
 
 log = logging.getLogger(__name__)
 
@@ -109,11 +109,11 @@ class DynamicConfigs:
         entities = [(number, _entity(path)) for number, path in changes]
         stored = await self._read_all([entity for _, entity in entities if entity is not None])
         for number, entity in entities:
+            self._executed = number
             if entity is not None:
                 self._take(entity, stored[entity])
                 if self._announce is not None and entity[0] in ("topics", "brokers"):
                     self._announce(*entity)
-            self._executed = number
         if self._executed >= 0:  # also if there is nothing new, as in a new session
             await self._admin_zk.purge_config_changes(now_ms)
 
@@ -177,7 +177,7 @@ def _entity(path: str | None) -> Entity | None:
     if path is None:
         return None
     kind, slash, name = path.partition("/")
-    if slash and name:
+    if slash and may_be_in_path(path):
         return kind, name
     log.warning("ignoring a config change of unknown entity %r", path)
     return None

@@ -75,10 +75,20 @@ async def test_bad_notifications_count_as_executed(brokers):
     node = await brokers(0)
     for bad in (b"no json", b"{}", b'{"version":9}', b'{"version":2,"entity_path":"topics"}', b'{"version":2,"entity_path":7}'):
         await announce(node, bad)
+    for text in (r"topics/\ud800", r"topics/a\u0000", r"topics/\ud83d\udca9", "topics/.."):
+        await announce(node, b'{"version":2,"entity_path":"%s"}' % text.encode())
     await change(node, "topics/bad", b'{"version":1,"config":{"a":1}}')
     await change(node, "topics/t", b'{"version":1,"config":{}}')
     await node.eventually(lambda: len(node.heard) == 3)
     assert node.heard[2][1] == "t"
+
+
+async def test_a_name_that_is_too_long_for_a_request_has_no_configs(brokers):
+    node = await brokers(0)
+    await announce(node, b'{"version":2,"entity_path":"topics/%s"}' % (b"a" * 1_048_300))
+    await change(node, "topics/t", b'{"version":1,"config":{}}')
+    await node.eventually(lambda: node.heard[-1][1] == "t")
+    assert [properties for _, _, properties, _ in node.heard[2:]] == [{}, {}]
 
 
 async def test_one_bad_node_does_not_hide_those_read_with_it(brokers):

@@ -25,6 +25,7 @@ from klamm.protocol.security.acls import (
     is_principal,
 )
 from klamm.zk.layout.json_values import Unreadable, int32, json_text, parse_json
+from klamm.zk.layout.paths import may_be_in_path
 
 ROOTS: Mapping[int, str] = {LITERAL: "/kafka-acl", PREFIXED: "/kafka-acl-extended/prefixed"}
 CHANGES: Mapping[int, str] = {LITERAL: "/kafka-acl-changes", PREFIXED: "/kafka-acl-extended-changes"}
@@ -129,7 +130,7 @@ def decode_acl_change(pattern_type: int, data: bytes | None) -> Pattern:
             pattern_type = next(number for number, each in PATTERN_TYPES.items() if capitals(each) == content["patternType"])
         resource_type = next((number for number, each in RESOURCE_TYPES.items() if capitals(each) == kind.upper()), UNKNOWN)
         pattern = Pattern(resource_type, name, pattern_type)
-        if not colon or not name or UNKNOWN in (pattern.resource_type, pattern.pattern_type):
+        if not colon or not may_be_in_path(name) or UNKNOWN in (pattern.resource_type, pattern.pattern_type):
             raise ValueError("no resource")
     except (AttributeError, KeyError, StopIteration, TypeError, ValueError) as error:
         raise Unreadable(f"{(data or b'')[:200]!r} is not a change of ACLs: {error}") from None

@@ -84,6 +84,18 @@ async def test_a_thousand_patterns_are_created_and_deleted_by_one_request_each(
     assert len(deleted) == 1000
 
 
+async def test_a_notification_of_a_name_that_cannot_be_in_a_path_is_skipped(
+    authorizers: tuple[AclAuthorizer, AclAuthorizer], zk: ZkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in (r"\ud800", r"\ud83d\udca9", r"a\u0000", ".."):
+        data = '{"version":1,"resourceType":"TOPIC","name":"%s","patternType":"PREFIXED"}' % name
+        await zk.create("/kafka-acl-extended-changes/acl_changes_", data.encode(), sequence=True)
+    await authorizers[0].create({Pattern(2, "orders", PREFIXED): [READ]})
+    await eventually(lambda: may(authorizers[1], Operation.READ), "what comes behind it is read")
+    assert caplog.text.count("is not a change of ACLs") == 8
+    assert zk.generation == 1
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [("super_users", "root"), ("allow_everyone_if_no_acl_found", "yes"), ("authorizer_zookeeper_url", "127.0.0.1:2181")],
