@@ -12,14 +12,19 @@ is never interrupted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from itertools import islice
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 SLICE = 1000
 """Number of entries between two turns of the event loop: a few milliseconds of work."""
+
+
+AT_ONCE = 64
+"""Number of steps of `in_groups` that are in progress at the same time."""
 
 
 class Pace:
@@ -36,6 +41,17 @@ class Pace:
         if self._left < 0:
             self._left = SLICE
             await asyncio.sleep(0)
+
+
+async def in_groups(steps: Iterable[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
+    """The results of all steps, AT_ONCE of which are in progress at the same time. The event loop runs between two groups."""
+    results: list[T] = []
+    left = iter(steps)
+    while group := list(islice(left, AT_ONCE)):
+        if results:
+            await asyncio.sleep(0)
+        results += [await group[0]()] if len(group) == 1 else await asyncio.gather(*(step() for step in group))
+    return results
 
 
 async def build(entries: int, make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:

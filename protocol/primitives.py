@@ -81,13 +81,25 @@ def write_string_length(length: int) -> bytes:
     return write_uvarint(length + 1)
 
 
+MAX_TAGS = 1_000
+"""Maximum number of tagged fields in one place: they are read one by one, those of a header on the event loop, before a client has
+authenticated. Kafka has no such limit; no message has more than ten.
+"""
+
+
 def skip_tags(buf: bytes, pos: int, refused: tuple[int, ...] = ()) -> int:
     """The position after a section of unknown tagged fields. A tag in `refused` is that of another version."""
     count, pos = read_uvarint(buf, pos)
+    if count > MAX_TAGS:
+        raise too_many_tags(count)
     for _ in range(count):
         tag, pos = read_uvarint(buf, pos)
         pos = skip_tag(buf, pos, tag, refused)
     return pos
+
+
+def too_many_tags(count: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{count:,} tagged fields in one place are more than {MAX_TAGS:,}")
 
 
 def skip_tag(buf: bytes, pos: int, tag: int = -1, refused: tuple[int, ...] = ()) -> int:
@@ -164,6 +176,7 @@ def not_struct(wanted: str, value: object) -> LocalProtocolError:
 # The names that generated code can use.
 FOR_DECODERS: dict[str, Any] = {
     "COMPACT_READERS": COMPACT_READERS,
+    "MAX_TAGS": MAX_TAGS,
     "INT32_READERS": INT32_READERS,
     "RemoteProtocolError": RemoteProtocolError,
     "null": null,
@@ -174,6 +187,7 @@ FOR_DECODERS: dict[str, Any] = {
     "struct_error": struct_error,
     "too_long": too_long,
     "too_many": too_many,
+    "too_many_tags": too_many_tags,
 }
 FOR_ENCODERS: dict[str, Any] = {
     "INT32_WRITERS": INT32_WRITERS,

@@ -129,11 +129,12 @@ def already_exists(name: str) -> ApiError:
     return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
 
-def refuse_creations(names: Sequence[str], may_create: Callable[[str], bool]) -> list[ApiError | None]:
+async def refuse_creations(names: Sequence[str], may_create: Callable[[str], bool]) -> list[ApiError | None]:
     """The checks that look at the request alone, one result for each entry: reserved name, named twice, not authorised."""
-    times = Counter(names)
+    times, pace = Counter(names), Pace()
     refusals: list[ApiError | None] = []
     for name in names:
+        await pace()
         if name == CLUSTER_METADATA_TOPIC:
             refusals.append(ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."))
         elif times[name] > 1:
@@ -243,12 +244,14 @@ class NothingToFollow(ApiError):
     """Partition 0 has an empty list of replicas. Apache Kafka fails here, and refuses the whole request."""
 
 
-def refuse_growths(
+async def refuse_growths(
     names: Sequence[str], may_alter: Callable[[str], bool], queued_for_deletion: Callable[[str], bool]
 ) -> dict[str, ApiError | None]:
     """The checks that need no topic znode, one result for each name: named twice, not authorised, being deleted."""
     refusals: dict[str, ApiError | None] = {}
+    pace = Pace()
     for name, times in Counter(names).items():
+        await pace()
         if times > 1:
             refusals[name] = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
         elif not may_alter(name):
@@ -348,6 +351,7 @@ async def judge_deletions(
         both = both or (deletion.name is not None and deletion.topic_id != ZERO_UUID)
     if both:
         for deletion in deletions:
+            await pace()
             deletion.code = ErrorCode.INVALID_REQUEST
         return []
     wanted: dict[str, None] = {}
@@ -369,11 +373,13 @@ async def judge_deletions(
     return list(wanted)
 
 
-def settle_deletions(deletions: Sequence[Deletion], codes: Mapping[str, ErrorCode]) -> None:
+async def settle_deletions(deletions: Sequence[Deletion], codes: Mapping[str, ErrorCode]) -> None:
     """Give each topic's final code to the first element that names it, as Apache Kafka does; later ones stay without an error."""
     pending = dict(codes)
     if not pending:
         return
+    pace = Pace()
     for deletion in deletions:
+        await pace()
         if deletion.code is ErrorCode.NONE and deletion.name is not None and deletion.name in pending:
             deletion.code = pending.pop(deletion.name)

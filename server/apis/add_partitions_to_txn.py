@@ -9,8 +9,8 @@ version 2 a fenced producer gets INVALID_PRODUCER_EPOCH. Source: wire 5 and 13, 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from klamm.broker.metadata_responses import INTERNAL_TOPICS
@@ -18,7 +18,7 @@ from klamm.broker.transactions.requests import AddPartitions
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import Pace, build
+from klamm.protocol.pace import Pace, build, in_groups
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
@@ -44,7 +44,7 @@ async def handle(ctx: Context, request: messages.AddPartitionsToTxnRequest) -> m
     if version >= OF_BROKERS_SINCE and not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     transactions = await build(_count(request), _transactions, request, version)
-    codes = await asyncio.gather(*(_add(ctx, each) for each in transactions))
+    codes = await in_groups(partial(_add, ctx, each) for each in transactions)
     return await build(_count(request), _response, version, list(zip(transactions, codes, strict=True)))
 
 
@@ -57,9 +57,9 @@ def refuse(
 
 
 def _count(request: messages.AddPartitionsToTxnRequest) -> int:
-    """How many partitions a request has."""
+    """How many transactional ids, topics and partitions a request has."""
     topics = [*request.v3_and_below_topics, *(topic for each in request.transactions for topic in each.topics)]
-    return sum(len(topic.partitions) for topic in topics)
+    return len(request.transactions) + len(topics) + sum(len(topic.partitions) for topic in topics)
 
 
 def _transactions(request: messages.AddPartitionsToTxnRequest, version: int) -> list[_Transaction]:

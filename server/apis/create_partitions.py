@@ -45,7 +45,7 @@ _DONE: Result = (ErrorCode.NONE, None)
 
 def handle(ctx: Context, request: messages.CreatePartitionsRequest) -> Awaitable[messages.CreatePartitionsResponse]:
     if not ctx.services.controller.is_active:
-        return _response(ctx, {topic.name: (ErrorCode.NOT_CONTROLLER, None) for topic in request.topics}, 0)
+        return _not_controller(ctx, request)
     return _create(ctx, request)
 
 
@@ -57,9 +57,17 @@ def refuse(
     return messages.CreatePartitionsResponse(results=results)
 
 
+async def _not_controller(ctx: Context, request: messages.CreatePartitionsRequest) -> messages.CreatePartitionsResponse:
+    pace, results = Pace(), dict[str, Result]()
+    for topic in request.topics:
+        await pace()
+        results[topic.name] = ErrorCode.NOT_CONTROLLER, None
+    return await _response(ctx, results, 0)
+
+
 async def _create(ctx: Context, request: messages.CreatePartitionsRequest) -> messages.CreatePartitionsResponse:
     services = ctx.services
-    refusals = refuse_growths(
+    refusals = await refuse_growths(
         [topic.name for topic in request.topics],
         lambda name: ctx.authorize(Operation.ALTER, ResourceType.TOPIC, name),
         services.controller.queued_for_deletion,

@@ -20,7 +20,7 @@ from klamm.controller.topics.topic_requests import CLUSTER_METADATA_TOPIC, refus
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.protocol.pace import Pace
+from klamm.protocol.pace import Pace, build
 from klamm.server.requests.context import Context
 from klamm.server.requests.mutations import Mutations
 from klamm.server.requests.topic_creation import TOPIC_ENTRIES, Creation, create_topics, wait_for_leaders
@@ -34,12 +34,16 @@ _WITHOUT_TEXT = frozenset((
 ))
 
 
-def handle(ctx: Context, request: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse | Awaitable[messages.CreateTopicsResponse]:
+def handle(ctx: Context, request: messages.CreateTopicsRequest) -> Awaitable[messages.CreateTopicsResponse]:
     if not ctx.services.controller.is_active:
-        result = messages.CreateTopicsResponse.CreatableTopicResult
-        refused = [result(name=topic.name, error_code=ErrorCode.NOT_CONTROLLER, error_message="") for topic in request.topics]
-        return messages.CreateTopicsResponse(topics=refused)
+        return build(len(request.topics), _not_controller, request)
     return _create(ctx, request)
+
+
+def _not_controller(request: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse:
+    result = messages.CreateTopicsResponse.CreatableTopicResult
+    refused = [result(name=topic.name, error_code=ErrorCode.NOT_CONTROLLER, error_message="") for topic in request.topics]
+    return messages.CreateTopicsResponse(topics=refused)
 
 
 def refuse(
@@ -52,7 +56,7 @@ def refuse(
 
 async def _create(ctx: Context, request: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse:
     may_create_all = ctx.authorize(Operation.CREATE, ResourceType.CLUSTER, logs=False)
-    refusals = refuse_creations(
+    refusals = await refuse_creations(
         [topic.name for topic in request.topics],
         lambda name: may_create_all or ctx.authorize(Operation.CREATE, ResourceType.TOPIC, name),
     )

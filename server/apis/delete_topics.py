@@ -71,17 +71,19 @@ async def _delete(ctx: Context, deletions: Sequence[Deletion], timeout_ms: int) 
         topics,
     )
     codes: dict[str, ErrorCode] = {}
-    mutations = Mutations(ctx, STRICT_QUOTA_SINCE)
+    mutations, pace = Mutations(ctx, STRICT_QUOTA_SINCE), Pace()
     accepted = []
     for name in wanted:
-        if mutations.refuses(len(topics[name].partitions)):
+        await pace()
+        topic = topics.get(name)  # another request may have deleted it since it was judged
+        if mutations.refuses(0 if topic is None else len(topic.partitions)):
             codes[name] = ErrorCode.THROTTLING_QUOTA_EXCEEDED
         else:
             accepted.append(name)
     if accepted:
         codes.update(zip(accepted, await services.admin_store.request_deletions(accepted), strict=True))
         await _wait(ctx, codes, timeout_ms)
-    settle_deletions(deletions, codes)
+    await settle_deletions(deletions, codes)
     return await _response(ctx, deletions, mutations.throttle_ms)
 
 
@@ -114,7 +116,9 @@ async def _wait(ctx: Context, codes: dict[str, ErrorCode], timeout_ms: int) -> N
 
 
 async def _all(ctx: Context, deletions: Sequence[Deletion], code: ErrorCode) -> messages.DeleteTopicsResponse:
+    pace = Pace()
     for deletion in deletions:
+        await pace()
         deletion.code = code
     return await _response(ctx, deletions, 0)
 

@@ -7,14 +7,14 @@ producer id. Source: wire 5 and 13, `KafkaApis.handleWriteTxnMarkersRequest` of 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import build
+from klamm.protocol.pace import Pace, build, in_groups
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 from klamm.server.transactions.marker_writer import TransactionEnd
@@ -24,12 +24,13 @@ async def handle(ctx: Context, request: messages.WriteTxnMarkersRequest) -> mess
     may_alter = ctx.authorize(Operation.ALTER, ResourceType.CLUSTER, logs=False)
     if not may_alter and not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    hosts = ctx.services.replicas.get
+    hosts, pace = ctx.services.replicas.get, Pace()
     for marker in request.markers:
+        await pace()
         if (marker.producer_id < 0 or marker.producer_epoch < 0) and any(hosts(*partition) for partition in _partitions(marker)):
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Apache Kafka cannot make the batch
-    results = await asyncio.gather(*(_write(ctx, each) for each in request.markers))
-    return await build(sum(map(len, results)), _response, list(zip(request.markers, results, strict=True)))
+    results = await in_groups(partial(_write, ctx, each) for each in request.markers)
+    return await build(len(results) + sum(map(len, results)), _response, list(zip(request.markers, results, strict=True)))
 
 
 def refuse(

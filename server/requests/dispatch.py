@@ -5,8 +5,8 @@ the connection, as on an Apache Kafka broker that does not expose the API (`serv
 range and bytes that cannot be decoded also close the connection; extra bytes after the body are ignored. Only ApiVersions responds to an
 unsupported version, in the layout of version 0, so that the client can try again.
 
-A request of more than LARGE_REQUEST_BYTES is decoded in a thread, and its response is encoded in a thread, so that the event loop can serve
-other clients. Handlers of such requests process long lists in slices (`protocol/pace.py`).
+A request of more than LARGE_REQUEST_BYTES (of Produce LARGE_PRODUCE_BYTES) is decoded in a thread, and its response is encoded in a thread,
+so that the event loop can serve other clients. Handlers of such requests process long lists in slices (`protocol/pace.py`).
 
 A shortcut decodes requests that repeat earlier ones of their connection (`protocol/shortcuts/repeated_requests.py`); it gives what the
 codec gives. Requests of some APIs that came together are handled together (`Handler.handle_run`).
@@ -28,6 +28,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.shortcuts.repeated_requests import Shape
 from klamm.protocol.shortcuts.response_frames import encode_frame
@@ -45,8 +46,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LARGE_REQUEST_BYTES = 256 << 10
-"""Larger requests are decoded in a thread. This size is about ten thousand partition states, some tens of milliseconds at most."""
+LARGE_REQUEST_BYTES = 64 << 10
+"""Larger requests are decoded in a thread. A list of this size can have twenty thousand entries, some tens of milliseconds at most."""
+LARGE_PRODUCE_BYTES = 256 << 10
+"""The same for Produce, whose requests are mostly records, which are not decoded."""
 
 _KEY_AND_VERSION = Struct(">hh")
 
@@ -167,7 +170,7 @@ class Dispatcher:
                 peer.responses.add(payload, unsupported)
             return unsupported
         ctx = Context(self._services, peer, api.key, version, header.client_id, header.correlation_id)
-        if len(payload) > LARGE_REQUEST_BYTES:
+        if len(payload) > LARGE_REQUEST_BYTES and (api_key != ApiKey.PRODUCE or len(payload) > LARGE_PRODUCE_BYTES):
             return self._respond_to_large(ctx, handler, payload, offset)
         request, _ = messages.decode(f"{api.name}Request", version, payload, offset)
         peer.repeated.learn(payload, header, request)
@@ -283,6 +286,8 @@ class Dispatcher:
         except CloseConnection:
             raise
         except Exception as fault:  # noqa: BLE001 as in `_respond`
+            if ctx.large:
+                return await asyncio.to_thread(_fault, ctx, handler, ctx.correlation_id, request, fault)
             return _fault(ctx, handler, ctx.correlation_id, request, fault)
 
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.types import ConfigError
 from klamm.controller.values import StoreLost
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import Pace
+from klamm.protocol.pace import Pace, in_groups
 from klamm.protocol.security.acls import LITERAL, PREFIXED, Entry, Filter, Pattern, is_principal
 from klamm.server.background import Looking
 from klamm.server.security.acl_index import AclIndex
@@ -41,10 +41,6 @@ OWN_ZOOKEEPER = "authorizer.zookeeper.url"
 MOST_ATTEMPTS = 11
 BACKOFF_S = 0.1
 
-AT_ONCE = 64
-"""Number of patterns that are changed at the same time."""
-
-T = TypeVar("T")
 Change = Callable[[tuple[Entry, ...]], tuple[Entry, ...]]
 
 
@@ -146,7 +142,7 @@ class AclAuthorizer:
             return await self._try(pattern, lambda now: tuple(dict.fromkeys((*now, *entries))))
 
         async with self._lock:
-            return dict(zip(wanted, await _in_groups([partial(add, *item) for item in wanted.items()]), strict=True))
+            return dict(zip(wanted, await in_groups([partial(add, *item) for item in wanted.items()]), strict=True))
 
     async def delete(self, filters: Sequence[Filter]) -> list[list[tuple[Pattern, Entry, ApiError | None]]]:
         """Delete the entries that these filters select. Returns for each filter the entries that it deleted, each with None, or why it was
@@ -169,7 +165,7 @@ class AclAuthorizer:
                 deleted[number].append((pattern, entry, failure))
 
         async with self._lock:
-            await _in_groups([partial(delete, *item) for item in (await self._concerned(filters)).items()])
+            await in_groups([partial(delete, *item) for item in (await self._concerned(filters)).items()])
         return deleted
 
     async def _concerned(self, filters: Sequence[Filter]) -> dict[Pattern, list[int]]:
@@ -213,14 +209,6 @@ class AclAuthorizer:
         self._take(pattern, VersionedAcls(entries, version))
         if frozenset(entries) != frozenset(now.entries):
             await self._zk.announce(pattern)
-
-
-async def _in_groups(steps: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-    """The results of all steps, AT_ONCE of which are in progress at the same time."""
-    results: list[T] = []
-    for first in range(0, len(steps), AT_ONCE):
-        results += await asyncio.gather(*(step() for step in steps[first : first + AT_ONCE]))
-    return results
 
 
 def _super_users(config: BrokerConfig) -> frozenset[str]:

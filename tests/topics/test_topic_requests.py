@@ -243,12 +243,13 @@ def test_topics_of_one_request_collide_with_each_other() -> None:
     assert plan_topic(topic("x_y"), known, written=False).name == "x_y"
 
 
-def test_refused_before_anything_is_known() -> None:
-    def codes(names: list[str]) -> list[int]:
-        return [0 if refusal is None else refusal.code for refusal in refuse_creations(names, lambda name: not name.startswith("secret"))]
+async def test_refused_before_anything_is_known() -> None:
+    async def codes(names: list[str]) -> list[int]:
+        refusals = await refuse_creations(names, lambda name: not name.startswith("secret"))
+        return [0 if refusal is None else refusal.code for refusal in refusals]
 
-    assert codes(["a", "secret", "b", "b", "secret2", "secret2"]) == [0, 29, 42, 42, 42, 42]
-    assert codes(["__cluster_metadata", "__cluster_metadata", "a"]) == [42, 42, 0]
+    assert await codes(["a", "secret", "b", "b", "secret2", "secret2"]) == [0, 29, 42, 42, 42, 42]
+    assert await codes(["__cluster_metadata", "__cluster_metadata", "a"]) == [42, 42, 0]
 
 
 @pytest.mark.parametrize(
@@ -360,11 +361,11 @@ def test_growths(wanted: Any, node: StoredTopic, added: dict[int, tuple[int, ...
     assert (plan.name, plan.stored, plan.added) == ("t", node, added)
 
 
-def test_growths_refused_before_the_topic_is_read() -> None:
-    refusals = refuse_growths(["a", "b", "b", "secret", "dying", "dying"], lambda name: name != "secret", {"dying"}.__contains__)
+async def test_growths_refused_before_the_topic_is_read() -> None:
+    refusals = await refuse_growths(["a", "b", "b", "secret", "dying", "dying"], lambda name: name != "secret", {"dying"}.__contains__)
     codes = {name: None if refusal is None else int(refusal.code) for name, refusal in refusals.items()}
     assert codes == {"a": None, "b": 42, "secret": 29, "dying": 42}
-    (alone,) = refuse_growths(["dying"], lambda name: True, {"dying"}.__contains__).values()
+    (alone,) = (await refuse_growths(["dying"], lambda name: True, {"dying"}.__contains__)).values()
     assert alone is not None
     assert alone.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -411,5 +412,5 @@ async def test_an_answer_for_each_element_of_the_same_topic() -> None:
     asked = ("t", ZERO_UUID), ("t", ZERO_UUID), (None, ID), ("u", ZERO_UUID), ("no", ZERO_UUID), ("no", ZERO_UUID)
     deletions = [Deletion(name, topic_id) for name, topic_id in asked]
     assert await judge_deletions(deletions, NAMES.get, lambda name: True, lambda name: True, {"t", "u"}) == ["t", "u"]
-    settle_deletions(deletions, {"t": ErrorCode.REQUEST_TIMED_OUT, "u": ErrorCode.NONE})
+    await settle_deletions(deletions, {"t": ErrorCode.REQUEST_TIMED_OUT, "u": ErrorCode.NONE})
     assert [int(d.code) for d in deletions] == [7, 0, 0, 0, 3, 3]

@@ -36,6 +36,8 @@ from klamm.zk.session.requests import (
 log = logging.getLogger("klamm.zk.session.session")
 
 _EPHEMERAL, _SEQUENCE = 1, 2
+READ_AT_ONCE = 5000
+"""Number of znodes that one call reads at the same time."""
 _NO_ZNODE = NoNode, BadPath, TooLarge
 """The errors of a read of a znode that does not exist. A read is too large only if its path is."""
 
@@ -200,13 +202,21 @@ class ZkNodes(ABC):
         return responses
 
     async def _read(self, kind: type[MultiRead], paths: Sequence[str], first: Sequence[Any] = ()) -> list[Any]:
-        """Send the requests `first`, then read. Uses single reads if the server does not support multiRead (it closes the connection)."""
-        if not all(map(self._may_exist, paths)):
-            results = iter(await self._read(kind, [path for path in paths if self._may_exist(path)], first))
-            return [next(results) if self._may_exist(path) else None for path in paths]
-        found = await self.read_by([kind(self.chroot, batch) for batch in batches(paths, self._path_size)], first)
-        if found is not None:
+        """Send the requests `first`, then read. Uses single reads if the server does not support multiRead (it closes the connection).
+
+        A long list is read in parts, one after the other, so that the event loop runs in between.
+        """
+        if len(paths) > READ_AT_ONCE:
+            found = await self._read(kind, paths[:READ_AT_ONCE], first)
+            for at in range(READ_AT_ONCE, len(paths), READ_AT_ONCE):
+                found += await self._read(kind, paths[at : at + READ_AT_ONCE])
             return found
+        if not all(map(self._may_exist, paths)):
+            present = iter(await self._read(kind, [path for path in paths if self._may_exist(path)], first))
+            return [next(present) if self._may_exist(path) else None for path in paths]
+        results = await self.read_by([kind(self.chroot, batch) for batch in batches(paths, self._path_size)], first)
+        if results is not None:
+            return results
         await self.call_all(first)
         if kind is MultiReadChildren:
             return await asyncio.gather(*(self._children_or_none(path) for path in paths))

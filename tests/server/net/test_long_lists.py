@@ -1,0 +1,92 @@
+"""A request with a long list, whatever its API, leaves the loop to others: each array of each API in turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+
+import pytest
+
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.primitives import MAX_TAGS
+from klamm.server.local.arguments import SeedTopic
+from klamm.server.local.cluster import LocalCluster
+from klamm.server.requests.handlers import HANDLERS
+from klamm.tests.server import wire
+from klamm.tests.server.net.long_lists import LongList, long_lists
+from klamm.tests.server.net.test_large_requests import LARGEST_PART, QUICK_S
+from klamm.tests.server.turns import Turns
+
+ENTRIES = 30_000
+STALLED_ONCE = (
+    (ApiKey.ADD_PARTITIONS_TO_TXN, ("transactions",)),
+    (ApiKey.WRITE_TXN_MARKERS, ("markers",)),
+    (ApiKey.CREATE_TOPICS, ("topics",)),
+    (ApiKey.CREATE_PARTITIONS, ("topics",)),
+    (ApiKey.DELETE_TOPICS, ("topics",)),
+    (ApiKey.OFFSET_FOR_LEADER_EPOCH, ("topics",)),
+    (ApiKey.FIND_COORDINATOR, ("coordinator_keys",)),
+)
+RESPONSE_S = 20
+
+
+@pytest.fixture
+async def ports(zookeeper: str, chroot: str) -> AsyncIterator[list[int]]:
+    """The controller's port and that of another broker."""
+    cluster = LocalCluster(2, zookeeper=zookeeper + chroot, topics=[SeedTopic("n0", 1, 1), SeedTopic("n1", 1, 1)])
+    await cluster.start()
+    brokers = sorted(cluster.brokers, key=lambda broker: not broker.controller.is_active)
+    yield [broker.advertised[0].port for broker in brokers]
+    await cluster.stop()
+
+
+def newest_and_oldest(key: int) -> tuple[int, ...]:
+    api = messages.APIS[key]
+    return tuple(dict.fromkeys((api.max_version, api.min_version)))
+
+
+async def stalls(port: int, lists: Iterable[LongList]) -> dict[str, str]:
+    """The requests during which the loop did nothing else for long."""
+    stalled = {}
+    for each in lists:
+        request = wire.request(each.api.key, each.version, 1, each.message(ENTRIES))
+        peer = await wire.Peer.connect(port)
+        async with Turns() as turns:
+            peer.send(request)
+            async with asyncio.timeout(RESPONSE_S):
+                await peer.answer()
+        peer.close()
+        if turns.longest > max(QUICK_S, LARGEST_PART * turns.total):
+            stalled[str(each)] = f"{turns.longest:.3f} of {turns.total:.3f} s"
+    return stalled
+
+
+async def test_lists_that_once_stalled_all_clients_leave_the_loop_to_others(ports: list[int]) -> None:
+    lists = [
+        each
+        for key, path in STALLED_ONCE
+        for each in long_lists(messages.APIS[key], newest_and_oldest(key)[:1])
+        if each.path == path and not each.is_full
+    ]
+    assert {each.api.key for each in lists} == {key for key, _ in STALLED_ONCE}
+    assert [await stalls(port, lists) for port in ports] == [{}, {}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", sorted(HANDLERS), ids=lambda key: messages.APIS[key].name)
+async def test_each_long_list_of_each_api_leaves_the_loop_to_others(ports: list[int], key: int) -> None:
+    lists = list(long_lists(messages.APIS[key], newest_and_oldest(key)))
+    for port in ports if lists else ():
+        assert await stalls(port, lists) == {}
+
+
+def test_a_header_with_many_tags_is_refused_before_they_are_read() -> None:
+    def header(tags: int) -> bytes:
+        return b"\0\x12\0\3\0\0\0\1\0\1x" + bytes((tags & 127 | 128, tags >> 7)) + b"\1\0" * tags
+
+    _, end = messages.decode_request_header(header(MAX_TAGS))
+    assert end == len(header(MAX_TAGS))
+    with pytest.raises(RemoteProtocolError, match="1,001 tagged fields"):
+        messages.decode_request_header(header(MAX_TAGS + 1))
