@@ -51,7 +51,8 @@ class Assignment(NamedTuple):
         """The assignment while moving from the origin to `target`; repeating it replaces, never stacks."""
         origin = self.origin
         replicas = tuple(dict.fromkeys(target + origin))
-        return Assignment(replicas, tuple(r for r in replicas if r not in origin), tuple(r for r in replicas if r not in target))
+        old, new = frozenset(origin), frozenset(target)
+        return Assignment(replicas, tuple(r for r in replicas if r not in old), tuple(r for r in replicas if r not in new))
 
 
 RECOVERED, RECOVERING = 0, 1

@@ -72,6 +72,13 @@ KLAMM: tuple[ConfigKey, ...] = (
         valid=Range(1),
     ),
     K(
+        "klamm.unread.responses.bytes",
+        LONG,
+        256 << 20,
+        "Bytes of responses that wait for their clients to read them, of one broker, above which a Fetch gets about a megabyte at most.",
+        valid=Range(1),
+    ),
+    K(
         "klamm.metrics.port",
         INT,
         None,

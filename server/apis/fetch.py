@@ -87,10 +87,13 @@ def refuse(request: messages.FetchRequest, version: int, code: ErrorCode, messag
 def params_of(ctx: Context, request: messages.FetchRequest) -> FetchParams:
     """The parameters that all partitions of a request share. Equal requests usually get the same object.
 
-    A consumer with a quota gets at most what it may fetch in one window, so that it is not throttled for sure.
+    A consumer with a quota gets at most what it may fetch in one window, so that it is not throttled for sure. All get little while too many
+    responses wait to be sent (`server/net/unread_responses.py`).
     """
-    throttle = ctx.peer.throttle
+    throttle, unread = ctx.peer.throttle, ctx.peer.unread
     most = None if throttle is None else throttle.most_fetched()
+    if unread is not None and (little := unread.most()) is not None:
+        most = little if most is None else min(most, little)
     if most is not None:
         capped = _new_params(ctx, request)
         return capped._replace(max_bytes=min(capped.max_bytes, most), min_bytes=min(capped.min_bytes, most))

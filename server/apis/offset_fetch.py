@@ -117,6 +117,7 @@ async def _read(ctx: Context, group_id: str, wanted: Wanted | None, require_stab
         return ErrorCode.NONE, rows
     denied: _Rows = {}
     for topic, partitions in _each_once(wanted):
+        await pace()
         allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         into = rows if allowed else denied
         for index in partitions:
@@ -153,12 +154,21 @@ async def _read_zookeeper(ctx: Context, group_id: str, wanted: Wanted | None, re
     rows: _Rows = {}
     denied: _Rows = {}
     requested = _each_once(wanted or ())
-    described = {topic for topic, _ in requested if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)}
-    keys = [TopicPartition(topic, index) for topic, partitions in requested if topic in described for index in partitions]
-    keys = [key for key in keys if ctx.services.metadata.partition(*key) is not None]
+    described: set[str] = set()
+    keys: list[TopicPartition] = []
+    pace = Pace()
+    for topic, partitions in requested:
+        await pace()
+        if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            described.add(topic)
+            for index in partitions:
+                await pace()
+                if ctx.services.metadata.partition(topic, index) is not None:
+                    keys.append(TopicPartition(topic, index))
     stored, code = await _stored(ctx, group_id, keys)
     for topic, partitions in requested:
         for index in partitions:
+            await pace()
             if topic not in described:
                 denied.setdefault(topic, []).append(_Row(index, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
                 continue

@@ -44,7 +44,7 @@ async def _handle_many(ctx: Context, request: messages.OffsetForLeaderEpochReque
         rows: list[messages.OffsetForLeaderEpochResponse.EpochEndOffset] = []
         is_allowed = True
         for start in range(0, max(len(topic.partitions), 1), SLICE):
-            await pace(len(topic.partitions[start : start + SLICE]))
+            await pace(1 + len(topic.partitions[start : start + SLICE]))
             part, is_allowed = _result(ctx, topic._replace(partitions=topic.partitions[start : start + SLICE]), allowed)
             rows += part.partitions
         results.append((Response.OffsetForLeaderTopicResult(topic.topic, rows), is_allowed))

@@ -353,6 +353,9 @@ class OpenFetch:
         budget = self._ctx.services.fetches.budget
         taken = await budget.take(sum(read.size for _, read in rows))
         try:
+            unread = self._ctx.peer.unread
+            if unread is not None and (most := unread.most()) is not None:
+                rows = _within(rows, most)
             loaded = await asyncio.gather(*[_load(read.records) for _, read in rows if read.size])
             results = iter(self._within_limit(loaded))
             done: list[Row] = []
@@ -460,6 +463,19 @@ class OpenFetch:
             for broker_id, endpoint, rack in brokers_at(self._ctx.services.metadata, self._ctx.peer.listener)
             if broker_id in leaders
         ]
+
+
+def _within(rows: list[Row], most: int) -> list[Row]:
+    """The rows with no more records from files than this, but at least the first batch."""
+    shorter = []
+    for partition, read in rows:
+        records = read.records
+        if isinstance(records, FileRead):
+            shorter_read = records.at_most(most) if most > 0 else None
+            read = read._replace(records=NO_RECORDS, size=0) if shorter_read is None else read._replace(records=shorter_read)
+            most -= read.size
+        shorter.append((partition, read))
+    return shorter
 
 
 async def _load(records: bytes | FileRead) -> bytes | ErrorCode:

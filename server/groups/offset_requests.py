@@ -26,6 +26,7 @@ async def usable_partitions(ctx: Context, topics: Iterable[Any]) -> tuple[dict[T
     refused: TopicCodes = {}
     pace = Pace()
     for topic in topics:
+        await pace()
         allowed = ctx.authorize(Operation.READ, ResourceType.TOPIC, topic.name)
         if not allowed or not ctx.services.metadata.contains(topic.name):
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED

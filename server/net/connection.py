@@ -28,6 +28,7 @@ from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import BadLength
 from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, PAUSED, THROTTLED, UNREAD, FlowControl
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to
+from klamm.server.net.unread_responses import UnreadResponses
 from klamm.server.requests.context import CloseConnection, ClosedOnPurpose
 from klamm.server.requests.dispatch import Dispatcher
 from klamm.server.requests.peer import Peer
@@ -64,6 +65,8 @@ class ConnectionOwner(Protocol):
     clock: Clock
     security: ListenerSecurity | None
     """None for PLAINTEXT."""
+    unread: UnreadResponses
+    """Of all connections of the broker."""
 
     def connection_id(self, peer: str) -> str:
         """The id of a new connection from `peer`."""
@@ -107,6 +110,7 @@ class ClientConnection(asyncio.Protocol):
         "_tap",
         "_time",
         "_transport",
+        "_unread",
         "dispatcher",
         "last_used",
         "name",
@@ -130,6 +134,8 @@ class ClientConnection(asyncio.Protocol):
         """Responses in the order of their requests. The first one is still being made."""
         self._api_key = b""
         self._mute_timer: Timer | None = None
+        self._unread = 0
+        """Bytes of large responses that the client has not read yet, as far as `UnreadResponses` counts them."""
         self.last_used = self._time()
         self.name = "?"
         self.peer: Peer
@@ -146,6 +152,7 @@ class ClientConnection(asyncio.Protocol):
         self.name = f"{host}:{address[1]}"
         connection_id = self._listener.connection_id(self.name)
         self.peer = Peer(self._listener.name, host, self._responses, connection=connection_id)
+        self.peer.unread = self._listener.unread
         self.peer.mute = self._mute
         if self._listener.tap is not None:
             self._tap = self._listener.tap.connection(ConnectionKind.ACCEPTED, self.name, connection_id, self._listener.name)
@@ -165,6 +172,7 @@ class ClientConnection(asyncio.Protocol):
         if self._mute_timer is not None:
             self._mute_timer.cancel()
         self._transport = None
+        self._set_unread(0)
         self._flow.stop(CLOSED)
         if self._tap is not None:
             reason = self._reason if self._reason is not None or exc is None else str(exc)
@@ -193,6 +201,7 @@ class ClientConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.last_used = self._time()
+        self._set_unread(0)
         self._flow.allow(UNREAD)
         if not self._flow.stops:
             self._go_on()
@@ -431,7 +440,23 @@ class ClientConnection(asyncio.Protocol):
 
     def _write(self, out: list[bytes]) -> None:
         if out and self._transport is not None:
-            self._send(out[0] if len(out) == 1 else b"".join(out))
+            data = out[0] if len(out) == 1 else b"".join(out)
+            self._send(data)
+            if len(data) > BUFFERED_BYTES:
+                self._set_unread(self._unread + len(data))
+                self._loop.call_soon(self._count_unread)
+
+    def _count_unread(self) -> None:
+        """What the transport has not sent at once stays counted until the client has read it (`resume_writing`)."""
+        if self._transport is not None and self._unread:
+            left = self._transport.get_write_buffer_size()
+            self._set_unread(left if left > BUFFERED_BYTES else 0)
+            if self._unread and not self._flow.stops & UNREAD:
+                self._loop.call_soon(self._count_unread)
+
+    def _set_unread(self, size: int) -> None:
+        self._listener.unread.size += size - self._unread
+        self._unread = size
 
     def _refuse(self, error: Exception) -> None:
         if isinstance(error, BadLength) and self._authenticator is not None:

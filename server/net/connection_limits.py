@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
+from klamm.server.net.unread_responses import UnreadResponses
 from klamm.server.requests.peer import Peer
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class ConnectionLimits:
         self.inter_broker_listener: str | None = None
         self.address_rates: AddressRates | None = None
         """The quotas of addresses (connection_creation_rate), None without any."""
+        self.unread = UnreadResponses()
         self._gates: list[Gate] = []
         self._by_host: Counter[str] = Counter()
         self._served = 0

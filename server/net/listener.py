@@ -74,6 +74,7 @@ class Listener:
         self._socket = listening
         self._limits = limits
         self.gate = limits.gate(name, self._refuse)
+        self.unread = limits.unread
         self._max_idle_s = max_idle_ms / 1000
         self.is_paused = False
         self._server: asyncio.Server | None = None

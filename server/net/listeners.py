@@ -47,6 +47,7 @@ class Listeners:
         for one in config.listeners:
             security_of(ListenerProperties.of(one, config.effective), self.users, clock)
         self.limits = ConnectionLimits(clock=clock)
+        self.limits.unread.limit = config.get("klamm.unread.responses.bytes")
         self._config = config
         self._dispatcher: Dispatcher
         self._tap = tap

@@ -31,6 +31,13 @@ class FetchThrottle(Protocol):
         """Record a response of this size; returns the throttle time in ms. If it is not 0, the response must be empty."""
 
 
+class UnreadCount(Protocol):
+    """What the clients of the broker have not read; see `UnreadResponses`."""
+
+    def most(self) -> int | None:
+        """The most bytes of records that a response may have now; None without a limit."""
+
+
 class Peer:
     """One client connection. `connection` is its id, unique within the broker; `responses` are the cached responses for this client.
 
@@ -40,13 +47,14 @@ class Peer:
     `repeated` decodes requests that are like earlier ones of this connection.
     `mute` stops the service of the connection for some seconds after the response of the present request; None if it is lost.
     `arrival` has size and time (of the clock) of the present request, while requests are measured; `throttle` are the quotas of a Fetch.
+    `unread` are the responses that the clients of the broker do not read; None if nobody counts them.
     `is_by_token`: the client has authenticated with a delegation token.
     A client that authenticates gets another `principal`, and the response cache of that principal (`ClientConnection.identify`).
     """
 
     __slots__ = (
         "arrival", "connection", "exclusive", "host", "is_by_token", "is_open", "listener", "mute", "on_lost",
-        "principal", "repeated", "responses", "throttle",
+        "principal", "repeated", "responses", "throttle", "unread",
     )
 
     @property
@@ -74,3 +82,4 @@ class Peer:
         self.mute: Callable[[float], None] | None = None
         self.arrival = 0, 0.0
         self.throttle: FetchThrottle | None = None
+        self.unread: UnreadCount | None = None

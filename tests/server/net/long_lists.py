@@ -91,6 +91,8 @@ class _Building:
                 return 0.0
         if "timeout" in field.attribute or "wait" in field.attribute:
             return 0
+        if field.attribute == "acks":  # 0 gets no response
+            return 1
         return number % (100 if field.type == "int8" else 30_000)
 
 
