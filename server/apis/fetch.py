@@ -87,8 +87,8 @@ def refuse(request: messages.FetchRequest, version: int, code: ErrorCode, messag
 def params_of(ctx: Context, request: messages.FetchRequest) -> FetchParams:
     """The parameters that all partitions of a request share. Equal requests usually get the same object.
 
-    A consumer with a quota gets at most what it may fetch in one window, so that it is not throttled for sure. All get little while too many
-    responses wait to be sent (`server/net/unread_responses.py`).
+    A consumer with a quota gets at most what it may fetch in one window, so that it is not throttled for sure. All get little while too
+    many responses wait to be sent (`server/net/unread_responses.py`).
     """
     throttle, unread = ctx.peer.throttle, ctx.peer.unread
     most = None if throttle is None else throttle.most_fetched()

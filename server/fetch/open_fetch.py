@@ -375,7 +375,8 @@ class OpenFetch:
                     done.append((partition, failed(data) if read.aborted is None else _UNREADABLE[data]))
             return self._encode_rows(done) if len(done) <= SLICE else await asyncio.to_thread(self._encode_rows, done)
         finally:
-            budget.give(taken)
+            # later, so that this response is written, and counted as unread, before the next one is loaded
+            asyncio.get_running_loop().call_soon(budget.give, taken)
 
     def _within_limit(self, loaded: Sequence[bytes | ErrorCode]) -> Iterator[bytes | ErrorCode]:
         """What was loaded, cut at the limit of the request: how many bytes a read of a file gives is not known before."""

@@ -464,7 +464,7 @@ async def test_a_server_that_talks_nonsense_costs_the_connection_only(
 
 
 async def test_the_end_of_kazoos_thread_costs_the_session_only(
-    session: ZkSession, changes: list[SessionChange], caplog: pytest.LogCaptureFixture
+    session: ZkSession, changes: list[SessionChange], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dies() -> Any:
         raise LookupError("a mistake of kazoo")
@@ -472,8 +472,10 @@ async def test_the_end_of_kazoos_thread_costs_the_session_only(
     await session.create("/a", b"")
     connection = session._connection
     assert isinstance(connection, KazooConnection)
-    monkeyed = connection._client._session_callback
-    connection._client._session_callback = lambda state: dies() if state == KeeperState.CONNECTING else monkeyed(state)
+    report = connection._client._session_callback
+    monkeypatch.setattr(
+        connection._client, "_session_callback", lambda state: dies() if state == KeeperState.CONNECTING else report(state)
+    )
     connection.cut()
     await eventually(lambda: SessionChange.NEW_SESSION in changes, "a new session begins")
     assert "unexpected exception: LookupError('a mistake of kazoo')" in caplog.text

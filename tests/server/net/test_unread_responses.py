@@ -77,7 +77,8 @@ def silent(port: int) -> socket.socket:
 async def test_clients_that_do_not_read_cost_little_and_those_that_read_get_all(broker: BrokerServer) -> None:
     port, unread = broker.advertised[0].port, broker.listeners.limits.unread
     reader = await wire.Peer.connect(port)
-    assert await fetched(reader, 0) == (pytest.approx(BATCHES * VALUE_BYTES, rel=0.01), BATCHES)
+    size, batches = await fetched(reader, 0)
+    assert size > BATCHES * VALUE_BYTES and batches == BATCHES
     await eventually(lambda: unread.size == 0, "the reader has read it")
     clients = [await asyncio.to_thread(silent, port) for _ in range(CLIENTS)]
     await eventually(lambda: sum(bool(each._unread) for each in connections(broker)) == 1, "one has much, for the others little is read")
@@ -85,7 +86,7 @@ async def test_clients_that_do_not_read_cost_little_and_those_that_read_get_all(
     offset = 0
     while offset < BATCHES:
         size, batches = await fetched(reader, offset)
-        assert 1 <= batches and size <= SMALL_RESPONSE_BYTES + BUFFERED_BYTES
+        assert batches >= 1 and size <= SMALL_RESPONSE_BYTES + BUFFERED_BYTES
         offset += batches
     for client in clients:
         client.close()

@@ -17,6 +17,7 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.server.net.connection import ClientConnection
 from klamm.server.net.tap import BrokerTap
+from klamm.server.net.unread_responses import UnreadResponses
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.security.authorizer import Principal
 from klamm.server.security.listener_security import ListenerSecurity
@@ -61,6 +62,7 @@ class Wire:
         self.tap: BrokerTap | None = None
         self.security: ListenerSecurity | None = None
         self.max_request_bytes = 1 << 20
+        self.unread = UnreadResponses()
         self.transport = Transport()
         self.requests: list[asyncio.Task[bytes | None]] = []
         self.protocol = ClientConnection(self, asyncio.get_running_loop())

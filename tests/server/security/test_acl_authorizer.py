@@ -88,7 +88,7 @@ async def test_a_notification_of_a_name_that_cannot_be_in_a_path_is_skipped(
     authorizers: tuple[AclAuthorizer, AclAuthorizer], zk: ZkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in (r"\ud800", r"\ud83d\udca9", r"a\u0000", ".."):
-        data = '{"version":1,"resourceType":"TOPIC","name":"%s","patternType":"PREFIXED"}' % name
+        data = f'{{"version":1,"resourceType":"TOPIC","name":"{name}","patternType":"PREFIXED"}}'
         await zk.create("/kafka-acl-extended-changes/acl_changes_", data.encode(), sequence=True)
     await authorizers[0].create({Pattern(2, "orders", PREFIXED): [READ]})
     await eventually(lambda: may(authorizers[1], Operation.READ), "what comes behind it is read")
