@@ -3,8 +3,8 @@
 kazoo gets the bytes of a request from it, and lets it parse the response. The requests here have their type in their own bytes (kazoo
 writes no type if `type` is None), so kazoo does not treat them as requests of that type. An operation of a Multi is bytes: its caller can
 measure it, and a Multi only joins them. `size_of` measures a request before it is sent, because ZooKeeper closes the connection if it is
-too large. The response of a successful Multi is parsed only if requested, because most callers only need to
-know that it succeeded. ZooKeeper has MultiRead since 3.6. All of this runs in kazoo's thread.
+too large. The response of a successful Multi is parsed only if requested, because most callers only need to know that it succeeded.
+ZooKeeper has MultiRead since 3.6. All of this runs in kazoo's thread.
 """
 
 from __future__ import annotations

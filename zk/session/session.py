@@ -3,8 +3,8 @@
 If the connection is lost, a request waits and is then repeated. Its error then has `repeated`, because the first attempt may have
 succeeded. A request that was in progress at two losses is then sent alone; if the connection is lost once more, the request is the cause,
 and it is not repeated. If the session ends first, StoreLost is raised. After the end of a session a new one is opened at once; `generation`
-is the number of the session. Watches are one-shot. If the connection is lost, both ZooKeeper and kazoo drop the watches, so they are reported as
-Change.MISSED when the same session is connected again. If the session ends, they are dropped.
+is the number of the session. Watches are one-shot. If the connection is lost, both ZooKeeper and kazoo drop the watches, so they are
+reported as Change.MISSED when the same session is connected again. If the session ends, they are dropped.
 """
 
 from __future__ import annotations
