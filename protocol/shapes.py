@@ -85,7 +85,7 @@ class UniformRuns:
                 targets += items
                 values[name] = f"({''.join(f'{item}, ' for item in items)})"
         names = {"_row": self.row, "_unpack": Packer(layout + "x").iter_unpack}
-        source = f"lambda _run: [{self.made(values)} for {', '.join(targets)}, in _unpack(_run)]"
+        source = f"lambda _run: [{self.made(values)} for ({''.join(f'{target}, ' for target in targets)}) in _unpack(_run)]"
         return eval(source, names)
 
     def made(self, values: dict[str, str]) -> str:
