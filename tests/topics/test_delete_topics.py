@@ -161,3 +161,14 @@ async def test_quota(node: TopicBroker, version: int) -> None:
 
 async def test_nothing_asked(node: TopicBroker) -> None:
     assert await rows(node) == []
+
+
+async def test_a_topic_that_is_deleted_while_many_names_are_judged_is_unknown(node: TopicBroker) -> None:
+    await create(node, topic("a"), topic("b"))
+    asked = asyncio.ensure_future(rows(node, "a", "b", *(f"nope-{number}" for number in range(2500))))
+    await asyncio.sleep(0)
+    await node.session.delete("/brokers/topics/a")
+    node.metadata.topics.pop("a", None)
+    codes = {name: code for name, _, code in await asked}
+    assert (codes["a"], codes["b"]) == (3, 0)
+    assert await requested(node) == ["b"]
