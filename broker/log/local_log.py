@@ -59,7 +59,7 @@ class FileRead:
         self.least = min(max_bytes, segment.least_between(offset, end_offset))
 
     def at_most(self, size: int) -> FileRead:
-        """The same read with at most so many bytes."""
+        """The same read with at most `size` bytes."""
         offset, max_bytes, end_offset, min_one = self._request
         return FileRead(self._log, (offset, min(max_bytes, size), end_offset, min_one), min(self.size, size))
 

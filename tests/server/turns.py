@@ -7,6 +7,12 @@ import gc
 import time
 
 
+QUICK_S = 0.06
+"""A turn of the loop that uses less CPU time than this is short, whatever the request."""
+LARGEST_PART = 0.4
+"""How much of the work for one request the longest turn may be."""
+
+
 class Turns:
     """The longest turn of the running loop, and all of them together, in seconds of this thread's CPU time.
 
@@ -15,6 +21,11 @@ class Turns:
 
     def __init__(self) -> None:
         self.longest = self.total = 0.0
+
+    @property
+    def has_stalled(self) -> bool:
+        """Whether the longest turn kept others from theirs."""
+        return self.longest > max(QUICK_S, LARGEST_PART * self.total)
 
     async def __aenter__(self) -> Turns:
         gc.disable()

@@ -16,7 +16,6 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.server.requests.handlers import HANDLERS
 from klamm.tests.server import wire
 from klamm.tests.server.net.long_lists import LongList, long_lists
-from klamm.tests.server.net.test_large_requests import LARGEST_PART, QUICK_S
 from klamm.tests.server.turns import Turns
 
 ENTRIES = 30_000
@@ -60,7 +59,7 @@ async def stalls(port: int, lists: Iterable[LongList]) -> dict[str, str]:
             async with asyncio.timeout(RESPONSE_S):
                 await peer.answer()
         peer.close()
-        if turns.longest > max(QUICK_S, LARGEST_PART * turns.total):
+        if turns.has_stalled:
             stalled[str(each)] = f"{turns.longest:.3f} of {turns.total:.3f} s"
     return stalled
 
