@@ -6,7 +6,6 @@ import asyncio
 import gc
 import time
 
-
 QUICK_S = 0.06
 """A turn of the loop that uses less CPU time than this is short, whatever the request."""
 LARGEST_PART = 0.4

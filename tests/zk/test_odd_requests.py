@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from kazoo.protocol.serialization import GetData
+from kazoo.protocol.serialization import Exists, GetData
 
 from klamm.controller.values import StoreLost
 from klamm.protocol.nouns import TopicPartition
@@ -146,3 +146,18 @@ async def test_a_request_that_fails_in_kazoos_thread_fails_alone(session: ZkSess
     assert isinstance(failed, ClosesConnection)
     assert first == last == await session.get("/a")
     assert changes == [SessionChange.SUSPENDED, SessionChange.RECONNECTED] * 3
+
+
+async def test_a_request_that_is_sent_alone_has_no_other_beside_it(session: ZkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = session._connection
+    assert isinstance(connection, kazoo_connection.KazooConnection)
+    send, beside = connection._send, list[int]()
+
+    def count(request: Any, future: asyncio.Future[Any]) -> None:
+        beside.append(len(connection._in_flight))
+        send(request, future)
+
+    monkeypatch.setattr(connection, "_send", count)
+    read = Exists(f"{session.chroot}/a", None)
+    await asyncio.gather(*(connection.submit(read, alone=number in (2, 3)) for number in range(6)))
+    assert beside == [0, 1, 0, 0, 0, 1]
