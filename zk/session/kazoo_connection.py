@@ -127,7 +127,12 @@ class _Client(KazooClient):
         read = connection._read_watch_event
         connection._read_watch_event = lambda buffer, offset: read(_in_utf8(buffer, offset + _TYPE_AND_STATE_BYTES), offset)
         connection._read_socket = _losing_the_connection(connection._read_socket)
-        connection._send_request = _losing_the_connection(connection._send_request)
+        connection._send_request = _losing_the_connection(connection._send_request, self._fail_next)
+
+    def _fail_next(self, problem: Exception) -> None:
+        """The request that is to be sent next cannot be encoded: its caller gets the exception."""
+        if self._queue:
+            self._queue[0][1].set_exception(problem)
 
     def _session_callback(self, state: str) -> None:
         was_open = self._state != KeeperState.CLOSED
@@ -146,9 +151,9 @@ class _Client(KazooClient):
         theirs.send(bytes(len(self._queue)))
 
 
-def _losing_the_connection(step: Callable[..., Any]) -> Callable[..., Any]:
-    """A step of kazoo's thread that loses the connection for each exception that would end the thread. Requests in progress are then
-    repeated, and the one that causes it is found (`ZkSession.call`).
+def _losing_the_connection(step: Callable[..., Any], on_fault: Callable[[Exception], None] = lambda _: None) -> Callable[..., Any]:
+    """A step of kazoo's thread that loses the connection for each exception that would end the thread, and gives it to `on_fault`.
+    Requests in progress are then repeated.
     """
 
     def take(*args: Any) -> Any:
@@ -158,6 +163,7 @@ def _losing_the_connection(step: Callable[..., Any]) -> Callable[..., Any]:
             raise  # kazoo handles them
         except Exception as problem:
             log.exception("what ZooKeeper sent or is to get cannot be decoded or encoded; the connection is opened again")
+            on_fault(problem)
             raise ConnectionDropped(repr(problem)) from problem
 
     return take

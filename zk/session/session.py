@@ -1,7 +1,7 @@
 """The ZooKeeper session of one broker: its start and end, its connection, and the one function that every request passes.
 
 If the connection is lost, a request waits and is then repeated. Its error then has `repeated`, because the first attempt may have
-succeeded. A request that was in progress at two losses is then sent alone; if the connection is lost once more, the request is the cause,
+succeeded. A request that was in progress at two losses is then sent alone; if the connection is lost each time, the request is the cause,
 and it is not repeated. If the session ends first, StoreLost is raised. After the end of a session a new one is opened at once; `generation`
 is the number of the session. Watches are one-shot. If the connection is lost, both ZooKeeper and kazoo drop the watches, so they are
 reported as Change.MISSED when the same session is connected again. If the session ends, they are dropped.
@@ -41,7 +41,9 @@ _STOP_LIMIT_S = 0.5
 _REOPEN_AFTER_S = 1.0
 _EPHEMERAL, _SEQUENCE = 1, 2
 LOSSES_BEFORE_ALONE = 2
-"""A request that lost so many connections is then sent alone."""
+"""After this number of connections that were lost while a request was in progress, it is sent alone."""
+LOSSES_ALONE = 20
+"""After this number of losses while it was sent alone, the request is the cause: on a bad network a few are a coincidence."""
 
 
 class ZkUnavailable(Exception):
@@ -231,13 +233,15 @@ class ZkSession(ZkNodes):
         it is the cause.
         """
         self._alone.add(id(request))
+        losses = 0
         try:
             while True:
                 await self.reconnected(generation)
                 try:
                     return await send(request)
                 except ConnectionLost as lost:
-                    if lost.was_sent:
+                    losses += lost.was_sent
+                    if losses >= LOSSES_ALONE:
                         log.error("ZooKeeper closes the connection whenever it gets %r; it is not sent again", request)
                         raise ClosesConnection from None
         except SessionExpired:
