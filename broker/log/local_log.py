@@ -58,10 +58,11 @@ class FileRead:
         self.size = min(max_bytes, log.bytes_between(offset, end_offset))
         self.least = min(max_bytes, segment.least_between(offset, end_offset))
 
-    def at_most(self, size: int) -> FileRead:
-        """The same read with at most `size` bytes."""
+    def limit(self, size: int) -> None:
+        """Read at most `size` bytes."""
         offset, max_bytes, end_offset, min_one = self._request
-        return FileRead(self._log, (offset, min(max_bytes, size), end_offset, min_one), min(self.size, size))
+        self._request = offset, min(max_bytes, size), end_offset, min_one
+        self.size, self.least = min(self.size, size), min(self.least, size)
 
     async def load(self) -> bytes:
         """Read the batches. Raises ApiError like `Log.read`, because the log may have changed in the meantime."""

@@ -470,10 +470,11 @@ def _within(rows: list[Row], most: int) -> list[Row]:
     """The rows with no more records from files than this, but at least the first batch."""
     shorter = []
     for partition, read in rows:
-        records = read.records
-        if isinstance(records, FileRead):
-            shorter_read = records.at_most(most) if most > 0 else None
-            read = read._replace(records=NO_RECORDS, size=0) if shorter_read is None else read._replace(records=shorter_read)
+        if isinstance(read.records, FileRead):
+            if most > 0:
+                read.records.limit(most)
+            else:
+                read = read._replace(records=NO_RECORDS, size=0)
             most -= read.size
         shorter.append((partition, read))
     return shorter
