@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.protocol.apis import APIS, INTER_BROKER, ApiKey, broker_of
+from klamm.protocol.apis import APIS, ONLY_OF_BROKERS, ApiKey, broker_of, is_broker
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError, did_you_mean
 from klamm.protocol.nouns import ZERO_UUID, id_text
 from klamm.protocol.records.batch import each_header
@@ -104,8 +104,10 @@ class Exchange:
     @property
     def is_of_broker(self) -> bool:
         """Whether it came from a broker, a controller or the control API."""
-        if self.api_key in INTER_BROKER or self.client_id == CLIENT_ID:
+        if self.api_key in ONLY_OF_BROKERS or self.client_id == CLIENT_ID:
             return True
+        if self.api_key == ApiKey.WRITE_TXN_MARKERS:  # administrators send it too
+            return is_broker(self.client_id, ())
         if self.api_key == ApiKey.API_VERSIONS:  # nothing in the message says who sends it
             return broker_of(self.client_id) is not None
         if self.api_key == ApiKey.ADD_PARTITIONS_TO_TXN:

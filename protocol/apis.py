@@ -9,6 +9,7 @@ of version 0 has header 0, without a client id. Drafts are APIs from draft KIPs,
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -184,10 +185,23 @@ _ALL = (
 
 APIS: dict[int, Api] = {api.key: api for api in _ALL}
 
-INTER_BROKER = frozenset(key for key, api in APIS.items() if api.cluster_action and key != ApiKey.UPDATE_FEATURES)
-"""Keys of the APIs that brokers and controllers alone call; UpdateFeatures comes from admin clients."""
+ONLY_OF_BROKERS = frozenset(
+    key for key, api in APIS.items() if api.cluster_action and key not in (ApiKey.UPDATE_FEATURES, ApiKey.WRITE_TXN_MARKERS)
+)
+"""Keys of the APIs that brokers and controllers alone call. UpdateFeatures comes from admin clients, and WriteTxnMarkers too
+(`Admin.abortTransaction`)."""
+
+BROKER_NAMES = r"broker-[0-9]+-.*|AddPartitionsToTxnManager-[0-9]+"
+"""A regular expression: the client ids that only brokers have. Controllers and brokers that ask the controller have the broker's id, and a
+client may have a number too."""
 
 _OF_A_BROKER = re.compile(r"([0-9]+)|broker-([0-9]+)-.*|AddPartitionsToTxnManager-([0-9]+)")
+
+
+def is_broker(client_id: str | None, keys: Collection[int]) -> bool:
+    """Whether a peer with this client id that sent requests of these APIs is a broker. Rules and report decide by this."""
+    text = client_id or ""
+    return re.fullmatch(BROKER_NAMES, text) is not None or text.isdecimal() and not ONLY_OF_BROKERS.isdisjoint(keys)
 
 
 def broker_of(client_id: str | None) -> int | None:

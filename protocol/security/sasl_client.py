@@ -6,12 +6,14 @@ SaslHandshake has version 1, which all brokers since Kafka 1.0 have. Source: KIP
 from __future__ import annotations
 
 import hmac
+import itertools
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.protocol.correlation_ids import SASL_IDS
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.security.scram import SCRAM_DIGESTS, salted, scram_keys
 from klamm.protocol.security.secret_texts import new_secret
@@ -75,15 +77,16 @@ async def authenticate(
     Raises AuthenticationRefused, OSError and RemoteProtocolError.
     """
     mechanism = credentials.mechanism
+    ids = itertools.cycle(SASL_IDS)
     handshake = messages.SaslHandshakeRequest(mechanism=mechanism)
-    response = await _ask(send, client_id, ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, handshake)
+    response = await _ask(send, client_id, ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, next(ids), handshake)
     if response.error_code:
         raise AuthenticationRefused(f"SASL mechanism {mechanism} is refused; the broker has {', '.join(response.mechanisms) or 'none'}")
     tokens = credentials.tokens()
     token = next(tokens)
     while True:
         request = messages.SaslAuthenticateRequest(auth_bytes=token)
-        response = await _ask(send, client_id, ApiKey.SASL_AUTHENTICATE, version, request)
+        response = await _ask(send, client_id, ApiKey.SASL_AUTHENTICATE, version, next(ids), request)
         if response.error_code:
             raise AuthenticationRefused(response.error_message or f"error code {response.error_code}")
         try:
@@ -93,10 +96,12 @@ async def authenticate(
             return lifetime_ms / 1000 * RENEWED_AT if lifetime_ms else None
 
 
-async def _ask(send: Send, client_id: str, key: ApiKey, version: int, request: messages.Request[Any]) -> Any:
-    frame = messages.encode_request(key, version, 0, client_id, messages.encode(request, version))
+async def _ask(send: Send, client_id: str, key: ApiKey, version: int, correlation_id: int, request: messages.Request[Any]) -> Any:
+    frame = messages.encode_request(key, version, correlation_id, client_id, messages.encode(request, version))
     payload = await send(frame)
-    _, offset = messages.decode_response_header(key, version, payload)
+    answered, offset = messages.decode_response_header(key, version, payload)
+    if answered != correlation_id:
+        raise RemoteProtocolError(f"a response to request {answered}; the request was {correlation_id}")
     return messages.decode(f"{messages.APIS[key].name}Response", version, payload, offset)[0]
 
 

@@ -56,7 +56,7 @@ def make_security(folder: Path, host: str, *, tls: bool, mechanism: str | None, 
     if mechanism is not None:
         password = _password(folder / "user.json")
         config |= sasl_properties(protocol, mechanism, USER, password)
-        client |= {"sasl.mechanism": mechanism, "username": USER, "password": password}
+        client |= {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": password}
         if mechanism != "PLAIN":
             users[USER] = scram_configs(password)
     _write(folder / "client.properties", _java_properties(client).encode())
@@ -79,7 +79,7 @@ def _java_properties(client: Mapping[str, str]) -> str:
         lines += ["ssl.truststore.type=PEM", f"ssl.truststore.location={client['ssl.ca.location']}"]
     if "sasl.mechanism" in client:
         module = f"org.apache.kafka.common.security.{_MODULES.get(client['sasl.mechanism'], 'scram.ScramLoginModule')}"
-        login = f'username="{client["username"]}" password="{client["password"]}"'
+        login = f'username="{client["sasl.username"]}" password="{client["sasl.password"]}"'
         lines += [f"sasl.mechanism={client['sasl.mechanism']}", f"sasl.jaas.config={module} required {login};"]
     return "\n".join(lines) + "\n"
 
@@ -171,7 +171,7 @@ def _host(host: str) -> GeneralName:
 def kafka_python_settings(client: Mapping[str, str]) -> dict[str, Any]:
     """The settings of a client with the names of kafka-python, which `klamm.admin` has too."""
     names = {
-        "security.protocol": "security_protocol", "sasl.mechanism": "sasl_mechanism", "username": "sasl_plain_username",
-        "password": "sasl_plain_password", "ssl.ca.location": "ssl_cafile",
+        "security.protocol": "security_protocol", "sasl.mechanism": "sasl_mechanism", "sasl.username": "sasl_plain_username",
+        "sasl.password": "sasl_plain_password", "ssl.ca.location": "ssl_cafile",
     }  # fmt: skip
     return {names[name]: value for name, value in client.items()}

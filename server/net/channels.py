@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
+from klamm.protocol.correlation_ids import id_after
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.net.log_limit import LimitedLog
 from klamm.server.net.outgoing_connections import OutgoingConnection, dial
@@ -67,7 +68,7 @@ class _Channel:
         self._clock = clock
         self._queued = queued
         self._queue: deque[_QueuedRequest] = deque()
-        self._next_correlation_id = 0
+        self._correlation_id = -1
         self._connection: OutgoingConnection | None = None
         self._dialing: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
@@ -110,8 +111,8 @@ class _Channel:
             self._dialing = asyncio.get_running_loop().create_task(self._dial())
             return
         request = self._queue[0]
-        frame = messages.encode_request(request.api_key, request.version, self._next_correlation_id, self._client_id, request.body)
-        self._next_correlation_id += 1
+        self._correlation_id = id_after(self._correlation_id)
+        frame = messages.encode_request(request.api_key, request.version, self._correlation_id, self._client_id, request.body)
         self._sent = True
         if self._queued is not None and not self._failures:
             self._queued(self._broker_id, self._clock.monotonic() - request.since_s)
@@ -142,8 +143,8 @@ class _Channel:
             raise RemoteProtocolError("a response without a request")
         request = self._queue[0]
         correlation_id, offset = messages.decode_response_header(request.api_key, request.version, payload)
-        if correlation_id != self._next_correlation_id - 1:
-            raise RemoteProtocolError(f"response to request {correlation_id} instead of {self._next_correlation_id - 1}")
+        if correlation_id != self._correlation_id:
+            raise RemoteProtocolError(f"response to request {correlation_id} instead of {self._correlation_id}")
         ignored = request.ignorable is not None and request.ignorable(payload, offset)
         response: BrokerResponse | None = None
         if not ignored:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock
+from klamm.protocol.correlation_ids import id_after
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
 from klamm.server.net.outgoing_connections import OutgoingConnection, dial
@@ -19,8 +20,6 @@ from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind
 
 if TYPE_CHECKING:
     from klamm.server.security.outgoing_security import OutgoingSecurity
-
-_MAX_CORRELATION_ID = 0x7FFFFFFF
 
 
 class KeptConnection:
@@ -43,7 +42,7 @@ class KeptConnection:
         self._tap = tap
         self._clock = clock
         self._connection: OutgoingConnection | None = None
-        self._next_correlation_id = 0
+        self._correlation_id = -1
         self._payload: asyncio.Future[bytes] | None = None
 
     @property
@@ -79,8 +78,7 @@ class KeptConnection:
         """
         if self._connection is None:
             raise ConnectionResetError(f"closed by the {self._peer}")
-        correlation_id = self._next_correlation_id
-        self._next_correlation_id = (correlation_id + 1) & _MAX_CORRELATION_ID
+        correlation_id = self._correlation_id = id_after(self._correlation_id)
         self._payload = asyncio.get_running_loop().create_future()
         self._connection.send(messages.encode_request(api_key, version, correlation_id, self._client_id, body), cause)
         try:

@@ -66,7 +66,7 @@ async def test_kafkajs_produces_and_reads(zookeeper: str, chroot: str, tmp_path:
     try:
         settings = {
             "servers": cluster.bootstrap_servers, "topic": "t", "count": COUNT, "ca": client.get("ssl.ca.location"),
-            "mechanism": mechanism, "username": client.get("username"), "password": client.get("password"),
+            "mechanism": mechanism, "username": client.get("sasl.username"), "password": client.get("sasl.password"),
         }
         assert await asyncio.to_thread(kafkajs, settings) == VALUES
     finally:

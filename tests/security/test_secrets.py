@@ -95,7 +95,7 @@ async def test_secrets_are_nowhere(
     kept = b"".join(path.read_bytes() for path in (tmp_path / "lake").rglob("*") if path.is_file()) + caplog.text.encode()
     assert USER.encode() in kept, "the journals and logs have been read"
     for secret in (
-        exchanges.PASSWORD.encode(), WRONG.encode(), made.client["password"].encode(), OTHER.encode(), salted,
+        exchanges.PASSWORD.encode(), WRONG.encode(), made.client["sasl.password"].encode(), OTHER.encode(), salted,
         credential.stored_key, credential.server_key,
     ):  # fmt: skip
         assert secret not in kept, secret

@@ -38,8 +38,7 @@ def with_kafka_python(servers: str, client: dict[str, str]) -> None:
 
 
 def with_confluent(servers: str, client: dict[str, str]) -> None:
-    names = {"username": "sasl.username", "password": "sasl.password"}
-    settings: dict[str, Any] = {"bootstrap.servers": servers} | {names.get(name, name): value for name, value in client.items()}
+    settings: dict[str, Any] = {"bootstrap.servers": servers} | client
     producer = confluent_kafka.Producer(settings | {"acks": "all"})
     for number in range(COUNT):
         producer.produce("t", b"%d" % number, partition=0)
@@ -105,7 +104,7 @@ async def test_clients_and_brokers_of_a_secured_cluster(
 async def test_the_tools_of_klamm_use_tls_and_sasl(zookeeper: str, chroot: str, tmp_path: Path, mechanism: str) -> None:
     made = security(tmp_path, tls=True, mechanism=mechanism)
     file, wrong = tmp_path / "security/client.properties", tmp_path / "wrong.properties"
-    wrong.write_text(file.read_text().replace(made.client["password"], "wrong"))
+    wrong.write_text(file.read_text().replace(made.client["sasl.password"], "wrong"))
     cluster = LocalCluster(1, zookeeper=zookeeper + chroot, config=made.config, topics=[SeedTopic("t", 1, 1)], users=made.users)
     await cluster.start()
     try:
@@ -126,7 +125,7 @@ async def test_acls_know_the_users_of_sasl(zookeeper: str, chroot: str, tmp_path
     await cluster.start()
     try:
         await asyncio.to_thread(with_kafka_python, cluster.bootstrap_servers, made.client)
-        eve: dict[str, Any] = kafka_python_settings(made.client | {"username": "eve", "password": "eve-secret"})
+        eve: dict[str, Any] = kafka_python_settings(made.client | {"sasl.username": "eve", "sasl.password": "eve-secret"})
         producer = await asyncio.to_thread(lambda: kafka.KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, **eve))
         with pytest.raises(kafka.errors.TopicAuthorizationFailedError):
             await asyncio.to_thread(lambda: producer.send("t", b"x", partition=0).get(30))

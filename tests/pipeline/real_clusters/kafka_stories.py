@@ -266,7 +266,7 @@ def summary(checked: Checked) -> Iterator[str]:
         yield f"{rule.id} {rule.severity:5} {checks:8} checked in {runs:4} runs, {violations:5} violated"
     for (name, rule_id), verdicts in checked.by_rule().items():
         yield f"{rule_id} in {name}: {len(verdicts)}, the first: {verdicts[0].detail}"
-        yield from (f"    {line}" for _, line in checked.evidence(verdicts[0]))
+        yield from (f"    {line}" for line in checked.evidence(verdicts[0]))
 
 
 def main() -> int:
