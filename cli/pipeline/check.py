@@ -86,7 +86,8 @@ def _as_json(checked: Checked) -> dict[str, Any]:
     return {
         "runs": checked.runs,
         "violations": [
-            verdict._asdict() | {"lines": [line for _, line in checked.evidence(verdict)]} for verdict in checked.judgement.verdicts
+            verdict._asdict() | {"evidence": [row._asdict() for row in verdict.evidence], "lines": checked.evidence(verdict)}
+            for verdict in checked.judgement.verdicts
         ],
         "stats": [stat._asdict() for stat in checked.judgement.stats],
         "not_exercised": checked.not_exercised(),
@@ -106,7 +107,7 @@ def _lines(checked: Checked, *, quick: bool) -> list[str]:
         for verdict in verdicts[:SHOWN]:
             where = "" if verdict.conn_id is None else f", connection {verdict.conn_id}"
             lines.append(f"  broker {verdict.node_id}{where}, seq {verdict.seq}: {verdict.detail}")
-            lines += [f"    {line}" for _, line in checked.evidence(verdict)]
+            lines += [f"    {line}" for line in checked.evidence(verdict)]
         if stat.violated > SHOWN:
             lines.append(f"  … and {stat.violated - SHOWN} more{'' if quick else f': gold/verdicts has the first {len(verdicts)}'}")
     silent = checked.not_exercised()

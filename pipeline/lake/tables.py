@@ -316,7 +316,7 @@ VERDICTS = Table("gold", "verdicts", (
     Column("conn_id", "int64", True, ""),
     Column("seq", "int64", True, "the row that broke the rule"),
     Column("detail", "string", True, ""),
-    Column("evidence", "list<int64>", True, "seq of the rows that prove it"),
+    Column("evidence", "list<struct<node_id int32, seq int64>>", True, "the rows that prove it: the broker whose journal has it, and its seq"),
 ), "a violation of a rule")
 
 RULE_STATS = Table("gold", "rule_stats", (

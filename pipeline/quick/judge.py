@@ -17,11 +17,11 @@ from klamm.pipeline.quick.translations import translations
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.judgement_plan import needed
 from klamm.pipeline.rules.record import JUDGED_SCHEMA, Need, Rule
-from klamm.pipeline.rules.runner import KEPT, Judgement, Stat, Verdict
+from klamm.pipeline.rules.runner import KEPT, Judgement, Stat, verdict
 
-_TYPES = {"string": "VARCHAR", "int": "INTEGER", "bigint": "BIGINT", "array<bigint>": "BIGINT[]"}
+_TYPES = {"string": "VARCHAR", "int": "INTEGER", "bigint": "BIGINT"}
 _COLUMNS = ", ".join(
-    f"CAST({name} AS {_TYPES[kind]}) AS {name}" for name, kind in (column.split(" ") for column in JUDGED_SCHEMA.split(", "))
+    f"CAST({name} AS {_TYPES[kind]}) AS {name}" for name, kind in (column.split(" ") for column in JUDGED_SCHEMA.split(", ")[:-1])
 )
 
 
@@ -108,7 +108,8 @@ def _judged(database: duckdb.DuckDBPyConnection, rule: Rule) -> Judgement:
     judged = Judgement([], [])
     if not sources:
         return judged
-    looked_at = " UNION ALL ".join(f"SELECT {_COLUMNS} FROM ({source})" for source in sources)
+    proof = f"CAST({translations().of(f'SELECT {rule.proof}').removeprefix('SELECT ')} AS STRUCT(node_id INTEGER, seq BIGINT)[])"
+    looked_at = " UNION ALL ".join(f"SELECT {_COLUMNS}, {proof} AS evidence FROM ({source})" for source in sources)
     database.execute(f"CREATE OR REPLACE TABLE judged AS {looked_at}")
     counted = database.execute("SELECT run_id, count(*), count(detail) FROM judged GROUP BY run_id").fetchall()
     judged.stats.extend(Stat(run, rule.id, checked, violated) for run, checked, violated in counted)
@@ -118,7 +119,7 @@ def _judged(database: duckdb.DuckDBPyConnection, rule: Rule) -> Judgement:
             QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY node_id, seq, detail) <= {KEPT}"""
         )
         judged.verdicts.extend(
-            Verdict(run, rule.id, rule.severity, node, conn, seq, detail, evidence or [])
+            verdict(run, rule.id, rule.severity, node_id=node, conn_id=conn, seq=seq, detail=detail, evidence=evidence)
             for run, node, conn, seq, detail, evidence in named.fetchall()
         )
     return judged

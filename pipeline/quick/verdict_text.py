@@ -33,7 +33,7 @@ def _lines(checked: Checked) -> list[str]:
         lines.append(f"{rule} {verdicts[0].severity}: {checked.rules[rule].statement}")
         for verdict in verdicts[:SHOWN]:
             lines.append(f"  broker {verdict.node_id}, seq {verdict.seq}: {verdict.detail}")
-            lines += [f"    {line}" for _, line in checked.evidence(verdict)]
+            lines += [f"    {line}" for line in checked.evidence(verdict)]
         lines += [f"  … and {violated - SHOWN} more"] if violated > SHOWN else []
     judged = len(checked.rules) - len(checked.not_exercised())
     errors, warnings = checked.violations("error"), checked.violations("warn")

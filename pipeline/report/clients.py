@@ -1,6 +1,7 @@
 """What clients sent and what they got: errors first, each with what changed in the cluster just before, then requests in order.
 
-A connection on which requests came that only brokers send, or with a client id of a broker, is no client's.
+Brokers are no clients: client ids, with the APIs that they send from one host, tell them apart, as in the rules `X`
+(`klamm.protocol.apis.is_broker`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from klamm.journal.columns import Direction
 from klamm.pipeline.lake.tables import API_ERRORS, EVENT_TABLE
 from klamm.pipeline.report.reading import FRAMES, Place, Row, RunTables, api_name, by_node, error_name, to_ms
-from klamm.protocol.apis import INTER_BROKER, broker_of
+from klamm.protocol.apis import is_broker
 
 CLIENTS = 40
 LISTED = 1000
@@ -88,16 +89,18 @@ class Sent(NamedTuple):
 _CONNECTION = ("node_id", "process", "conn_id")
 _Key = tuple[int, int, int]
 _Who = tuple[str, str]
+_Counted = tuple[_Key, _Who, int | None, int, str]
+"""Connection, client, API, direction, and host of the peer."""
 _LISTED = ("node_id", "seq", "ts_ns", "client_id", "client_sw", "api_key", "api_version")
 
 
 def sent(tables: RunTables, timeline: pa.Table) -> Sent:
     """What clients sent in the run. `timeline` has the rows of LEADER_TIMELINE."""
     counts = _counts(tables)
-    of_brokers = {key for key, who, api, _ in counts if api in INTER_BROKER or _is_of_broker(who[0])}
+    of_brokers = _of_brokers(counts)
     requests: Counter[_Who] = Counter()
     others = 0
-    for (key, who, _, direction), count in counts.items():
+    for (key, who, _, direction, _), count in counts.items():
         if direction == Direction.REQUEST_IN:
             if key in of_brokers:
                 others += count
@@ -117,9 +120,14 @@ def sent(tables: RunTables, timeline: pa.Table) -> Sent:
     return Sent(clients, len(requests), sum(requests.values()), others, _listed(tables, of_brokers, wanted, faults))
 
 
-def _is_of_broker(client_id: str) -> bool:
-    """A client id that is a number may be a client's."""
-    return not client_id.isdigit() and broker_of(client_id) is not None
+def _of_brokers(counts: Collection[_Counted]) -> set[_Key]:
+    """The connections of brokers."""
+    keys: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for _, (client_id, _), api, direction, host in counts:
+        if direction == Direction.REQUEST_IN and api is not None:
+            keys[client_id, host].add(api)
+    brokers = {peer for peer, apis in keys.items() if is_broker(peer[0], apis)}
+    return {key for key, (client_id, _), _, _, host in counts if (client_id, host) in brokers}
 
 
 def _accepted(rows: pa.Table, direction: Direction | None = None) -> pa.Table:
@@ -128,13 +136,14 @@ def _accepted(rows: pa.Table, direction: Direction | None = None) -> pa.Table:
     return rows.filter(wanted if direction is None else pc.and_(wanted, pc.equal(rows["dir"], direction)))
 
 
-def _counts(tables: RunTables) -> Counter[tuple[_Key, _Who, int | None, int]]:
-    """Frames by connection, client, API and direction."""
-    counts: Counter[tuple[_Key, _Who, int | None, int]] = Counter()
-    names = (*_CONNECTION, "client_id", "client_sw", "api_key", "dir")
+def _counts(tables: RunTables) -> Counter[_Counted]:
+    """Number of frames."""
+    counts: Counter[_Counted] = Counter()
+    names = (*_CONNECTION, "client_id", "client_sw", "api_key", "dir", "peer")
     for rows in tables.by_file(FRAMES, (*names, "kind")):
         for row in _accepted(rows).group_by(list(names)).aggregate([([], "count_all")]).to_pylist():
-            counts[_key(row), _who(row), row["api_key"], row["dir"]] += row["count_all"]
+            host = (row["peer"] or "").rpartition(":")[0]
+            counts[_key(row), _who(row), row["api_key"], row["dir"], host] += row["count_all"]
     return counts
 
 

@@ -54,14 +54,19 @@ def rows_at(tables: RunTables, places: Collection[Place]) -> dict[Place, Row]:
 def places(facts: Facts) -> list[Place]:
     """Where the evidence of the violations is that the report shows."""
     found = [
-        Place(violation["node_id"], seq)
+        place
         for result in facts.rules
         for violation in result.violations
-        if violation["node_id"] is not None
-        for seq in violation["evidence"] or [violation["seq"]]
-        if seq is not None
+        for place in proof(violation)
     ]
     return list(dict.fromkeys(found))
+
+
+def proof(violation: Row) -> list[Place]:
+    """The rows that prove a violation."""
+    if violation["evidence"]:
+        return [Place(**row) for row in violation["evidence"]]
+    return [Place(violation["node_id"], violation["seq"])] if None not in (violation["node_id"], violation["seq"]) else []
 
 
 def frames_of_errors(facts: Facts) -> list[Place]:

@@ -14,11 +14,13 @@ from datetime import UTC, datetime
 from html import escape
 from importlib import resources
 from importlib.metadata import version
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from klamm.pipeline.report import charts
 from klamm.pipeline.report.clients import Client, Sent
-from klamm.pipeline.report.evidence import Evidence, Incident
+from klamm.pipeline.report.evidence import Evidence, Incident, proof
 from klamm.pipeline.report.facts import CLIENTS, GROUPS, PARTITIONS, Facts, RuleResult
 from klamm.pipeline.report.reading import Place, Row
 from klamm.protocol.value_class import dataclass
@@ -222,10 +224,12 @@ def _rule_table(results: Sequence[RuleResult], rules: Mapping[str, RuleText]) ->
 
 
 def _violation(violation: Row) -> str:
-    broker = violation["node_id"]
-    seqs = violation["evidence"] or [violation["seq"]]
-    links = " ".join(f'<a href="#{anchor(Place(broker, seq))}">{seq}</a>' for seq in seqs if broker is not None and seq is not None)
-    return f'<li>{escape(violation["detail"] or "")} <span class="dim">broker {broker}, rows</span> {links}</li>'
+    rows = dict.fromkeys(proof(violation))
+    by_broker = [
+        f'<span class="dim">broker {broker}, rows</span> ' + " ".join(f'<a href="#{anchor(row)}">{row.seq}</a>' for row in of_broker)
+        for broker, of_broker in groupby(rows, attrgetter("node_id"))
+    ]
+    return f'<li>{escape(violation["detail"] or "")} {" ".join(by_broker)}</li>'
 
 
 def _sent(sent: Sent, shown: Collection[Place]) -> str:

@@ -45,9 +45,9 @@ compared AS (
 SELECT run_id, node_id, conn_id, seq,
     CASE WHEN api_key = 20 AND size(asked) <> size(answered)
             THEN concat(size(asked), ' topics are named, ', size(answered), ' are answered')
-        WHEN size(missing) > 0 THEN concat('API ', api_key, ' does not answer ', array_join(slice(missing, 1, 5), ', '))
-        WHEN size(surplus) > 0 THEN concat('API ', api_key, ' answers ', size(surplus), ' that the request does not name')
-        WHEN is_repeated THEN concat('API ', api_key, ' answers twice what the request names once')
+        WHEN size(missing) > 0 THEN concat('<api ', api_key, '> does not answer ', array_join(slice(missing, 1, 5), ', '))
+        WHEN size(surplus) > 0 THEN concat('<api ', api_key, '> answers ', size(surplus), ' that the request does not name')
+        WHEN is_repeated THEN concat('<api ', api_key, '> answers twice what the request names once')
     END AS detail,
     array(cause_seq, seq) AS evidence
 FROM compared"""

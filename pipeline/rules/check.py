@@ -20,7 +20,7 @@ from klamm.pipeline.lake.unjudged_rows import Missing, Torn, missing_rows, notes
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.evidence import Place, RowsOf, bronze_rows, evidence_lines
 from klamm.pipeline.rules.record import Rule
-from klamm.pipeline.rules.runner import Judgement, Stat, Verdict
+from klamm.pipeline.rules.runner import Judgement, Row, Stat, Verdict
 from klamm.pipeline.rules.verdict_tables import read_judgement, write_judgement
 
 EVIDENCE_KEPT = 100
@@ -44,10 +44,10 @@ class Checked:
     """Run → frames in quarantine, which no rule can read."""
     lines: dict[Place, str] = field(default_factory=dict)
 
-    def evidence(self, verdict: Verdict) -> list[tuple[int, str]]:
-        """(seq, line) of each row that proves a verdict, in its order."""
-        places = ((verdict.run_id, verdict.node_id, seq) for seq in dict.fromkeys(verdict.evidence or [verdict.seq]))
-        return [(place[2], self.lines.get(place, f"seq {place[2]}  is missing")) for place in places]
+    def evidence(self, verdict: Verdict) -> list[str]:
+        """A line for each row that proves a verdict, in its order."""
+        rows = dict.fromkeys(verdict.evidence or [Row(verdict.node_id, verdict.seq)])
+        return [f"broker {row.node_id}, seq {row.seq}  {self.lines.get((verdict.run_id, *row), 'is missing')}" for row in rows]
 
     @property
     def is_complete(self) -> bool:

@@ -1,14 +1,14 @@
 """Rules `X`: what clients should do, as their requests show it. A violation is a warning: Klamm did nothing wrong.
 
-Requests with the same client id from the same host come from one client. Brokers do not count as clients: they look in their own metadata
-cache. Requests of a client to several brokers are ordered by the brokers' clocks.
+Requests with the same client id from the same host come from one client. Brokers do not count as clients (`klamm.protocol.apis.is_broker`):
+they look in their own metadata cache. Requests of a client to several brokers are ordered by the brokers' clocks.
 """
 
 from __future__ import annotations
 
 from klamm.pipeline.rules.groups.rules import X_05
 from klamm.pipeline.rules.record import Rule, View, errors_of
-from klamm.pipeline.rules.traffic import CLUSTER_KEYS
+from klamm.protocol.apis import BROKER_NAMES, ONLY_OF_BROKERS
 
 CONTROLLER_KEYS = "19, 20, 37, 43, 45, 46"
 
@@ -35,9 +35,10 @@ CLIENTS = View(
 SELECT run_id, client_id, host, max(last_ts_ns) AS last_ts_ns
 FROM frame_counts WHERE dir = 0 AND api_key IS NOT NULL
 GROUP BY ALL
-HAVING NOT bool_or(api_key IN ({CLUSTER_KEYS})) AND NOT coalesce(client_id RLIKE '^broker-[0-9]+-', false)""",
+HAVING NOT bool_or(coalesce(client_id RLIKE '^({BROKER_NAMES})$'
+    OR client_id RLIKE '^[0-9]+$' AND api_key IN ({", ".join(str(int(key)) for key in sorted(ONLY_OF_BROKERS))}), false))""",
 )
-"""Clients that sent requests, without brokers."""
+"""Clients that sent requests, without brokers: `is_broker` in SQL."""
 
 DISCOVERIES = View(
     "discoveries",
@@ -98,7 +99,7 @@ GROUP BY r.run_id, r.node_id, r.process, r.conn_id, r.seq, r.ts_ns, r.throttle_m
 
 _STORM = f"""
 SELECT t.run_id, t.node_id, CAST(NULL AS BIGINT) AS conn_id, max(t.seq) AS seq,
-    if(count(*) > {STORM}, concat(count(*), ' answers with errors to API ', t.api_key, ' of client ', coalesce(t.client_id, ''),
+    if(count(*) > {STORM}, concat(count(*), ' answers with errors to <api ', t.api_key, '> of client ', coalesce(t.client_id, ''),
         ' in one second'), NULL) AS detail,
     array(min(t.seq), max(t.seq)) AS evidence
 FROM notable t

@@ -25,11 +25,11 @@ C_02 = Rule(
     "ones told last", "controller 5.1, 8, 11.3", ("states", "alters", "gappy"),
     unless_gaps("""
     WITH looked AS (
-        SELECT run_id, node_id, conn_id, seq, topic, topic_key, partition, leader, isr, replicas, other_replicas,
+        SELECT run_id, node_id, conn_id, seq, topic, topic_key, partition, leader, isr, replicas, others,
             leader >= 0 AND NOT array_contains(isr, leader) AS stray_leader,
-            leader <> -2 AND size(array_except(isr, array_union(replicas, coalesce(other_replicas, replicas)))) > 0 AS stray_isr
+            leader <> -2 AND size(array_except(isr, array_union(replicas, coalesce(others.replicas, replicas)))) > 0 AS stray_isr
         FROM states),
-    first_sights AS (SELECT DISTINCT run_id, topic_key, partition FROM looked WHERE stray_isr AND other_replicas IS NULL),
+    first_sights AS (SELECT DISTINCT run_id, topic_key, partition FROM looked WHERE stray_isr AND others IS NULL),
     elsewhere AS (
         SELECT run_id, topic_key, partition, array_distinct(flatten(collect_set(replicas))) AS told_others
         FROM states LEFT SEMI JOIN first_sights USING (run_id, topic_key, partition) GROUP BY ALL),
@@ -40,9 +40,9 @@ C_02 = Rule(
     SELECT run_id, node_id, conn_id, seq, CASE
         WHEN stray_leader AND is_asked IS NULL
             THEN format_string('%s-%s: leader %s is not in ISR %s', topic, partition, leader, to_json(isr))
-        WHEN stray_isr AND (other_replicas IS NOT NULL OR size(array_except(isr, told_others)) > 0)
+        WHEN stray_isr AND (others IS NOT NULL OR size(array_except(isr, told_others)) > 0)
             THEN format_string('%s-%s: ISR %s is not in replicas %s', topic, partition, to_json(isr), to_json(replicas))
-        END AS detail, array(seq) AS evidence
+        END AS detail, array_compact(array(if(stray_isr, others.seq, NULL), seq)) AS evidence
     FROM looked LEFT JOIN elsewhere USING (run_id, topic_key, partition)
     LEFT JOIN asked USING (run_id, topic_key, partition, leader, isr)
     """),
@@ -88,7 +88,7 @@ C_06 = Rule(
     FROM states WHERE recovery = 1
     UNION ALL
     SELECT run_id, node_id, conn_id, answer_seq,
-        if(size(result.isr) <> 1, format_string('%s-%s recovers with ISR %s', topic_key, partition, to_json(result.isr)), NULL),
+        if(size(result.isr) <> 1, format_string('%s-%s recovers with ISR %s', topic, partition, to_json(result.isr)), NULL),
         array(seq, answer_seq)
     FROM alters WHERE judged AND api_version >= 1 AND result.errorCode = 0 AND result.leaderRecoveryState = 1
     """,
@@ -102,10 +102,11 @@ C_07 = Rule(
         if(isr <> array(leader) OR leader_epoch <> leader_epoch_before + 1 OR recovery = 0,
             format_string('%s-%s: leader %s from outside ISR %s has ISR %s, leader epoch %s after %s, mark %s', topic, partition, leader,
                 to_json(isr_before), to_json(isr), leader_epoch, leader_epoch_before, recovery), NULL) AS detail,
-        array(first.seq) AS evidence
+        array(struct(first_before.node_id AS node_id, first_before.seq AS seq), struct(first.node_id AS node_id, first.seq AS seq)) AS evidence
     FROM partition_epochs
     WHERE epoch_before = partition_epoch - 1 AND leader >= 0 AND leader <> leader_before AND NOT array_contains(isr_before, leader)
     """,
+    is_across=True,
 )
 
 _SAME_PARTITION = "a.run_id = e.run_id AND a.partition = e.partition AND a.topic_key IN (e.topic_key, e.topic)"
@@ -125,11 +126,13 @@ C_08 = Rule(
     SELECT e.run_id, e.first.node_id AS node_id, e.first.conn_id AS conn_id, e.first.seq AS seq,
         if(e.recovery = 0 AND c.partition_epoch IS NULL,
             format_string('%s-%s recovers no more in partition epoch %s without AlterPartition', e.topic, e.partition, e.partition_epoch),
-            NULL) AS detail, array(e.first.seq) AS evidence
+            NULL) AS detail,
+        array(struct(e.mark_before.first.node_id AS node_id, e.mark_before.first.seq AS seq),
+            struct(e.first.node_id AS node_id, e.first.seq AS seq)) AS evidence
     FROM marked e LEFT JOIN cleared c ON c.run_id = e.run_id AND c.topic_key = e.topic_key AND c.partition = e.partition
         AND c.partition_epoch = e.partition_epoch
     """, of="run"),
-    needs=(Need("partition_state", "recovery", frozenset({1})),),
+    needs=(Need("partition_state", "recovery", frozenset({1})),), is_across=True,
 )
 
 C_17 = Rule(
@@ -155,13 +158,16 @@ C_18 = Rule(
     "C-18", "error", "a partition has one leader in a leader epoch", "controller 6.2, 8", ("partition_epochs",),
     """
     SELECT run_id, last.node_id AS node_id, last.conn_id AS conn_id, last.seq AS seq,
-        if(least_leader <> most_leader, format_string('%s-%s: leaders %s and %s in leader epoch %s', topic, partition, least_leader,
-            most_leader, leader_epoch), NULL) AS detail, array(last.seq) AS evidence
+        if(least.leader <> most.leader, format_string('%s-%s: leaders %s and %s in leader epoch %s', topic, partition, least.leader,
+            most.leader, leader_epoch), NULL) AS detail,
+        array(struct(least.node_id AS node_id, least.seq AS seq), struct(most.node_id AS node_id, most.seq AS seq)) AS evidence
     FROM (
-        SELECT run_id, topic_key, partition, leader_epoch, any_value(topic) AS topic, min(leader) AS least_leader,
-            max(leader_most) AS most_leader, max(first) AS last
+        SELECT run_id, topic_key, partition, leader_epoch, any_value(topic) AS topic, max(first) AS last,
+            min(struct(least.leader AS leader, least.ts_ns, least.node_id AS node_id, least.seq AS seq)) AS least,
+            max(struct(most.leader AS leader, most.ts_ns, most.node_id AS node_id, most.seq AS seq)) AS most
         FROM partition_epochs GROUP BY run_id, topic_key, partition, leader_epoch)
     """,
+    is_across=True,
 )
 
 C_19 = Rule(
@@ -180,17 +186,24 @@ C_19 = Rule(
         WHERE a.answer_seq IS NULL OR a.result.errorCode = 0 AND a.result.partitionEpoch = e.partition_epoch)
     SELECT l.run_id, if(differs, l.last, l.first).node_id AS node_id, if(differs, l.last, l.first).conn_id AS conn_id,
         if(differs, l.last, l.first).seq AS seq, CASE
-        WHEN differs THEN format_string('%s-%s: two states in partition epoch %s', topic, l.partition, l.partition_epoch)
+        WHEN differs
+            THEN format_string('%s-%s: leader, leader epoch, ISR and mark are %s, %s, %s, %s and %s, %s, %s, %s in partition epoch %s', topic,
+                l.partition, least.leader, least.leader_epoch, to_json(least.isr), least.recovery, most.leader, most.leader_epoch,
+                to_json(most.isr), most.recovery, l.partition_epoch)
         WHEN elections > writes OR elections < 0 AND elections > -2147483648
             THEN format_string('%s-%s: leader epoch %s after %s, partition epoch %s after %s', topic, l.partition, leader_epoch,
                 leader_epoch_before, l.partition_epoch, epoch_before)
         WHEN writes = 1 AND elections = 0 AND alters_are_journaled AND x.partition_epoch IS NULL
             THEN format_string('%s-%s: partition epoch %s with the same leader epoch, without AlterPartition', topic, l.partition,
                 l.partition_epoch)
-        END AS detail, if(l.first.node_id = l.last.node_id, array_distinct(array(l.first.seq, l.last.seq)), array(l.last.seq)) AS evidence
+        END AS detail, array_compact(if(differs,
+            array(struct(least.node_id AS node_id, least.seq AS seq), struct(most.node_id AS node_id, most.seq AS seq)),
+            array(if(l.first_before IS NULL, NULL, struct(l.first_before.node_id AS node_id, l.first_before.seq AS seq)),
+                struct(l.first.node_id AS node_id, l.first.seq AS seq)))) AS evidence
     FROM looked l LEFT JOIN explained x ON l.run_id = x.run_id AND l.topic_key = x.topic_key AND l.partition = x.partition
         AND l.partition_epoch = x.partition_epoch
     """, of="run"),
+    is_across=True,
 )
 
 C_21 = Rule(
@@ -219,14 +232,14 @@ C_21 = Rule(
     SELECT run_id, node_id, conn_id, answer_seq AS seq, CASE
         WHEN result.errorCode <> 0
                 AND (result.leaderId <> 0 OR result.leaderEpoch <> 0 OR result.partitionEpoch <> 0 OR size(result.isr) > 0)
-            THEN format_string('%s-%s is refused with %s and has a state', topic_key, partition, result.errorCode)
+            THEN format_string('%s-%s is refused with %s and has a state', topic, partition, result.errorCode)
         WHEN result.errorCode = 0 AND (result.leaderId <> broker_id OR result.leaderEpoch <> leader_epoch OR result.isr <> isr)
-            THEN format_string('%s-%s: leader %s, leader epoch %s, ISR %s in response to %s, %s, %s', topic_key, partition, result.leaderId,
+            THEN format_string('%s-%s: leader %s, leader epoch %s, ISR %s in response to %s, %s, %s', topic, partition, result.leaderId,
                 result.leaderEpoch, to_json(result.isr), broker_id, leader_epoch, to_json(isr))
         WHEN result.errorCode = 0 AND result.partitionEpoch < partition_epoch
-            THEN format_string('%s-%s: partition epoch %s in response to %s', topic_key, partition, result.partitionEpoch, partition_epoch)
+            THEN format_string('%s-%s: partition epoch %s in response to %s', topic, partition, result.partitionEpoch, partition_epoch)
         WHEN differs AND is_shared IS NULL
-            THEN format_string('%s-%s: partition epoch %s in response to %s, and %s was written', topic_key, partition,
+            THEN format_string('%s-%s: partition epoch %s in response to %s, and %s was written', topic, partition,
                 result.partitionEpoch, partition_epoch, written)
         END AS detail, array(seq, answer_seq) AS evidence
     FROM compared LEFT JOIN shared USING (run_id, node_id, seq, topic_key, partition)

@@ -47,12 +47,15 @@ C_04 = Rule(
         FROM events WHERE kind = 'controller_elected' GROUP BY run_id, controller_epoch, node_id),
     claimants AS (
         SELECT run_id, controller_epoch, claimant, min(first) AS first FROM claims GROUP BY ALL),
-    ordered AS (SELECT *, lag(claimant) OVER (PARTITION BY run_id, controller_epoch ORDER BY first) AS other FROM claimants)
+    ordered AS (
+        SELECT *, lag(struct(claimant, first)) OVER (PARTITION BY run_id, controller_epoch ORDER BY first) AS other FROM claimants)
     SELECT run_id, first.node_id AS node_id, first.conn_id AS conn_id, first.seq AS seq,
         if(other IS NOT NULL, format_string('broker %s in controller epoch %s, which is that of broker %s', claimant,
-            controller_epoch, other), NULL) AS detail, array(first.seq) AS evidence
+            controller_epoch, other.claimant), NULL) AS detail,
+        array(struct(other.first.node_id AS node_id, other.first.seq AS seq), struct(first.node_id AS node_id, first.seq AS seq)) AS evidence
     FROM ordered
     """,
+    is_across=True,
 )
 
 _ALTER_EVENTS = """
@@ -131,7 +134,7 @@ C_10 = Rule(
         FROM controller_requests WHERE dir = 2 AND batch_seq IS NOT NULL
         WINDOW w AS (PARTITION BY run_id, node_id, batch_seq, peer_id ORDER BY seq))
     SELECT run_id, node_id, conn_id, seq,
-        if(key_before <> api_key AND (key_before = 5 OR api_key = 4), format_string('key %s after key %s in a batch', api_key, key_before),
+        if(key_before <> api_key AND (key_before = 5 OR api_key = 4), format_string('<api %s> after <api %s> in a batch', api_key, key_before),
             NULL) AS detail, array(batch_seq, seq_before, seq) AS evidence
     FROM ordered WHERE key_before IS NOT NULL
     """,
@@ -259,7 +262,7 @@ C_14 = Rule(
         WHERE r.dir = 2 AND ibp IS NOT NULL),
     compared AS (SELECT *, {_expected()} AS expected FROM sent)
     SELECT run_id, node_id, conn_id, seq,
-        if(api_version <> expected, format_string('key %s in version %s, and %s is that of %s', api_key, api_version, expected, ibp), NULL)
+        if(api_version <> expected, format_string('<api %s> in version %s, and %s is that of %s', api_key, api_version, expected, ibp), NULL)
             AS detail, array(batch_seq, seq) AS evidence
     FROM compared
     """,
@@ -324,7 +327,7 @@ C_22 = Rule(
         SELECT *, last_value(has_resigned, true) OVER w AS is_former, last_value(if(has_resigned IS NULL, NULL, seq), true) OVER w AS since
         FROM points WINDOW w AS (PARTITION BY run_id, node_id, process ORDER BY seq ROWS UNBOUNDED PRECEDING))
     SELECT run_id, node_id, conn_id, seq,
-        if(is_former, format_string('key %s is sent after the controller resigned', api_key), NULL) AS detail,
+        if(is_former, format_string('<api %s> is sent after the controller resigned', api_key), NULL) AS detail,
         array(since, seq) AS evidence
     FROM known WHERE api_key IS NOT NULL AND is_former IS NOT NULL
     """,

@@ -74,7 +74,7 @@ STATES = View(
         WHERE s.api_key IN (4, 6) AND s.dir IN (0, 2)),
     named AS (SELECT *, if(has_id, 0, receiver_process) AS incarnation FROM joined),
     segmented AS (
-        SELECT *, lag(replicas) OVER ({OF_PARTITION}) AS replicas_before, lead(seq) OVER ({OF_PARTITION}) AS next_seq,
+        SELECT *, lag(struct(replicas, seq)) OVER ({OF_PARTITION}) AS before, lead(seq) OVER ({OF_PARTITION}) AS next_seq,
             sum(if(leader = -2 AND api_key = 6, 1, 0)) OVER ({OF_PARTITION} ROWS UNBOUNDED PRECEDING) AS deletions
         FROM named),
     tellings AS (
@@ -83,11 +83,10 @@ STATES = View(
             if(api_key = 6 AND coalesce(error, 0) = 0, struct(partition_epoch, leader, offline, seq, controller_epoch,
                 broker_epoch), NULL) AS update
         FROM segmented)
-    SELECT * EXCEPT (told_leader_epoch, told_partition_epoch, update, next_seq),
+    SELECT * EXCEPT (told_leader_epoch, told_partition_epoch, update, next_seq, before),
         max(told_leader_epoch) OVER ({OF_PARTITION} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS leader_epoch_before,
         max(told_partition_epoch) OVER ({OF_PARTITION} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS partition_epoch_before,
-        last_value(if(replicas_before <> replicas, replicas_before, NULL), true) OVER ({OF_PARTITION} ROWS UNBOUNDED PRECEDING)
-            AS other_replicas,
+        last_value(if(before.replicas <> replicas, before, NULL), true) OVER ({OF_PARTITION} ROWS UNBOUNDED PRECEDING) AS others,
         row_number() OVER ({OF_PARTITION}) AS nth,
         if(api_key = 4, coalesce(lead(update, 1) OVER ({OF_PARTITION}), lead(update, 2) OVER ({OF_PARTITION}),
             lead(update, 3) OVER ({OF_PARTITION})), NULL) AS next_update
@@ -98,7 +97,7 @@ STATES = View(
 
 `error` is null without a response, else the top-level code, else that of the partition. `leader_epoch_before` and
 `partition_epoch_before` have the highest epoch that the receiver took before, with `deletions`, which is compared first: how often
-it was told that the topic is being deleted. `other_replicas` is the last list of replicas told before that differs from this one.
+it was told that the topic is being deleted. `others` has the last list of replicas told before that differs from this one, and its `seq`.
 `next_update` is what UpdateMetadata said next, for rows of LeaderAndIsr."""
 
 PARTITION_EPOCHS = View(
@@ -112,23 +111,35 @@ PARTITION_EPOCHS = View(
             min(leader) AS leader, max(leader) AS leader_most, min(leader_epoch) AS leader_epoch, max(leader_epoch) AS leader_epoch_most,
             min(isr) AS isr, max(isr) AS isr_most, min(recovery) AS recovery, max(recovery) AS recovery_most,
             min(if(api_key = 4, api_version, api_version - 1)) AS lowest_version, max(controller_id) AS controller_id,
-            min(struct(ts_ns, node_id, seq, conn_id)) AS first, max(struct(ts_ns, node_id, seq, conn_id)) AS last
+            min(struct(ts_ns, node_id, seq, conn_id)) AS first, max(struct(ts_ns, node_id, seq, conn_id)) AS last,
+            min(struct(leader, leader_epoch, isr, coalesce(recovery, 0) AS recovery, ts_ns, node_id, seq)) AS least,
+            max(struct(leader, leader_epoch, isr, coalesce(recovery, 0) AS recovery, ts_ns, node_id, seq)) AS most
         FROM states LEFT ANTI JOIN deleted USING (run_id, topic_key)
         WHERE leader <> -2 AND partition_epoch >= 0 GROUP BY run_id, topic_key, partition, partition_epoch)
     SELECT *, lag(partition_epoch) OVER w AS epoch_before, lag(leader) OVER w AS leader_before, lag(leader_epoch) OVER w AS
         leader_epoch_before, lag(isr) OVER w AS isr_before, lag(first) OVER w AS first_before,
-        last_value(if(recovery IS NOT NULL, struct(partition_epoch, recovery), NULL), true)
+        last_value(if(recovery IS NOT NULL, struct(partition_epoch, recovery, first), NULL), true)
             OVER (PARTITION BY run_id, topic_key, partition ORDER BY partition_epoch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
             AS mark_before
     FROM facts WINDOW w AS (PARTITION BY run_id, topic_key, partition ORDER BY partition_epoch)
     """,
 )
 """Each state of each partition that any receiver was told, by partition epoch, beside the one before. Where frames disagree about
-one, `leader` and `leader_most` differ, and so on. `lowest_version` counts as LeaderAndIsr does: UpdateMetadata is one higher."""
+one, `leader` and `leader_most` differ, and so on, and `least` and `most` are two frames that do. `lowest_version` counts as LeaderAndIsr does: UpdateMetadata is one higher."""
+
+TOPIC_NAMES = View(
+    "topic_names",
+    ("partition_state",),
+    """
+    SELECT run_id, topic_id AS named_key, max(topic) AS topic_name FROM partition_state
+    WHERE topic_id IS NOT NULL AND topic IS NOT NULL GROUP BY run_id, topic_id
+    """,
+)
+"""The names of topics that have ids, for what people read."""
 
 ALTERS = View(
     "alters",
-    ("rare_fields", "journals"),
+    ("rare_fields", "journals", "topic_names"),
     f"""
     WITH requests AS (
         SELECT run_id, node_id, process, seq, conn_id, dir, api_version, peer_id, broker_id, altered AS topics
@@ -150,18 +161,19 @@ ALTERS = View(
         SELECT run_id, node_id, seq, coalesce(nullif(t.topicId, '{ZERO_ID}'), t.topicName) AS topic_key, explode(t.partitions) AS result
         FROM (SELECT run_id, node_id, seq, explode(topics) AS t FROM answers)),
     journaled AS (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM journals)
-    SELECT l.* EXCEPT (nth, place, topic_place), answer_seq, top_error, result,
+    SELECT l.* EXCEPT (nth, place, topic_place), coalesce(topic_name, l.topic_key) AS topic, answer_seq, top_error, result,
         l.dir = 0 OR (l.peer_id IS NOT NULL AND journaled_id IS NULL) AS judged
     FROM latest l LEFT JOIN answers a ON l.run_id = a.run_id AND l.node_id = a.node_id AND l.seq = a.seq
     LEFT JOIN results r ON l.run_id = r.run_id AND l.node_id = r.node_id AND l.seq = r.seq AND l.topic_key = r.topic_key
         AND l.partition = r.result.partitionIndex
     LEFT JOIN journaled ON l.dir = 2 AND l.run_id = of_run AND l.peer_id = journaled_id
+    LEFT JOIN topic_names n ON n.run_id = l.run_id AND n.named_key = l.topic_key
     WHERE nth = 1
     """,
     needs=(messages_of(56),),
     is_kept=True,
 )
-"""Partitions of AlterPartition requests with what the controller responded: `result` is null without a response, or with a top-level
+"""Partitions of AlterPartition requests with what the controller responded: `topic` is the id if no frame names the topic, `result` is null without a response, or with a top-level
 error. Of a partition named twice the last entry is the row, as the controller takes it."""
 
 KNOWN_BROKERS = View(
@@ -202,4 +214,4 @@ KNOWN_BROKERS = View(
 """Requests of controllers beside the brokers that the controller knew when it made their batch: `known.live` are those that count as
 registered, `known.epochs` their epochs, `known.fenced` the epochs of fenced ones, `known.seq` the row that says so."""
 
-VIEWS = (CONTROLLER_REQUESTS, REFUSED, STATES, PARTITION_EPOCHS, ALTERS, KNOWN_BROKERS)
+VIEWS = (CONTROLLER_REQUESTS, REFUSED, STATES, PARTITION_EPOCHS, TOPIC_NAMES, ALTERS, KNOWN_BROKERS)

@@ -41,7 +41,7 @@ def evidence_lines(verdicts: Sequence[Verdict], rows_of: RowsOf) -> dict[Place, 
     """One line for each row that the verdicts name and that is there."""
     wanted: dict[str, set[tuple[int, int]]] = defaultdict(set)
     for verdict in verdicts:
-        wanted[verdict.run_id] |= {(verdict.node_id, seq) for seq in (*verdict.evidence, verdict.seq)}
+        wanted[verdict.run_id] |= {*verdict.evidence, (verdict.node_id, verdict.seq)}
     kinds = (("frames", frame_line), ("events", event_line))
     return {(row["run_id"], row["node_id"], row["seq"]): line(row) for table, line in kinds for row in rows_of(table, wanted)}
 
@@ -72,7 +72,7 @@ def frame_line(row: Mapping[str, Any]) -> str:
         text = _short(json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=str))
     surplus = f"  {left} bytes over" if left else ""
     return (
-        f"seq {row['seq']}  {_WAYS[Direction(row['dir'])]}  connection {row['conn_id']}  {name} v{row['api_version']}  "
+        f"{_WAYS[Direction(row['dir'])]}  connection {row['conn_id']}  {name} v{row['api_version']}  "
         f"correlation id {row['correlation_id']}  client {row['client_id']}  {text}{surplus}"
     )
 
@@ -82,7 +82,7 @@ def event_line(row: Mapping[str, Any]) -> str:
     known = ("conn_id", "topic", "partition", "broker", "controller_epoch", "leader_epoch", "partition_epoch")
     columns = "  ".join(f"{name} {row[name]}" for name in known if row[name] is not None)
     texts = "  ".join(f"{name} {_short(row[name])}" for name in ("input", "output") if row[name] is not None)
-    return "  ".join(part for part in (f"seq {row['seq']}  {row['kind']}", columns, texts) if part)
+    return "  ".join(part for part in (row["kind"], columns, texts) if part)
 
 
 def _short(text: str) -> str:

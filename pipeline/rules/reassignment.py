@@ -113,7 +113,8 @@ R_01 = Rule(
                 AND e.last_ts_ns > p.ts_ns + {PATIENCE_NS}
             THEN format_string('the throttle of %s is removed, and there is no %s', p.entity, p.path)
         END AS detail,
-        array_compact(array(if(p.kind = 'named', p.before.seq, p.cause_seq), if(l.last.node_id = p.node_id, l.last.seq, NULL), p.seq))
+        filter(array(struct(p.node_id AS node_id, if(p.kind = 'named', p.before.seq, p.cause_seq) AS seq),
+            struct(l.last.node_id AS node_id, l.last.seq AS seq), struct(p.node_id AS node_id, p.seq AS seq)), each -> each.seq IS NOT NULL)
             AS evidence
     FROM throttling p JOIN lives e ON p.run_id = e.run_id AND p.node_id = e.node_id
     LEFT JOIN left_over l ON p.run_id = l.run_id AND p.node_id = l.node_id AND p.seq = l.seq
@@ -124,11 +125,11 @@ R_01 = Rule(
     SELECT g.run_id, g.w.node_id, NULL, g.w.seq,
         if(o.run_id IS NULL AND g.n > 0 AND g.ends = 0 AND e.last_ts_ns > g.ts_ns + {PATIENCE_NS},
             format_string('no reassignment is ongoing, and %s still names %s', g.path, array_join(g.w.names, ', ')), NULL),
-        array(g.w.seq)
+        array(struct(g.w.node_id AS node_id, g.w.seq AS seq))
     FROM triggers g JOIN lives e ON g.run_id = e.run_id AND e.node_id = g.controller_id
     LEFT JOIN ongoing o ON g.run_id = o.run_id
     """, of="run"),
-    needs=(events_of("throttle_removed"), Need("events", "input", part="/admin/throttled_")),
+    needs=(events_of("throttle_removed"), Need("events", "input", part="/admin/throttled_")), is_across=True,
 )
 
 R_02 = Rule(

@@ -15,10 +15,12 @@ they use what both know: tests execute each rule in both engines.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from klamm.protocol.apis import APIS
 from klamm.protocol.value_class import dataclass
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ Severity = Literal["error", "warn"]
 
 JUDGED_COLUMNS = ("run_id", "node_id", "conn_id", "seq", "detail", "evidence")
 """What the query of a rule returns, in this order: string, int, bigint (null where no connection is concerned), bigint, string (null where
-the statement holds), array<bigint>: the seqs of `node_id`'s journal that prove it, in the order in which a reader should look at them."""
+the statement holds), array<bigint>: the seqs of `node_id`'s journal that prove it, in the order in which a reader should look at them.
+"""
 
 JUDGED_SCHEMA = "run_id string, node_id int, conn_id bigint, seq bigint, detail string, evidence array<bigint>"
 """The same as a schema of Spark."""
@@ -138,6 +141,8 @@ class Rule:
     """One of the inputs: if it has no rows, `judged` and `tried` have nothing to look at."""
     needs: tuple[Need, ...] = ()
     """If none of these holds, the rule has nothing to look at, and its query does not run."""
+    is_across: bool = False
+    """Its evidence is in the journals of several brokers: in `judged` it is an array of structs with `node_id` and `seq`."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -150,11 +155,22 @@ class Rule:
         return self.judged if self.rows is None else self.rows.sql
 
     @property
+    def proof(self) -> str:
+        """SQL: the evidence of a row of `query` with the broker of each row, null where the statement holds."""
+        named = "evidence" if self.is_across else "transform(evidence, each -> struct(node_id AS node_id, each AS seq))"
+        return f"if(detail IS NULL, NULL, {named})"
+
+    @property
     def parts(self) -> list[Rule]:
         """The rule; if it judges rows by themselves and others besides, as two rules with one half each."""
         if self.rows is None or not (self.judged or self.tried):
             return [self]
         return [replace(self, inputs=(), judged="", tried=None, about=""), replace(self, rows=None)]
+
+
+def with_names(detail: str) -> str:
+    """A detail with the names of APIs: queries write `<api 3>` for Metadata."""
+    return re.sub(r"<api (-?\d+)>", lambda key: APIS[int(key[1])].name if int(key[1]) in APIS else f"API {key[1]}", detail)
 
 
 def judged_schema() -> pa.Schema:

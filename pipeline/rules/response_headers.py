@@ -55,7 +55,7 @@ def header_of_other_version(api_key: int, version: int, frame: bytes) -> str | N
         return None
     if end != len(frame):
         return None
-    return f"API {api_key} version {version} has a response header of version {0 if has_tags else 1}"
+    return f"<api {api_key}> version {version} has a response header of version {0 if has_tags else 1}"
 
 
 TRIED_AGAIN = Tried(

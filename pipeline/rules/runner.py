@@ -20,7 +20,7 @@ from klamm.pipeline.lake import tables
 from klamm.pipeline.lake.windows import Window, filled, windows
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.judgement_plan import ViewSizes, in_turns, needed, partitions, prepare
-from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View
+from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View, with_names
 from klamm.pipeline.spark.session import few_rows, with_settings
 from klamm.pipeline.spark.settings import SHUFFLE_PARTITIONS
 
@@ -40,6 +40,13 @@ FAMILIES = (
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""
 
 
+class Row(NamedTuple):
+    """A row of the journal of a broker."""
+
+    node_id: int
+    seq: int
+
+
 class Verdict(NamedTuple):
     """One violation."""
 
@@ -50,7 +57,8 @@ class Verdict(NamedTuple):
     conn_id: int | None
     seq: int
     detail: str
-    evidence: list[int]
+    evidence: list[Row]
+    """The rows that prove it, in the order in which a reader should look at them."""
 
 
 class Stat(NamedTuple):
@@ -245,10 +253,17 @@ def _judged(spark: SparkSession, job: Sequence[Rule], window: Window | None) -> 
     for row in counted:
         run, rule = row["run_id"], row["rule"]
         judged.stats.append(Stat(run, rule, row["checked"], row["violated"]))
-        judged.verdicts.extend(
-            Verdict(run, rule, severities[rule], **{**one, "evidence": one["evidence"] or []}) for one in named.get((run, rule)) or ()
-        )
+        judged.verdicts.extend(verdict(run, rule, severities[rule], **one) for one in named.get((run, rule)) or ())
     return judged
+
+
+def verdict(
+    run: str, rule: str, severity: str, *, node_id: int, conn_id: int | None, seq: int, detail: str,
+    evidence: Sequence[Mapping[str, int]] | None,
+) -> Verdict:
+    """A violation as a query found it."""
+    rows = [Row(**each) for each in evidence or ()]
+    return Verdict(run, rule, severity, node_id, conn_id, seq, with_names(detail), rows)
 
 
 def _counted(spark: SparkSession, job: Sequence[Rule], window: Window | None) -> list[dict[str, Any]]:
@@ -298,12 +313,14 @@ def _violations(spark: SparkSession, job: Sequence[Rule], window: Window | None)
 
 def _rows_of(job: Sequence[Rule], window: Window | None) -> str:
     """SQL: what these rules looked at."""
-    sources = [(rule.id, f"({rule.query})") for rule in job if rule.query]
-    sources += [(rule.id, _view_of(rule)) for rule in job if rule.tried is not None]
-    columns, where = ", ".join(JUDGED_COLUMNS), ""
+    sources = [(rule, f"({rule.query})") for rule in job if rule.query]
+    sources += [(rule, _view_of(rule)) for rule in job if rule.tried is not None]
+    columns, where = ", ".join(JUDGED_COLUMNS[:-1]), ""
     if window is not None:
-        columns, where = f"{window.place} AS run_id, {', '.join(JUDGED_COLUMNS[1:])}", f" WHERE {window.judged}"
-    return " UNION ALL ".join(f"SELECT '{name}' AS rule, {columns} FROM {source}{where}" for name, source in sources)
+        columns, where = f"{window.place} AS run_id, {', '.join(JUDGED_COLUMNS[1:-1])}", f" WHERE {window.judged}"
+    return " UNION ALL ".join(
+        f"SELECT '{rule.id}' AS rule, {columns}, {rule.proof} AS evidence FROM {source}{where}" for rule, source in sources
+    )
 
 
 def _view_of(rule: Rule) -> str:

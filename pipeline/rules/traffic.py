@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from klamm.pipeline.lake.tables import FIELD_TABLE
 from klamm.pipeline.rules.record import Join, View
+from klamm.protocol.correlation_ids import SASL_IDS
 
 CONNECTION = ("conn_id", "run_id", "node_id", "process")
 """What names a connection: its number counts in one process. The number is first, because Spark sorts by eight bytes before all else."""
-
-CLUSTER_KEYS = "4, 5, 6, 7, 27, 52, 53, 54, 56, 62, 63, 67, 75"
-"""APIs that brokers send to each other: a peer that sends one of them is not a client."""
 
 NO_RESPONSE_OR_TOKEN = "9"
 """`Flag.NO_RESPONSE | Flag.RAW_TOKEN`"""
 
 ANSWERS = f"dir = 1 AND flags & {NO_RESPONSE_OR_TOKEN} = 0"
 
-# The ids above are those that Java's clients set aside for authentication; after the last id they start again.
-NUMBERED = "dir = 0 AND reason IS NULL AND flags & 8 = 0 AND correlation_id BETWEEN 0 AND 2147483639"
+# After the last id below those of SASL clients start again.
+NUMBERED = f"dir = 0 AND reason IS NULL AND flags & 8 = 0 AND correlation_id BETWEEN 0 AND {SASL_IDS.start - 1}"
 """SQL: requests whose correlation ids have to rise."""
+
+OVERTAKING_KEYS = "3, 18, 71, 72"
+"""Metadata, ApiVersions, GetTelemetrySubscriptions and PushTelemetry: a client of Java numbers them when it sends them, and other requests
+before they wait for the connection. Other clients may let Metadata wait too, for ApiVersions."""
 
 HOST = "substring(peer, 1, length(peer) - length(substring_index(peer, ':', -1)) - 1)"
 """SQL: the peer without its port."""
@@ -61,21 +63,32 @@ ORDERED = View(
     "ordered_traffic",
     ("headers",),
     f"""
-SELECT run_id, node_id, process, conn_id, seq, api_key, correlation_id, cause_seq, is_answer, is_numbered,
+SELECT run_id, node_id, process, conn_id, seq, api_key, correlation_id, cause_seq, client_id, is_answer, is_numbered, is_overtaking,
     max(if(is_answer, cause_seq, NULL)) OVER before AS answered_before,
-    max(if(is_numbered, correlation_id, NULL)) OVER before AS id_before,
-    max(if(is_numbered AND api_key <> 18, correlation_id, NULL)) OVER before AS other_id_before,
-    last_value(if(is_numbered AND api_key = 18, correlation_id, NULL), true) OVER before AS versions_id_before
+    max(if(is_numbered, struct(correlation_id, seq), NULL)) OVER before AS id_before,
+    max(if(is_numbered AND (api_key = 3 OR NOT is_overtaking), struct(correlation_id, seq), NULL)) OVER before AS metadata_id_before,
+    max(if(is_numbered AND NOT is_overtaking, struct(correlation_id, seq), NULL)) OVER before AS other_id_before
 FROM (
-    SELECT run_id, node_id, process, conn_id, seq, api_key, correlation_id, cause_seq, {ANSWERS} AS is_answer, {NUMBERED} AS is_numbered
+    SELECT run_id, node_id, process, conn_id, seq, api_key, correlation_id, cause_seq, client_id, {ANSWERS} AS is_answer,
+        {NUMBERED} AS is_numbered, api_key IN ({OVERTAKING_KEYS}) AS is_overtaking
     FROM headers)
 WHERE is_answer OR is_numbered
 WINDOW before AS (PARTITION BY {", ".join(CONNECTION)} ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)""",
     is_within=True,
 )
 """Requests with correlation ids that have to rise (`is_numbered`) and responses (`is_answer`), with what came before on their connection:
-`answered_before` is the newest request that has a response; `id_before` is the highest correlation id of a request, `other_id_before`
-without ApiVersions, and `versions_id_before` that of the last ApiVersions. It has few columns, because all its rows are sorted."""
+`answered_before` is the newest request that has a response; `id_before` is the highest correlation id of a request, with its `seq`, and
+`other_id_before` the same without requests that may overtake others (`is_overtaking`), `metadata_id_before` with those of Metadata. It has few columns, because all its rows are sorted."""
+
+OVERTAKERS = View(
+    "overtakers",
+    ("headers",),
+    f"""
+SELECT {", ".join(CONNECTION)}, correlation_id, min(seq) AS seq
+FROM headers WHERE {NUMBERED} AND api_key IN ({OVERTAKING_KEYS}) GROUP BY {", ".join(CONNECTION)}, correlation_id""",
+)
+"""The correlation ids of requests that may overtake others: an id of another request is looked for here, because it may be below that of the
+last one before it."""
 
 FREQUENT_KEYS = "0, 1, 18"
 """Produce, Fetch and ApiVersions: nearly all frames of a long journal may be theirs."""
@@ -222,4 +235,4 @@ def unless_gaps(judged: str, *, of: str = "broker") -> str:
     FROM ({judged}) j LEFT JOIN {gaps} g ON {same}"""
 
 
-VIEWS = (FRAME_COUNTS, TRAFFIC, ORDERED, RARE_TRAFFIC, RARE_FIELDS, JOURNALS, CLOSINGS, ENDS, RANGES, NOTABLE, MIDWAY, GAPPY)
+VIEWS = (FRAME_COUNTS, TRAFFIC, ORDERED, OVERTAKERS, RARE_TRAFFIC, RARE_FIELDS, JOURNALS, CLOSINGS, ENDS, RANGES, NOTABLE, MIDWAY, GAPPY)

@@ -25,7 +25,7 @@ from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.tables import RULE_STATS, SILVER, VERDICTS, Table
 from klamm.pipeline.lake.windows import Closed, Cut, Window, is_valid
-from klamm.pipeline.rules.runner import Judgement, Stat, Verdict, together
+from klamm.pipeline.rules.runner import Judgement, Row, Stat, Verdict, together
 from klamm.pipeline.spark.cluster import code_digest
 
 BATCH = "rules"
@@ -102,7 +102,7 @@ def read_judgement(lake: Path, runs: Sequence[str]) -> Judgement | None:
                 current.add(entry.run)
             rows = part.to_pylist()
             found.append(
-                Judgement([], [Verdict(**row) for row in rows])
+                Judgement([], [Verdict(**row | {"evidence": [Row(**each) for each in row["evidence"]]}) for row in rows])
                 if table is VERDICTS
                 else Judgement([Stat(*(row[name] for name in Stat._fields)) for row in rows], [])
             )
@@ -148,7 +148,7 @@ def _stamps(lake: Path, runs: Sequence[str]) -> dict[str, str]:
 def _write(lake: Path, run: str, batch: str, judgement: Judgement, since_ns: int | None, about: dict[bytes, str]) -> list[Entry]:
     """Write a part of both tables; what is said `about` it is the metadata of its files."""
     rows: tuple[tuple[Table, list[dict[str, object]]], ...] = (
-        (VERDICTS, [one._asdict() for one in judgement.verdicts]),
+        (VERDICTS, [one._asdict() | {"evidence": [row._asdict() for row in one.evidence]} for one in judgement.verdicts]),
         (RULE_STATS, [one._asdict() | {"window_ts_ns": since_ns} for one in judgement.stats]),
     )
     entries = []

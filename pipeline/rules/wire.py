@@ -33,9 +33,9 @@ _ORDER = Rows(
 
 _RANGE = Rows(
     "traffic", "dir = 1 AND api_key <> 18 AND cause_seq IS NOT NULL AND told_run IS NOT NULL",
-    """CASE WHEN low IS NULL THEN concat('answered API ', api_key, ', which is not advertised')
+    """CASE WHEN low IS NULL THEN concat('answered <api ', api_key, '>, which is not advertised')
         WHEN api_version NOT BETWEEN low AND high
-            THEN concat('answered version ', api_version, ' of API ', api_key, ', advertised are ', low, ' to ', high)
+            THEN concat('answered version ', api_version, ' of <api ', api_key, '>, advertised are ', low, ' to ', high)
     END""",
     "array(cause_seq, seq)",
     (TOLD, RANGE),
@@ -145,7 +145,7 @@ FROM notable
 WHERE dir = 0 AND reason IN ({MALFORMED}) AND flags & 10 = 0 AND NOT (api_key <=> 18 AND reason = 'unknown_version')
 UNION ALL
 SELECT run_id, node_id, process, conn_id, seq, ts_ns,
-    if(low IS NULL, concat('API ', api_key, ', which is not advertised'), concat('API ', api_key, ' in version ', api_version))
+    if(low IS NULL, concat('<api ', api_key, '>, which is not advertised'), concat('<api ', api_key, '> in version ', api_version))
 FROM notable
 WHERE dir = 0 AND reason IS NULL AND api_key <> 18 AND is_told AND (low IS NULL OR api_version NOT BETWEEN low AND high)""",
     is_kept=True,
@@ -194,10 +194,10 @@ early AS (
 SELECT run_id, node_id, conn_id, seq,
     CASE WHEN api_key IN (17, 36) OR (api_key = 18 AND error_code <> 0) OR (api_key = 18 AND versions_told <= 1) THEN NULL
         WHEN api_key = 18 THEN 'a second ApiVersions is answered before authentication'
-        WHEN error_code = 0 OR errors = 0 AND error_code IS NOT NULL THEN concat('API ', api_key, ' is served before authentication')
+        WHEN error_code = 0 OR errors = 0 AND error_code IS NOT NULL THEN concat('<api ', api_key, '> is served before authentication')
         WHEN handshake IS NULL OR handshake > seq
-            THEN concat('API ', api_key, ' is answered before authentication without a SaslHandshake of version 1')
-        WHEN last > seq THEN concat('after API ', api_key, ' before authentication the connection serves on')
+            THEN concat('<api ', api_key, '> is answered before authentication without a SaslHandshake of version 1')
+        WHEN last > seq THEN concat('after <api ', api_key, '> before authentication the connection serves on')
     END AS detail,
     array_compact(array(handshake, cause_seq, seq)) AS evidence
 FROM early"""
@@ -217,27 +217,40 @@ _WHOLE = Rows(
     "traffic",
     """(dir IN (1, 2) OR dir = 3 AND peer_id IS NOT NULL AND journaled_id IS NULL) AND flags & 10 = 0
         AND NOT reason <=> 'no_request' AND (reason IS NOT NULL OR bytes_left IS NOT NULL)""",
-    """CASE WHEN reason IS NOT NULL THEN concat('API ', api_key, ' version ', api_version, ': ', replace(reason, '_', ' '))
-        WHEN bytes_left <> 0 THEN concat('API ', api_key, ' version ', api_version, ': ', bytes_left, ' bytes over')
+    """CASE WHEN reason IS NOT NULL THEN concat('<api ', api_key, '> version ', api_version, ': ', replace(reason, '_', ' '))
+        WHEN bytes_left <> 0 THEN concat('<api ', api_key, '> version ', api_version, ': ', bytes_left, ' bytes over')
         WHEN err NOT LIKE 'left out:%' THEN err
     END""",
     "array_compact(array(cause_seq, seq))",
     (JOURNALED,),
 )
 
+_OVERTAKEN = Join("overtakers", """
+LEFT JOIN (
+    SELECT run_id AS overtaker_run, node_id AS overtaker_node, process AS overtaker_process, conn_id AS overtaker_conn,
+        correlation_id AS overtaker_id, seq AS overtaker_seq
+    FROM overtakers)
+ON conn_id = overtaker_conn AND run_id = overtaker_run AND node_id = overtaker_node AND process = overtaker_process
+    AND if(is_numbered, correlation_id, NULL) = overtaker_id""")
+"""Which request has the correlation id of another one that may overtake others: the first of these is `overtaker_seq`, else null."""
+
+_BEFORE = "CASE WHEN api_key = 3 THEN metadata_id_before WHEN is_overtaking THEN id_before ELSE other_id_before END"
+
 _CORRELATION = Rows(
     "ordered_traffic", "is_numbered",
-    """CASE WHEN api_key = 18 AND correlation_id <= id_before
-            THEN concat('ApiVersions has correlation id ', correlation_id, ' after ', id_before)
-        WHEN api_key <> 18 AND (correlation_id <= other_id_before OR correlation_id = versions_id_before)
-            THEN concat('correlation id ', correlation_id, ' after ', coalesce(other_id_before, versions_id_before))
+    f"""CASE WHEN correlation_id <= ({_BEFORE}).correlation_id
+            THEN concat('<api ', api_key, '> of client ', coalesce(client_id, ''), ' has correlation id ', correlation_id, ' after ',
+                ({_BEFORE}).correlation_id)
+        WHEN overtaker_seq < seq
+            THEN concat('<api ', api_key, '> of client ', coalesce(client_id, ''), ' has correlation id ', correlation_id, ' again')
     END""",
-    "array(seq)",
+    f"array_compact(array(if(correlation_id <= ({_BEFORE}).correlation_id, ({_BEFORE}).seq, overtaker_seq), seq))",
+    (_OVERTAKEN,),
 )
 
 _THROTTLE = Rows(
     "traffic", "dir = 1 AND throttle_ms IS NOT NULL",
-    "if(throttle_ms < 0, concat('API ', api_key, ' version ', api_version, ': throttle time ', throttle_ms, ' ms'), NULL)",
+    "if(throttle_ms < 0, concat('<api ', api_key, '> version ', api_version, ': throttle time ', throttle_ms, ' ms'), NULL)",
     "array_compact(array(cause_seq, seq))",
 )
 
@@ -282,8 +295,8 @@ RULES: tuple[Rule, ...] = (
          "sample has the same bytes when it is encoded again.", "wire 3", rows=_WHOLE),
     Rule(
         "W-10", "warn",
-        "A client uses no correlation id twice on a connection, and they rise, but ApiVersions may overtake the request that "
-        "it was sent for.", "clients", rows=_CORRELATION,
+        "A client uses no correlation id twice on a connection, and they rise, but ApiVersions, Metadata and telemetry may overtake "
+        "requests that wait for the connection.", "clients", rows=_CORRELATION,
     ),
     Rule("W-12", "error", "A throttle time is not negative.", "wire 8", rows=_THROTTLE),
 )

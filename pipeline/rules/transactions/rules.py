@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from klamm.pipeline.rules.record import Rule, messages_of
 from klamm.pipeline.rules.transactions.calls import REFUSED
+from klamm.protocol.apis import BROKER_NAMES
 
 _OUTCOME = f"""
 WITH calls AS (
@@ -54,7 +55,7 @@ LEFT JOIN inside i ON i.run_id = m.run_id AND i.producer_id = m.producer_id AND 
     AND i.is_commit = m.is_commit AND i.name = m.name
 LEFT JOIN given g ON g.run_id = m.run_id AND g.node_id = m.node_id AND g.given_id = m.producer_id AND g.given_epoch = m.producer_epoch
 -- Administrators write markers too.
-WHERE m.client_id LIKE '%-txn-marker-sender'"""
+WHERE m.client_id RLIKE '^({BROKER_NAMES})$'"""
 
 _WRITTEN = "0, 35, 43"
 """Codes after which a partition needs no marker any more."""

@@ -67,7 +67,10 @@ def test_warnings_fail_on_request_only(lake: Path) -> None:
     assert result.exit_code == 3
     told = json.loads(result.output)
     assert [(one["rule"], one["seq"]) for one in told["violations"]] == [("W-10", 5)]
-    assert told["violations"][0]["lines"][0].startswith("seq 5  request in")
+    first, second = told["violations"][0]["lines"]
+    assert first.startswith("broker 1, seq 3  request in  ") and second.startswith("broker 1, seq 5  request in  ")
+    assert told["violations"][0]["evidence"] == [{"node_id": 1, "seq": 3}, {"node_id": 1, "seq": 5}]
+    assert told["violations"][0]["detail"] == "Metadata of client tiny has correlation id 4 after 4"
     assert told["runs"] == ["client"]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import confluent_kafka
 import kafka
+import pytest
 
 import klamm
 from klamm.admin import AdminClient
@@ -27,6 +28,7 @@ def use(servers: str, client: dict[str, str]) -> None:
     consumer.close()
 
 
+@pytest.mark.slow
 def test_nobody_is_accused_in_a_secured_cluster(zookeeper: str, chroot: str, tmp_path: Path) -> None:
     config = {"klamm.journal.dir": str(tmp_path / "lake"), "offsets.topic.num.partitions": 1, "group.initial.rebalance.delay.ms": 0}
     cluster = klamm.Cluster(

@@ -12,6 +12,7 @@ import pyarrow.parquet
 from klamm.journal import reading
 from klamm.journal.columns import Direction
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.tables import (
     API_ERRORS,
     API_MATRIX,
@@ -33,8 +34,6 @@ from klamm.tests.journal.writing import START_NS, TinyJournal
 RUN = "20261122T120000Z-0001"
 SECOND = 1_000_000_000
 HOSTILE = "</script><script>document.title='hostile'</script><b>&\"'"
-TYPES = {"list<int32>": pa.list_(pa.int32()), "list<int64>": pa.list_(pa.int64()), "double": pa.float64(), "bool": pa.bool_(),
-         "timestamp": pa.timestamp("us", "UTC")}
 
 
 def write(lake: Path, table: Table, rows: list[dict[str, Any]], run: str = RUN) -> None:
@@ -42,7 +41,7 @@ def write(lake: Path, table: Table, rows: list[dict[str, Any]], run: str = RUN) 
     plain = {"string": "", "bool": False}
     arrays, fields = [], []
     for column in table.columns:
-        kind = TYPES.get(column.type) or getattr(pa, column.type)()
+        kind = arrow_type(column.type)
         default = None if column.nullable else run if column.name == "run_id" else plain.get(column.type, 0)
         arrays.append(pa.array([row.get(column.name, default) for row in rows], kind))
         fields.append(pa.field(column.name, kind))
@@ -153,5 +152,6 @@ def tables(lake: Path, seqs: dict[str, int]) -> None:
     led = [(0, 1, 300), (0, 2, 300), (0, 3, 300), (1, 1, 480), (1, 2, 420), (1, 3, 0)]
     write(lake, SIM_LEADERS, [{"step": step, "broker": broker, "leaders": leaders} for step, broker, leaders in led], "sim-1")
     evidence = [seqs["request"], seqs["response"], seqs["garbage"], seqs["gone"]]
+    rows = [{"node_id": 1, "seq": seq} for seq in evidence]
     verdict = {"rule": "W-03", "severity": "error", "node_id": 1, "conn_id": 7, "seq": evidence[0], "detail": f"no answer to {HOSTILE}"}
-    write(lake, VERDICTS, [verdict | {"evidence": evidence}] * 7 + [verdict | {"rule": "X-03", "severity": "warn", "evidence": []}])
+    write(lake, VERDICTS, [verdict | {"evidence": rows}] * 7 + [verdict | {"rule": "X-03", "severity": "warn", "evidence": []}])

@@ -45,9 +45,44 @@ def a_client_stays_with_the_wrong_broker(run: Run) -> int:
     return create(journal, 41) - 1
 
 
+def abort(journal: Any) -> None:
+    """`Admin.abortTransaction`."""
+    asked = journal.request(1, ApiKey.WRITE_TXN_MARKERS, 1, messages.WriteTxnMarkersRequest())
+    journal.response(1, asked, messages.WriteTxnMarkersResponse())
+
+
+@bad("X-01")
+def an_administrator_that_aborts_a_transaction_stays_with_the_wrong_broker(run: Run) -> int:
+    journal = broker(run)
+    abort(journal)
+    create(journal, 41)
+    wait(journal, 100)
+    return create(journal, 41) - 1
+
+
+@bad("X-01")
+def a_client_whose_id_is_a_number_stays_with_the_wrong_broker(run: Run) -> int:
+    journal = broker(run)
+    journal.connection(1, client_id="7")
+    abort(journal)
+    create(journal, 41)
+    wait(journal, 100)
+    return create(journal, 41) - 1
+
+
+@bad("X-01")
+def a_client_with_nearly_the_id_of_a_broker_stays_with_the_wrong_broker(run: Run) -> int:
+    journal = broker(run)
+    journal.connection(1, client_id="my-broker-2-fetcher-0")
+    create(journal, 41)
+    wait(journal, 100)
+    return create(journal, 41) - 1
+
+
 @silent("X-01")
 def a_broker_stays_with_the_wrong_broker(run: Run) -> None:
     journal = broker(run)
+    journal.connection(1, client_id="2")
     asked = journal.request(1, ApiKey.CONTROLLED_SHUTDOWN, 3, messages.ControlledShutdownRequest(2, 7))
     journal.response(1, asked, messages.ControlledShutdownResponse(error_code=11))
     create(journal, 41)
@@ -101,6 +136,24 @@ def errors_now_and_then(run: Run) -> None:
     journal = broker(run)
     journal.step_ns = 20 * MS
     refused(journal, 60)
+
+
+@silent("X-03")
+def a_coordinator_gets_errors_without_a_pause(run: Run) -> None:
+    journal = broker(run)
+    journal.connection(1, client_id="broker-2-txn-marker-sender")
+    journal.step_ns = MS
+    journal.now_ns += -journal.now_ns % 1_000_000_000
+    refused(journal, 120)
+
+
+@bad("X-03")
+def errors_of_an_administrator_without_a_pause(run: Run) -> int:
+    journal = broker(run)
+    abort(journal)
+    journal.step_ns = MS
+    journal.now_ns += -journal.now_ns % 1_000_000_000
+    return refused(journal, 120)
 
 
 @bad("X-03")

@@ -576,6 +576,59 @@ def an_id_of_api_versions_again(run: Run) -> int:
     return exchange(journal, corr=4)[0]
 
 
+def request_of(journal: Any, key: int, corr: int) -> int:
+    """A request of a consumer of Java with this correlation id, and the answer to it; the seq of the request."""
+    asked, answer = {
+        ApiKey.API_VERSIONS: (messages.ApiVersionsRequest("a", "1"), messages.ApiVersionsResponse()),
+        ApiKey.METADATA: (messages.MetadataRequest(), messages.MetadataResponse()),
+        ApiKey.FIND_COORDINATOR: (messages.FindCoordinatorRequest(), messages.FindCoordinatorResponse()),
+    }[ApiKey(key)]
+    request = journal.request(1, key, 3, asked, corr=corr, client_id="consumer-1")
+    journal.response(1, request, answer)
+    return int(request)
+
+
+V, M, F = ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.FIND_COORDINATOR
+
+
+@good("W-10")
+def a_consumer_of_java_asks_for_versions_and_metadata_first(run: Run) -> None:
+    journal = broker(run)
+    for key, corr in ((V, 1), (M, 2), (F, 0), (M, 4), (F, 3), (F, 5)):
+        request_of(journal, key, corr)
+
+
+@good("W-10")
+def ids_begin_again_after_the_last_one_below_those_of_sasl(run: Run) -> None:
+    journal = broker(run)
+    exchange(journal, corr=2**31 - 9)
+    exchange(journal, 2, corr=0)
+
+
+@bad("W-10")
+def an_id_of_the_first_metadata_again_after_another(run: Run) -> list[int]:
+    """The ids of all requests before count, not of the last one alone."""
+    journal = broker(run)
+    for key, corr in ((V, 1), (M, 2), (M, 4)):
+        request_of(journal, key, corr)
+    return [request_of(journal, F, 2), request_of(journal, F, 4)]
+
+
+@bad("W-10")
+def metadata_falls(run: Run) -> list[int]:
+    journal = broker(run)
+    request_of(journal, M, 4)
+    return [request_of(journal, M, 3), request_of(journal, V, 4)]
+
+
+@bad("W-10")
+def another_request_falls_behind_metadata(run: Run) -> int:
+    journal = broker(run)
+    request_of(journal, F, 3)
+    request_of(journal, M, 4)
+    return request_of(journal, F, 2)
+
+
 # --- W-12
 
 

@@ -62,7 +62,7 @@ def test_a_rule_flags_the_rows_that_break_it_and_no_others(
             assert (checked[fixture.run_id] > 0) == (fixture.kind != "silent"), f"{fixture.run_id}: what is checked"
         elif rule not in fixture.also:
             assert not found(fixture), f"{fixture.run_id}: another rule"
-    assert all(isinstance(seq, int) for verdict in judgement.verdicts for seq in verdict.evidence)
+    assert all(isinstance(seq, int) for verdict in judgement.verdicts for row in verdict.evidence for seq in row)
 
 
 def test_what_a_rule_needs_is_there_wherever_it_was_exercised(
