@@ -1,8 +1,8 @@
 """Decoders that turn a message directly into its JSON object: dicts with Kafka's field names instead of tuples.
 
 The same code generates them from the same definitions as the server's decoders (`protocol/decoding.py`). Names and forms are those of
-`protocol/json_form.py`, except for records: of these the object has the size and the first 61 bytes (the header of a record batch), because
-nobody looks for record bodies in a table. Subscriptions and assignments of a group's members are decoded (`member_bytes.py`).
+`protocol/json_form.py`, except for records: of these the object has the size, the first 61 bytes (the header of a record batch), and where
+batches of transactions begin, because nobody looks for record bodies in a table. Subscriptions and assignments of a group's members are decoded (`member_bytes.py`).
 
 A second decoder is for frames of which the journal kept only the first bytes. It fills each dict as it reads, and returns what it has when
 the bytes end.
@@ -13,6 +13,7 @@ from __future__ import annotations
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable
 from functools import lru_cache
+from struct import Struct as BinaryStruct
 from struct import error as struct_error
 from typing import Any
 
@@ -24,6 +25,15 @@ from klamm.protocol.shapes import UniformRuns
 
 RECORDS_KEPT = 61
 """Bytes of records that are kept: the header of a batch of magic 2."""
+
+_BATCH = BinaryStruct(">qi4xb4xh").unpack_from
+"""Of the header: base offset, length behind it, magic, attributes."""
+_BEFORE_LENGTH_ENDS = 12
+"""Bytes that the length does not count."""
+_MAGIC = 16
+"""Where the magic is."""
+_TRANSACTIONAL = 0x10
+"""The attribute of batches of a transaction, records and markers."""
 
 Body = dict[str, Any]
 Decode = Callable[[bytes, int], tuple[Body, int]]
@@ -71,7 +81,29 @@ def bytes_text(value: bytes | None) -> str | None:
 
 def records_brief(value: bytes | memoryview | None, size: int) -> Body | None:
     """Records as a table has them; `size` is what the frame says they have."""
-    return None if value is None else {"size": size, "head": b64encode(value[:RECORDS_KEPT]).decode()}
+    if value is None:
+        return None
+    brief: Body = {"size": size, "head": b64encode(value[:RECORDS_KEPT]).decode()}
+    if len(value) > RECORDS_KEPT and value[_MAGIC] == 2 and (offsets := _offsets_behind_the_first(value, size)):
+        brief["batches"] = offsets
+    return brief
+
+
+def _offsets_behind_the_first(value: bytes | memoryview, size: int) -> list[int]:
+    """The base offsets of the whole batches behind the first one; empty if none of all belongs to a transaction."""
+    offsets: list[int] = []
+    is_transactional = False
+    at = 0
+    while at + RECORDS_KEPT <= len(value):
+        offset, length, magic, attributes = _BATCH(value, at)
+        end = at + _BEFORE_LENGTH_ENDS + length
+        if magic != 2 or length < RECORDS_KEPT - _BEFORE_LENGTH_ENDS or end > size:
+            break
+        is_transactional = is_transactional or bool(attributes & _TRANSACTIONAL)
+        if at:
+            offsets.append(offset)
+        at = end
+    return offsets if is_transactional else []
 
 
 def _put(row: Body, name: str, value: Any) -> Body:

@@ -34,9 +34,10 @@ compared AS (
             WHEN api_key = 3 THEN array_except(array_except(asked, answered), ids)
             ELSE array_except(asked, answered) END AS missing,
         CASE WHEN api_key = 20 OR is_cut THEN NULL
-            WHEN api_key = 3 THEN filter(sequence(0, size(answered)), i -> i < size(answered)
-                AND NOT array_contains(asked, coalesce(answered[i], '')) AND NOT coalesce(array_contains(asked, ids[i]), false))
-            ELSE transform(array_except(answered, asked), x -> 0) END AS surplus,
+            WHEN api_key = 3 THEN transform(filter(sequence(0, size(answered)), i -> i < size(answered)
+                AND NOT array_contains(asked, coalesce(answered[i], '')) AND NOT coalesce(array_contains(asked, ids[i]), false)),
+                i -> coalesce(answered[i], ids[i]))
+            ELSE array_except(answered, asked) END AS surplus,
         -- What is named twice may be answered once or twice, each API in its way. Metadata of ids that it refuses has no names.
         NOT is_cut AND size(array_distinct(asked)) = size(asked) AND NOT exists(answered, x -> x IS NULL)
             AND size(array_distinct(answered)) < size(answered)
@@ -46,7 +47,9 @@ SELECT run_id, node_id, conn_id, seq,
     CASE WHEN api_key = 20 AND size(asked) <> size(answered)
             THEN concat(size(asked), ' topics are named, ', size(answered), ' are answered')
         WHEN size(missing) > 0 THEN concat('<api ', api_key, '> does not answer ', array_join(slice(missing, 1, 5), ', '))
-        WHEN size(surplus) > 0 THEN concat('<api ', api_key, '> answers ', size(surplus), ' that the request does not name')
+        WHEN size(surplus) > 0
+            THEN concat('<api ', api_key, '> answers ', size(surplus), ' that the request does not name: ',
+                array_join(slice(surplus, 1, 5), ', '))
         WHEN is_repeated THEN concat('<api ', api_key, '> answers twice what the request names once')
     END AS detail,
     array(cause_seq, seq) AS evidence

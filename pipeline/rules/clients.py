@@ -61,14 +61,15 @@ again AS (
         AND t.host = r.host AND t.seq > r.seq
     WHERE t.dir = 0 AND t.api_key IN ({CONTROLLER_KEYS}) AND t.ts_ns > r.ts_ns + {GRACE_NS} GROUP BY ALL),
 counted AS (
-    SELECT a.run_id, a.node_id, a.conn_id, a.seq, a.next, count(d.ts_ns) AS discoveries
+    SELECT a.run_id, a.node_id, a.conn_id, a.seq, a.next, a.client_id, count(d.ts_ns) AS discoveries
     FROM again a
     JOIN clients c ON c.run_id = a.run_id AND c.client_id <=> a.client_id AND c.host = a.host
     LEFT JOIN discoveries d ON d.run_id = a.run_id AND d.client_id <=> a.client_id AND d.host = a.host
         AND d.ts_ns BETWEEN a.ts_ns AND a.next.ts_ns
     GROUP BY ALL)
 SELECT run_id, node_id, next.conn_id AS conn_id, next.seq AS seq,
-    if(discoveries = 0, 'sent to a broker that had answered NOT_CONTROLLER, without a request for metadata between', NULL) AS detail,
+    if(discoveries = 0, concat('client ', coalesce(client_id, ''), ' sends to a broker that had answered NOT_CONTROLLER, without a request ',
+        'for metadata between'), NULL) AS detail,
     array(seq, next.seq) AS evidence
 FROM counted"""
 

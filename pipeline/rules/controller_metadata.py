@@ -1,8 +1,12 @@
-"""Rule C-16: what a broker says of leaders in Metadata is what UpdateMetadata told it.
+"""Rule C-16: what a broker says in Metadata, of brokers, topics and partitions, is what UpdateMetadata told it.
 
 A broker may apply a request at any moment between its arrival and the response to it. So a Metadata response is compared with the last
 request that arrived before it, which is cheap and nearly always right; what differs is compared with every state that the broker may have
 had between the Metadata request and its response.
+
+Whether all partitions and topics are there is a matter of numbers: how many a broker knew is a sum over what was told. A response to a
+request for all topics leaves out those that the client may not see. So a topic is missing only if the same client was shown it in another
+response, and nobody changes ACLs.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ from klamm.pipeline.rules.traffic import unless_gaps
 _AGREES = (
     "(m.leader = u.leader OR m.leader = -1 AND m.error_code IN (5, 72)) AND (m.leader_epoch IS NULL OR m.leader_epoch = u.leader_epoch) "
     "AND (m.api_version = 0 OR m.isr = u.isr AND m.replicas = u.replicas) "
-    "AND (m.topic_id IS NULL OR u.topic_id IS NULL OR m.topic_id = u.topic_id)"
+    "AND (m.topic_id IS NULL OR u.topic_id IS NULL OR m.topic_id = u.topic_id) "
+    "AND (m.offline IS NULL OR u.offline IS NULL OR m.offline = u.offline)"
 )
 _BROKER = "PARTITION BY run_id, node_id, process ORDER BY seq"
 _PARTITION = "PARTITION BY run_id, node_id, process, topic, partition ORDER BY seq"
@@ -22,7 +27,7 @@ _PARTITION = "PARTITION BY run_id, node_id, process, topic, partition ORDER BY s
 _TOLD = """
     told AS (
         SELECT run_id, node_id, receiver_process AS process, topic, partition, seq, answer_seq, error, leader, leader_epoch, isr, replicas,
-            if(has_id, topic_key, NULL) AS topic_id,
+            offline, if(has_id, topic_key, NULL) AS topic_id,
             lead(if(error = 0, answer_seq, NULL)) IGNORE NULLS OVER (PARTITION BY run_id, node_id, receiver_process, topic, partition
                 ORDER BY seq) AS replaced_seq
         FROM states WHERE api_key = 6 AND source = -1 AND coalesce(error, 0) = 0)"""
@@ -34,17 +39,17 @@ SHOWN_STATES = View(
     f"""
     WITH {_TOLD},
     shown AS (
-        SELECT run_id, node_id, process, topic, partition, seq, conn_id, request_seq, api_version, error_code, leader, leader_epoch, isr,
-            replicas, nullif(topic_id, '{ZERO_ID}') AS topic_id
+        SELECT run_id, node_id, process, topic, partition, seq, conn_id, request_seq, api_version, flags, error_code, leader, leader_epoch,
+            isr, replicas, offline, nullif(topic_id, '{ZERO_ID}') AS topic_id
         FROM partition_state WHERE api_key = 3 AND dir = 1),
     merged AS (
-        SELECT *, struct(seq, leader, leader_epoch, isr, replicas, topic_id) AS told,
-            CAST(NULL AS STRUCT<conn_id: BIGINT, request_seq: BIGINT, api_version: SMALLINT, error_code: SMALLINT, leader: INT,
-            leader_epoch: INT, isr: ARRAY<INT>, replicas: ARRAY<INT>, topic_id: STRING>) AS m
-        FROM (SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr, replicas, topic_id FROM told)
+        SELECT *, struct(seq, leader, leader_epoch, isr, replicas, offline, topic_id) AS told,
+            CAST(NULL AS STRUCT<conn_id: BIGINT, request_seq: BIGINT, api_version: SMALLINT, flags: INT, error_code: SMALLINT, leader: INT,
+            leader_epoch: INT, isr: ARRAY<INT>, replicas: ARRAY<INT>, offline: ARRAY<INT>, topic_id: STRING>) AS m
+        FROM (SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr, replicas, offline, topic_id FROM told)
         UNION ALL
-        SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr, replicas, topic_id, NULL,
-            struct(conn_id, request_seq, api_version, error_code, leader, leader_epoch, isr, replicas, topic_id)
+        SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr, replicas, offline, topic_id, NULL,
+            struct(conn_id, request_seq, api_version, CAST(flags AS INT) AS flags, error_code, leader, leader_epoch, isr, replicas, offline, topic_id)
         FROM shown)
     SELECT run_id, node_id, process, topic, partition, seq, m, u, coalesce({_AGREES}, false) AS agrees
         FROM (SELECT *, last_value(told, true) OVER ({_PARTITION} ROWS UNBOUNDED PRECEDING) AS u FROM merged) WHERE m IS NOT NULL
@@ -53,13 +58,76 @@ SHOWN_STATES = View(
 )
 """What Metadata responses say of partitions, beside the last UpdateMetadata that arrived before: `m` and `u`, and whether they agree."""
 
+_NUMBERS = """
+    -- The number of partitions that a broker knows of a topic, at each change of it.
+    steps AS (
+        SELECT run_id, node_id, process, topic, seq, answer_seq, if(leader = -2, 0, 1) AS is_there,
+            lag(if(leader = -2, 0, 1), 1, 0) OVER (PARTITION BY run_id, node_id, process, topic, partition ORDER BY seq) AS was_there
+        FROM told LEFT ANTI JOIN cut USING (run_id, node_id, process)),
+    sizes AS (
+        SELECT run_id, node_id, process, topic, seq, answer_seq, sum(change) OVER (
+            PARTITION BY run_id, node_id, process, topic ORDER BY seq ROWS UNBOUNDED PRECEDING) AS n
+        FROM (
+            SELECT run_id, node_id, process, topic, seq, answer_seq, sum(is_there - was_there) AS change FROM steps
+            WHERE is_there <> was_there GROUP BY run_id, node_id, process, topic, seq, answer_seq)),
+    counted AS (
+        SELECT run_id, node_id, process, topic, seq, m.conn_id AS conn_id, m.request_seq AS request_seq, count(*) AS shown
+        FROM shown_states WHERE m.flags & 2 = 0 GROUP BY run_id, node_id, process, topic, seq, m.conn_id, m.request_seq),
+    partitions AS (
+        SELECT run_id, node_id, conn_id, seq, request_seq, topic, shown, known FROM (
+            SELECT *, last_value(size, true) OVER (PARTITION BY run_id, node_id, process, topic ORDER BY seq ROWS UNBOUNDED PRECEDING) AS known
+            FROM (
+                SELECT run_id, node_id, process, topic, seq, conn_id, request_seq, shown,
+                    CAST(NULL AS STRUCT<n: BIGINT, seq: BIGINT, answer_seq: BIGINT>) AS size FROM counted
+                UNION ALL
+                SELECT run_id, node_id, process, topic, seq, NULL, NULL, NULL, struct(n, seq, answer_seq) FROM sizes))
+        WHERE shown IS NOT NULL AND known.answer_seq < request_seq),
+    -- The same of all topics.
+    numbers AS (
+        SELECT run_id, node_id, process, seq, answer_seq,
+            sum(change) OVER (PARTITION BY run_id, node_id, process ORDER BY seq ROWS UNBOUNDED PRECEDING) AS n
+        FROM (
+            SELECT run_id, node_id, process, seq, answer_seq, sum(if(n > 0, 1, 0) - if(before > 0, 1, 0)) AS change
+            FROM (SELECT *, lag(n, 1, 0) OVER (PARTITION BY run_id, node_id, process, topic ORDER BY seq) AS before FROM sizes)
+            GROUP BY run_id, node_id, process, seq, answer_seq)),
+    lists AS (
+        SELECT a.run_id, a.node_id, a.process, a.seq, a.conn_id, q.seq AS request_seq, a.client_id, a.names
+        FROM rare_fields q JOIN rare_fields a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
+        WHERE q.api_key = 3 AND q.dir = 0 AND q.has_body AND q.flags & 2 = 0 AND q.names IS NULL AND NOT coalesce(q.is_odd, false)
+            AND a.api_key = 3 AND a.dir = 1 AND a.names IS NOT NULL AND a.flags & 2 = 0),
+    all_topics AS (
+        SELECT run_id, node_id, process, conn_id, seq, request_seq, client_id, names, known FROM (
+            SELECT *, last_value(size, true) OVER ({broker} ROWS UNBOUNDED PRECEDING) AS known
+            FROM (
+                SELECT run_id, node_id, process, seq, conn_id, request_seq, client_id, names,
+                    CAST(NULL AS STRUCT<n: BIGINT, seq: BIGINT, answer_seq: BIGINT>) AS size FROM lists
+                UNION ALL
+                SELECT run_id, node_id, process, seq, NULL, NULL, NULL, NULL, struct(n, seq, answer_seq) FROM numbers))
+        WHERE names IS NOT NULL AND known.answer_seq < request_seq),
+    short AS (SELECT run_id, node_id, process, seq, client_id, names FROM all_topics WHERE size(names) < known.n),
+    absences AS (
+        SELECT a.run_id, a.node_id, a.seq, a.client_id, s.topic, max_by(struct(s.n, s.seq), s.seq) AS last
+        FROM short a JOIN sizes s ON s.run_id = a.run_id AND s.node_id = a.node_id AND s.process = a.process AND s.seq < a.seq
+        WHERE NOT array_contains(a.names, s.topic) GROUP BY a.run_id, a.node_id, a.seq, a.client_id, s.topic),
+    left_out_topics AS (
+        SELECT a.run_id, a.node_id, a.seq, min(struct(a.topic, a.last.seq AS seq)) AS one
+        FROM absences a
+        JOIN rare_fields f ON f.run_id = a.run_id AND f.client_id <=> a.client_id AND array_contains(f.names, a.topic)
+        LEFT ANTI JOIN (SELECT DISTINCT run_id FROM rare_traffic WHERE dir = 1 AND api_key IN (30, 31) AND errors = 0) p
+            ON p.run_id = a.run_id
+        WHERE a.last.n > 0 AND f.api_key = 3 AND f.dir = 1 GROUP BY a.run_id, a.node_id, a.seq)""".format(broker=_BROKER)
+"""How many partitions and topics Metadata responses have, and how many the broker knew."""
+
 C_16 = Rule(
-    "C-16", "error", "Metadata has leader, leader epoch, ISR, replicas and topic id of the last UpdateMetadata that the broker took; no "
-    "leader that is not among its live brokers; all live brokers with the listener and no others; its controller; one cluster id. Before "
-    "the first UpdateMetadata it has no brokers", "controller 15",
-    ("shown_states", "states", "controller_requests", "broker_state", "rare_traffic", "midway", "gappy"),
+    "C-16", "error", "Metadata has leader, leader epoch, ISR, replicas, offline replicas and topic id of the last UpdateMetadata that the "
+    "broker took, all partitions of a topic, and, if it is asked for them, all topics; no leader that is not among its live brokers; all "
+    "live brokers with the listener and no others, with host and port of the listener; its controller; one cluster id. Before the first "
+    "UpdateMetadata it has no brokers", "controller 15",
+    ("shown_states", "states", "controller_requests", "broker_state", "rare_fields", "rare_traffic", "midway", "gappy"),
     unless_gaps(f"""
     WITH {_TOLD},
+    cut AS (SELECT DISTINCT run_id, node_id, process FROM rare_traffic WHERE dir = 0 AND api_key = 6 AND flags & 2 <> 0),
+    {_NUMBERS},
     live_lists AS (
         SELECT run_id, node_id, process, seq, struct(answer_seq, live, seq, controller_id) AS listed, CAST(NULL AS BIGINT) AS request_seq,
             CAST(NULL AS BIGINT) AS conn_id, CAST(NULL AS STRING) AS listener
@@ -99,6 +167,17 @@ C_16 = Rule(
         FROM compared c JOIN broker_state b ON b.run_id = c.run_id AND b.node_id = c.node_id AND b.seq = c.listed.seq
         WHERE size(c.absent) > 0 AND array_contains(c.absent, b.broker_id) AND b.endpoints LIKE concat('%"listener":"', c.listener, '"%')
         GROUP BY c.run_id, c.node_id, c.seq),
+    endpoints AS (
+        SELECT run_id, node_id, seq, broker_id, e FROM (
+            SELECT run_id, node_id, seq, broker_id, from_json(endpoints, 'array<struct<listener: string, host: string, port: int>>') AS each
+            FROM broker_state WHERE source = 'UpdateMetadata' AND dir = 0 AND endpoints IS NOT NULL) LATERAL VIEW explode(each) AS e),
+    moved AS (
+        SELECT c.run_id, c.node_id, c.seq, min(struct(b.broker_id, b.host, b.port, e.e.host AS told_host, e.e.port AS told_port)) AS one
+        FROM compared c JOIN broker_state b ON b.run_id = c.run_id AND b.node_id = c.node_id AND b.seq = c.seq
+        JOIN endpoints e ON e.run_id = c.run_id AND e.node_id = c.node_id AND e.seq = c.listed.seq AND e.broker_id = b.broker_id
+            AND e.e.listener = c.listener
+        WHERE b.source = 'Metadata' AND b.dir = 1 AND (b.host <> e.e.host OR b.port <> e.e.port)
+        GROUP BY c.run_id, c.node_id, c.seq),
     clusters AS (
         SELECT run_id, max_by(cluster_id, n) AS usual FROM (
             SELECT run_id, cluster_id, count(*) AS n FROM shown_brokers WHERE cluster_id IS NOT NULL GROUP BY run_id, cluster_id)
@@ -109,6 +188,8 @@ C_16 = Rule(
             THEN format_string('%s-%s: replicas %s, and %s was told', topic, partition, to_json(m.replicas), to_json(u.replicas))
         WHEN NOT agrees AND NOT is_excused AND m.topic_id <> u.topic_id
             THEN format_string('%s-%s: topic id %s, and %s was told', topic, partition, m.topic_id, u.topic_id)
+        WHEN NOT agrees AND NOT is_excused AND m.offline <> u.offline AND m.leader = u.leader AND m.isr = u.isr
+            THEN format_string('%s-%s: offline replicas %s, and %s was told', topic, partition, to_json(m.offline), to_json(u.offline))
         WHEN NOT agrees AND NOT is_excused THEN format_string('%s-%s: leader %s, leader epoch %s, ISR %s, and %s, %s, %s was told', topic,
             partition, m.leader, m.leader_epoch, to_json(m.isr), u.leader, u.leader_epoch, to_json(u.isr))
         WHEN is_settled AND m.leader >= 0 AND NOT array_contains(listed.live, m.leader)
@@ -124,11 +205,23 @@ C_16 = Rule(
             THEN format_string('brokers %s are shown, and the live brokers are %s', to_json(array_sort(c.brokers)), to_json(c.listed.live))
         WHEN l.broker_id IS NOT NULL
             THEN format_string('broker %s is left out of %s, and lives', l.broker_id, to_json(array_sort(c.brokers)))
+        WHEN d.one IS NOT NULL
+            THEN format_string('broker %s at %s:%s, and %s:%s was told', d.one.broker_id, d.one.host, d.one.port, d.one.told_host, d.one.told_port)
         WHEN c.controller_id <> greatest(c.listed.controller_id, -1)
             THEN format_string('controller %s, and %s was told', c.controller_id, c.listed.controller_id)
         WHEN c.cluster_id <> k.usual THEN format_string('cluster id %s, and other answers have %s', c.cluster_id, k.usual)
         END, array_compact(array(c.listed.seq, c.request_seq, c.seq))
     FROM compared c LEFT JOIN left_out l ON l.run_id = c.run_id AND l.node_id = c.node_id AND l.seq = c.seq
+    LEFT JOIN moved d ON d.run_id = c.run_id AND d.node_id = c.node_id AND d.seq = c.seq
     LEFT JOIN clusters k ON k.run_id = c.run_id
+    UNION ALL
+    SELECT run_id, node_id, conn_id, seq,
+        if(shown < known.n, format_string('%s has %s partitions, and %s were told', topic, shown, known.n), NULL),
+        array(known.seq, request_seq, seq)
+    FROM partitions
+    UNION ALL
+    SELECT a.run_id, a.node_id, a.conn_id, a.seq, if(l.one IS NULL, NULL, format_string('all topics are asked for, and %s is left out', l.one.topic)),
+        array(coalesce(l.one.seq, a.known.seq), a.request_seq, a.seq)
+    FROM all_topics a LEFT JOIN left_out_topics l ON l.run_id = a.run_id AND l.node_id = a.node_id AND l.seq = a.seq
     """),
 )

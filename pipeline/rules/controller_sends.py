@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from klamm.pipeline.rules.record import Rule, View
 from klamm.pipeline.rules.traffic import unless_gaps
+from klamm.pipeline.rules.wire import PATIENCE_NS
 
 C_03 = Rule(
     "C-03", "error", "a controller's request gets STALE_CONTROLLER_EPOCH exactly when the broker took a higher controller epoch before",
@@ -269,9 +270,13 @@ C_14 = Rule(
 )
 
 C_15 = Rule(
-    "C-15", "error", "a request has the broker epoch that the controller knew; after a new registration it gets STALE_BROKER_EPOCH",
-    "controller 13.4, 15", ("known_brokers", "controller_requests", "gappy"),
-    unless_gaps("""
+    "C-15", "error", "a request has the broker epoch that the controller knew; after a new registration it gets STALE_BROKER_EPOCH, and not "
+    "with the broker's present epoch",
+    "controller 13.4, 15", ("known_brokers", "controller_requests", "ends", "gappy"),
+    # The epoch of a process only rises. A newer one than the controller's is found out soon, if the run goes on.
+    unless_gaps(f"""
+    WITH epochs AS (
+        SELECT run_id, receiver, max(broker_epoch) AS newest_epoch FROM controller_requests GROUP BY run_id, receiver)
     SELECT run_id, node_id, conn_id, seq,
         if(broker_epoch <> coalesce(try_element_at(known.epochs, peer_id), try_element_at(known.fenced, peer_id)),
             format_string('broker epoch %s, and %s is that of broker %s', broker_epoch,
@@ -279,13 +284,23 @@ C_15 = Rule(
         array(known.seq, batch_seq, seq) AS evidence
     FROM known_brokers WHERE broker_epoch >= 0
     UNION ALL
-    SELECT run_id, node_id, conn_id, seq,
-        if(error <> 77 AND epoch_before > broker_epoch, format_string('broker epoch %s gets error %s after %s', broker_epoch, error,
-            epoch_before), NULL), array(seq)
+    SELECT run_id, node_id, conn_id, seq, CASE
+        WHEN error <> 77 AND taken_before.broker_epoch > broker_epoch
+            THEN format_string('broker epoch %s gets error %s after %s', broker_epoch, error, taken_before.broker_epoch)
+        WHEN error = 77 AND taken_behind.broker_epoch <= broker_epoch
+            THEN format_string('broker epoch %s gets error 77, and %s is taken later', broker_epoch, taken_behind.broker_epoch)
+        WHEN error = 77 AND newest_epoch = broker_epoch AND last_ts_ns > ts_ns + {PATIENCE_NS}
+            THEN format_string('broker epoch %s gets error 77, and the broker has no other one', broker_epoch)
+        END,
+        array_compact(array(if(error = 77, NULL, taken_before.seq), seq, answer_seq,
+            if(error = 77 AND taken_behind.broker_epoch <= broker_epoch, taken_behind.seq, NULL)))
     FROM (
-        SELECT *, max(if(error = 0, broker_epoch, NULL)) OVER (PARTITION BY run_id, receiver, source ORDER BY seq
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS epoch_before
+        SELECT *, max(if(error = 0, struct(broker_epoch, seq), NULL)) OVER (PARTITION BY run_id, receiver, source ORDER BY seq
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS taken_before,
+            min(if(error = 0, struct(broker_epoch, seq), NULL)) OVER (PARTITION BY run_id, receiver, receiver_process, source ORDER BY seq
+                ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS taken_behind
         FROM controller_requests WHERE source = -1 AND broker_epoch >= 0)
+    JOIN epochs USING (run_id, receiver) JOIN ends USING (run_id, node_id, process)
     WHERE error IS NOT NULL AND error <> 31
     """),
 )

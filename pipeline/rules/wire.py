@@ -184,15 +184,19 @@ signs AS (
     FROM traffic GROUP BY ALL),
 early AS (
     SELECT t.*, s.handshake, s.last,
-        count_if(t.api_key = 18 AND t.error_code = 0) OVER (
-            PARTITION BY t.conn_id, t.run_id, t.node_id, t.process ORDER BY t.seq) AS versions_told
+        count_if(t.api_key = 18 AND t.error_code = 0) OVER so_far AS versions_told,
+        count_if(t.api_key = 17 AND t.error_code = 0) OVER so_far AS handshakes
     FROM traffic t
     JOIN listeners l ON l.run_id = t.run_id AND l.node_id = t.node_id AND l.process = t.process AND l.listener <=> t.listener
     JOIN signs s ON s.run_id = t.run_id AND s.node_id = t.node_id AND s.process = t.process AND s.conn_id = t.conn_id
     LEFT JOIN marks m ON m.run_id = t.run_id AND m.node_id = t.node_id AND m.process = t.process AND m.conn_id = t.conn_id
-    WHERE t.dir = 1 AND t.api_key IS NOT NULL AND (coalesce(m.seq, s.done) IS NULL OR t.seq < coalesce(m.seq, s.done)))
+    WHERE t.dir = 1 AND t.api_key IS NOT NULL AND (coalesce(m.seq, s.done) IS NULL OR t.seq < coalesce(m.seq, s.done))
+    WINDOW so_far AS (PARTITION BY t.conn_id, t.run_id, t.node_id, t.process ORDER BY t.seq))
 SELECT run_id, node_id, conn_id, seq,
-    CASE WHEN api_key IN (17, 36) OR (api_key = 18 AND error_code <> 0) OR (api_key = 18 AND versions_told <= 1) THEN NULL
+    CASE WHEN api_key = 17 AND error_code = 0 AND handshakes > 1 THEN 'a second SaslHandshake succeeds before authentication'
+        WHEN api_key = 17 AND error_code <> 0 AND handshakes > 0 AND last > seq
+            THEN 'after a second SaslHandshake before authentication the connection serves on'
+        WHEN api_key IN (17, 36) OR (api_key = 18 AND error_code <> 0) OR (api_key = 18 AND versions_told <= 1) THEN NULL
         WHEN api_key = 18 THEN 'a second ApiVersions is answered before authentication'
         WHEN error_code = 0 OR errors = 0 AND error_code IS NOT NULL THEN concat('<api ', api_key, '> is served before authentication')
         WHEN handshake IS NULL OR handshake > seq
@@ -217,7 +221,8 @@ _WHOLE = Rows(
     "traffic",
     """(dir IN (1, 2) OR dir = 3 AND peer_id IS NOT NULL AND journaled_id IS NULL) AND flags & 10 = 0
         AND NOT reason <=> 'no_request' AND (reason IS NOT NULL OR bytes_left IS NOT NULL)""",
-    """CASE WHEN reason IS NOT NULL THEN concat('<api ', api_key, '> version ', api_version, ': ', replace(reason, '_', ' '))
+    """CASE WHEN reason IS NOT NULL THEN concat('<api ', api_key, '> version ', api_version, ': ', replace(reason, '_', ' '),
+            coalesce(concat(', ', err), ''))
         WHEN bytes_left <> 0 THEN concat('<api ', api_key, '> version ', api_version, ': ', bytes_left, ' bytes over')
         WHEN err NOT LIKE 'left out:%' THEN err
     END""",
@@ -282,8 +287,8 @@ RULES: tuple[Rule, ...] = (
         about="refused_requests",
     ),
     Rule(
-        "W-06", "error", "Before authentication a SASL listener answers one successful ApiVersions, SaslHandshake, SaslAuthenticate and "
-        "tokens. All else closes the connection, after a handshake of version 1 behind an answer with error 34.", "wire 4, 7",
+        "W-06", "error", "Before authentication a SASL listener answers one successful ApiVersions, one successful SaslHandshake, "
+        "SaslAuthenticate and tokens. All else closes the connection, after a handshake of version 1 behind an answer with error 34.", "wire 4, 7",
         ("traffic", "events", "gappy"), unless_gaps(_SASL), needs=(messages_of(17),),
     ),
     Rule(

@@ -180,14 +180,17 @@ named AS (
     FROM topics s LEFT JOIN names n ON n.run_id = s.run_id AND n.topic_id = s.t.topicId),
 rows AS (SELECT * EXCEPT (t) FROM named LATERAL VIEW explode(t.partitions) AS p),
 headers AS (SELECT *, {_HEADER.format('p.records.head')} AS header FROM rows WHERE p.errorCode = 0 AND p.records.size >= 61)
-SELECT run_id, node_id, process, conn_id, seq, answer_seq, topic, p.partitionIndex AS partition, p.lastStableOffset AS last_stable_offset,
-    coalesce(p.abortedTransactions, array()) AS aborted, try_cast(conv(substring(header, 1, 16), 16, 10) AS BIGINT) AS base_offset
-FROM headers WHERE length(header) = 122 AND substring(header, 33, 2) = '02'
+SELECT run_id, node_id, process, conn_id, seq, answer_seq, topic, partition, last_stable_offset, aborted, base_offset
+FROM (
+    SELECT *, p.partitionIndex AS partition, p.lastStableOffset AS last_stable_offset, coalesce(p.abortedTransactions, array()) AS aborted,
+        array_union(array(try_cast(conv(substring(header, 1, 16), 16, 10) AS BIGINT)), coalesce(p.records.batches, array()))
+            AS base_offsets
+    FROM headers WHERE length(header) = 122 AND substring(header, 33, 2) = '02')
+LATERAL VIEW explode(base_offsets) AS base_offset
 """,
     needs=(messages_of(27),),
     is_kept=True,
 )
-"""Partitions with records in Fetch responses to consumers with `read_committed`; `base_offset` is that of the first batch. Only where the
-run has markers at all."""
+"""Batches in Fetch responses to consumers with `read_committed`. Only where the run has markers at all."""
 
 VIEWS = (TXN_CALLS, TXN_MARKERS, TRANSACTIONS_TOLD, PRODUCED, COMMITTED_READS)

@@ -35,10 +35,27 @@ given AS (
 -- Where a journal begins in the middle, what a producer did before is known only if its first epoch was given later.
 producers AS (
     SELECT c.run_id, c.given_id AS producer_id FROM txn_calls c LEFT JOIN (SELECT DISTINCT run_id FROM midway) y ON y.run_id = c.run_id
-    WHERE c.api_key = 22 AND c.code = 0 GROUP BY c.run_id, c.given_id, y.run_id HAVING y.run_id IS NULL OR min(c.given_epoch) = 0)
+    WHERE c.api_key = 22 AND c.code = 0 GROUP BY c.run_id, c.given_id, y.run_id HAVING y.run_id IS NULL OR min(c.given_epoch) = 0),
+-- Who has a transaction, whatever else is known of it.
+named AS (
+    SELECT run_id, producer_id FROM txn_calls WHERE api_key IN (24, 25, 26) AND coalesce(code, 0) = 0
+    UNION SELECT run_id, given_id FROM txn_calls WHERE api_key = 22 AND code = 0),
+-- Where the transaction topic was created in the run, and all its leaders have whole journals, all ids that were given are known.
+told AS (
+    SELECT run_id, leader, api_key = 4 AND is_new AND leader_epoch = 0 AS is_begin FROM partition_state
+    WHERE topic = '__transaction_state' AND leader >= 0),
+unseen AS (
+    SELECT run_id FROM gappy UNION SELECT run_id FROM midway
+    UNION SELECT run_id FROM rare_fields WHERE api_key = 22 AND (NOT has_body OR flags & 2 <> 0)
+    UNION SELECT run_id FROM txn_calls WHERE api_key = 22 AND code IS NULL
+    UNION SELECT t.run_id FROM told t LEFT ANTI JOIN journals j ON j.run_id = t.run_id AND j.node_id = t.leader),
+seen AS (SELECT run_id FROM told LEFT ANTI JOIN unseen USING (run_id) GROUP BY run_id HAVING bool_or(is_begin))
 SELECT m.run_id, m.node_id, m.conn_id, m.seq,
     -- Rows of one journal have an order: what comes after a marker did not lead to it. A coordinator gives nobody the epoch of a fence.
-    CASE WHEN NOT coalesce(exists(k.causes, each -> (each.node_id <> m.node_id OR each.seq < m.seq)
+    CASE WHEN p.producer_id IS NULL
+            THEN concat('producer ', m.producer_id, ', epoch ', m.producer_epoch, ': a marker for ', m.topic, '-', m.partition,
+                ', and no coordinator gave this producer id')
+        WHEN NOT coalesce(exists(k.causes, each -> (each.node_id <> m.node_id OR each.seq < m.seq)
                 AND NOT (each.is_fence AND coalesce(g.seq < m.seq, false))), false)
             THEN concat('producer ', m.producer_id, ', epoch ', m.producer_epoch, ': ', if(m.is_commit, 'a commit', 'an abort'),
                 ' marker for ', m.topic, '-', m.partition, ' of a transaction that did not end so')
@@ -48,14 +65,16 @@ SELECT m.run_id, m.node_id, m.conn_id, m.seq,
     END AS detail,
     array_compact(array(m.seq, m.answer_seq)) AS evidence
 FROM (SELECT *, if(topic = '__consumer_offsets', topic, concat(topic, '-', partition)) AS name FROM txn_markers) m
-JOIN producers p ON p.run_id = m.run_id AND p.producer_id = m.producer_id
+LEFT JOIN producers p ON p.run_id = m.run_id AND p.producer_id = m.producer_id
+LEFT JOIN named n ON n.run_id = m.run_id AND n.producer_id = m.producer_id
+LEFT JOIN seen s ON s.run_id = m.run_id
 LEFT JOIN known k ON k.run_id = m.run_id AND k.producer_id = m.producer_id AND k.producer_epoch = m.producer_epoch
     AND k.is_commit = m.is_commit
 LEFT JOIN inside i ON i.run_id = m.run_id AND i.producer_id = m.producer_id AND i.producer_epoch = m.producer_epoch
     AND i.is_commit = m.is_commit AND i.name = m.name
 LEFT JOIN given g ON g.run_id = m.run_id AND g.node_id = m.node_id AND g.given_id = m.producer_id AND g.given_epoch = m.producer_epoch
 -- Administrators write markers too.
-WHERE m.client_id RLIKE '^({BROKER_NAMES})$'"""
+WHERE m.client_id RLIKE '^({BROKER_NAMES})$' AND (p.producer_id IS NOT NULL OR n.producer_id IS NULL AND s.run_id IS NOT NULL)"""
 
 _WRITTEN = "0, 35, 43"
 """Codes after which a partition needs no marker any more."""
@@ -210,7 +229,9 @@ FROM reads"""
 RULES: tuple[Rule, ...] = (
     Rule(
         "T-01", "error", "A marker of a coordinator ends its transaction as the producer asked with EndTxn, or aborts it with the next "
-        "epoch; and its partition was added to the transaction.", "wire 13", ("txn_markers", "txn_calls", "midway"), _OUTCOME,
+        "epoch; and its partition was added to the transaction. In a run that created the transaction topic a coordinator gave the "
+        "producer id.", "wire 13",
+        ("txn_markers", "txn_calls", "midway", "gappy", "journals", "rare_fields", "partition_state"), _OUTCOME,
         about="txn_markers", needs=(messages_of(27),),
     ),
     Rule(

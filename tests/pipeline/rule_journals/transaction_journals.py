@@ -159,12 +159,12 @@ class TransactionJournal:
 
     # --- the controller
 
-    def told_to_coordinate(self, leader_epoch: int, *, leader: int = 1) -> int:
+    def told_to_coordinate(self, leader_epoch: int, *, leader: int = 1, is_new: bool = False) -> int:
         """LeaderAndIsr for a partition of the transaction topic; the seq of the request."""
         kind = messages.LeaderAndIsrRequest
         state = kind.LeaderAndIsrPartitionState(
             partition_index=0, controller_epoch=1, leader=leader, leader_epoch=leader_epoch, isr=[1, 2], partition_epoch=leader_epoch,
-            replicas=[1, 2],
+            replicas=[1, 2], is_new=is_new,
         )
         topics = [kind.LeaderAndIsrTopicState(topic_name=TRANSACTIONS, topic_id=bytes(15) + b"\1", partition_states=[state])]
         live = [kind.LeaderAndIsrLiveLeader(leader, "h", 9092)]
@@ -187,6 +187,13 @@ class TransactionJournal:
         request = kind(controller_id=1, controller_epoch=1, broker_epoch=1, topic_states=topics, live_brokers=[])
         asked = int(self.journal.request(90, ApiKey.UPDATE_METADATA, 8, request))
         return int(self.journal.response(90, asked, messages.UpdateMetadataResponse(error_code=0)))
+
+
+def batches(*offsets: int) -> bytes:
+    """A batch with a record of the transaction at each of these offsets."""
+    return b"".join(
+        encode_batch([Record(offset, 1, None, b"a")], producer_id=P, producer_epoch=0, attributes=TRANSACTIONAL) for offset in offsets
+    )
 
 
 def marker_batch(offset: int) -> bytes:

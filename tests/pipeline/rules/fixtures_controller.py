@@ -141,7 +141,7 @@ def writes_count_up(run: Run) -> None:
 @good("C-05")
 def an_unknown_former_partition_epoch_proves_nothing(run: Run) -> None:
     broker = Channel(run.journal())
-    broker.update(State(leader_epoch=4, partition_epoch=4), error=77)
+    broker.update(State(leader_epoch=4, partition_epoch=4), error=-1)
     broker.update(State(leader_epoch=3, partition_epoch=3))
 
 

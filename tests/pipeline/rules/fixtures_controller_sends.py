@@ -17,7 +17,7 @@ def a_former_controller_is_refused(run: Run) -> None:
     journal = run.journal()
     former, now = Channel(journal, 1, controller=8), Channel(journal, 2, epoch=2)
     former.update()
-    now.update(error=77)
+    Channel(journal, 2, epoch=2, broker_epoch=5).update(error=77)
     former.stop(State())
     now.update()
     former.lead(State(), error=11)
@@ -303,6 +303,28 @@ def an_old_broker_epoch_is_taken(run: Run) -> int:
     return Channel(run.journal(), broker_epoch=10).update()
 
 
+@bad("C-15")
+def the_present_broker_epoch_is_refused(run: Run) -> list[int]:
+    """The first and the last of the requests, which one after it and time prove."""
+    journal = run.journal()
+    broker = Channel(journal)
+    first = broker.update(error=77)
+    broker.update()
+    last = broker.update(error=77)
+    journal.now_ns += 31_000_000_000
+    journal.event("conn_close", conn_id=1, output={"by": "peer", "reason": None})
+    return [first, last]
+
+
+@good("C-15")
+def a_broker_that_has_registered_anew_may_end_before_the_controller_knows(run: Run) -> None:
+    journal = run.journal()
+    broker = Channel(journal)
+    broker.update()
+    broker.update(error=77)
+    Channel(journal, 2, process=2, broker_epoch=10).update(process=2)
+
+
 # --- C-14
 
 
@@ -326,19 +348,22 @@ def a_version_is_too_new(run: Run) -> int:
 
 def _metadata(
     journal: Any, *states: State, error: int = 0, asked: int | None = None, brokers: tuple[int, ...] = (1, 2, 9), controller: int = 9,
-    cluster: str = "c",
+    cluster: str = "c", port: int = 9092,
 ) -> int:
-    """A Metadata request and its response; the seq of the response."""
+    """A Metadata request for all topics and its response; the seq of the response."""
     if asked is None:
         asked = _ask(journal)
     form = messages.MetadataResponse
     topics = [
-        form.MetadataResponseTopic(error_code=0, name=s.topic, topic_id=s.topic_id, partitions=[form.MetadataResponsePartition(
-            error_code=error, partition_index=s.partition, leader_id=s.leader, leader_epoch=s.leader_epoch, replica_nodes=tuple(s.replicas),
-            isr_nodes=tuple(s.isr))])
-        for s in states
+        form.MetadataResponseTopic(error_code=0, name=name, topic_id=topic_id, partitions=[
+            form.MetadataResponsePartition(
+                error_code=error, partition_index=s.partition, leader_id=s.leader, leader_epoch=s.leader_epoch,
+                replica_nodes=tuple(s.replicas), isr_nodes=tuple(s.isr), offline_replicas=tuple(s.offline))
+            for s in states if s.topic == name
+        ])
+        for name, topic_id in dict.fromkeys((s.topic, s.topic_id) for s in states)
     ]
-    listed = [form.MetadataResponseBroker(node_id=b, host="h", port=1, rack=None) for b in brokers]
+    listed = [form.MetadataResponseBroker(node_id=b, host="h", port=port, rack=None) for b in brokers]
     return int(journal.response(70, asked, form(brokers=listed, cluster_id=cluster, controller_id=controller, topics=topics)))
 
 
@@ -355,7 +380,7 @@ def metadata_shows_what_was_told(run: Run) -> None:
     broker.update(old)
     _metadata(journal, old)
     new = old.next(leader=2)
-    broker.update(new, error=77)
+    broker.update(new, error=-1)
     _metadata(journal, old)
     asked = _ask(journal)
     broker.update(new)
@@ -438,6 +463,81 @@ def metadata_shows_another_cluster(run: Run) -> int:
 def metadata_shows_another_topic_id(run: Run) -> int:
     Channel(run.journal()).update(State())
     return _metadata(run.journal(), State(topic_id=OTHER_ID))
+
+
+@bad("C-16")
+def metadata_shows_another_port_of_a_broker(run: Run) -> int:
+    journal = run.journal()
+    Channel(journal).update(State())
+    journal.connection(70, listener="PLAINTEXT")
+    _metadata(journal, State())
+    return _metadata(journal, State(), port=9093)
+
+
+@bad("C-16")
+def metadata_shows_other_offline_replicas(run: Run) -> list[int]:
+    Channel(run.journal()).update(State(offline=(2,)))
+    _metadata(run.journal(), State(offline=(2,)))
+    return [_metadata(run.journal(), State()), _metadata(run.journal(), State(offline=(1, 2)))]
+
+
+@bad("C-16")
+def metadata_leaves_out_a_partition(run: Run) -> list[int]:
+    """The last one, and the only one that was added."""
+    journal = run.journal()
+    broker = Channel(journal)
+    each = [State(partition=number) for number in range(3)]
+    broker.update(*each[:2])
+    last = _metadata(journal, each[0])
+    broker.update(each[2])
+    _metadata(journal, *each)
+    return [last, _metadata(journal, *each[:2])]
+
+
+U = State(topic="u", topic_id=OTHER_ID)
+
+
+@bad("C-16")
+def metadata_leaves_out_a_topic(run: Run) -> list[int]:
+    """Of all topics: the first time, since a later response shows it to the same client, and the last time."""
+    journal = run.journal()
+    Channel(journal).update(State(), U)
+    first = _metadata(journal, State())
+    _metadata(journal, State(), U)
+    return [first, _metadata(journal)]
+
+
+@good("C-16")
+def metadata_has_the_topics_and_partitions_of_its_time(run: Run) -> None:
+    journal = run.journal()
+    broker = Channel(journal)
+    broker.update(State(), U)
+    _metadata(journal, State(), U)
+    journal.connection(71, client_id="other")
+    asked = journal.request(71, ApiKey.METADATA, 12, messages.MetadataRequest(topics=None))
+    _metadata(journal, State(), asked=asked)  # a client that may not see u
+    asked = _ask(journal)
+    broker.update(State(partition=1))
+    _metadata(journal, State(), U, asked=asked)
+    broker.update(U._replace(leader=-2))
+    _metadata(journal, State(), State(partition=1))
+    asked = journal.request(70, ApiKey.METADATA, 12, messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name="t")]))
+    _metadata(journal, State(), State(partition=1), asked=asked)
+    broker.update(U._replace(partition_epoch=5), error=None)
+    _metadata(journal, State(), State(partition=1))
+    Channel(journal, 2, broker_epoch=20, process=2).update(U, process=2)
+
+
+@good("C-16")
+def a_topic_that_was_created_again_has_the_partitions_of_the_new_one(run: Run) -> None:
+    journal = run.journal()
+    broker = Channel(journal)
+    broker.update(State(), State(partition=1))
+    broker.update(State(leader=-2), State(leader=-2, partition=1))
+    _metadata(journal)
+    again = State(topic_id=OTHER_ID)
+    broker.update(again)
+    _metadata(journal, again)
 
 
 @bad("C-16")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.protocol.apis import ApiKey
-from klamm.tests.pipeline.rule_journals.transaction_journals import TRANSACTIONS, TransactionJournal, marker_batch
+from klamm.tests.pipeline.rule_journals.transaction_journals import TRANSACTIONS, TransactionJournal, batches, marker_batch
 from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
 from klamm.tests.pipeline.rules.fixtures_wire import METADATA
 
@@ -219,6 +219,50 @@ def an_epoch_that_a_producer_has_got_is_not_that_of_a_fence(run: Run) -> int:
     first.marker(0, 1, is_sent=True)
     first.init(1)
     return first.marker(1, 1, is_commit=False, is_sent=True)
+
+
+def from_the_beginning(run: Run) -> tuple[TransactionJournal, TransactionJournal]:
+    """Broker 1 coordinates, and its transaction topic is new."""
+    first, second = TransactionJournal(run), TransactionJournal(run, 2)
+    first.told_to_coordinate(0, is_new=True)
+    first.told(1, topic=TRANSACTIONS)
+    return first, second
+
+
+@bad("T-01")
+def a_marker_for_a_producer_id_that_nobody_was_given(run: Run) -> list[tuple[int, int]]:
+    first, second = from_the_beginning(run)
+    early = second.marker(0, 1, producer=9)
+    first.init(0)
+    committed(first, second)
+    return [(2, early), (2, second.marker(0, 1, producer=8))]
+
+
+@silent("T-01")
+def a_producer_of_a_former_run_is_not_known(run: Run) -> None:
+    first, second = TransactionJournal(run), TransactionJournal(run, 2)
+    first.told_to_coordinate(3)
+    second.marker(0, 1, producer=9)
+
+
+@silent("T-01")
+def an_id_that_was_given_without_a_response_is_not_known(run: Run) -> None:
+    first, second = from_the_beginning(run)
+    first.ask_init()
+    second.marker(0, 1, producer=9)
+
+
+@silent("T-01", also=["C-02"])
+def an_id_is_not_known_if_a_leader_of_the_transaction_topic_has_no_journal(run: Run) -> None:
+    first, second = from_the_beginning(run)
+    first.told(3, 1, topic=TRANSACTIONS)
+    second.marker(0, 1, producer=9)
+
+
+@silent("T-01")
+def an_administrator_marks_what_nobody_began(run: Run) -> None:
+    _, second = from_the_beginning(run)
+    second.marker(0, 1, producer=9, client_id="admin-txn-marker-sender")
 
 
 @silent("T-01")
@@ -709,6 +753,29 @@ def an_open_transaction_is_read(run: Run) -> tuple[int, int]:
 def an_aborted_transaction_is_not_named(run: Run) -> tuple[int, int]:
     _, second = produced(run, is_commit=False)
     return 2, second.read(4, 7, ((8, 4), (7, 5)), partition=1)
+
+
+@bad("T-05")
+def an_aborted_transaction_behind_another_batch_is_not_named(run: Run) -> list[tuple[int, int]]:
+    """As the last batch, and in the middle."""
+    _, second = produced(run, is_commit=False)
+    return [
+        (2, second.read(0, 7, partition=1, records=batches(2, 4))),
+        (2, second.read(0, 7, partition=1, records=batches(2, 4) + marker_batch(6))),
+    ]
+
+
+@bad("T-05")
+def a_batch_behind_the_first_is_behind_the_last_stable_offset(run: Run) -> tuple[int, int]:
+    _, second = produced(run)
+    return 2, second.read(0, 7, partition=1, records=batches(4, 7))
+
+
+@good("T-05")
+def an_aborted_transaction_behind_another_batch_is_named(run: Run) -> None:
+    _, second = produced(run, is_commit=False)
+    second.read(0, 7, ((7, 4),), partition=1, records=batches(2, 4))
+    second.read(0, 7, partition=1, records=batches(2, 4)[:-1])  # a consumer reads whole batches only
 
 
 @bad("T-05")

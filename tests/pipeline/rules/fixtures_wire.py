@@ -319,10 +319,10 @@ def an_api_that_is_not_advertised_is_answered(run: Run) -> int:
 # --- W-06
 
 
-def handshake(journal: Any, conn: int, version: int = 1, error: int = 0) -> None:
-    """SaslHandshake and its answer."""
+def handshake(journal: Any, conn: int, version: int = 1, error: int = 0) -> int:
+    """SaslHandshake and its answer; the seq of the answer."""
     asked = journal.request(conn, ApiKey.SASL_HANDSHAKE, version, messages.SaslHandshakeRequest("PLAIN"), listener="SASL")
-    journal.response(conn, asked, messages.SaslHandshakeResponse(error, ["PLAIN"]), listener="SASL")
+    return int(journal.response(conn, asked, messages.SaslHandshakeResponse(error, ["PLAIN"]), listener="SASL"))
 
 
 def authenticated(journal: Any, conn: int) -> None:
@@ -384,6 +384,42 @@ def a_second_api_versions_is_served(run: Run) -> int:
     second = told(journal, 1)
     authenticated(journal, 1)
     return second
+
+
+@good("W-06")
+def a_second_handshake_is_refused(run: Run) -> None:
+    journal = run.journal()
+    authenticated(journal, 1)
+    handshake(journal, 2)
+    handshake(journal, 2, error=34)
+    journal.event("conn_close", conn_id=2, output={"by": "us", "reason": "34"})
+
+
+@good("W-06")
+def a_session_is_prolonged_by_another_handshake(run: Run) -> None:
+    journal = run.journal()
+    authenticated(journal, 1)
+    handshake(journal, 1)
+
+
+@bad("W-06")
+def a_second_handshake_succeeds(run: Run) -> int:
+    journal = run.journal()
+    handshake(journal, 1)
+    second = handshake(journal, 1)
+    asked = journal.request(1, ApiKey.SASL_AUTHENTICATE, 2, messages.SaslAuthenticateRequest(b"token"), listener="SASL")
+    journal.response(1, asked, messages.SaslAuthenticateResponse(), listener="SASL")
+    return second
+
+
+@bad("W-06")
+def a_connection_serves_on_after_a_second_handshake(run: Run) -> int:
+    journal = run.journal()
+    handshake(journal, 1)
+    refused = handshake(journal, 1, error=34)
+    asked = journal.request(1, ApiKey.SASL_AUTHENTICATE, 2, messages.SaslAuthenticateRequest(b"token"), listener="SASL")
+    journal.response(1, asked, messages.SaslAuthenticateResponse(), listener="SASL")
+    return refused
 
 
 @silent("W-06")
