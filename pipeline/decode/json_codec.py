@@ -26,14 +26,16 @@ from klamm.protocol.shapes import UniformRuns
 RECORDS_KEPT = 61
 """Bytes of records that are kept: the header of a batch of magic 2."""
 
-_BATCH = BinaryStruct(">qi4xb4xh").unpack_from
-"""Of the header: base offset, length behind it, magic, attributes."""
+_BATCH = BinaryStruct(">qi4xb4xh20xq").unpack_from
+"""Of the header: base offset, length behind it, magic, attributes, producer id."""
 _BEFORE_LENGTH_ENDS = 12
 """Bytes that the length does not count."""
 _MAGIC = 16
 """Where the magic is."""
-_TRANSACTIONAL = 0x10
-"""The attribute of batches of a transaction, records and markers."""
+_TYPE = 68
+"""Where the type is in the key of a control record: behind the header, five fields of one byte and the key's version."""
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
+"""Attributes: of batches of a transaction, records and markers, and of markers."""
 
 Body = dict[str, Any]
 Decode = Callable[[bytes, int], tuple[Body, int]]
@@ -84,26 +86,30 @@ def records_brief(value: bytes | memoryview | None, size: int) -> Body | None:
     if value is None:
         return None
     brief: Body = {"size": size, "head": b64encode(value[:RECORDS_KEPT]).decode()}
-    if len(value) > RECORDS_KEPT and value[_MAGIC] == 2 and (offsets := _offsets_behind_the_first(value, size)):
-        brief["batches"] = offsets
+    if len(value) > RECORDS_KEPT and value[_MAGIC] == 2:
+        brief |= _transactions(value, size)
     return brief
 
 
-def _offsets_behind_the_first(value: bytes | memoryview, size: int) -> list[int]:
-    """The base offsets of the whole batches behind the first one; empty if none of all belongs to a transaction."""
-    offsets: list[int] = []
+def _transactions(value: bytes | memoryview, size: int) -> Body:
+    """If a batch belongs to a transaction, those that are whole: `batches` of records, `markers` that end transactions. Else nothing."""
+    batches: list[Body] = []
+    markers: list[Body] = []
     is_transactional = False
     at = 0
     while at + RECORDS_KEPT <= len(value):
-        offset, length, magic, attributes = _BATCH(value, at)
+        offset, length, magic, attributes, producer_id = _BATCH(value, at)
         end = at + _BEFORE_LENGTH_ENDS + length
         if magic != 2 or length < RECORDS_KEPT - _BEFORE_LENGTH_ENDS or end > size:
             break
         is_transactional = is_transactional or bool(attributes & _TRANSACTIONAL)
-        if at:
-            offsets.append(offset)
+        batch = {"offset": offset, "producerId": producer_id}
+        if attributes & _CONTROL:
+            markers.append(batch | {"isCommit": bytes(value[at + _TYPE : at + _TYPE + 2]) == b"\0\1"})
+        else:
+            batches.append(batch)
         at = end
-    return offsets if is_transactional else []
+    return {"batches": batches, "markers": markers} if is_transactional else {}
 
 
 def _put(row: Body, name: str, value: Any) -> Body:

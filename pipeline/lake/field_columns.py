@@ -77,6 +77,7 @@ FIELDS = (
     _column("isolation_level", "int32", "Fetch request with `read_committed`"),
     _column("records", "list<struct<topic string, topicId string, partitions list<struct<partitionIndex int32, errorCode int32, "
             "lastStableOffset int64, abortedTransactions list<struct<producerId int64, firstOffset int64>>, "
-            "records struct<size int64, head string, batches list<int64>>>>>>", "Fetch response with records"),
+            "records struct<size int64, head string, batches list<struct<offset int64, producerId int64>>, "
+            "markers list<struct<offset int64, producerId int64, isCommit bool>>>>>>>", "Fetch response with records"),
 )
 """The columns that the table has beside those of the frame."""

@@ -94,8 +94,8 @@ MESSAGES = Table("silver", "messages", (
     *_with_names(HEADER, "ts_ns", "dir", "api_key"),
     *SIZES,
     Column("body_json", "string", True, "JSON: the message, fields named as Kafka's JSON names them; null where only the header was kept. "
-           "`records` are their size and first 61 bytes, and, if batches of transactions are among them, as `batches` the base offsets of "
-           "those behind the first; subscriptions and assignments of a group's members are their size, a checksum "
+           "`records` are their size and first 61 bytes, and, if batches of transactions are among them, offset and producer id of each batch of "
+           "records (`batches`) and of each marker (`markers`); subscriptions and assignments of a group's members are their size, a checksum "
            "and, of consumers, topics and partitions"),
     Column("bytes_left", "int32", True, "bytes behind the body, which Kafka ignores in a request; null for a frame that was cut"),
     Column("err", "string", True, "what is wrong with a frame that decodes: its body is too long and left out, or, in a sample of what "

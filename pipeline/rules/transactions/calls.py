@@ -180,13 +180,15 @@ named AS (
     FROM topics s LEFT JOIN names n ON n.run_id = s.run_id AND n.topic_id = s.t.topicId),
 rows AS (SELECT * EXCEPT (t) FROM named LATERAL VIEW explode(t.partitions) AS p),
 headers AS (SELECT *, {_HEADER.format('p.records.head')} AS header FROM rows WHERE p.errorCode = 0 AND p.records.size >= 61)
-SELECT run_id, node_id, process, conn_id, seq, answer_seq, topic, partition, last_stable_offset, aborted, base_offset
+SELECT run_id, node_id, process, conn_id, seq, answer_seq, topic, p.partitionIndex AS partition, p.lastStableOffset AS last_stable_offset,
+    coalesce(p.abortedTransactions, array()) AS aborted, p.records.markers AS markers, batch.offset AS base_offset,
+    batch.producerId AS producer_id
 FROM (
-    SELECT *, p.partitionIndex AS partition, p.lastStableOffset AS last_stable_offset, coalesce(p.abortedTransactions, array()) AS aborted,
-        array_union(array(try_cast(conv(substring(header, 1, 16), 16, 10) AS BIGINT)), coalesce(p.records.batches, array()))
-            AS base_offsets
+    SELECT *, coalesce(p.records.batches, array(struct(
+        try_cast(conv(substring(header, 1, 16), 16, 10) AS BIGINT) AS offset,
+        try_cast(conv(substring(header, 87, 16), 16, 10) AS BIGINT) AS producerId))) AS batches
     FROM headers WHERE length(header) = 122 AND substring(header, 33, 2) = '02')
-LATERAL VIEW explode(base_offsets) AS base_offset
+LATERAL VIEW explode(batches) AS batch
 """,
     needs=(messages_of(27),),
     is_kept=True,

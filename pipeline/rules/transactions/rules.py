@@ -208,19 +208,25 @@ batches AS (
     LEFT JOIN to_itself i ON i.run_id = b.run_id AND i.node_id = b.node_id
     WHERE b.marker.code = 0 AND (c.producer_id IS NULL OR i.node_id IS NOT NULL)),
 reads AS (
-    SELECT r.*, b.producer_id, b.seq AS produced_seq, b.marker,
-        coalesce(exists(r.aborted, each -> each.producerId = b.producer_id AND each.firstOffset <= r.base_offset), false) AS is_aborted
+    SELECT r.*, b.seq AS produced_seq, b.marker,
+        -- What has ended by the same answer, or by a marker before the request.
+        coalesce(try_element_at(filter(r.markers, m -> m.producerId = r.producer_id AND m.offset > r.base_offset), 1).isCommit,
+            if(r.seq > b.marker.answer_seq, b.marker.is_commit, NULL)) AS is_commit,
+        -- The marker of an aborted transaction ends it for what comes behind.
+        exists(r.aborted, each -> each.producerId = r.producer_id AND each.firstOffset <= r.base_offset
+            AND NOT coalesce(exists(r.markers, m -> m.producerId = r.producer_id AND m.offset > each.firstOffset
+                AND m.offset < r.base_offset), false)) AS is_aborted
     FROM committed_reads r LEFT JOIN batches b ON b.run_id = r.run_id AND b.node_id = r.node_id AND b.process = r.process
-        AND b.topic = r.topic AND b.partition = r.partition AND b.base_offset = r.base_offset)
+        AND b.topic = r.topic AND b.partition = r.partition AND b.base_offset = r.base_offset AND b.producer_id = r.producer_id)
 SELECT run_id, node_id, conn_id, answer_seq AS seq,
     CASE WHEN base_offset >= last_stable_offset
             THEN concat(topic, '-', partition, ': offset ', base_offset, ' is read, and the last stable offset is ', last_stable_offset)
         WHEN answer_seq < marker.seq AND produced_seq < seq
             THEN concat(topic, '-', partition, ': offset ', base_offset, ' is read before the transaction of producer ', producer_id,
                 ' has ended')
-        WHEN seq > marker.answer_seq AND marker.is_commit AND is_aborted
+        WHEN is_commit AND is_aborted
             THEN concat(topic, '-', partition, ': offset ', base_offset, ' of producer ', producer_id, ' is committed and named as aborted')
-        WHEN seq > marker.answer_seq AND NOT marker.is_commit AND NOT is_aborted
+        WHEN NOT is_commit AND NOT is_aborted
             THEN concat(topic, '-', partition, ': offset ', base_offset, ' of producer ', producer_id, ' is aborted and not named as such')
     END AS detail,
     array_compact(array(produced_seq, marker.seq, seq, answer_seq)) AS evidence

@@ -183,7 +183,7 @@ def _(world: TrueRun) -> Edits:
         shown = [p for t in body.topics for p in t.partitions if (t.name, p.partition_index, *p.isr_nodes) == (*chosen[:2], *isr)]
         if shown and not any(row["node_id"] == answer["node_id"] and row["seq"] < answer["seq"] for row in later):
             for partition in shown:
-                partition.isr_nodes = partition.isr_nodes[:-1]
+                partition.isr_nodes, partition.offline_replicas = partition.isr_nodes[:-1], partition.isr_nodes[-1:]
             edits[place(answer)] = with_body(answer, body)
     return edits
 

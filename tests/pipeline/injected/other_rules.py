@@ -37,7 +37,6 @@ OTHER_RULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("E-01", "ElectLeaders answers NONE where it is not the controller"): ("E-04",),
     ("G-02", "the generation of a group leaves one out"): ("G-04",),  # the members go on with the true one
     ("G-02", "the generation of a group goes back"): ("G-04",),
-    ("T-02", "one commit marker is not sent, and the last transaction of the epoch is committed too"): ("T-05",),  # it reads as aborted
     ("T-04", "a fenced producer ends its transaction"): ("T-02",),
     ("T-04", "a producer that was replaced adds partitions"): ("T-01",),  # so they are not in the transaction of the newer one
 }

@@ -362,6 +362,21 @@ def _first_offset(partition: Any) -> int:
 
 injected("T-05", "the last stable offset is the one of the first record", story="clients", edge=True)(
     _read(lambda p: True, lambda p: setattr(p, "last_stable_offset", _first_offset(p))))
+
+
+@injected("T-05", "no answer names an aborted transaction", story="clients")
+def _(world: TrueRun) -> Edits:
+    edits: Edits = {}
+    for row, body in _reads(world):
+        named = [each for topic in body.responses for each in topic.partitions if each.aborted_transactions]
+        for each in named:
+            each.aborted_transactions = []
+        if named:
+            edits |= {place(one): with_body(one, body) for one in world.copies(row)}
+    assert edits
+    return edits
+
+
 injected("T-05", "the last stable offset is one after the first record", story="clients", allowed=True)(
     _read(lambda p: True, lambda p: setattr(p, "last_stable_offset", _first_offset(p) + 1)))
 

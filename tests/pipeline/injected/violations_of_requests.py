@@ -161,6 +161,13 @@ metadata("Metadata has another controller", lambda b: setattr(b, "controller_id"
 metadata("Metadata has no controller", lambda b: setattr(b, "controller_id", -1), version=1, edge=True)
 metadata("Metadata has another cluster id", lambda b: setattr(b, "cluster_id", "other"), version=2)
 metadata("Metadata leaves a live broker out", lambda b: setattr(b, "brokers", b.brokers[:-1]), edge=True)
+metadata("Metadata has another port of the last broker", lambda b: setattr(b.brokers[-1], "port", b.brokers[-1].port + 1), edge=True)
+metadata("Metadata has another host of a live broker", lambda b: setattr(b.brokers[0], "host", "elsewhere"))
+metadata("Metadata has an offline replica that is online", lambda b: setattr(
+    first_partition(b), "offline_replicas", [first_partition(b).replica_nodes[0]]), version=5)
+simple("C-16", "Metadata leaves out the last partition of a topic", Api.METADATA, RESPONSE_OUT,
+       lambda b, r: shown(b, r) and len(b.topics[0].partitions) > 1,
+       lambda b: setattr(b.topics[0], "partitions", b.topics[0].partitions[:-1]), edge=True)
 metadata("Metadata has a broker that does not live", lambda b: setattr(b.brokers[0], "node_id", 66))
 simple("C-20", "LeaderAndIsr goes to no replica", LEAD, REQUEST_OUT,
        *with_state(lambda s: led(s) and len(s.replicas) > 1, setting(replicas=[8, 9], isr=[8], leader=8)))

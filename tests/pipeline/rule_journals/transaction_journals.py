@@ -196,6 +196,6 @@ def batches(*offsets: int) -> bytes:
     )
 
 
-def marker_batch(offset: int) -> bytes:
+def marker_batch(offset: int, *, is_commit: bool = True, producer: int = P) -> bytes:
     """A control batch at this offset."""
-    return control_batch(ControlType.COMMIT, offset, 0, P, 0, 0, 1)
+    return control_batch(ControlType.COMMIT if is_commit else ControlType.ABORT, offset, 0, producer, 0, 0, 1)

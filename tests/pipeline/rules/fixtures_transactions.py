@@ -761,7 +761,8 @@ def an_aborted_transaction_behind_another_batch_is_not_named(run: Run) -> list[t
     _, second = produced(run, is_commit=False)
     return [
         (2, second.read(0, 7, partition=1, records=batches(2, 4))),
-        (2, second.read(0, 7, partition=1, records=batches(2, 4) + marker_batch(6))),
+        (2, second.read(0, 7, partition=1, records=batches(2, 4) + marker_batch(6, is_commit=False))),
+        (2, second.read(0, 7, ((7, 2),), partition=1, records=batches(2) + marker_batch(3, is_commit=False) + batches(4))),
     ]
 
 
@@ -776,6 +777,33 @@ def an_aborted_transaction_behind_another_batch_is_named(run: Run) -> None:
     _, second = produced(run, is_commit=False)
     second.read(0, 7, ((7, 4),), partition=1, records=batches(2, 4))
     second.read(0, 7, partition=1, records=batches(2, 4)[:-1])  # a consumer reads whole batches only
+
+
+@good("T-05")
+def a_transaction_behind_the_marker_of_an_aborted_one_is_committed(run: Run) -> None:
+    _, second = produced(run)
+    second.read(0, 7, ((7, 2),), partition=1, records=batches(2) + marker_batch(3, is_commit=False) + batches(4))
+
+
+@good("T-05")
+def an_answer_has_the_marker_that_came_meanwhile(run: Run) -> None:
+    """Only the answer says how the transaction ended."""
+    _, second = two_brokers(run)
+    second.marker(0, 1, producer=8)
+    second.read(0, 7, ((7, 2),), partition=1, records=batches(2) + marker_batch(3, is_commit=False) + batches(4) + marker_batch(5))
+
+
+@bad("T-05")
+def an_answer_has_the_marker_and_does_not_name_the_transaction(run: Run) -> tuple[int, int]:
+    _, second = two_brokers(run)
+    second.marker(0, 1, producer=8)
+    return 2, second.read(0, 7, ((8, 0),), partition=1, records=batches(2) + marker_batch(3, is_commit=False))
+
+
+@bad("T-05")
+def a_transaction_before_the_marker_of_an_aborted_one_is_committed(run: Run) -> tuple[int, int]:
+    _, second = produced(run)
+    return 2, second.read(0, 7, ((7, 2),), partition=1, records=batches(2, 4) + marker_batch(6))
 
 
 @bad("T-05")
