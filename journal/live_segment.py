@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from klamm.journal.reading import WRONG, BadChecksum, metadata_of, present, sound_batch
-from klamm.journal.segments import segment_of, table_schema
+from klamm.journal.segments import SCHEMA_LIMIT, schema_checksum, segment_of, table_schema
 
 _MARK = b"\xff\xff\xff\xff"
 _END = _MARK + bytes(4)
@@ -32,6 +32,7 @@ class GrowingSegment:
         self._view = _View(self._file.fileno())
         self._stream: pa.RecordBatchStreamReader | None = None
         self._metadata: dict[str, str] = {}
+        self._of_schema = 0
         self._whole = 0
         self._has_ended = False
 
@@ -50,8 +51,9 @@ class GrowingSegment:
                 if self._stream is None:
                     self._stream = pa.ipc.open_stream(pa.PythonFile(self._view, mode="r"))
                     self._metadata = metadata_of(self._stream.schema)
+                    self._of_schema = schema_checksum(os.pread(self._file.fileno(), SCHEMA_LIMIT, 0))
                 elif kind == "record batch":
-                    yield present(sound_batch(self._stream), self._schema, self._metadata)
+                    yield present(sound_batch(self._stream, self._of_schema), self._schema, self._metadata)
             except BadChecksum:
                 continue
             except (*WRONG, StopIteration):

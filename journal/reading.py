@@ -19,15 +19,18 @@ import pyarrow as pa
 
 from klamm.journal.segments import (
     CHECKSUM,
+    CHECKSUM_ALONE,
     ENDED,
     LOCK,
     OPEN,
     RETAINED,
+    SCHEMA_LIMIT,
     SEAL,
     Segment,
     checksum,
     ended_process,
     journal_folder,
+    schema_checksum,
     segment_of,
     table_schema,
 )
@@ -62,11 +65,12 @@ class SegmentReader:
         try:
             size = self.path.stat().st_size
             source = pa.memory_map(str(self.path)) if size else pa.BufferReader(b"")
+            of_schema = schema_checksum(source.read_at(min(size, SCHEMA_LIMIT), 0))
             with source, pa.ipc.open_stream(source) as stream:
                 self.metadata = metadata_of(stream.schema)
                 while True:
                     try:
-                        batch = sound_batch(stream)
+                        batch = sound_batch(stream, of_schema)
                     except StopIteration:
                         break
                     except BadChecksum as bad:  # the next batch is where this one ends
@@ -87,12 +91,14 @@ class BadChecksum(ValueError):
     """The rows of a batch are not those that were written."""
 
 
-def sound_batch(stream: pa.RecordBatchStreamReader) -> pa.RecordBatch:
-    """The next batch of a stream. Raises StopIteration at its end, BadChecksum, and `WRONG` for other damage."""
+def sound_batch(stream: pa.RecordBatchStreamReader, of_schema: int) -> pa.RecordBatch:
+    """The next batch of a stream whose schema message has this checksum. Raises StopIteration at its end, BadChecksum, and `WRONG` for
+    other damage."""
     batch, about = stream.read_next_batch_with_custom_metadata()
-    told = None if about is None else about.get(CHECKSUM)
-    if told is not None and checksum(batch) != _text(told):
-        raise BadChecksum(f"a batch of {batch.num_rows} rows has another checksum than was written")
+    for key, start in ((CHECKSUM, of_schema), (CHECKSUM_ALONE, 0)):
+        told = None if about is None else about.get(key)
+        if told is not None and checksum(batch, start) != _text(told):
+            raise BadChecksum(f"a batch of {batch.num_rows} rows has another checksum than was written")
     batch.validate(full=True)
     return batch
 

@@ -47,8 +47,13 @@ ENCODED: Mapping[str, frozenset[str]] = {
 }
 """String columns that are dictionary-encoded on disk."""
 
-CHECKSUM = "crc32"
-"""Key of the metadata of a batch that has its `checksum`. Older journals have none."""
+CHECKSUM = "crc32.schema"
+"""Key of the metadata of a batch that has its `checksum`, with that of the schema message before it."""
+CHECKSUM_ALONE = "crc32"
+"""The same without the schema, as older journals have it. Still older ones have none."""
+
+SCHEMA_LIMIT = 1 << 16
+"""A schema message is shorter."""
 
 ENDED = "ended-"
 ENDED_BYTES = 1024
@@ -168,13 +173,24 @@ def segment_metadata(run_id: str, node_id: int, process: int, started_ns: int, v
     }
 
 
-def checksum(batch: pa.RecordBatch) -> str:
-    """The CRC-32 of a batch as it is on disk, with the dictionaries of its columns: 8 hexadecimal digits."""
-    value = zlib.crc32(batch.serialize())
+def schema_checksum(start: bytes) -> int:
+    """The CRC-32 of the schema message with which a segment begins. `start` are the segment's first `SCHEMA_LIMIT` bytes, or all."""
+    return zlib.crc32(start[: 8 + int.from_bytes(start[4:8], "little")])
+
+
+def checksum(batch: pa.RecordBatch, value: int = 0) -> str:
+    """The CRC-32 of a batch as it is on disk, with the dictionaries of its columns: 8 hexadecimal digits. It goes on from `value`."""
+    value = zlib.crc32(batch.serialize(), value)
     for column in batch.columns:
         if pa.types.is_dictionary(column.type):
             value = zlib.crc32(pa.RecordBatch.from_arrays([column.dictionary], ["values"]).serialize(), value)
     return f"{value:08x}"
+
+
+def _stream_without_rows(schema: pa.Schema) -> bytes:
+    with pa.BufferOutputStream() as sink:
+        pa.ipc.new_stream(sink, schema).close()
+        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
 class OpenSegment:
@@ -187,6 +203,7 @@ class OpenSegment:
         self._file = pa.OSFile(str(self.path), "wb")
         self._buffer = pa.BufferedOutputStream(self._file, 1 << 20)
         self._writer = pa.ipc.new_stream(self._buffer, schema)
+        self._schema_checksum = schema_checksum(_stream_without_rows(schema))
         self._whole = 0
         self.rows = 0
 
@@ -197,7 +214,7 @@ class OpenSegment:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch. Raises OSError, for example if the disk is full."""
-        self._writer.write_batch(batch, {CHECKSUM: checksum(batch)})
+        self._writer.write_batch(batch, {CHECKSUM: checksum(batch, self._schema_checksum)})
         self._buffer.flush()
         self._whole = self._file.tell()
         self.rows += batch.num_rows
