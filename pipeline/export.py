@@ -17,6 +17,7 @@ from klamm.journal.rows import Row
 from klamm.journal.segments import table_schema
 from klamm.machine.replaced_file import replacing, temporary_path
 from klamm.pipeline.decode.row_text import body_json, decoded, json_line
+from klamm.pipeline.lake.parquet_files import WRITTEN
 
 PART_ROWS = 8_192
 PART_BYTES = 32 << 20
@@ -75,7 +76,7 @@ class _ParquetFile:
 
     def _write(self) -> None:
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._temporary, self._schema, compression="zstd")
+            self._writer = pq.ParquetWriter(self._temporary, self._schema, **WRITTEN)
         self._writer.write_batch(pa.RecordBatch.from_pylist(self._rows, schema=self._schema))
         self._rows, self._bytes = [], 0
 

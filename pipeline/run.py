@@ -31,9 +31,10 @@ from klamm.pipeline.commits import Commits
 from klamm.pipeline.gold import build_gold
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import unjudged_rows as missing
-from klamm.pipeline.lake.damage import damage_named
+from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import spark_failures, written
 from klamm.pipeline.lake.retention import finish
+from klamm.pipeline.lake.tables import GOLD, SILVER
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.upkeep import upkeep
 
@@ -76,6 +77,7 @@ def run(
         is_rebuilt = stream.prepare(lake)
         commits = Commits(lake)
         stream.remove_remains(lake)
+        refuse_missing(lake, [table.path for table in (*SILVER, *GOLD)])
         found, copies = own_segments(pending(lake, commits))
         notes = [*copies, *(f"{path.relative_to(lake)}: not sealed in time" for path in late), *_left_out(lake)]
         if not found and not commits.journals:

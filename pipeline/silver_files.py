@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from klamm.journal.columns import EVENTS, FRAMES, Column, Direction
 from klamm.machine.replaced_file import remove_temporaries
 from klamm.pipeline.decode.batches import INPUT, LISTS, decode_batches, joined
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.table_parts import folder_of_run, stage
 from klamm.pipeline.lake.tables import (
@@ -136,7 +136,7 @@ def read_bronze(lake: Path, pieces: Iterable[Piece]) -> Iterator[Any]:
     for piece in pieces:
         columns = READ[piece.table]
         try:
-            with pq.ParquetFile(lake / piece.path) as file:
+            with opened(lake / piece.path) as file:
                 present = [column.name for column in columns if column.name in file.schema_arrow.names]
                 for group in range(file.num_row_groups) if piece.group is None else (piece.group,):
                     for rows in file.iter_batches(READ_ROWS, [group], present, use_threads=False):

@@ -13,6 +13,7 @@ from pathlib import Path
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.folder import CHECKPOINTS, LAYERS, SPARKS_OWN, PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.parquet_files import opened
 
 READERS = ("pyarrow", "duckdb", *SPARKS_OWN)
 """Packages that read tables, and whose exceptions may come from a damaged file."""
@@ -34,8 +35,8 @@ def damage_named(lake: Path) -> Iterator[None]:
         raise PipelineFailed(damaged) from problem
 
 
-def refuse_missing(lake: Path, tables: Iterable[str], runs: Collection[str]) -> None:
-    """Raise PipelineFailed if a part has fewer files or rows than its table says. Only the ends of files are read.
+def refuse_missing(lake: Path, tables: Iterable[str], runs: Collection[str] | None = None) -> None:
+    """Raise PipelineFailed if a part of these runs, or of all, has fewer files or rows than its table says. Only the ends of files are read.
 
     A reader of a folder from which a file was removed would not notice it.
     """
@@ -58,14 +59,12 @@ def damaged_parts(lake: Path) -> Iterator[str]:
 
 def _damage(lake: Path, entry: Entry) -> str | None:
     import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if entry.rows == 0:
         return None
     files, rows = manifest.files_of(lake / entry.path), 0
     for file in files:
         try:
-            with pq.ParquetFile(file) as parquet:
+            with opened(file) as parquet:
                 rows += sum(parquet.read_row_group(number).num_rows for number in range(parquet.num_row_groups))
         except (OSError, pa.ArrowException) as problem:
             return f"{file} is damaged ({' '.join(str(problem).split())[:120]})"

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.table_parts import part_path
 from klamm.pipeline.lake.tables import SILVER, Table
@@ -106,9 +107,8 @@ def _merge(lake: Path, table: Table, run: str, parts: Sequence[Entry]) -> Merged
 def _sorted(files: Sequence[Path]) -> Any:
     """The rows of these files; columns that some of them lack are null."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    rows = pa.concat_tables([pq.ParquetFile(file).read() for file in files], promote_options="default")
+    rows = pa.concat_tables([opened(file).read() for file in files], promote_options="default")
     by = [(name, "ascending") for name in SORTED_BY if name in rows.column_names]
     return rows.sort_by(by)
 

@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from klamm.pipeline.lake.parquet_files import opened
+
 
 def columns(files: Iterable[Path], names: Sequence[str]) -> pa.Table:
     """These columns of all rows; without files a table without rows."""
-    read = [parquet.ParquetFile(file).read(list(names)) for file in files]
+    read = [opened(file).read(list(names)) for file in files]
     return pa.concat_tables(read, promote_options="default") if read else pa.table({name: pa.array([], pa.null()) for name in names})
 
 
@@ -24,7 +26,7 @@ def rows_where(files: Iterable[Path], wanted: Mapping[str, Collection[Any]], nam
     """
     found: list[dict[str, Any]] = []
     for path in files:
-        file = parquet.ParquetFile(path)
+        file = opened(path)
         groups = [number for number in range(file.num_row_groups) if _may_have(file.metadata.row_group(number), wanted)]
         if not groups:
             continue

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from klamm.machine.replaced_file import temporary_path
+from klamm.pipeline.lake.parquet_files import WRITTEN
 
 ROWS = 1 << 17
 BYTES = 64 << 20
@@ -117,7 +118,7 @@ def _writer(path: Path, schema: Any) -> Any:
     return pq.ParquetWriter(
         path,
         schema,
-        compression="zstd",
+        **WRITTEN,
         compression_level=1,
         use_dictionary=[leaf for leaf in leaves if leaf not in VARIED],
         write_statistics=[leaf for leaf in leaves if leaf not in LONG],

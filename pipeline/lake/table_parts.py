@@ -13,6 +13,7 @@ from typing import Any
 
 from klamm.pipeline.lake.folder import CHECKPOINTS
 from klamm.pipeline.lake.manifest import Entry, append, footers
+from klamm.pipeline.lake.parquet_files import WRITTEN
 from klamm.pipeline.lake.tables import Table
 
 STAGED = f"{CHECKPOINTS}/staged"
@@ -71,7 +72,7 @@ def write_few(lake: Path, table: Table, rows: Any, batch: str, most: int) -> boo
     for run in pc.unique(here.column("run_id")).to_pylist():
         folder = stage(lake, table, batch) / folder_of_run(run)
         folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(here.filter(pc.equal(here.column("run_id"), run)), folder / "part-0.parquet", compression="zstd")
+        pq.write_table(here.filter(pc.equal(here.column("run_id"), run)), folder / "part-0.parquet", **WRITTEN)
     return True
 
 

@@ -16,6 +16,7 @@ from klamm.journal.reading import early_ends, retained_to
 from klamm.journal.segments import node_folder
 from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_numbers import Span, gaps, merged, spans_by_node
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE
 
@@ -122,8 +123,6 @@ def notes(missing: Iterable[Missing]) -> list[str]:
 
 def silver_numbers(lake: Path, run: str) -> Iterator[Any]:
     """Broker, process and `seq` of the rows of a run, one file at a time."""
-    import pyarrow.parquet as pq
-
     for table in (MESSAGES, QUARANTINE, EVENT_TABLE):
         for file in manifest.files(lake, table.path, {run}):
-            yield pq.ParquetFile(file).read(columns=["node_id", "process", "seq"])
+            yield opened(file).read(columns=["node_id", "process", "seq"])

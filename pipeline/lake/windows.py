@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.parquet_files import opened
 
 WIDTH_NS = 3_600_000_000_000
 """Longest time of a window."""
@@ -280,7 +281,5 @@ def _cuts(lake: Path, parts: Collection[Part], since: Cut, times_ns: Sequence[in
 
 
 def _columns(lake: Path, entry: Entry, names: list[str]) -> Iterator[Any]:
-    import pyarrow.parquet as pq
-
     for file in manifest.files_of(lake / entry.path):
-        yield pq.ParquetFile(file).read(names)
+        yield opened(file).read(names)

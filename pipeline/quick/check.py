@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -48,7 +49,7 @@ def check_quickly(
     judging, rules = asked_for(present, runs, chosen)
     found, renamed = own_segments([segment for segment in pending(lake, set()) if segment.run in judging])
     _keep_to(limit, found, lake)
-    with tempfile.TemporaryDirectory(prefix="klamm-quick-") as folder, _no_garbage():
+    with tempfile.TemporaryDirectory(prefix="klamm-quick-") as folder, _no_garbage(), _one_line():
         database = tables.opened(memory, folder)
         loaded = tables.load(database, found)
         checked = Checked(judging, rules, judge(database, judging, rules.values()))
@@ -77,6 +78,16 @@ def _keep_to(limit: int | None, found: Sequence[Segment], lake: Path) -> None:
             f"{frames:,} frames, and --quick judges at most {limit:,}: choose runs with --run, let Spark judge them "
             f"(klamm pipeline run {lake}), or add --any-size"
         )
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Raise PipelineFailed where memory or disk are too small for DuckDB. Other errors are faults of queries."""
+    try:
+        yield
+    except duckdb.OperationalError as problem:
+        advice = "; --memory gives it more" if isinstance(problem, duckdb.OutOfMemoryException) else ""
+        raise PipelineFailed(f"DuckDB: {str(problem).strip().splitlines()[0]}{advice}") from problem
 
 
 @contextmanager

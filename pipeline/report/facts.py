@@ -17,11 +17,14 @@ import pyarrow.compute as pc
 
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.damage import refuse_missing
 from klamm.pipeline.lake.tables import (
     API_ERRORS,
     API_MATRIX,
+    BRONZE,
     CLIENT_SCORECARD,
     EVENT_TABLE,
+    GOLD,
     GROUP_GENERATIONS,
     LATENCY,
     LEADER_TIMELINE,
@@ -29,6 +32,7 @@ from klamm.pipeline.lake.tables import (
     QUARANTINE,
     REASSIGN_SPANS,
     RULE_STATS,
+    SILVER,
     VERDICTS,
 )
 from klamm.pipeline.report.clients import Sent, sent
@@ -121,7 +125,7 @@ class Facts:
 
 
 def collect(lake: Path, run: str | None = None) -> Facts:
-    """The facts of a run, of the latest one where none is named. Raises NothingToReport."""
+    """The facts of a run, of the latest one where none is named. Raises NothingToReport, and PipelineFailed if a part of a table is gone."""
     if not lake.is_dir():
         raise NothingToReport(f"{lake} is not a folder")
     runs = list(dict.fromkeys(entry.run for entry in manifest.entries(lake, FRAMES.path) if entry.rows > 0))
@@ -131,6 +135,7 @@ def collect(lake: Path, run: str | None = None) -> Facts:
         run = runs[-1]
     elif run not in runs:
         raise NothingToReport(f"{lake} has no run {run!r}; it has {', '.join(runs[-5:])}")
+    refuse_missing(lake, [table.path for table in (*BRONZE, *SILVER, *GOLD)], [run])
     tables = RunTables(lake, run)
     begin, end, nodes = _extent(tables.by_file(FRAMES, ("ts_ns", "node_id")))
     timeline = tables.read(LEADER_TIMELINE, LEADER_TIMELINE.names)
@@ -377,6 +382,7 @@ def _simulation(lake: Path) -> Simulation | None:
     names = [entry.run for entry in manifest.entries(lake, SIM_SUMMARY.path)]
     if not names:
         return None
+    refuse_missing(lake, (SIM_SUMMARY.path, SIM_LEADERS.path), names[-1:])
     tables = RunTables(lake, names[-1])
     steps = tables.read(SIM_SUMMARY, SIM_SUMMARY.names).sort_by("step").to_pylist()
     last = steps[-1]["step"] if steps else 0

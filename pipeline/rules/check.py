@@ -15,7 +15,7 @@ from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import PipelineFailed, existing, spark_failures, written
 from klamm.pipeline.lake.layout import refuse_older
-from klamm.pipeline.lake.tables import SILVER
+from klamm.pipeline.lake.tables import GOLD, RULE_STATS, SILVER, VERDICTS
 from klamm.pipeline.lake.unjudged_rows import Missing, Torn, missing_rows, notes, quarantined_rows, torn_segments
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.evidence import Place, RowsOf, bronze_rows, evidence_lines
@@ -105,7 +105,8 @@ def _check(lake: Path, open_session: Callable[[], Any], runs: Sequence[str], cho
     if not present:
         raise PipelineFailed(f"{lake} has no tables yet: klamm pipeline run {lake}")
     judging, rules = asked_for(present, runs, chosen)
-    refuse_missing(lake, [table.path for table in SILVER], judging)
+    # Verdicts that are gone are made again.
+    refuse_missing(lake, [table.path for table in (*SILVER, *GOLD) if table not in (VERDICTS, RULE_STATS)], judging)
     stored = read_judgement(lake, judging)
     if stored is None:
         refuse_older(lake)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.tables import HEADERS, MESSAGES, QUARANTINE, SILVER, rows_seen, seen_parts
 from klamm.pipeline.lake.windows import Window
 from klamm.pipeline.rules.record import Need
@@ -68,9 +69,7 @@ class Contents:
 
     def _columns(self, name: str, column: str) -> Iterator[Any]:
         """A column of each file."""
-        import pyarrow.parquet as pq
-
         (table,) = (table for table in SILVER if table.name == name)
         for entry in seen_parts(self._lake, table, self._runs, self._window):
             for file in manifest.files_of(self._lake / entry.path):
-                yield pq.ParquetFile(file).read([column]).column(0)
+                yield opened(file).read([column]).column(0)

@@ -23,6 +23,7 @@ from klamm.machine.replaced_file import replacing
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.parquet_files import WRITTEN, opened
 from klamm.pipeline.lake.tables import RULE_STATS, SILVER, VERDICTS, Table
 from klamm.pipeline.lake.windows import Closed, Cut, Window, is_valid
 from klamm.pipeline.rules.runner import Judgement, Row, Stat, Verdict, together
@@ -157,7 +158,7 @@ def _write(lake: Path, run: str, batch: str, judgement: Judgement, since_ns: int
         (lake / folder).mkdir(parents=True, exist_ok=True)
         schema = pa.schema([(column.name, arrow_type(column.type)) for column in table.columns], about)
         with replacing(lake / folder / FILE) as temporary:
-            pq.write_table(pa.Table.from_pylist(records, schema=schema), temporary, compression="zstd")
+            pq.write_table(pa.Table.from_pylist(records, schema=schema), temporary, **WRITTEN)
         entries.append(Entry(table.path, run, batch, folder, len(records)))
     return entries
 
@@ -165,6 +166,6 @@ def _write(lake: Path, run: str, batch: str, judgement: Judgement, since_ns: int
 def _read(lake: Path, entry: Entry) -> pa.Table | None:
     """The rows of a part with what its file says about it; None if it cannot be read."""
     try:
-        return pq.ParquetFile(lake / entry.path / FILE).read()
+        return opened(lake / entry.path / FILE).read()
     except (OSError, pa.ArrowException):
         return None

@@ -12,6 +12,7 @@ from pyarrow import parquet
 from klamm.journal.columns import Column
 from klamm.machine.replaced_file import replacing
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.parquet_files import WRITTEN
 from klamm.pipeline.lake.tables import Table
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def write_outcome(lake: Path, run: str, outcome: Outcome) -> None:
         arrays = [pa.array([run] * len(rows), pa.string())]
         arrays += [pa.array(column, field.type) for column, field in zip(columns, list(schema)[1:], strict=True)]
         with replacing(folder / "part-0.parquet") as temporary:
-            parquet.write_table(pa.Table.from_arrays(arrays, schema=schema), temporary, compression="zstd")
+            parquet.write_table(pa.Table.from_arrays(arrays, schema=schema), temporary, **WRITTEN)
         entries.append(manifest.Entry(table.path, run, "0", str(folder.relative_to(lake)), len(rows)))
     manifest.append(lake, entries)
 

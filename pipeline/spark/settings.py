@@ -63,6 +63,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(Kind.SPARK, When.ALWAYS, "spark.sql.session.timeZone", "UTC", "Times do not depend on the machine."),
     Setting(Kind.SPARK, When.ALWAYS, "spark.pyspark.python", "{python}", _OWN_PYTHON),
     Setting(Kind.SPARK, When.ALWAYS, "spark.pyspark.driver.python", "{python}", _OWN_PYTHON),
+    Setting(
+        Kind.SPARK, When.ALWAYS, "spark.hadoop.parquet.page.verify-checksum.enabled", "true",
+        "A page of a table whose bytes have changed is an error, not other rows.",
+    ),
     Setting(Kind.SPARK, When.LOCAL, "spark.driver.host", "127.0.0.1", "Nothing listens on other interfaces."),
     Setting(Kind.SPARK, When.LOCAL, "spark.driver.bindAddress", "127.0.0.1", "Nothing listens on other interfaces."),
     Setting(

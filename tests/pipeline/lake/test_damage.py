@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,9 @@ from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.damage import damage_named, damaged_parts
 from klamm.pipeline.lake.folder import PipelineFailed, spark_failures
 from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.parquet_files import WRITTEN, opened
+from klamm.pipeline.lake.row_groups import RowGroups
+from klamm.pipeline.lake.tables import GOLD, RULE_STATS, VERDICTS, Table
 
 
 def part(lake: Path, table: str, run: str = "r", rows: int = 3) -> Path:
@@ -70,6 +74,53 @@ def test_a_jvm_that_ends_is_one_line_and_no_reason_to_read_all_tables(tmp_path: 
     part(tmp_path, "silver/messages").unlink()
     with pytest.raises(PipelineFailed, match="Spark's JVM ended while it worked"), spark_failures(), damage_named(tmp_path):
         raise ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize("table", ["bronze/frames", "silver/api_errors", *(table.path for table in GOLD)])
+def test_a_report_of_a_table_that_lost_a_part_names_it(tmp_path: Path, table: str) -> None:
+    for each in {"bronze/frames", table}:
+        part(tmp_path, each)
+    manifest.files(tmp_path, table)[0].unlink()
+    result = CliRunner().invoke(report, [str(tmp_path), "--output", str(tmp_path / "report.html")])
+    assert isinstance(result.exception, PipelineFailed)
+    assert f"{tmp_path / table}/run=r/batch=0 is missing: 0 of 3 rows are there; remove" in str(result.exception)
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("table", [table for table in GOLD if table not in (VERDICTS, RULE_STATS)])
+def test_check_names_a_part_of_gold_that_is_gone(tmp_path: Path, table: Table) -> None:
+    part(tmp_path, "silver/messages")
+    part(tmp_path, table.path).unlink()
+    result = CliRunner().invoke(pipeline, ["check", str(tmp_path)])
+    assert isinstance(result.exception, PipelineFailed)
+    assert f"{tmp_path / table.path}/run=r/batch=0 is missing" in str(result.exception)
+
+
+def test_a_flipped_bit_is_never_another_value(tmp_path: Path) -> None:
+    """In rows written in both ways; a bit of the end of a file may make it another file, which is an error too."""
+    file = tmp_path / "rows.parquet"
+    rows = pa.table({"run_id": ["r"] * 50, "seq": list(range(50)), "text": [f"text {number % 7}" for number in range(50)]})
+    groups = RowGroups(file)
+    groups.add(rows.to_batches()[0])
+    groups.close()
+    draw = Random(5)
+    for written in (file.read_bytes(), written_whole(rows, file)):
+        pages = len(written) - 8 - int.from_bytes(written[-8:-4], "little")
+        for _ in range(150):
+            changed = bytearray(written)
+            place = draw.randrange(8 * pages)
+            changed[place // 8] ^= 1 << place % 8
+            file.write_bytes(changed)
+            try:
+                read = opened(file).read()
+            except (OSError, pa.ArrowException):
+                continue
+            assert read.select(rows.column_names).to_pylist() == rows.to_pylist(), place
+
+
+def written_whole(rows: pa.Table, file: Path) -> bytes:
+    pq.write_table(rows, file, **WRITTEN)
+    return file.read_bytes()
 
 
 def test_a_report_of_a_damaged_table_names_it(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from klamm.cli.pipeline.check import command
 from klamm.journal.segments import EndMark
 from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.quick.check import check_quickly
 from klamm.tests.journal.writing import simple_exchange
 from klamm.tests.pipeline.broken_runs import assert_w_01_is_shown, write_runs
@@ -58,6 +59,13 @@ def test_a_violation_is_printed_with_the_frames_that_prove_it_and_nothing_is_wri
     result = checked(lake, "--rule", "W-01", "--rule", "W-06")
     assert_w_01_is_shown(result)
     assert sorted(lake.rglob("*")) == before
+
+
+def test_too_little_memory_is_one_line(lake: Path) -> None:
+    result = checked(lake, "--memory", "1m")
+    assert isinstance(result.exception, PipelineFailed)
+    line = str(result.exception)
+    assert line.startswith("DuckDB: Out of Memory Error: ") and line.endswith("; --memory gives it more") and "\n" not in line
 
 
 def test_warnings_fail_on_request_only(lake: Path) -> None:
