@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from klamm.journal.segments import OpenSegment, disk_schema
 from klamm.pipeline.bronze import convert_here, pending
@@ -26,7 +27,7 @@ SEGMENT = 200_000
 
 
 def write(lake: Path, frames: int) -> None:
-    """The journal: the same exchange with other numbers."""
+    """The journal: the same exchanges again and again, each time on another connection and later, so no rule is violated."""
     with TinyJournal(lake / "one") as tiny:
         for _ in range(BATCH // 2):
             simple_exchange(tiny)
@@ -36,16 +37,25 @@ def write(lake: Path, frames: int) -> None:
     folder = lake / "lake" / "journal" / "run=r" / "node=1"
     folder.mkdir(parents=True)
     segment: OpenSegment | None = None
-    index = batch.schema.get_field_index("seq")
-    for first in range(1, frames + 1, BATCH):
+    times = batch.column("ts_ns").to_pylist()
+    for number, first in enumerate(range(1, frames + 1, BATCH)):
         if segment is None:
             segment = OpenSegment(folder, "frames", first, schema)
-        segment.write(batch.set_column(index, batch.schema.field(index), pa.array(range(first, first + BATCH), pa.int64())))
+        later = {"seq": first - 1, "cause_seq": first - 1, "conn_id": number, "ts_ns": number * (times[-1] - times[0] + 1_000_000)}
+        segment.write(_shifted(batch, later))
         if (first + BATCH - 1) % SEGMENT == 0:
             segment.seal()
             segment = None
     if segment is not None:
         segment.seal()
+
+
+def _shifted(batch: pa.RecordBatch, by: dict[str, int]) -> pa.RecordBatch:
+    """The rows with so much more in these columns."""
+    for name, more in by.items():
+        index = batch.schema.get_field_index(name)
+        batch = batch.set_column(index, batch.schema.field(index), pc.add(batch.column(index), pa.scalar(more, batch.column(index).type)))
+    return batch
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

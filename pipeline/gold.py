@@ -37,7 +37,7 @@ from klamm.pipeline.lake.tables import (
 )
 from klamm.pipeline.lake.windows import SIZES, Window, WindowPart, WindowSizes, windows
 from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.groups.calls import COMMITS, GROUP_JOINS, MEMBER_CALLS
+from klamm.pipeline.rules.groups.calls import COMMITS, GROUP_ENDS, GROUP_JOINS, MEMBER_CALLS
 from klamm.pipeline.rules.record import Need
 from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake, together
 from klamm.pipeline.rules.traffic import FRAME_COUNTS
@@ -165,10 +165,16 @@ WITH told AS (
 )
 SELECT t.run_id, t.node_id, t.process, t.group_id, t.generation, t.protocol_type, t.protocol, t.leader, t.members,
   coalesce(u.synced, 0) AS synced, u.partitions AS partitions, t.seq, t.from_ts_ns, t.joined_ts_ns, u.stable_ts_ns AS stable_ts_ns,
-  lead(t.joined_ts_ns) OVER next AS to_ts_ns, lead(t.node_id) OVER next AS final_node, lead(t.seq) OVER next AS final_seq
-FROM told t LEFT JOIN used u ON u.run_id = t.run_id AND u.node_id = t.node_id AND u.process = t.process AND u.group_id = t.group_id
+  least(t.next_ts_ns, e.ended_ts_ns) AS to_ts_ns,
+  if(t.next_ts_ns IS NULL OR e.ended_ts_ns < t.next_ts_ns, e.ended_node, t.next_node) AS final_node,
+  if(t.next_ts_ns IS NULL OR e.ended_ts_ns < t.next_ts_ns, e.ended_seq, t.next_seq) AS final_seq
+FROM (
+  SELECT *, lead(joined_ts_ns) OVER next AS next_ts_ns, lead(node_id) OVER next AS next_node, lead(seq) OVER next AS next_seq
+  FROM told WINDOW next AS (PARTITION BY run_id, group_id ORDER BY joined_ts_ns)
+) t LEFT JOIN group_ends e ON e.run_id = t.run_id AND e.node_id = t.node_id AND e.process = t.process AND e.group_id = t.group_id
+  AND e.turn = t.turn AND e.life = t.life AND e.generation = t.generation
+LEFT JOIN used u ON u.run_id = t.run_id AND u.node_id = t.node_id AND u.process = t.process AND u.group_id = t.group_id
   AND u.turn = t.turn AND u.life = t.life AND u.generation = t.generation
-WINDOW next AS (PARTITION BY t.run_id, t.group_id ORDER BY t.joined_ts_ns)
 """,
     OFFSET_COMMITS: """
 SELECT run_id, node_id, seq, ts_ns, client_id, group_id, member_id, generation, topic, partition, committed_offset, error_code
@@ -191,7 +197,7 @@ INPUTS: dict[Table, tuple[str, ...]] = {
     LEADER_TIMELINE: (PARTITION_STATE.name,),
     REASSIGN_SPANS: (REASSIGN.name, EVENT_TABLE.name),
     CLIENT_SCORECARD: (HEADERS, FRAME_COUNTS.name),
-    GROUP_GENERATIONS: (GROUP_JOINS.name, MEMBER_CALLS.name),
+    GROUP_GENERATIONS: (GROUP_JOINS.name, MEMBER_CALLS.name, GROUP_ENDS.name),
     OFFSET_COMMITS: (COMMITS.name,),
     TRANSACTIONS: (TRANSACTIONS_TOLD.name, TXN_MARKERS.name),
 }

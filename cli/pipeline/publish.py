@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import JSON, KEEP, LAKE
+from klamm.cli.pipeline.options import JSON, LAKE, Duration
 from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.output import counted, say
 
@@ -16,7 +16,10 @@ from klamm.cli.shell.output import counted, say
 @click.command("publish", short_help="Publish the tables as Delta Lake tables.")
 @click.argument("lake", type=LAKE)
 @click.argument("target", required=False)
-@KEEP
+@click.option(
+    "--keep", "keep_ns", type=Duration(),
+    help="Remove from TARGET the files that no version had within this time, such as 12h, 7d or 4w. LAKE keeps all of its files.",
+)
 @JSON
 @interruptible
 def command(lake: Path, target: str | None, keep_ns: int | None, as_json: bool) -> None:

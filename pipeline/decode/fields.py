@@ -253,7 +253,7 @@ def _offsets_fetched(version: int, body: Body, text: bytes) -> Values:
 
 
 def _join(version: int, body: Body, text: bytes) -> Values:
-    return _member(body) | {"protocol_type": body.get("protocolType")}
+    return _member(body) | {"protocol_type": body.get("protocolType"), "session_timeout_ms": body.get("sessionTimeoutMs")}
 
 
 def _joined(version: int, body: Body, text: bytes) -> Values:
@@ -315,6 +315,23 @@ def _delete_groups(version: int, body: Body, text: bytes) -> Values:
     return {"group_ids": body.get("groupsNames")}
 
 
+def _groups_deleted(version: int, body: Body, text: bytes) -> Values:
+    return {"group_ids": [row["groupId"] for row in body.get("results") or () if row and not row.get("errorCode")]}
+
+
+def _named(member: Body) -> Values:
+    return {"memberId": member.get("memberId"), "groupInstanceId": member.get("groupInstanceId")}
+
+
+def _leave(version: int, body: Body, text: bytes) -> Values:
+    members = [body] if version < 3 else body.get("members") or ()
+    return {"group_id": body.get("groupId"), "leaving": [_named(row) for row in members if row]}
+
+
+def _left(version: int, body: Body, text: bytes) -> Values:
+    return {} if version < 3 else {"leaving": [_named(row) for row in body.get("members") or () if row and not row.get("errorCode")]}
+
+
 READERS: dict[tuple[bool, int], Reader] = {
     (True, ApiKey.PRODUCE): _produce, (False, ApiKey.PRODUCE): _produced,
     (True, ApiKey.FETCH): _fetch, (False, ApiKey.FETCH): _fetched,
@@ -338,7 +355,8 @@ READERS: dict[tuple[bool, int], Reader] = {
     (True, ApiKey.WRITE_TXN_MARKERS): _mark, (False, ApiKey.WRITE_TXN_MARKERS): _marked,
     (True, ApiKey.TXN_OFFSET_COMMIT): _txn_commit, (False, ApiKey.TXN_OFFSET_COMMIT): _txn_commit_done,
     (True, ApiKey.CREATE_PARTITIONS): _create, (False, ApiKey.CREATE_PARTITIONS): _create_partitions_done,
-    (True, ApiKey.DELETE_GROUPS): _delete_groups,
+    (True, ApiKey.LEAVE_GROUP): _leave, (False, ApiKey.LEAVE_GROUP): _left,
+    (True, ApiKey.DELETE_GROUPS): _delete_groups, (False, ApiKey.DELETE_GROUPS): _groups_deleted,
     (True, ApiKey.ELECT_LEADERS): _elect, (False, ApiKey.ELECT_LEADERS): _elect_done,
     (True, ApiKey.OFFSET_DELETE): _of_member,
     (True, ApiKey.ALTER_PARTITION): _alter, (False, ApiKey.ALTER_PARTITION): _alter_done,

@@ -42,7 +42,10 @@ FIELDS = (
     _column("codes", "list<int32>", "error codes of the elements of a response: CreateTopics, DeleteTopics, CreatePartitions, "
             "ElectLeaders, OffsetCommit"),
     _column("group_id", "string", "requests of members of a group, and DeleteOffsets"),
-    _column("group_ids", "list<string>", "DeleteGroups request"),
+    _column("group_ids", "list<string>", "DeleteGroups request; of a response the groups that were deleted"),
+    _column("leaving", "list<struct<memberId string, groupInstanceId string>>",
+            "LeaveGroup request; of a response since version 3 the members that have left"),
+    _column("session_timeout_ms", "int32", "JoinGroup request"),
     _column("member_id", "string", "requests of members, and the JoinGroup response"),
     _column("instance_id", "string", "requests of members"),
     _column("generation", "int32", "as `member_id`; also a member epoch"),

@@ -101,7 +101,7 @@ MESSAGES = Table("silver", "messages", (
     Column("err", "string", True, "what is wrong with a frame that decodes: its body is too long and left out, or, in a sample of what "
            "brokers sent, it has other bytes when it is encoded again"),
     Column("error_code", "int16", True, "of a response, the error code at its top; null where it has none"),
-    Column("errors", "int32", True, "of a response, how many error codes other than 0 it holds"),
+    Column("errors", "int32", True, "of a response, how many error codes other than 0 it holds; of one that was cut (`flags` 2), at least"),
     Column("throttle_ms", "int32", True, "of a response, its throttle time; null where it has none"),
 ), "a frame that decodes")
 
@@ -111,7 +111,7 @@ FREQUENT = (0, 1)
 FIELD_TABLE = Table("silver", "fields", (
     *_some("run_id node_id process seq ts_ns conn_id dir listener peer_id client_id api_key api_version correlation_id cause_seq flags"),
     Column("error_code", "int16", True, "of a response, the error code at its top"),
-    Column("errors", "int32", True, "of a response, how many error codes other than 0 it holds"),
+    Column("errors", "int32", True, "of a response, how many error codes other than 0 it holds; of one that was cut (`flags` 2), at least"),
     *FIELDS,
 ), "what rules read of a body: a frame of the APIs named below; of Fetch only what matters to `read_committed`, of ApiVersions only the "
    "first of equal responses", frequent=FREQUENT)
@@ -166,7 +166,7 @@ API_ERRORS = Table("silver", "api_errors", (
     *_some("client_id client_sw"),
     Column("path", "string", False, "of the field, `topics[].partitions[].errorCode`"),
     Column("error_code", "int16", False, "never 0"),
-    Column("count", "int32", False, "how often in this response"),
+    Column("count", "int32", False, "how often in this response; in one that was cut (`flags` 2), at least"),
 ), "an error code in a response")
 
 EVENT_TABLE = Table("silver", "events", _with_names(EVENTS, "ts_ns"), "an event, as journaled")
@@ -280,7 +280,8 @@ GROUP_GENERATIONS = Table("gold", "group_generations", (
     Column("from_ts_ns", "int64", False, "the first JoinGroup request that this generation answers: a rebalance had begun by then"),
     Column("joined_ts_ns", "int64", False, "the first JoinGroup response"),
     Column("stable_ts_ns", "int64", True, "the first member got its assignment; null if none did"),
-    Column("to_ts_ns", "int64", True, "when the next generation had its members; null for the last"),
+    Column("to_ts_ns", "int64", True, "when the next generation had its members, or the group none: its last member left, or its session "
+           "expired, or the group was deleted; null if the journal shows none of it"),
 ), "a generation of a group with members, as its coordinator told it in JoinGroup responses; brokers whose journal lacks rows are left out")
 
 OFFSET_COMMITS = Table("gold", "offset_commits", (

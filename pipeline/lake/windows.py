@@ -35,7 +35,7 @@ _OF_CONTROLLERS = "api_key IN (4, 5, 6)"
 HISTORY = {
     "messages": _OF_CONTROLLERS,
     "quarantine": _OF_CONTROLLERS,
-    "fields": "api_key IN (4, 5, 6, 11, 14, 22, 24, 25, 26, 27)",
+    "fields": "api_key IN (4, 5, 6, 11, 13, 14, 22, 24, 25, 26, 27, 42)",
     "events": "kind NOT IN ('conn_open', 'conn_close', 'decision')",
     "partition_state": "dir IN (0, 2)",
     "broker_state": "dir IN (0, 2)",

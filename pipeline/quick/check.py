@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from klamm.journal.reading import ask_to_seal, count_rows, open_segment, segments
+from klamm.journal.reading import ask_to_seal, count_rows, open_segment
 from klamm.journal.segments import Segment
 from klamm.pipeline.bronze import own_segments, pending
 from klamm.pipeline.lake.folder import PipelineFailed, existing
@@ -43,11 +43,12 @@ def check_quickly(
     """
     lake = existing(lake)
     late = ask_to_seal(lake, SEAL_WAIT_S)
-    present = sorted({segment.run for segment in segments(lake)})
+    found, renamed = own_segments(pending(lake, set()))
+    present = sorted({segment.run for segment in found})
     if not present:
         raise PipelineFailed(f"{lake} has no journal yet: brokers write one with `klamm serve --journal {lake}`")
     judging, rules = asked_for(present, runs, chosen)
-    found, renamed = own_segments([segment for segment in pending(lake, set()) if segment.run in judging])
+    found = [segment for segment in found if segment.run in judging]
     _keep_to(limit, found, lake)
     with tempfile.TemporaryDirectory(prefix="klamm-quick-") as folder, _no_garbage(), _one_line():
         database = tables.opened(memory, folder)

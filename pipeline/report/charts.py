@@ -161,7 +161,7 @@ def errors(facts: Facts) -> Spec | None:
         x2="to_ms:T",
         y=alt.Y("what:N", title=None, axis=alt.Axis(labelLimit=380)),
         color=alt.Color("count:Q", title="errors", scale=alt.Scale(scheme="orangered", type="symlog")),
-        tooltip=["what:N", "code:Q", "count:Q", _tip("at_ms")],
+        tooltip=["what:N", "code:Q", "counted:N", "count:Q", _tip("at_ms")],
     )
     return _spec(cells, len({row["what"] for row in facts.errors}))
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from klamm.journal.columns import Direction
+from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.lake.tables import API_ERRORS, EVENT_TABLE
 from klamm.pipeline.report.reading import FRAMES, Place, Row, RunTables, api_name, by_node, error_name, to_ms
 from klamm.protocol.apis import is_broker
@@ -50,7 +50,7 @@ class ClientError(NamedTuple):
     at_ms: float
     api: str
     errors: str
-    """Names of the error codes, with their numbers where they are more than one."""
+    """Names of the error codes, with their numbers where they are more than one; "at least" where the journal has a part of the response."""
     fault: str
     """The fault that hit the request; empty where none did."""
     before: list[str]
@@ -159,7 +159,7 @@ def _errors(tables: RunTables, of_brokers: Collection[_Key]) -> tuple[Counter[_W
     """How many responses with an error each client got, and the first LISTED_ERRORS of all clients: their places, times and codes."""
     responses: dict[Place, Row] = {}
     numbers: Counter[_Who] = Counter()
-    names = (*_CONNECTION, "seq", "request_seq", "ts_ns", "client_id", "client_sw", "api_key", "error_code", "count")
+    names = (*_CONNECTION, "seq", "request_seq", "ts_ns", "client_id", "client_sw", "api_key", "flags", "error_code", "count")
     for rows in tables.by_file(API_ERRORS, (*names, "kind", "dir")):
         for row in _accepted(rows, Direction.RESPONSE_OUT).select(list(names)).to_pylist():
             if _key(row) in of_brokers or row["request_seq"] is None:
@@ -189,12 +189,14 @@ def _faults(tables: RunTables) -> dict[Place, str]:
 def _shown(row: Row, faults: Mapping[Place, str], changes: _Changes) -> ClientError:
     node, at = row["node_id"], row["ts_ns"]
     request, response = Place(node, row["request_seq"]), Place(node, row["seq"])
-    api, errors = api_name(row["api_key"]), _names(row["codes"])
+    api, errors = api_name(row["api_key"]), _names(row["codes"], row["flags"])
     return ClientError(request, response, to_ms(at), api, errors, faults.get(request, ""), changes.before(at))
 
 
-def _names(codes: Mapping[int, int]) -> str:
-    return ", ".join(error_name(code) if count == 1 else f"{count} {error_name(code)}" for code, count in sorted(codes.items()))
+def _names(codes: Mapping[int, int], flags: int) -> str:
+    """The errors of a response. What the journal has cut off may have more of them."""
+    names = ", ".join(error_name(code) if count == 1 else f"{count} {error_name(code)}" for code, count in sorted(codes.items()))
+    return f"at least {names}" if flags & Flag.CUT else names
 
 
 def _some(texts: Sequence[str]) -> str:
@@ -245,9 +247,12 @@ def _listed(tables: RunTables, of_brokers: Collection[_Key], wanted: Sequence[Pl
         for row in _at(tables, listed, "cause_seq", Direction.RESPONSE_OUT, ("node_id", "cause_seq", "latency_ns"))
     }
     codes: dict[Place, Counter[int]] = defaultdict(Counter)
+    flags: dict[Place, int] = {}
     for node, seqs in by_node(listed).items():
-        for row in tables.where(API_ERRORS, ("request_seq", "error_code", "count"), node_id=[node], request_seq=seqs):
-            codes[Place(node, row["request_seq"])][row["error_code"]] += row["count"]
+        for row in tables.where(API_ERRORS, ("request_seq", "error_code", "count", "flags"), node_id=[node], request_seq=seqs):
+            place = Place(node, row["request_seq"])
+            codes[place][row["error_code"]] += row["count"]
+            flags[place] = row["flags"]
     return [
         {
             "at_ms": to_ms(row["ts_ns"]),
@@ -255,7 +260,7 @@ def _listed(tables: RunTables, of_brokers: Collection[_Key], wanted: Sequence[Pl
             "broker": place.node_id,
             "api": api_name(row["api_key"]),
             "version": "" if row["api_version"] is None else f"v{row['api_version']}",
-            "result": _names(codes[place]) if place in codes else "no response" if place not in answers else "",
+            "result": _names(codes[place], flags[place]) if place in codes else "no response" if place not in answers else "",
             "ms": to_ms(answers[place]["latency_ns"]) if place in answers and answers[place]["latency_ns"] is not None else None,
             "fault": faults.get(place, ""),
             "request": place,

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from klamm.journal.columns import Flag
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.damage import refuse_missing
+from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.tables import (
     API_ERRORS,
     API_MATRIX,
@@ -152,7 +153,7 @@ def collect(lake: Path, run: str | None = None) -> Facts:
         nodes,
         _controllers(tables.read(EVENT_TABLE, ("ts_ns", "kind", "node_id", "controller_epoch")), end),
         leaders, partitions, _led(timeline, begin, end), phases, reassigned, generations, groups, sent(tables, timeline),
-        _errors(tables.by_file(API_ERRORS, ("ts_ns", "api_key", "error_code", "count", "dir")), begin, end),
+        _errors(tables.by_file(API_ERRORS, ("ts_ns", "api_key", "error_code", "count", "dir", "flags")), begin, end),
         _latencies(tables.read(LATENCY, LATENCY.names)), matrix, clients,
         tables.read(CLIENT_SCORECARD, CLIENT_SCORECARD.names).to_pylist()[:CLIENTS],
         _rules(tables), _reasons(tables.read(QUARANTINE, ("reason",))), _simulation(lake),
@@ -309,15 +310,19 @@ def _commits(generations: Sequence[Row], offsets: Iterable[pa.Table]) -> Counter
 
 
 def _errors(errors: Iterable[pa.Table], begin: int, end: int) -> list[Row]:
-    """Error codes of the responses that brokers sent, by API and time."""
+    """Error codes of the responses that brokers sent, by API and time. `counted` says whether the journal has cut some of them."""
     width = (end - begin) / BUCKETS
     counts: Counter[tuple[int, int, int]] = Counter()
+    cut: set[tuple[int, int, int]] = set()
     for rows in errors:
         sent = rows.filter(pc.equal(rows["dir"], 1))
         since = pc.cast(pc.subtract(sent["ts_ns"], begin), pa.float64(), safe=False)
         sent = sent.append_column("bucket", pc.cast(pc.divide(since, width), pa.int64(), safe=False))
-        for row in sent.group_by(["bucket", "api_key", "error_code"]).aggregate([("count", "sum")]).to_pylist():
-            counts[row["bucket"], row["api_key"], row["error_code"]] += row["count_sum"]
+        for row in sent.group_by(["bucket", "api_key", "error_code", "flags"]).aggregate([("count", "sum")]).to_pylist():
+            place = row["bucket"], row["api_key"], row["error_code"]
+            counts[place] += row["count_sum"]
+            if row["flags"] & Flag.CUT:
+                cut.add(place)
     return [
         {
             "at_ms": to_ms(int(begin + bucket * width)),
@@ -325,6 +330,7 @@ def _errors(errors: Iterable[pa.Table], begin: int, end: int) -> list[Row]:
             "what": f"{api_name(key)}: {error_name(code)}",
             "code": code,
             "count": count,
+            "counted": "at least" if (bucket, key, code) in cut else "exactly",
         }
         for (bucket, key, code), count in sorted(counts.items())[:MARKS]
     ]

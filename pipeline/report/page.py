@@ -91,7 +91,7 @@ def render(
         _section(
             "errors", "Errors",
             picture("errors-picture", charts.errors(facts), "No response had an error code.")
-            + _table(facts.errors, ("what", "code", "at_ms", "count")),
+            + _table(facts.errors, ("what", "code", "at_ms", "counted", "count")),
         ),
         _section(
             "latency", "Latency", "<p>From a request to its response, at the slowest broker.</p>"

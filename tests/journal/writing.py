@@ -106,6 +106,10 @@ class TinyJournal:
         row |= {"kind": kind, "cause_seq": cause, "input": _json(input), "output": _json(output)}
         return self._add("events", row, columns)
 
+    def time_of(self, seq: int) -> int:
+        """The `ts_ns` of a frame."""
+        return int(self._by_seq[seq]["ts_ns"])
+
     def skip(self, rows: int = 1) -> None:
         """Use up so many numbers without a row."""
         self.next_seq += rows

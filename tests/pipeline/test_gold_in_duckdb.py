@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,90 @@ def test_a_phase_lasts_from_the_one_before_it_in_its_step_and_has_the_latest_thr
         ("A2", 24, 30, False),
         ("B1", 10, 50, False),
     ]
+
+
+Chapter = Callable[[GroupJournal], int | None]
+
+
+def time_of(journal: GroupJournal, seq: int) -> int:
+    return int(journal.journal.time_of(seq))
+
+
+def last_leaves(group: GroupJournal) -> int:
+    group.leave("a")
+    return time_of(group, group.leave("b"))
+
+
+def both_leave_at_once(group: GroupJournal) -> int:
+    return time_of(group, group.leave("a", "b"))
+
+
+def static_member_is_removed(group: GroupJournal) -> int:
+    group.leave("a", version=1)
+    return time_of(group, group.leave(instances=("i",)))
+
+
+def sessions_expire(group: GroupJournal) -> int:
+    """That of the last member: 6 s after its last good heartbeat."""
+    group.leave("a")
+    last = time_of(group, group.heartbeat("b"))
+    group.journal.now_ns += 7_000_000_000
+    group.heartbeat("b", error=25)
+    return last + 6_000_000_000
+
+
+def group_is_deleted(group: GroupJournal) -> int:
+    group.delete(error=68)
+    return time_of(group, group.delete())
+
+
+def one_stays(group: GroupJournal) -> None:
+    group.leave("a")
+    group.leave("b", error=25)
+    group.leave("c", version=0)
+    group.heartbeat("b")
+    group.journal.now_ns += 5_000_000_000
+    group.heartbeat("stranger", error=25)
+
+
+def member_waits_for_the_next_generation(group: GroupJournal) -> None:
+    group.leave("a")
+    group.ask_join("b", instance="i")
+    group.journal.now_ns += 60_000_000_000
+    group.heartbeat("stranger", error=25)
+
+
+ENDINGS: dict[Chapter, bool] = {
+    last_leaves: True, both_leave_at_once: True, static_member_is_removed: True, sessions_expire: True, group_is_deleted: True,
+    one_stays: False, member_waits_for_the_next_generation: False,
+}
+"""What happens to a generation of members a and b, the latter with instance i, and whether it ends."""
+
+
+@pytest.mark.parametrize("chapter", ENDINGS, ids=lambda chapter: chapter.__name__)
+def test_a_generation_ends_when_the_group_has_no_members_any_more(tmp_path: Path, chapter: Chapter) -> None:
+    run = Run(tmp_path, "r")
+    group = GroupJournal(run)
+    group.join("a", 1, "a", ("a", "b"))
+    group.join("b", 1, "a", instance="i")
+    ended = chapter(group)
+    run.close()
+    database = silver(tmp_path)
+    prepare(database, INPUTS[GROUP_GENERATIONS])
+    assert table(database, GROUP_GENERATIONS, "generation", "to_ts_ns") == [(1, ended)]
+    assert (ended is not None) == ENDINGS[chapter]
+
+
+def test_a_group_that_was_empty_meanwhile_has_a_gap_between_two_generations(tmp_path: Path) -> None:
+    run = Run(tmp_path, "r")
+    group = GroupJournal(run)
+    group.join("a", 1, "a", ("a",))
+    left = time_of(group, group.leave("a"))
+    group.join("b", 3, "b", ("b",))
+    run.close()
+    database = silver(tmp_path)
+    prepare(database, INPUTS[GROUP_GENERATIONS])
+    assert sorted(table(database, GROUP_GENERATIONS, "generation", "to_ts_ns")) == [(1, left), (3, None)]
 
 
 @pytest.fixture(scope="module")

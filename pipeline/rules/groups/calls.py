@@ -44,7 +44,7 @@ answers AS (
         protocol_type, protocol, members, assignment, commits, fetched, fetched_groups, codes
     FROM rare_fields WHERE dir = 1 AND api_key IN (8, 9, 11, 12, 14))
 SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, q.ts_ns, q.api_key, q.api_version, q.client_id, a.answer_seq, a.answer_ts_ns,
-    a.error, q.protocol_type, q.assignments, q.retention_ms, q.committed,
+    a.error, q.protocol_type, q.session_timeout_ms, q.assignments, q.retention_ms, q.committed,
     if(a.answer_seq IS NULL, NULL, struct(a.member_id, a.generation, a.leader, a.protocol_type, a.protocol, a.members, a.assignment,
         a.commits, a.fetched, a.fetched_groups)) AS answer,
     coalesce(size(filter(m.moved, each -> each < q.seq)), 0) AS turn,
@@ -81,6 +81,70 @@ SELECT *, sum(begins) OVER ({OF_GROUP} ORDER BY answer_seq ROWS UNBOUNDED PRECED
 )
 """JoinGroup responses without error. `life` counts how often the group began again with generation 1 and other members: a group without
 members may be deleted, by request or because nothing of it is kept. `asked_as` is the member id of the request."""
+
+LONGEST_SESSION_MS = 330_000
+"""A session with a longer timeout is not said to have expired: the margin around a window of a run is about as long."""
+
+GROUP_ENDS = View(
+    "group_ends",
+    ("group_joins", "group_calls", "rare_fields", "journals"),
+    f"""
+WITH joined AS (
+    SELECT run_id, node_id, process, group_id, turn, life, generation, min(answer_ts_ns) AS joined_ts_ns
+    FROM group_joins GROUP BY run_id, node_id, process, group_id, turn, life, generation),
+-- The leader is told of all members, also of those whose own response is not there.
+named AS (
+    SELECT run_id, node_id, process, group_id, turn, life, generation, member_id FROM group_joins
+    UNION SELECT run_id, node_id, process, group_id, turn, life, generation, name FROM group_joins LATERAL VIEW explode(members) AS name),
+members AS (SELECT * FROM joined JOIN named USING (run_id, node_id, process, group_id, turn, life, generation)),
+instances AS (
+    SELECT run_id, group_id, member_id, max(instance_id) AS instance_id FROM group_joins GROUP BY run_id, group_id, member_id),
+leaves AS (
+    SELECT run_id, group_id, node_id, seq, ts_ns, l.memberId AS member_id, l.groupInstanceId AS instance_id FROM (
+        SELECT q.run_id, q.group_id, a.node_id, a.seq, a.ts_ns, coalesce(a.leaving, q.leaving) AS leaving
+        FROM rare_fields q JOIN rare_fields a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
+        WHERE q.api_key = 13 AND q.dir = 0 AND a.api_key = 13 AND a.dir = 1 AND a.error_code = 0)
+    LATERAL VIEW explode(leaving) AS l),
+-- A request of a member that is known keeps its session; one that waits for a generation cannot expire.
+signs AS (
+    SELECT run_id, group_id, if(api_key = 11 AND answer_seq IS NOT NULL, answer.member_id, member_id) AS member_id,
+        max(coalesce(answer_ts_ns, ts_ns)) AS heard_ts_ns, max_by(node_id, struct(coalesce(answer_ts_ns, ts_ns), seq)) AS heard_node,
+        max_by(seq, struct(coalesce(answer_ts_ns, ts_ns), seq)) AS heard_seq, max(session_timeout_ms) AS session_ms, bool_or(api_key = 11 AND answer_seq IS NULL) AS is_waiting
+    FROM group_calls
+    WHERE api_key IN (8, 11, 12, 14) AND (answer_seq IS NULL OR exists(codes, each -> each IN (0, 27)))
+    GROUP BY ALL),
+runs AS (SELECT run_id, max(ts_ns) AS last_ts_ns FROM journals GROUP BY run_id),
+gone AS (
+    SELECT m.run_id, m.node_id, m.process, m.group_id, m.turn, m.life, m.generation, m.member_id,
+        min(if(l.seq IS NULL, NULL, struct(l.ts_ns AS ts_ns, l.node_id AS node_id, l.seq AS seq))) AS left,
+        min(if(NOT s.is_waiting AND s.session_ms <= {LONGEST_SESSION_MS} AND s.heard_ts_ns + s.session_ms * 1000000L <= r.last_ts_ns,
+            struct(s.heard_ts_ns + s.session_ms * 1000000L AS ts_ns, s.heard_node AS node_id, s.heard_seq AS seq), NULL)) AS expired
+    FROM members m JOIN runs r ON r.run_id = m.run_id
+    LEFT JOIN instances i ON i.run_id = m.run_id AND i.group_id = m.group_id AND i.member_id = m.member_id
+    LEFT JOIN leaves l ON l.run_id = m.run_id AND l.group_id = m.group_id AND l.ts_ns >= m.joined_ts_ns
+        AND (l.member_id = m.member_id OR coalesce(l.member_id, '') = '' AND l.instance_id = i.instance_id)
+    LEFT JOIN signs s ON s.run_id = m.run_id AND s.group_id = m.group_id AND s.member_id = m.member_id
+    GROUP BY m.run_id, m.node_id, m.process, m.group_id, m.turn, m.life, m.generation, m.member_id),
+empty AS (
+    SELECT run_id, node_id, process, group_id, turn, life, generation, max(coalesce(left, expired)) AS ended
+    FROM gone GROUP BY run_id, node_id, process, group_id, turn, life, generation
+    HAVING bool_and(left IS NOT NULL OR expired IS NOT NULL)),
+deleted AS (
+    SELECT j.run_id, j.node_id, j.process, j.group_id, j.turn, j.life, j.generation, min(struct(d.ts_ns AS ts_ns, d.node_id AS node_id, d.seq AS seq)) AS ended
+    FROM joined j JOIN (SELECT * FROM rare_fields LATERAL VIEW explode(group_ids) AS deleted_id WHERE api_key = 42 AND dir = 1) d
+        ON d.run_id = j.run_id AND d.deleted_id = j.group_id AND d.ts_ns >= j.joined_ts_ns
+    GROUP BY j.run_id, j.node_id, j.process, j.group_id, j.turn, j.life, j.generation)
+SELECT run_id, node_id, process, group_id, turn, life, generation, ended.ts_ns AS ended_ts_ns, ended.node_id AS ended_node,
+    ended.seq AS ended_seq
+FROM (
+    SELECT run_id, node_id, process, group_id, turn, life, generation, min(ended) AS ended
+    FROM (SELECT * FROM empty UNION ALL SELECT * FROM deleted)
+    GROUP BY run_id, node_id, process, group_id, turn, life, generation)
+""",
+    needs=(messages_of(11),),
+)
+"""Generations whose group had no members any more: the last one left, or its session expired, or the group was deleted. `ended_node` and
+`ended_seq` are the row that ended it: the response, or the last request of the member whose session expired."""
 
 MEMBER_CALLS = View(
     "member_calls",
@@ -194,4 +258,4 @@ LEFT JOIN moves v ON v.run_id = c.run_id AND v.node_id = c.node_id AND v.process
 offsets topic, and `marker_seq` the response to it; both are null where no journal shows it: a broker of Klamm that coordinates the
 transaction too writes the marker without a request."""
 
-VIEWS = (GROUP_CALLS, GROUP_JOINS, MEMBER_CALLS, COMMITS, FETCHED, TXN_COMMITS)
+VIEWS = (GROUP_CALLS, GROUP_JOINS, GROUP_ENDS, MEMBER_CALLS, COMMITS, FETCHED, TXN_COMMITS)

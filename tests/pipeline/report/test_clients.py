@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.journal.columns import Direction
+from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.lake.tables import API_ERRORS, LEADER_TIMELINE
 from klamm.pipeline.report import clients, evidence, facts, write
 from klamm.pipeline.report.reading import Place, RunTables
@@ -40,16 +40,19 @@ def _journal(lake: Path, requests: int = 1) -> dict[str, int]:
         broker.request(4, ApiKey.UPDATE_METADATA, 8, messages.UpdateMetadataRequest())
         broker.connection(5, peer="127.0.0.1:5005", client_id="broker-3-fetcher-0", **OF_CLIENT)
         broker.request(5, ApiKey.FETCH, 17, messages.FetchRequest())
+        for conn, client in ((6, "admin"), (7, "7")) if with_admins else ():
+            broker.connection(conn, peer=f"127.0.0.1:500{conn}", client_id=client, **OF_CLIENT)
+            broker.request(conn, ApiKey.WRITE_TXN_MARKERS, 1, messages.WriteTxnMarkersRequest())
     return seqs
 
 
-def _lake(lake: Path, requests: int = 1) -> dict[str, int]:
-    seqs = _journal(lake, requests)
+def _lake(lake: Path, requests: int = 1, flags: int = 0, *, with_admins: bool = False) -> dict[str, int]:
+    seqs = _journal(lake, requests, with_admins)
     lakes.write_bronze(lake)
     row: dict[str, Any] = {
         "node_id": 1, "process": 1, "conn_id": 1, "dir": int(Direction.RESPONSE_OUT), "kind": "accepted", "client_id": "shop",
         "client_sw": "librdkafka/2.16", "api_key": int(ApiKey.METADATA), "seq": seqs["response"], "request_seq": seqs["request"],
-        "ts_ns": LEADER_MOVED_NS + STEP_NS, "path": "topics[].errorCode", "error_code": int(ErrorCode.LEADER_NOT_AVAILABLE), "count": 2,
+        "ts_ns": LEADER_MOVED_NS + STEP_NS, "path": "topics[].errorCode", "error_code": int(ErrorCode.LEADER_NOT_AVAILABLE), "count": 2, "flags": int(flags),
     }  # fmt: skip
     lakes.write(lake, API_ERRORS, [row, row | {"conn_id": 4, "client_id": "2", "seq": 99, "request_seq": 98}])
     moved = {"topic": "orders", "partition": 0, "node_id": 1, "controller_epoch": 1}
@@ -77,11 +80,19 @@ def test_an_error_has_its_frames_and_what_changed_just_before(tmp_path: Path) ->
 
 
 def test_brokers_are_no_clients(tmp_path: Path) -> None:
-    _lake(tmp_path)
+    _lake(tmp_path, with_admins=True)
     sent = _sent(tmp_path)
-    assert [client.name for client in sent.clients] == ["shop", "quiet", "till"]
-    assert (sent.number, sent.requests, sent.of_brokers) == (3, 3, 2)
-    assert {row["client"] for row in sent.listed} == {"shop", "quiet", "till"}
+    assert [client.name for client in sent.clients] == ["shop", "7", "admin", "quiet", "till"], "who aborts a transaction is a client"
+    assert (sent.number, sent.requests, sent.of_brokers) == (5, 5, 2)
+    assert {row["client"] for row in sent.listed} == {"shop", "quiet", "till", "admin", "7"}
+
+
+def test_errors_of_a_response_that_was_cut_are_the_least_number(tmp_path: Path) -> None:
+    _lake(tmp_path, flags=Flag.CUT)
+    sent = _sent(tmp_path)
+    assert sent.clients[0].shown[0].errors == "at least 2 LEADER_NOT_AVAILABLE"
+    assert sent.listed[0]["result"] == "at least 2 LEADER_NOT_AVAILABLE"
+    assert [(row["counted"], row["count"]) for row in facts.collect(tmp_path).errors] == [("at least", 4)]
 
 
 def test_requests_are_listed_with_what_came_of_them(tmp_path: Path) -> None:

@@ -77,6 +77,24 @@ class GroupJournal:
         asked = self.ask_sync(member, generation, sent, instance=instance)
         return int(self.journal.response(1, asked, messages.SyncGroupResponse(error_code=error, assignment=given)))
 
+    def leave(self, *members: str, version: int = 4, error: int = 0, instances: tuple[str, ...] = ()) -> int:
+        """LeaveGroup and its response; an error is that of each member, or of the group before version 3."""
+        request, response = messages.LeaveGroupRequest, messages.LeaveGroupResponse
+        named = [(member, None) for member in members] + [("", instance) for instance in instances]
+        asked = self.journal.request(1, ApiKey.LEAVE_GROUP, version, request(
+            group_id=GROUP, member_id=members[0] if version < 3 else "",
+            members=[request.MemberIdentity(member, instance) for member, instance in named] if version >= 3 else [],
+        ))
+        rows = [response.MemberResponse(member, instance, error) for member, instance in named] if version >= 3 else []
+        return int(self.journal.response(1, asked, response(error_code=error if version < 3 else 0, members=rows)))
+
+    def delete(self, error: int = 0) -> int:
+        """DeleteGroups of the group and another one, and its response."""
+        response = messages.DeleteGroupsResponse
+        asked = self.journal.request(3, ApiKey.DELETE_GROUPS, 2, messages.DeleteGroupsRequest(["other", GROUP]))
+        results = [response.DeletableGroupResult("other", 0), response.DeletableGroupResult(GROUP, error)]
+        return int(self.journal.response(3, asked, response(results=results)))
+
     def heartbeat(self, member: str, generation: int = 1, error: int = 0, *, instance: str | None = None) -> int:
         request = messages.HeartbeatRequest(GROUP, generation, member, instance)
         asked = self.journal.request(1, ApiKey.HEARTBEAT, 3, request)
