@@ -190,7 +190,7 @@ def checksum(batch: pa.RecordBatch, value: int = 0) -> str:
 def _stream_without_rows(schema: pa.Schema) -> bytes:
     with pa.BufferOutputStream() as sink:
         pa.ipc.new_stream(sink, schema).close()
-        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+        return sink.getvalue().to_pybytes()
 
 
 class OpenSegment:

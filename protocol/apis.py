@@ -201,7 +201,7 @@ _OF_A_BROKER = re.compile(r"([0-9]+)|broker-([0-9]+)-.*|AddPartitionsToTxnManage
 def is_broker(client_id: str | None, keys: Collection[int]) -> bool:
     """Whether a peer with this client id that sent requests of these APIs is a broker. Rules and report decide by this."""
     text = client_id or ""
-    return re.fullmatch(BROKER_NAMES, text) is not None or text.isdecimal() and not ONLY_OF_BROKERS.isdisjoint(keys)
+    return re.fullmatch(BROKER_NAMES, text) is not None or (text.isdecimal() and not ONLY_OF_BROKERS.isdisjoint(keys))
 
 
 def broker_of(client_id: str | None) -> int | None:

@@ -168,7 +168,8 @@ def command(
 
     With --tls, --sasl or both the brokers are secured, also among themselves. What a client needs is printed below the addresses, and by
     --json as "client", with the names of librdkafka: {"security.protocol": "SASL_SSL", "sasl.mechanism": …, "sasl.username": …,
-    "sasl.password": …, "ssl.ca.location": …}. The files are in the folder security of --data-dir, or in a temporary folder (docs/tls_and_sasl.md).
+    "sasl.password": …, "ssl.ca.location": …}. The files are in the folder security of --data-dir, or in a temporary folder
+    (docs/tls_and_sasl.md).
 
     With --as-version the brokers offer exactly the APIs and versions of that Apache Kafka, and have its defaults, among them those of
     inter.broker.protocol.version and log.message.format.version. --api-version narrows or hides a single API. A request out of the offered

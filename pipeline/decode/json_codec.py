@@ -2,7 +2,8 @@
 
 The same code generates them from the same definitions as the server's decoders (`protocol/decoding.py`). Names and forms are those of
 `protocol/json_form.py`, except for records: of these the object has the size, the first 61 bytes (the header of a record batch), and where
-batches of transactions begin, because nobody looks for record bodies in a table. Subscriptions and assignments of a group's members are decoded (`member_bytes.py`).
+batches of transactions begin, because nobody looks for record bodies in a table. Subscriptions and assignments of a group's members are
+decoded (`member_bytes.py`).
 
 A second decoder is for frames of which the journal kept only the first bytes. It fills each dict as it reads, and returns what it has when
 the bytes end.

@@ -36,7 +36,9 @@ def damage_named(lake: Path) -> Iterator[None]:
 
 
 def refuse_missing(lake: Path, tables: Iterable[str], runs: Collection[str] | None = None) -> None:
-    """Raise PipelineFailed if a part of these runs, or of all, has fewer files or rows than its table says. Only the ends of files are read.
+    """Raise PipelineFailed if a part of these runs, or of all, has fewer files or rows than its table says.
+
+    Only the ends of files are read.
 
     A reader of a folder from which a file was removed would not notice it.
     """

@@ -94,9 +94,9 @@ MESSAGES = Table("silver", "messages", (
     *_with_names(HEADER, "ts_ns", "dir", "api_key"),
     *SIZES,
     Column("body_json", "string", True, "JSON: the message, fields named as Kafka's JSON names them; null where only the header was kept. "
-           "`records` are their size and first 61 bytes, and, if batches of transactions are among them, offset and producer id of each batch of "
-           "records (`batches`) and of each marker (`markers`); subscriptions and assignments of a group's members are their size, a checksum "
-           "and, of consumers, topics and partitions"),
+           "`records` are their size and first 61 bytes, and, if batches of transactions are among them, offset and producer id of each "
+           "batch of records (`batches`) and each marker (`markers`); subscriptions and assignments of a group's members are their size, a "
+           "checksum and, of consumers, topics and partitions"),
     Column("bytes_left", "int32", True, "bytes behind the body, which Kafka ignores in a request; null for a frame that was cut"),
     Column("err", "string", True, "what is wrong with a frame that decodes: its body is too long and left out, or, in a sample of what "
            "brokers sent, it has other bytes when it is encoded again"),
@@ -318,7 +318,7 @@ VERDICTS = Table("gold", "verdicts", (
     Column("conn_id", "int64", True, ""),
     Column("seq", "int64", True, "the row that broke the rule"),
     Column("detail", "string", True, ""),
-    Column("evidence", "list<struct<node_id int32, seq int64>>", True, "the rows that prove it: the broker whose journal has it, and its seq"),
+    Column("evidence", "list<struct<node_id int32, seq int64>>", True, "the rows that prove it: broker and seq of each"),
 ), "a violation of a rule")
 
 RULE_STATS = Table("gold", "rule_stats", (

@@ -50,7 +50,7 @@ class ClientError(NamedTuple):
     at_ms: float
     api: str
     errors: str
-    """Names of the error codes, with their numbers where they are more than one; "at least" where the journal has a part of the response."""
+    """Names of the error codes, with their numbers where they are more than one; "at least" if the response was cut."""
     fault: str
     """The fault that hit the request; empty where none did."""
     before: list[str]

@@ -126,7 +126,10 @@ class Facts:
 
 
 def collect(lake: Path, run: str | None = None) -> Facts:
-    """The facts of a run, of the latest one where none is named. Raises NothingToReport, and PipelineFailed if a part of a table is gone."""
+    """The facts of a run, of the latest one where none is named.
+
+    Raises NothingToReport, and PipelineFailed if a part of a table is gone.
+    """
     if not lake.is_dir():
         raise NothingToReport(f"{lake} is not a folder")
     runs = list(dict.fromkeys(entry.run for entry in manifest.entries(lake, FRAMES.path) if entry.rows > 0))

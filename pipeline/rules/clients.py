@@ -68,8 +68,8 @@ counted AS (
         AND d.ts_ns BETWEEN a.ts_ns AND a.next.ts_ns
     GROUP BY ALL)
 SELECT run_id, node_id, next.conn_id AS conn_id, next.seq AS seq,
-    if(discoveries = 0, concat('client ', coalesce(client_id, ''), ' sends to a broker that had answered NOT_CONTROLLER, without a request ',
-        'for metadata between'), NULL) AS detail,
+    if(discoveries = 0, concat('client ', coalesce(client_id, ''), ' sends to a broker that had answered NOT_CONTROLLER, without a ',
+        'request for metadata between'), NULL) AS detail,
     array(seq, next.seq) AS evidence
 FROM counted"""
 

@@ -102,7 +102,8 @@ C_07 = Rule(
         if(isr <> array(leader) OR leader_epoch <> leader_epoch_before + 1 OR recovery = 0,
             format_string('%s-%s: leader %s from outside ISR %s has ISR %s, leader epoch %s after %s, mark %s', topic, partition, leader,
                 to_json(isr_before), to_json(isr), leader_epoch, leader_epoch_before, recovery), NULL) AS detail,
-        array(struct(first_before.node_id AS node_id, first_before.seq AS seq), struct(first.node_id AS node_id, first.seq AS seq)) AS evidence
+        array(struct(first_before.node_id AS node_id, first_before.seq AS seq),
+            struct(first.node_id AS node_id, first.seq AS seq)) AS evidence
     FROM partition_epochs
     WHERE epoch_before = partition_epoch - 1 AND leader >= 0 AND leader <> leader_before AND NOT array_contains(isr_before, leader)
     """,
@@ -187,8 +188,8 @@ C_19 = Rule(
     SELECT l.run_id, if(differs, l.last, l.first).node_id AS node_id, if(differs, l.last, l.first).conn_id AS conn_id,
         if(differs, l.last, l.first).seq AS seq, CASE
         WHEN differs
-            THEN format_string('%s-%s: leader, leader epoch, ISR and mark are %s, %s, %s, %s and %s, %s, %s, %s in partition epoch %s', topic,
-                l.partition, least.leader, least.leader_epoch, to_json(least.isr), least.recovery, most.leader, most.leader_epoch,
+            THEN format_string('%s-%s: leader, leader epoch, ISR and mark are %s, %s, %s, %s and %s, %s, %s, %s in partition epoch %s',
+                topic, l.partition, least.leader, least.leader_epoch, to_json(least.isr), least.recovery, most.leader, most.leader_epoch,
                 to_json(most.isr), most.recovery, l.partition_epoch)
         WHEN elections > writes OR elections < 0 AND elections > -2147483648
             THEN format_string('%s-%s: leader epoch %s after %s, partition epoch %s after %s', topic, l.partition, leader_epoch,

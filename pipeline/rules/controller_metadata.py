@@ -49,7 +49,8 @@ SHOWN_STATES = View(
         FROM (SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr, replicas, offline, topic_id FROM told)
         UNION ALL
         SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr, replicas, offline, topic_id, NULL,
-            struct(conn_id, request_seq, api_version, CAST(flags AS INT) AS flags, error_code, leader, leader_epoch, isr, replicas, offline, topic_id)
+            struct(conn_id, request_seq, api_version, CAST(flags AS INT) AS flags, error_code, leader, leader_epoch, isr, replicas, offline,
+                topic_id)
         FROM shown)
     SELECT run_id, node_id, process, topic, partition, seq, m, u, coalesce({_AGREES}, false) AS agrees
         FROM (SELECT *, last_value(told, true) OVER ({_PARTITION} ROWS UNBOUNDED PRECEDING) AS u FROM merged) WHERE m IS NOT NULL
@@ -58,7 +59,7 @@ SHOWN_STATES = View(
 )
 """What Metadata responses say of partitions, beside the last UpdateMetadata that arrived before: `m` and `u`, and whether they agree."""
 
-_NUMBERS = """
+_NUMBERS = f"""
     -- The number of partitions that a broker knows of a topic, at each change of it.
     steps AS (
         SELECT run_id, node_id, process, topic, seq, answer_seq, if(leader = -2, 0, 1) AS is_there,
@@ -75,7 +76,8 @@ _NUMBERS = """
         FROM shown_states WHERE m.flags & 2 = 0 GROUP BY run_id, node_id, process, topic, seq, m.conn_id, m.request_seq),
     partitions AS (
         SELECT run_id, node_id, conn_id, seq, request_seq, topic, shown, known FROM (
-            SELECT *, last_value(size, true) OVER (PARTITION BY run_id, node_id, process, topic ORDER BY seq ROWS UNBOUNDED PRECEDING) AS known
+            SELECT *, last_value(size, true) OVER (
+                PARTITION BY run_id, node_id, process, topic ORDER BY seq ROWS UNBOUNDED PRECEDING) AS known
             FROM (
                 SELECT run_id, node_id, process, topic, seq, conn_id, request_seq, shown,
                     CAST(NULL AS STRUCT<n: BIGINT, seq: BIGINT, answer_seq: BIGINT>) AS size FROM counted
@@ -97,7 +99,7 @@ _NUMBERS = """
             AND a.api_key = 3 AND a.dir = 1 AND a.names IS NOT NULL AND a.flags & 2 = 0),
     all_topics AS (
         SELECT run_id, node_id, process, conn_id, seq, request_seq, client_id, names, known FROM (
-            SELECT *, last_value(size, true) OVER ({broker} ROWS UNBOUNDED PRECEDING) AS known
+            SELECT *, last_value(size, true) OVER ({_BROKER} ROWS UNBOUNDED PRECEDING) AS known
             FROM (
                 SELECT run_id, node_id, process, seq, conn_id, request_seq, client_id, names,
                     CAST(NULL AS STRUCT<n: BIGINT, seq: BIGINT, answer_seq: BIGINT>) AS size FROM lists
@@ -115,7 +117,7 @@ _NUMBERS = """
         JOIN rare_fields f ON f.run_id = a.run_id AND f.client_id <=> a.client_id AND array_contains(f.names, a.topic)
         LEFT ANTI JOIN (SELECT DISTINCT run_id FROM rare_traffic WHERE dir = 1 AND api_key IN (30, 31) AND errors = 0) p
             ON p.run_id = a.run_id
-        WHERE a.last.n > 0 AND f.api_key = 3 AND f.dir = 1 GROUP BY a.run_id, a.node_id, a.seq)""".format(broker=_BROKER)
+        WHERE a.last.n > 0 AND f.api_key = 3 AND f.dir = 1 GROUP BY a.run_id, a.node_id, a.seq)"""
 """How many partitions and topics Metadata responses have, and how many the broker knew."""
 
 C_16 = Rule(
@@ -206,7 +208,8 @@ C_16 = Rule(
         WHEN l.broker_id IS NOT NULL
             THEN format_string('broker %s is left out of %s, and lives', l.broker_id, to_json(array_sort(c.brokers)))
         WHEN d.one IS NOT NULL
-            THEN format_string('broker %s at %s:%s, and %s:%s was told', d.one.broker_id, d.one.host, d.one.port, d.one.told_host, d.one.told_port)
+            THEN format_string('broker %s at %s:%s, and %s:%s was told', d.one.broker_id, d.one.host, d.one.port, d.one.told_host,
+                d.one.told_port)
         WHEN c.controller_id <> greatest(c.listed.controller_id, -1)
             THEN format_string('controller %s, and %s was told', c.controller_id, c.listed.controller_id)
         WHEN c.cluster_id <> k.usual THEN format_string('cluster id %s, and other answers have %s', c.cluster_id, k.usual)
@@ -220,7 +223,8 @@ C_16 = Rule(
         array(known.seq, request_seq, seq)
     FROM partitions
     UNION ALL
-    SELECT a.run_id, a.node_id, a.conn_id, a.seq, if(l.one IS NULL, NULL, format_string('all topics are asked for, and %s is left out', l.one.topic)),
+    SELECT a.run_id, a.node_id, a.conn_id, a.seq,
+        if(l.one IS NULL, NULL, format_string('all topics are asked for, and %s is left out', l.one.topic)),
         array(coalesce(l.one.seq, a.known.seq), a.request_seq, a.seq)
     FROM all_topics a LEFT JOIN left_out_topics l ON l.run_id = a.run_id AND l.node_id = a.node_id AND l.seq = a.seq
     """),

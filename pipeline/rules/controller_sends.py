@@ -53,7 +53,8 @@ C_04 = Rule(
     SELECT run_id, first.node_id AS node_id, first.conn_id AS conn_id, first.seq AS seq,
         if(other IS NOT NULL, format_string('broker %s in controller epoch %s, which is that of broker %s', claimant,
             controller_epoch, other.claimant), NULL) AS detail,
-        array(struct(other.first.node_id AS node_id, other.first.seq AS seq), struct(first.node_id AS node_id, first.seq AS seq)) AS evidence
+        array(struct(other.first.node_id AS node_id, other.first.seq AS seq),
+            struct(first.node_id AS node_id, first.seq AS seq)) AS evidence
     FROM ordered
     """,
     is_across=True,
@@ -135,8 +136,9 @@ C_10 = Rule(
         FROM controller_requests WHERE dir = 2 AND batch_seq IS NOT NULL
         WINDOW w AS (PARTITION BY run_id, node_id, batch_seq, peer_id ORDER BY seq))
     SELECT run_id, node_id, conn_id, seq,
-        if(key_before <> api_key AND (key_before = 5 OR api_key = 4), format_string('<api %s> after <api %s> in a batch', api_key, key_before),
-            NULL) AS detail, array(batch_seq, seq_before, seq) AS evidence
+        if(key_before <> api_key AND (key_before = 5 OR api_key = 4),
+            format_string('<api %s> after <api %s> in a batch', api_key, key_before), NULL) AS detail,
+        array(batch_seq, seq_before, seq) AS evidence
     FROM ordered WHERE key_before IS NOT NULL
     """,
 )
@@ -263,15 +265,16 @@ C_14 = Rule(
         WHERE r.dir = 2 AND ibp IS NOT NULL),
     compared AS (SELECT *, {_expected()} AS expected FROM sent)
     SELECT run_id, node_id, conn_id, seq,
-        if(api_version <> expected, format_string('<api %s> in version %s, and %s is that of %s', api_key, api_version, expected, ibp), NULL)
-            AS detail, array(batch_seq, seq) AS evidence
+        if(api_version <> expected,
+            format_string('<api %s> in version %s, and %s is that of %s', api_key, api_version, expected, ibp), NULL) AS detail,
+        array(batch_seq, seq) AS evidence
     FROM compared
     """,
 )
 
 C_15 = Rule(
-    "C-15", "error", "a request has the broker epoch that the controller knew; after a new registration it gets STALE_BROKER_EPOCH, and not "
-    "with the broker's present epoch",
+    "C-15", "error", "a request has the broker epoch that the controller knew; after a new registration, and only then, it gets "
+    "STALE_BROKER_EPOCH",
     "controller 13.4, 15", ("known_brokers", "controller_requests", "ends", "gappy"),
     # The epoch of a process only rises. A newer one than the controller's is found out soon, if the run goes on.
     unless_gaps(f"""

@@ -125,7 +125,8 @@ PARTITION_EPOCHS = View(
     """,
 )
 """Each state of each partition that any receiver was told, by partition epoch, beside the one before. Where frames disagree about
-one, `leader` and `leader_most` differ, and so on, and `least` and `most` are two frames that do. `lowest_version` counts as LeaderAndIsr does: UpdateMetadata is one higher."""
+one, `leader` and `leader_most` differ, and so on, and `least` and `most` are two frames that do. `lowest_version` counts as LeaderAndIsr
+does: UpdateMetadata is one higher."""
 
 TOPIC_NAMES = View(
     "topic_names",
@@ -173,8 +174,8 @@ ALTERS = View(
     needs=(messages_of(56),),
     is_kept=True,
 )
-"""Partitions of AlterPartition requests with what the controller responded: `topic` is the id if no frame names the topic, `result` is null without a response, or with a top-level
-error. Of a partition named twice the last entry is the row, as the controller takes it."""
+"""Partitions of AlterPartition requests with what the controller responded: `result` is null without a response, or with a top-level
+error. Of a partition named twice the last entry is the row, as the controller takes it. `topic` is the id if no frame has the name."""
 
 KNOWN_BROKERS = View(
     "known_brokers",

@@ -137,7 +137,8 @@ wrong AS (
         ON t.run_id = j.run_id AND t.node_id = j.node_id AND t.seq = j.seq
     WHERE NOT was_controller AND NOT has_changed AND size(codes) > 0)
 SELECT run_id, node_id, conn_id, seq,
-    if(size(wrong) > 0, concat('<api ', api_key, '> is answered with ', wrong[0], ' by a broker that is not the controller'), NULL) AS detail,
+    if(size(wrong) > 0,
+        concat('<api ', api_key, '> is answered with ', wrong[0], ' by a broker that is not the controller'), NULL) AS detail,
     array(cause_seq, seq) AS evidence
 FROM wrong"""
 

@@ -78,7 +78,8 @@ WINDOW before AS (PARTITION BY {", ".join(CONNECTION)} ORDER BY seq ROWS BETWEEN
 )
 """Requests with correlation ids that have to rise (`is_numbered`) and responses (`is_answer`), with what came before on their connection:
 `answered_before` is the newest request that has a response; `id_before` is the highest correlation id of a request, with its `seq`, and
-`other_id_before` the same without requests that may overtake others (`is_overtaking`), `metadata_id_before` with those of Metadata. It has few columns, because all its rows are sorted."""
+`other_id_before` the same without requests that may overtake others (`is_overtaking`), `metadata_id_before` with those of Metadata. It has
+few columns, because all its rows are sorted."""
 
 OVERTAKERS = View(
     "overtakers",
@@ -87,8 +88,8 @@ OVERTAKERS = View(
 SELECT {", ".join(CONNECTION)}, correlation_id, min(seq) AS seq
 FROM headers WHERE {NUMBERED} AND api_key IN ({OVERTAKING_KEYS}) GROUP BY {", ".join(CONNECTION)}, correlation_id""",
 )
-"""The correlation ids of requests that may overtake others: an id of another request is looked for here, because it may be below that of the
-last one before it."""
+"""The correlation ids of requests that may overtake others: an id is looked for here, because it may be below that of the last one before
+it."""
 
 FREQUENT_KEYS = "0, 1, 18"
 """Produce, Fetch and ApiVersions: nearly all frames of a long journal may be theirs."""

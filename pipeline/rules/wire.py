@@ -288,7 +288,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "W-06", "error", "Before authentication a SASL listener answers one successful ApiVersions, one successful SaslHandshake, "
-        "SaslAuthenticate and tokens. All else closes the connection, after a handshake of version 1 behind an answer with error 34.", "wire 4, 7",
+        "SaslAuthenticate and tokens. All else closes the connection, after a handshake of version 1 behind an answer with error 34.",
+        "wire 4, 7",
         ("traffic", "events", "gappy"), unless_gaps(_SASL), needs=(messages_of(17),),
     ),
     Rule(

@@ -109,7 +109,8 @@ leaves AS (
 signs AS (
     SELECT run_id, group_id, if(api_key = 11 AND answer_seq IS NOT NULL, answer.member_id, member_id) AS member_id,
         max(coalesce(answer_ts_ns, ts_ns)) AS heard_ts_ns, max_by(node_id, struct(coalesce(answer_ts_ns, ts_ns), seq)) AS heard_node,
-        max_by(seq, struct(coalesce(answer_ts_ns, ts_ns), seq)) AS heard_seq, max(session_timeout_ms) AS session_ms, bool_or(api_key = 11 AND answer_seq IS NULL) AS is_waiting
+        max_by(seq, struct(coalesce(answer_ts_ns, ts_ns), seq)) AS heard_seq, max(session_timeout_ms) AS session_ms,
+        bool_or(api_key = 11 AND answer_seq IS NULL) AS is_waiting
     FROM group_calls
     WHERE api_key IN (8, 11, 12, 14) AND (answer_seq IS NULL OR exists(codes, each -> each IN (0, 27)))
     GROUP BY ALL),
@@ -130,7 +131,8 @@ empty AS (
     FROM gone GROUP BY run_id, node_id, process, group_id, turn, life, generation
     HAVING bool_and(left IS NOT NULL OR expired IS NOT NULL)),
 deleted AS (
-    SELECT j.run_id, j.node_id, j.process, j.group_id, j.turn, j.life, j.generation, min(struct(d.ts_ns AS ts_ns, d.node_id AS node_id, d.seq AS seq)) AS ended
+    SELECT j.run_id, j.node_id, j.process, j.group_id, j.turn, j.life, j.generation,
+        min(struct(d.ts_ns AS ts_ns, d.node_id AS node_id, d.seq AS seq)) AS ended
     FROM joined j JOIN (SELECT * FROM rare_fields LATERAL VIEW explode(group_ids) AS deleted_id WHERE api_key = 42 AND dir = 1) d
         ON d.run_id = j.run_id AND d.deleted_id = j.group_id AND d.ts_ns >= j.joined_ts_ns
     GROUP BY j.run_id, j.node_id, j.process, j.group_id, j.turn, j.life, j.generation)

@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 from klamm.cli.pipeline.check import command
 from klamm.journal.segments import EndMark
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.quick.check import check_quickly
 from klamm.tests.journal.writing import simple_exchange
 from klamm.tests.pipeline.broken_runs import assert_w_01_is_shown, write_runs

@@ -22,7 +22,7 @@ LEADER_MOVED_NS = START_NS + 3 * STEP_NS
 OF_CLIENT = {"kind": "accepted", "listener": "PLAINTEXT"}
 
 
-def _journal(lake: Path, requests: int = 1) -> dict[str, int]:
+def _journal(lake: Path, requests: int = 1, with_admins: bool = False) -> dict[str, int]:
     """Broker 1 with a client that gets an error, one that meets a fault, one that sends `requests` requests, and two other brokers."""
     seqs = {}
     with TinyJournal(lake, lakes.RUN, 1) as broker:
@@ -52,7 +52,8 @@ def _lake(lake: Path, requests: int = 1, flags: int = 0, *, with_admins: bool = 
     row: dict[str, Any] = {
         "node_id": 1, "process": 1, "conn_id": 1, "dir": int(Direction.RESPONSE_OUT), "kind": "accepted", "client_id": "shop",
         "client_sw": "librdkafka/2.16", "api_key": int(ApiKey.METADATA), "seq": seqs["response"], "request_seq": seqs["request"],
-        "ts_ns": LEADER_MOVED_NS + STEP_NS, "path": "topics[].errorCode", "error_code": int(ErrorCode.LEADER_NOT_AVAILABLE), "count": 2, "flags": int(flags),
+        "ts_ns": LEADER_MOVED_NS + STEP_NS, "path": "topics[].errorCode", "error_code": int(ErrorCode.LEADER_NOT_AVAILABLE), "count": 2,
+        "flags": int(flags),
     }  # fmt: skip
     lakes.write(lake, API_ERRORS, [row, row | {"conn_id": 4, "client_id": "2", "seq": 99, "request_seq": 98}])
     moved = {"topic": "orders", "partition": 0, "node_id": 1, "controller_epoch": 1}

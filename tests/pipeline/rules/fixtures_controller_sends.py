@@ -521,7 +521,8 @@ def metadata_has_the_topics_and_partitions_of_its_time(run: Run) -> None:
     _metadata(journal, State(), U, asked=asked)
     broker.update(U._replace(leader=-2))
     _metadata(journal, State(), State(partition=1))
-    asked = journal.request(70, ApiKey.METADATA, 12, messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name="t")]))
+    form = messages.MetadataRequest
+    asked = journal.request(70, ApiKey.METADATA, 12, form(topics=[form.MetadataRequestTopic(name="t")]))
     _metadata(journal, State(), State(partition=1), asked=asked)
     broker.update(U._replace(partition_epoch=5), error=None)
     _metadata(journal, State(), State(partition=1))
