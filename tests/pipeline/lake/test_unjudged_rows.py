@@ -9,6 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klamm.journal.segments import EndMark, node_folder
 from klamm.pipeline.lake.unjudged_rows import Missing, missing_rows
 
 Numbers = list[tuple[int, int, int]]
@@ -23,6 +24,16 @@ def table(rows: Numbers) -> Any:
 def test_a_gap_that_another_file_fills_is_none() -> None:
     files = [[(1, 1, 1), (1, 1, 4), (2, 1, 1)], [], [(1, 1, 3), (1, 2, 9), (1, 1, 2), (1, 2, 8)], [(2, 1, 2)]]
     assert missing_rows(Path("/none"), ["r"], lambda _: map(table, files)) == [Missing("r", 1, 5, 7)]
+
+
+def test_what_is_missing_behind_a_process_that_ended_early_begins_behind_its_last_row(tmp_path: Path) -> None:
+    """Not behind the rows of the next process."""
+    folder = node_folder(tmp_path, "r", 1)
+    folder.mkdir(parents=True)
+    EndMark(folder, 1).say("No space left on device")
+    rows = [(1, 1, seq) for seq in range(1, 11)] + [(1, 2, seq) for seq in range(11, 21)]
+    (found,) = missing_rows(tmp_path, ["r"], lambda _: [table(rows)])
+    assert (found.first, found.last) == (11, None)
 
 
 @given(st.lists(st.tuples(st.integers(1, 2), st.integers(1, 40), st.integers(0, 3)), min_size=1))

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from klamm.cli.pipeline.check import command
+from klamm.journal.reading import segments
 from klamm.journal.segments import EndMark
 from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.quick import tables
 from klamm.pipeline.quick.check import check_quickly
-from klamm.tests.journal.writing import simple_exchange
+from klamm.pipeline.quick.judge import judge
+from klamm.pipeline.rules.record import events_of, messages_of
+from klamm.pipeline.rules.runner import rules
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.tests.journal.writing import TinyJournal, simple_exchange
 from klamm.tests.pipeline.broken_runs import assert_w_01_is_shown, write_runs
 from klamm.tests.pipeline.journals import write
 
@@ -58,6 +67,54 @@ def test_a_violation_is_printed_with_the_frames_that_prove_it_and_nothing_is_wri
     result = checked(lake, "--rule", "W-01", "--rule", "W-06")
     assert_w_01_is_shown(result)
     assert sorted(lake.rglob("*")) == before
+
+
+def test_a_rule_is_exercised_if_one_of_its_needs_is_there(tmp_path: Path) -> None:
+    """And not if none is."""
+    rule = replace(rules()["W-08"], needs=(events_of("nothing"), messages_of(ApiKey.METADATA)))
+    write(tmp_path, "r").close()
+    with tables.opened("1g", str(tmp_path)) as database:
+        tables.load(database, segments(tmp_path))
+        assert judge(database, ["r"], [rule]).stats[0].checked > 0
+        assert judge(database, ["r"], [replace(rule, needs=rule.needs[:1])]).stats[0].checked == 0
+
+
+def test_a_frame_in_quarantine_is_told_and_is_not_missing(tmp_path: Path) -> None:
+    with write(tmp_path, "r") as journal:
+        journal.raw(1, 0, b"\0\0\0\1x")
+        simple_exchange(journal)
+    found = check_quickly(tmp_path)
+    assert (found.missing, found.quarantined, found.is_complete) == ([], {"r": 1}, False)
+
+
+def test_a_segment_without_a_whole_batch_is_told(tmp_path: Path) -> None:
+    write(tmp_path, "r").close()
+    (tmp_path / "journal/run=r/node=1/events-00000000000000000099.arrows.torn").write_bytes(b"")
+    found = check_quickly(tmp_path)
+    assert [(one.run, one.why) for one in found.torn] == [("r", "it has no whole batch")]
+    assert not found.is_complete
+
+
+def test_evidence_is_the_row_of_the_broker_that_is_accused(tmp_path: Path) -> None:
+    """Rows of two brokers have the same numbers."""
+    for node, client in ((1, "one"), (2, "two")):
+        with TinyJournal(tmp_path, "r", node) as journal:
+            for _ in range(2):
+                same = 5 if node == 2 else None
+                asked = journal.request(1, ApiKey.HEARTBEAT, 3, messages.HeartbeatRequest(), corr=same, client_id=client)
+                journal.response(1, asked, messages.HeartbeatResponse())
+    found = check_quickly(tmp_path, chosen=["W-10"])
+    (verdict,) = found.judgement.verdicts
+    assert (verdict.node_id, verdict.evidence) == (2, [(2, 1), (2, 3)])
+    assert all("client two" in line for line in found.evidence(verdict))
+
+
+def test_a_run_that_was_copied_is_not_counted(tmp_path: Path) -> None:
+    write(tmp_path, "r").close()
+    shutil.copytree(tmp_path / "journal/run=r", tmp_path / "journal/run=copy")
+    result = checked(tmp_path)
+    assert "run=copy is a copy of run=r or was renamed" in result.output
+    assert "exercised in 1 run:" in result.output
 
 
 def test_too_little_memory_is_one_line(lake: Path) -> None:

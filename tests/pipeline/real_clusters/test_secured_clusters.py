@@ -30,7 +30,9 @@ def use(servers: str, client: dict[str, str]) -> None:
 
 @pytest.mark.slow
 def test_nobody_is_accused_in_a_secured_cluster(zookeeper: str, chroot: str, tmp_path: Path) -> None:
-    config: dict[str, str | int | bool] = {"klamm.journal.dir": str(tmp_path / "lake"), "offsets.topic.num.partitions": 1, "group.initial.rebalance.delay.ms": 0}
+    config: dict[str, str | int | bool] = {
+        "klamm.journal.dir": str(tmp_path / "lake"), "offsets.topic.num.partitions": 1, "group.initial.rebalance.delay.ms": 0,
+    }
     cluster = klamm.Cluster(
         2, zookeeper=zookeeper + chroot, config=config, topics="t:1:2", tls=True, sasl="SCRAM-SHA-256", data_dir=tmp_path / "data"
     )

@@ -79,6 +79,15 @@ def a_first_generation_has_two_leaders(run: Run) -> int:
 
 
 @bad("G-01")
+def a_static_member_comes_back_and_another_leader_is_told(run: Run) -> int:
+    """The new id of the static member is not that of the other leader."""
+    group = GroupJournal(run)
+    group.join("a", 2, "a", ("a", "b"), asked_as="", instance="one")
+    group.join("a2", 2, "a2", ("a2", "b"), asked_as="", instance="one")
+    return group.join("b", 2, "b", ("a2", "b"))
+
+
+@bad("G-01")
 def a_generation_has_two_protocols(run: Run) -> int:
     group = first_generations(run)
     return group.join("b", 2, "a", protocol="sticky")
@@ -214,6 +223,13 @@ def a_member_gets_what_nobody_sent(run: Run) -> int:
     group = first_generations(run)
     group.sync("a", 2, FIRST, {"a": FIRST})
     return group.sync("b", 2, SECOND)
+
+
+@bad("G-03")
+def a_member_for_which_nothing_was_sent_gets_a_few_bytes(run: Run) -> int:
+    group = first_generations(run)
+    group.sync("a", 2, FIRST, {"a": FIRST})
+    return group.sync("b", 2, b"abc")
 
 
 @bad("G-03")
@@ -484,6 +500,15 @@ def a_fenced_instance_has_another_member(run: Run) -> None:
     group.heartbeat("a2", 1, instance="one")
 
 
+@good("G-06")
+def a_heartbeat_that_was_under_way_succeeds(run: Run) -> None:
+    """Its response comes after UNKNOWN_MEMBER_ID, its request came before."""
+    group = first_generations(run)
+    asked = group.journal.request(2, ApiKey.HEARTBEAT, 3, messages.HeartbeatRequest("g", 2, "b"))
+    group.commit("b", 2, 5, UNKNOWN_MEMBER)
+    group.journal.response(2, asked, messages.HeartbeatResponse())
+
+
 @bad("G-06")
 def a_heartbeat_of_an_unknown_member_succeeds(run: Run) -> int:
     group = first_generations(run)
@@ -514,6 +539,13 @@ def a_member_is_unknown_until_it_joins(run: Run) -> None:
 def partitions_are_given_to_one_member_each(run: Run) -> None:
     group = first_generations(run)
     group.sync("a", 2, FIRST, TWO)
+
+
+@good("X-05")
+def a_partition_is_named_twice_for_one_member(run: Run) -> None:
+    group = first_generations(run)
+    twice = assignment({"t": [0, 0]})
+    group.sync("a", 2, twice, {"a": twice, "b": SECOND})
 
 
 @bad("X-05")
