@@ -192,8 +192,8 @@ ONLY_OF_BROKERS = frozenset(
 (`Admin.abortTransaction`)."""
 
 BROKER_NAMES = r"broker-[0-9]+-.*|AddPartitionsToTxnManager-[0-9]+"
-"""A regular expression: the client ids that only brokers have. Controllers and brokers that ask the controller have the broker's id, and a
-client may have a number too."""
+"""A regular expression: the client ids that only brokers have. Controllers, and brokers that send requests to the controller,
+have the broker's id, and a client may have a number too."""
 
 _OF_A_BROKER = re.compile(r"([0-9]+)|broker-([0-9]+)-.*|AddPartitionsToTxnManager-([0-9]+)")
 

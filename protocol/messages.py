@@ -27,8 +27,8 @@ from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.protocol.primitives import skip_tags
 
 __all__ = [
-    "APIS", "Api", "ApiKey", "Message", "RequestHeader", "decode", "decode_request_header", "decode_response_header", "encode",
-    "encode_request", "encode_response", "message_type", "struct_encoder",
+    "APIS", "SASL_IDS", "Api", "ApiKey", "Message", "RequestHeader", "decode", "decode_request_header", "decode_response_header", "encode",
+    "encode_request", "encode_response", "id_after", "message_type", "struct_encoder",
 ]
 
 _types: dict[str, MessageType] = {}
@@ -135,6 +135,17 @@ def _shortest_header(payload: bytes | bytearray | memoryview) -> tuple[RequestHe
         if key in APIS and APIS[key].request_header_version(version) == 0:
             return RequestHeader(key, version, correlation_id, ""), 8
     raise RemoteProtocolError("a request header is cut short")
+
+
+SASL_IDS = range((1 << 31) - 8, 1 << 31)
+"""Correlation ids of SaslHandshake and SaslAuthenticate of Apache Kafka's clients (`SaslClientAuthenticator.nextCorrelationId`). After the
+last one they begin again. All other requests of a connection have ids below them.
+"""
+
+
+def id_after(correlation_id: int) -> int:
+    """The correlation id of the next request; 0 after the last one, and after -1. Source: `NetworkClient.nextCorrelationId`."""
+    return correlation_id + 1 if correlation_id + 1 < SASL_IDS.start else 0
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: bytes) -> bytes:

@@ -14,7 +14,6 @@ from klamm.admin.network.sockets import connected
 from klamm.admin.settings import Address, Settings
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, Api, ApiKey
-from klamm.protocol.correlation_ids import id_after
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.framing import FrameReader
 from klamm.protocol.security.sasl_client import AUTHENTICATE_VERSION, authenticate
@@ -113,7 +112,7 @@ class BrokerConnection(asyncio.Protocol):
 
     async def _payload_of(self, key: ApiKey, version: int, body: bytes) -> tuple[bytes, int]:
         """The payload of the response to an encoded request, and where its body begins."""
-        self._correlation_id = id_after(self._correlation_id)
+        self._correlation_id = messages.id_after(self._correlation_id)
         payload = await self._ask(messages.encode_request(key, version, self._correlation_id, self._client_id, body))
         correlation_id, offset = messages.decode_response_header(key, version, payload)
         if correlation_id != self._correlation_id:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from klamm.pipeline.lake.tables import FIELD_TABLE
 from klamm.pipeline.rules.record import Join, View
-from klamm.protocol.correlation_ids import SASL_IDS
+from klamm.protocol.messages import SASL_IDS
 
 CONNECTION = ("conn_id", "run_id", "node_id", "process")
 """What names a connection: its number counts in one process. The number is first, because Spark sorts by eight bytes before all else."""

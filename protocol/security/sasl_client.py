@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.correlation_ids import SASL_IDS
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.security.scram import SCRAM_DIGESTS, salted, scram_keys
 from klamm.protocol.security.secret_texts import new_secret
@@ -77,7 +76,7 @@ async def authenticate(
     Raises AuthenticationRefused, OSError and RemoteProtocolError.
     """
     mechanism = credentials.mechanism
-    ids = itertools.cycle(SASL_IDS)
+    ids = itertools.cycle(messages.SASL_IDS)
     handshake = messages.SaslHandshakeRequest(mechanism=mechanism)
     response = await _ask(send, client_id, ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, next(ids), handshake)
     if response.error_code:
@@ -99,9 +98,9 @@ async def authenticate(
 async def _ask(send: Send, client_id: str, key: ApiKey, version: int, correlation_id: int, request: messages.Request[Any]) -> Any:
     frame = messages.encode_request(key, version, correlation_id, client_id, messages.encode(request, version))
     payload = await send(frame)
-    answered, offset = messages.decode_response_header(key, version, payload)
-    if answered != correlation_id:
-        raise RemoteProtocolError(f"a response to request {answered}; the request was {correlation_id}")
+    got, offset = messages.decode_response_header(key, version, payload)
+    if got != correlation_id:
+        raise RemoteProtocolError(f"a response to request {got}; the request was {correlation_id}")
     return messages.decode(f"{messages.APIS[key].name}Response", version, payload, offset)[0]
 
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
-from klamm.protocol.correlation_ids import id_after
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.net.log_limit import LimitedLog
 from klamm.server.net.outgoing_connections import OutgoingConnection, dial
@@ -111,7 +110,7 @@ class _Channel:
             self._dialing = asyncio.get_running_loop().create_task(self._dial())
             return
         request = self._queue[0]
-        self._correlation_id = id_after(self._correlation_id)
+        self._correlation_id = messages.id_after(self._correlation_id)
         frame = messages.encode_request(request.api_key, request.version, self._correlation_id, self._client_id, request.body)
         self._sent = True
         if self._queued is not None and not self._failures:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock
-from klamm.protocol.correlation_ids import id_after
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
 from klamm.server.net.outgoing_connections import OutgoingConnection, dial
@@ -78,7 +77,7 @@ class KeptConnection:
         """
         if self._connection is None:
             raise ConnectionResetError(f"closed by the {self._peer}")
-        correlation_id = self._correlation_id = id_after(self._correlation_id)
+        correlation_id = self._correlation_id = messages.id_after(self._correlation_id)
         self._payload = asyncio.get_running_loop().create_future()
         self._connection.send(messages.encode_request(api_key, version, correlation_id, self._client_id, body), cause)
         try:

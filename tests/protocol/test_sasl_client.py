@@ -6,8 +6,8 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.correlation_ids import SASL_IDS, id_after
 from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.messages import SASL_IDS, id_after
 from klamm.protocol.security.sasl_client import BearerToken, Credentials, Tokens, authenticate
 
 FIRST = 2_147_483_640
