@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -225,6 +227,18 @@ def test_command_writes_the_file_and_says_its_size(lake: Path, tmp_path: Path) -
     assert result.exit_code == 0, result.output
     assert re.fullmatch(rf"{output}: [01]\.\d MB\n", result.output)
     assert output.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.slow
+def test_a_report_does_not_import_the_grammars_of_formats(lake: Path, tmp_path: Path) -> None:
+    """Importing them takes seconds."""
+    script = (
+        "import sys; from klamm.cli.start import main; sys.argv = ['klamm', 'report', sys.argv[1], '-o', sys.argv[2]]\n"
+        "try: main()\nexcept SystemExit as end: assert not end.code, end.code\nassert 'rfc3987_syntax' not in sys.modules"
+    )
+    output = tmp_path / "report.html"
+    subprocess.run([sys.executable, "-c", script, str(lake), str(output)], check=True)
+    assert output.exists()
 
 
 def test_the_script_of_the_pictures_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
