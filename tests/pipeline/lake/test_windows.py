@@ -63,6 +63,18 @@ def test_what_is_final_is_not_judged_again_and_brokers_without_rows_keep_their_p
     assert (later.seen.seqs, later.since.seqs, later.until.seqs) == ({1: 55, 2: 32}, {1: 61, 2: 32}, {1: 181, 2: 32})
 
 
+def test_the_next_window_reads_what_brokers_were_told_however_long_ago_and_no_other_old_rows(tmp_path: Path) -> None:
+    add(tmp_path, "0", every_minute(0, 10), "partition_state")
+    add(tmp_path, "0", every_minute(0, 10))
+    add(tmp_path, "1", every_minute(11, 70))
+    (first,) = found(tmp_path)
+    add(tmp_path, "2", every_minute(71, 140))
+    (window,) = found(tmp_path, first.closing)
+    old = {entry.table: window.reads(tmp_path, entry) for table in ("partition_state", "broker_state", "decisions")
+           for entry in [Entry(f"silver/{table}", "r", "0", f"silver/{table}/run=r/batch=0", 11, 0, 10 * MINUTE)]}
+    assert old == {"silver/partition_state": True, "silver/broker_state": True, "silver/decisions": False}
+
+
 def test_a_long_run_that_was_never_judged_is_judged_step_by_step(tmp_path: Path) -> None:
     add(tmp_path, "0", every_minute(0, 250))
     steps = found(tmp_path, sizes=SIZES._replace(step_rows=1))
