@@ -20,7 +20,7 @@ from klamm.tests.admin.scripted import ScriptedCluster
 def test_a_broker_that_does_not_know_the_version_of_api_versions_is_asked_in_version_0(cluster: ScriptedCluster) -> None:
     (broker,) = cluster.add(1)
     rows = [messages.ApiVersionsResponse.ApiVersion(api_key=int(ApiKey.METADATA), min_version=0, max_version=5)]
-    refused = struct.pack(">ihi", 1, 35, 1) + struct.pack(">hhh", 18, 0, 2)
+    refused = struct.pack(">ihi", 0, 35, 1) + struct.pack(">hhh", 18, 0, 2)
     broker.on(ApiKey.API_VERSIONS, refused, messages.ApiVersionsResponse(api_keys=rows))
     with AdminClient(cluster.bootstrap) as admin:
         assert admin.describe_cluster().cluster_id == "scripted"

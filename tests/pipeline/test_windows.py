@@ -106,6 +106,7 @@ def test_a_generation_and_a_transaction_that_outlast_windows_are_in_the_one_in_w
     group, transactions = GroupJournal(run), TransactionJournal(run)
     journal, both = group.journal, assignment({"t": [0, 1]})
     journal.step_ns = HALF_A_MINUTE
+    group.session_ms = 3_600_000  # the member sends nothing for an hour
     group.join("a", 1, "a", ("a",))
     group.sync("a", 1, both, {"a": both})
     group.commit("a", 1, 7)

@@ -35,12 +35,13 @@ class GroupJournal:
     def __init__(self, run: Run, node: int = 1, protocol_type: str = "consumer") -> None:
         self.journal = broker(run, node)
         self.protocol_type = protocol_type
+        self.session_ms = 6000
 
     def ask_join(self, member: str, *, instance: str | None = None, conn: int = 1) -> int:
         """A JoinGroup request; its seq."""
         protocol = messages.JoinGroupRequest.JoinGroupRequestProtocol("range", subscription("t"))
         request = messages.JoinGroupRequest(
-            group_id=GROUP, session_timeout_ms=6000, rebalance_timeout_ms=6000, member_id=member, group_instance_id=instance,
+            group_id=GROUP, session_timeout_ms=self.session_ms, rebalance_timeout_ms=6000, member_id=member, group_instance_id=instance,
             protocol_type=self.protocol_type, protocols=[protocol],
         )
         return int(self.journal.request(conn, ApiKey.JOIN_GROUP, 6, request))
