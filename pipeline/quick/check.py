@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from klamm.journal.reading import ask_to_seal, count_rows, open_segment
+from klamm.journal.reading import ask_to_seal, count_rows, open_segment, segments
 from klamm.journal.segments import Segment
 from klamm.pipeline.bronze import own_segments, pending
 from klamm.pipeline.lake.folder import PipelineFailed, existing
@@ -44,7 +44,7 @@ def check_quickly(
     lake = existing(lake)
     late = ask_to_seal(lake, SEAL_WAIT_S)
     found, renamed = own_segments(pending(lake, set()))
-    present = sorted({segment.run for segment in found})
+    present = sorted({segment.run for segment in own_segments(segments(lake))[0]})
     if not present:
         raise PipelineFailed(f"{lake} has no journal yet: brokers write one with `klamm serve --journal {lake}`")
     judging, rules = asked_for(present, runs, chosen)
