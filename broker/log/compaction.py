@@ -84,13 +84,13 @@ def candidate(log: Log, now_ms: int) -> Candidate | None:
     oldest_ms = None
     for segment in log.segments[:-1]:
         if segment.next_offset <= first_dirty:
-            clean_bytes += segment.bytes_kept
+            clean_bytes += segment.size
             continue
         young = log.config.min_compaction_lag_ms > 0 and segment.largest_timestamp > now_ms - log.config.min_compaction_lag_ms
         if segment.next_offset > end or young:  # only whole segments: records after `end` do not replace earlier ones
             end = min(end, segment.base_offset)
             break
-        dirty_bytes += segment.bytes_kept
+        dirty_bytes += segment.size
         begun_ms = segment.rolling_timestamp if segment.rolling_timestamp >= 0 else segment.created_ms
         oldest_ms = begun_ms if oldest_ms is None else min(oldest_ms, begun_ms)
     if not dirty_bytes or end <= first_dirty:
@@ -259,7 +259,7 @@ class LogCleaner:
                         budget.reserve(len(kept) + CHUNK_OVERHEAD)
                         reserved += len(kept) + CHUNK_OVERHEAD
                         pieces.append(kept)
-                if size < segment.bytes_kept and segment in log.segments:
+                if size < segment.size and segment in log.segments:
                     raise CorruptRecords(f"the segment at offset {segment.base_offset} has a batch that is not whole")
             if log.truncations != truncations or not log.replace_segments(group, pieces, reader.retained[known:]):
                 return False
@@ -283,12 +283,12 @@ def _groups(segments: Sequence[Segment], segment_bytes: int) -> list[list[Segmen
     groups: list[list[Segment]] = []
     size = 0
     for segment in segments:
-        if groups and size + segment.bytes_kept <= segment_bytes and segment.next_offset - groups[-1][0].base_offset <= 2**31 - 1:
+        if groups and size + segment.size <= segment_bytes and segment.next_offset - groups[-1][0].base_offset <= 2**31 - 1:
             groups[-1].append(segment)
-            size += segment.bytes_kept
+            size += segment.size
         else:
             groups.append([segment])
-            size = segment.bytes_kept
+            size = segment.size
     return groups
 
 

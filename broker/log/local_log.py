@@ -2,21 +2,22 @@
 
 `broker/log/log.py` interprets the records; it appends to segments and truncates them. An empty log in memory has no segment. Bytes in
 memory are counted by the budget that all logs of a process share (`broker/log/memory.py`). Of a log on disk only the end stays in memory;
-earlier batches are read from the file by the storage (`broker/log/storage.py`).
+earlier batches are read from the file by the storage (`broker/log/storage.py`). Of a log in memory the oldest batches are in temporary files
+(`broker/log/spill.py`) if the budget is used up.
 
 Source: `LocalLog` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from klamm.broker.log.config import LogConfig
-from klamm.broker.log.memory import MemoryBudget
+from klamm.broker.log.memory import MemoryBudget, Piece
 from klamm.broker.log.segment import Segment
+from klamm.broker.log.spill import SpillFolder
 from klamm.broker.log.storage import AbortedTransaction, Flush, LoadedLog, ReadCommand, Replace, Storage
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
@@ -77,7 +78,7 @@ def _ignore(error: OSError) -> None:
     pass
 
 
-class LocalLog(ABC):
+class LocalLog:
     """The segments of one log. The attributes may be read; only methods change them. End offsets are exclusive."""
 
     __slots__ = (
@@ -119,7 +120,7 @@ class LocalLog(ABC):
     @property
     def size_bytes(self) -> int:
         """Bytes of all batches."""
-        return sum(segment.bytes_kept for segment in self.segments)
+        return sum(segment.size for segment in self.segments)
 
     @property
     def unflushed(self) -> int:
@@ -157,8 +158,10 @@ class LocalLog(ABC):
         for segment in self.segments[self._segment_index(offset) :]:
             if segment.base_offset >= end:
                 break
-            if is_slow or (self.storage is not None and not segment.has_in_memory(offset)):
-                return FileRead(self, (offset, max_bytes, end_offset, min_one), segment, end)
+            in_memory = segment.has_in_memory(offset)
+            if is_slow or not in_memory:
+                until = end if in_memory or self.storage is not None else min(end, segment.resident_offset)
+                return FileRead(self, (offset, max_bytes, end_offset, min_one), segment, until)
             data = segment.read(offset, max_bytes, end, min_one)
             if data is not None:
                 return data
@@ -223,16 +226,33 @@ class LocalLog(ABC):
 
     async def _read_file(self, segment: Segment, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes | None:
         """Batches of a segment from its file, None if it has none from `offset` on. Raises ApiError."""
-        assert self.storage is not None
-        position = segment.position_of(offset)
         try:
-            return await self.storage.read(
-                ReadCommand(segment.base_offset, position, segment.size, offset, end_offset, max_bytes, min_one)
-            )
+            if self.storage is None:
+                return await self._read_temporary(segment, offset, max_bytes, end_offset, min_one)
+            return await self._read(segment, segment.position_of(offset), offset, end_offset, max_bytes, min_one)
         except OSError as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except KeyError:
             raise self.out_of_range(offset) from None
+
+    async def _read_temporary(self, segment: Segment, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes | None:
+        """Batches of a segment of a log in memory, from its file or what follows there. Raises like `_read`."""
+        while not segment.has_in_memory(offset):
+            position, before = segment.position_of(offset), (segment.truncations, segment.resident_from)
+            data = await self._read(segment, position, offset, end_offset, max_bytes, min_one)
+            if data is not None and segment.truncations == before[0]:
+                return data
+            if data is None and (segment.truncations, segment.resident_from) == before:
+                break  # a truncation or the cleaner has left a gap between the file and the memory
+        return segment.read(offset, max_bytes, end_offset, min_one)
+
+    async def _read(self, segment: Segment, position: int, offset: int, end_offset: int, max_bytes: int, min_one: bool) -> bytes | None:
+        """Execute a `ReadCommand` on the file of a segment. Raises OSError; KeyError if the segment was deleted."""
+        end = segment.resident_from if self.storage is None else segment.size
+        command = ReadCommand(segment.base_offset, position, end, offset, end_offset, max_bytes, min_one)
+        if self.storage is not None:
+            return await self.storage.read(command)
+        return None if segment.spill is None else await segment.spill.read(command)
 
     def _segment_index(self, offset: int) -> int:
         """Index of the segment that contains the offset; of the first segment for earlier offsets."""
@@ -275,7 +295,7 @@ class LocalLog(ABC):
 
     async def segment_bytes(self, segment: Segment, offset: int, max_bytes: int) -> bytes:
         """Whole batches of a segment from the batch with this offset on, at least one; b"" at the end. Raises ApiError."""
-        if self.storage is None or segment.has_in_memory(offset):
+        if segment.has_in_memory(offset):
             data = segment.read(offset, max_bytes, LAST_OFFSET, True)
         else:
             data = await self._read_file(segment, offset, max_bytes, LAST_OFFSET, True)
@@ -291,13 +311,13 @@ class LocalLog(ABC):
         if first is None or self.segments[first : first + len(old)] != [*old] or old[-1] is self.segments[-1] or self.is_failed:
             return False
         made = Segment(old[0].base_offset, old[-1].created_ms, old[0].roll_jitter_ms)
-        interval, on_disk, tick = self.config.index_interval_bytes, self.storage is not None, self.environment.budget.tick
+        interval, tick = self.config.index_interval_bytes, self.environment.budget.tick
         index, time_index = [], []
         for data in batches:
             headers = [header for _, header in each_header(data)]
             newest = max(headers, key=max_timestamp_of)
             entry, time_entry = made.append(
-                data, headers[0], headers[-1].next_offset, newest.max_timestamp, newest.last_offset, interval, tick, on_disk
+                data, headers[0], headers[-1].next_offset, newest.max_timestamp, newest.last_offset, interval, tick
             )
             index += [entry] if entry else []
             time_index += [time_entry] if time_entry else []
@@ -309,7 +329,7 @@ class LocalLog(ABC):
         if not self._resident and batches:
             self.environment.budget.hold(self)
         self._resident += made.memory
-        self._free(sum(segment.memory for segment in old))
+        self._discard(old)
         if self.storage is not None:
             made.is_pinned = True
             gone = tuple(segment.base_offset for segment in old)
@@ -351,7 +371,13 @@ class LocalLog(ABC):
     def close(self) -> None:
         """Release the memory of the log. It must not be used afterwards."""
         self._free(self._resident)
+        _remove_files(self.segments)
         self.segments = []
+
+    def _discard(self, segments: Sequence[Segment]) -> None:
+        """Release the memory of segments that are not in the log any more, and remove their temporary files."""
+        self._free(sum(segment.memory for segment in segments))
+        _remove_files(segments)
 
     def _free(self, size: int) -> None:
         if size:
@@ -366,29 +392,45 @@ class LocalLog(ABC):
     def oldest_tick(self) -> int | None:
         """Called by the memory budget; see `MemoryHolder`."""
         segment = self._oldest_resident()
-        if segment is None or not segment.has_head(self._droppable_below()):
-            return None
-        return segment.marks[0][0]
+        return None if segment is None or not segment.has_head(self._written) else segment.marks[0][0]
 
     def drop_oldest(self) -> int:
-        """Called by the memory budget. A log in memory loses the records and its log start offset moves; on disk they stay in the file."""
+        """Called by the memory budget, and after a write; see `MemoryHolder`."""
         segment = self._oldest_resident()
-        freed = 0 if segment is None else segment.drop_head(self._droppable_below())
-        if segment is None or not freed:
+        if segment is None or self.storage is None:
             return 0
+        freed = segment.drop(segment.head(self._written, -1, 0))
         self._free(freed)
-        if self.storage is None:
-            segment.start = segment.resident_from
-            self._head_dropped(segment.chunk_offsets[0] if segment.chunks else segment.next_offset)
         return freed
 
-    @abstractmethod
-    def _droppable_below(self) -> int:
-        """Bytes of records before this offset may be dropped from memory."""
+    def oldest_piece(self, until: int, most: int, folder: SpillFolder) -> Piece | None:
+        """Called by the memory budget; see `MemoryHolder`."""
+        segment = self._oldest_resident()
+        if segment is None or self.storage is not None:
+            return None
+        count = segment.head(self._written, until, most)
+        if not count:
+            return None
+        if segment.spill is None:
+            segment.spill = folder.file()
+        truncations, held = segment.truncations, segment
 
-    @abstractmethod
-    def _head_dropped(self, offset: int) -> None:
-        """The log in memory now begins at this offset."""
+        def written() -> None:
+            if held.truncations == truncations and held in self.segments:
+                self._free(held.drop(count))
+
+        return Piece(segment.spill, segment.resident_from, segment.chunks[:count], written)
+
+    @property
+    def _written(self) -> int:
+        """Batches before this offset need not stay in memory: they are in a file, or can be written to a temporary one."""
+        return self.next_offset if self.storage is None else self.log_end_offset
+
+
+def _remove_files(segments: Sequence[Segment]) -> None:
+    for segment in segments:
+        if segment.spill is not None:
+            segment.spill.remove()
 
 
 def base_offset_of(segment: Segment) -> int:

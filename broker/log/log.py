@@ -22,7 +22,7 @@ from klamm.broker.log.config import LogConfig
 from klamm.broker.log.epochs import LeaderEpochs
 from klamm.broker.log.local_log import LAST_OFFSET, LocalLog, LogEnvironment, base_offset_of, max_timestamp_of
 from klamm.broker.log.memory import CHUNK_OVERHEAD
-from klamm.broker.log.producers import ProducerStates, entries_of
+from klamm.broker.log.producers import ProducerStates, entries_with
 from klamm.broker.log.segment import Segment, pieces_of
 from klamm.broker.log.storage import (
     AbortedTransaction,
@@ -32,7 +32,6 @@ from klamm.broker.log.storage import (
     DeleteSegments,
     LoadedLog,
     ProducerEntry,
-    ReadCommand,
     Roll,
     StartAt,
     Storage,
@@ -53,6 +52,7 @@ log_ = logging.getLogger(__name__)
 
 _NO_PRODUCERS = ProducerStates()
 _SHAPES_READ = 64 * 1024
+_PRODUCERS_READ = 256 * 1024
 
 
 class UnexpectedOffset(Exception):
@@ -143,7 +143,7 @@ class Log(LocalLog):
             self.environment.budget.hold(made)
         made._resident, self._resident = self._resident, 0
         made.next_offset = made.log_end_offset = self.next_offset
-        made.log_start_offset = max(log_start_offset, made.segments[0].first_offset) if made.segments else self.next_offset
+        made.log_start_offset = max(log_start_offset, made.segments[0].base_offset) if made.segments else self.next_offset
         made.clean_offset = self.clean_offset
         made.epochs, self.epochs = self.epochs, LeaderEpochs()
         made.epochs.truncate_from(made.next_offset)
@@ -294,7 +294,7 @@ class Log(LocalLog):
         self._resident += memory
         position, storage = segment.size, self.storage
         index, time_index = segment.append(
-            data, headers[0], next_offset, max_timestamp, offset_of_max, self.config.index_interval_bytes, budget.tick, storage is not None
+            data, headers[0], next_offset, max_timestamp, offset_of_max, self.config.index_interval_bytes, budget.tick
         )
         self.next_offset = next_offset
         aborted = self._update_producers(data, headers)
@@ -442,7 +442,7 @@ class Log(LocalLog):
         """Delete the first `count` segments. The log start offset moves to the first remaining one."""
         gone = self.segments[:count]
         del self.segments[:count]
-        self._free(sum(segment.memory for segment in gone))
+        self._discard(gone)
         if self.storage is not None:
             self.storage.execute(DeleteSegments(tuple(segment.base_offset for segment in gone), self.config.file_delete_delay_ms))
         self.advance_log_start(self.segments[0].base_offset if self.segments else self.next_offset)
@@ -483,7 +483,7 @@ class Log(LocalLog):
             if self.epochs.truncate_from(offset):
                 self._write_epochs()
             return self._read_producers()
-        if not self.segments or offset < self.segments[0].first_offset:
+        if not self.segments or offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return None
         segment = self.segments[bisect_right(self.segments, offset, key=base_offset_of) - 1]
@@ -514,8 +514,8 @@ class Log(LocalLog):
     async def _position_in_file(self, segment: Segment, offset: int) -> int:
         """Position of the batch that contains the offset, or of the first one after it. Raises OSError."""
         position = segment.position_of(offset)
-        while position < segment.size and self.storage is not None:
-            data = await self.storage.read(ReadCommand(segment.base_offset, position, segment.size, 0, LAST_OFFSET, _SHAPES_READ, True))
+        while position < segment.size:
+            data = await self._read(segment, position, 0, LAST_OFFSET, _SHAPES_READ, True)
             before = position
             for start, header in each_header(data or b""):
                 if header.last_offset >= offset:
@@ -534,7 +534,8 @@ class Log(LocalLog):
         del self.segments[kept:]
         before = segment.memory
         segment.truncate(position, offset)
-        self._free(sum(later.memory for later in gone) + before - segment.memory)
+        self._free(before - segment.memory)
+        self._discard(gone)
         if self.storage is not None:
             self.storage.execute(Truncate(offset, segment.base_offset, position, tuple(later.base_offset for later in gone)))
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -553,21 +554,37 @@ class Log(LocalLog):
         """
         if self._are_producers_known:
             return None
-        if self.storage is None:
-            chunks = (chunk for segment in self.segments for chunk in segment.chunks)
-            self._take_producers(entries_of(chunks, self.active_producers()))
+        if self.storage is None and not any(segment.resident_from for segment in self.segments):
+            states = ProducerStates()
+            for segment in self.segments:
+                for chunk in segment.chunks:
+                    states.take_all(chunk)
+            self._take_producers(entries_with(states, self.active_producers()))
             return None
         if self._reading_producers is None:
             self._reading_producers = asyncio.ensure_future(self._read_producers_from(self.storage))
         return asyncio.shield(self._reading_producers)
 
-    async def _read_producers_from(self, storage: Storage) -> None:
+    async def _read_spilled_producers(self) -> Sequence[ProducerEntry]:
+        """The producer states of a log in memory that has batches in temporary files. Raises ApiError."""
+        states = ProducerStates()
+        for segment in list(self.segments):
+            offset: int | None = segment.base_offset
+            while offset is not None:
+                data = await self.segment_bytes(segment, offset, _PRODUCERS_READ)
+                offset = states.take_all(data)
+        return entries_with(states, self.active_producers())
+
+    async def _read_producers_from(self, storage: Storage | None) -> None:
         """Read the producer states from files. Raises ApiError(KAFKA_STORAGE_ERROR); the next truncation tries again."""
         try:
             while not self._are_producers_known:
                 offset, segments = self.next_offset, [*map(base_offset_of, self.segments)]
                 try:
-                    entries = await storage.read_producers(offset, segments, self.environment.producers_after_ms())
+                    if storage is None:
+                        entries: Sequence[ProducerEntry] = await self._read_spilled_producers()
+                    else:
+                        entries = await storage.read_producers(offset, segments, self.environment.producers_after_ms())
                 except KeyError:
                     if segments == [*map(base_offset_of, self.segments)]:
                         return  # the log was deleted
@@ -592,7 +609,7 @@ class Log(LocalLog):
         """Delete all records; the empty log begins at this offset. The log start offset is the same, or the given earlier one."""
         gone = self.segments
         self.segments = []
-        self._free(sum(segment.memory for segment in gone))
+        self._discard(gone)
         if self.storage is not None:
             self.storage.execute(StartAt(offset, tuple(segment.base_offset for segment in gone)))
             self.segments.append(Segment(offset, self.environment.now_ms(), self._jitter()))
@@ -660,9 +677,3 @@ class Log(LocalLog):
         if self.storage is not None and not self.is_failed:
             entry = self.segments[-1].time_index_entry() if self.segments else None
             self.storage.execute(Close(self.next_offset, entry, self._producers_to_write(), self._unflushed_segments()))
-
-    def _droppable_below(self) -> int:
-        return self.high_watermark if self.storage is None else self.log_end_offset
-
-    def _head_dropped(self, offset: int) -> None:
-        self.advance_log_start(offset)

@@ -168,6 +168,15 @@ class ProducerStates:
         marker = read_marker(data, header, position)
         return None if marker is None else self.marker_appended(header, marker)
 
+    def take_all(self, data: bytes) -> int | None:
+        """Apply all batches of a producer in these bytes; returns the offset after the last batch, None if there is none."""
+        offset = None
+        for position, header in each_header(data):
+            offset = header.next_offset
+            if header.producer_id >= 0:
+                self.take(header, data, position)
+        return offset
+
     def appended(self, header: BatchHeader) -> None:
         """Apply a data batch with a producer id that was appended."""
         producer = self._producers.get(header.producer_id)
@@ -322,13 +331,8 @@ def _open_offset_of(item: tuple[int, _Producer]) -> int:
     return item[1].open_first_offset
 
 
-def entries_of(chunks: Iterable[bytes], known: Iterable[ProducerEntry]) -> tuple[ProducerEntry, ...]:
-    """The producers of a log in memory with these batches. For a producer whose batches were deleted, the `known` ones count."""
-    states = ProducerStates()
-    for chunk in chunks:
-        for position, header in each_header(chunk):
-            if header.producer_id >= 0:
-                states.take(header, chunk, position)
+def entries_with(states: ProducerStates, known: Iterable[ProducerEntry]) -> tuple[ProducerEntry, ...]:
+    """The producers of a log in memory, from all its batches. For a producer whose batches were deleted, the `known` ones count."""
     entries = {entry.producer_id: entry for entry in states.entries()}
     for former in known:
         read = entries.get(former.producer_id)

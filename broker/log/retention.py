@@ -63,9 +63,9 @@ def _beyond(surplus: int) -> Callable[[Segment, int], bool]:
 
     def may_go(segment: Segment, end: int) -> bool:
         nonlocal left
-        if left - segment.bytes_kept < 0:
+        if left - segment.size < 0:
             return False
-        left -= segment.bytes_kept
+        left -= segment.size
         return True
 
     return may_go

@@ -1,9 +1,9 @@
 """A segment: a part of a log that is deleted as a whole. It has indexes, and those of its batches that are in memory.
 
 Batches are kept in the chunks in which they were appended: one batch of a producer, or pieces of a follower's fetch. Two arrays with the
-base offset and the position of each chunk are searched by bisection; inside a chunk with several batches their headers are followed. For a
-log on disk the chunks are the tail of the file, and an index like Apache Kafka's (an entry for about every 4 KiB) gives the start position
-of reads before it. For a log in memory the first chunks may have been dropped to free memory.
+base offset and the position of each chunk are searched by bisection; inside a chunk with several batches their headers are followed. The
+chunks are the tail of the segment. What is before them is in its file: that of a log on disk, or, for a log in memory, a temporary file
+(`broker/log/spill.py`). An index like Apache Kafka's (an entry for about every 4 KiB) gives the start position of reads there.
 
 Source: `LogSegment` of Apache Kafka 3.9.1.
 """
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from struct import Struct
 
 from klamm.broker.log.memory import CHUNK_OVERHEAD
+from klamm.broker.log.spill import SpillFile
 from klamm.broker.log.storage import AbortedTransaction, LoadedSegment
 from klamm.protocol.records.batch import LOG_OVERHEAD, BatchHeader
 
@@ -31,8 +32,8 @@ class Segment:
 
     __slots__ = (
         "aborted", "base_offset", "chunk_offsets", "chunk_positions", "chunks", "created_ms", "index_count", "index_offsets",
-        "index_positions", "is_pinned", "marks", "max_timestamp", "next_offset", "offset_of_max_timestamp", "roll_jitter_ms",
-        "rolling_timestamp", "size", "start", "time_index_offsets", "time_index_timestamps", "unindexed",
+        "index_positions", "is_pinned", "marks", "max_timestamp", "next_offset", "offset_of_max_timestamp", "resident_offset", "roll_jitter_ms",
+        "rolling_timestamp", "size", "spill", "time_index_offsets", "time_index_timestamps", "truncations", "unindexed",
     )
 
     def __init__(self, base_offset: int, created_ms: int, roll_jitter_ms: int = 0) -> None:
@@ -40,9 +41,12 @@ class Segment:
         self.next_offset = base_offset
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
-        self.start = 0
-        """Position of the first batch that exists: more than 0 if batches were dropped to free memory."""
         self.size = 0
+        self.resident_offset = base_offset
+        """Batches from this offset on are in memory, all others in the file."""
+        self.spill: SpillFile | None = None
+        """The temporary file of a log in memory, if a part of the segment is there."""
+        self.truncations = 0
         self.is_pinned = False
         """Whether its chunks must stay in memory: its file is not written yet."""
         self.rolling_timestamp = -1
@@ -66,7 +70,7 @@ class Segment:
         """A segment whose batches are in a file."""
         made = cls(segment.base_offset, segment.created_ms, roll_jitter_ms)
         made.size = segment.size
-        made.next_offset = next_offset
+        made.next_offset = made.resident_offset = next_offset
         made.rolling_timestamp = segment.rolling_timestamp
         made.max_timestamp = segment.max_timestamp
         made.offset_of_max_timestamp = segment.offset_of_max_timestamp
@@ -77,11 +81,6 @@ class Segment:
         return made
 
     # --- what it is
-
-    @property
-    def bytes_kept(self) -> int:
-        """Bytes that count for retention, without batches that were dropped to free memory."""
-        return self.size - self.start
 
     @property
     def resident_from(self) -> int:
@@ -97,11 +96,6 @@ class Segment:
     def largest_timestamp(self) -> int:
         """The largest timestamp of its records; if none has a timestamp, the time of its creation."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.created_ms
-
-    @property
-    def first_offset(self) -> int:
-        """The smallest offset that a batch in it can have."""
-        return self.chunk_offsets[0] if self.start and self.chunks else self.base_offset if not self.start else self.next_offset
 
     def should_roll(
         self, size: int, max_timestamp: int, last_offset: int, now_ms: int, segment_bytes: int, segment_ms: int, index_bytes: int
@@ -123,7 +117,7 @@ class Segment:
 
     def append(
         self, data: bytes, first: BatchHeader, next_offset: int, max_timestamp: int, offset_of_max_timestamp: int,
-        index_interval_bytes: int, tick: int, on_disk: bool,
+        index_interval_bytes: int, tick: int,
     ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
         """Add whole batches at the end; returns the new entries of the offset index and of the time index, None for none.
 
@@ -138,10 +132,9 @@ class Segment:
         index = time_index = None
         if self.unindexed > index_interval_bytes:
             self.index_count += 1
-            if on_disk:
-                index = (first.last_offset, position)
-                self.index_offsets.append(first.last_offset)
-                self.index_positions.append(position)
+            index = (first.last_offset, position)
+            self.index_offsets.append(first.last_offset)
+            self.index_positions.append(position)
             time_index = self.time_index_entry()
             self.unindexed = 0
         self.unindexed += len(data)
@@ -166,7 +159,7 @@ class Segment:
 
     def has_in_memory(self, offset: int) -> bool:
         """Whether a read from this offset does not need the file."""
-        return not self.resident_from or (bool(self.chunks) and offset >= self.chunk_offsets[0]) or self.start == self.resident_from
+        return offset >= self.resident_offset or not self.resident_from
 
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes | None:
         """Batches in memory, from the batch that contains `offset`, or the first after it, up to `end_offset`, cut after `max_bytes`; with
@@ -203,13 +196,13 @@ class Segment:
     def position_of(self, offset: int) -> int:
         """Approximate position of the batch with this offset, not after it; exact if chunks are single batches."""
         if offset <= self.base_offset:
-            return self.start
+            return 0
         if offset >= self.next_offset:
             return self.size
         if self.chunks and offset >= self.chunk_offsets[0]:
             return self.chunk_positions[bisect_right(self.chunk_offsets, offset) - 1]
         entry = bisect_right(self.index_offsets, offset) - 1
-        return self.index_positions[entry] if entry >= 0 else self.start
+        return self.index_positions[entry] if entry >= 0 else 0
 
     def least_between(self, offset: int, end_offset: int) -> int:
         """Bytes that the batches from the one that contains `offset` up to `end_offset` have at least."""
@@ -236,7 +229,7 @@ class Segment:
 
     def cut_of(self, offset: int) -> tuple[int, int]:
         """(position, next offset) after a truncation before the batch with `offset`. Raises KeyError if the batch is not in memory."""
-        if self.resident_from > self.start and (not self.chunks or offset < self.chunk_offsets[0]):
+        if self.resident_from and (not self.chunks or offset < self.chunk_offsets[0]):
             raise KeyError(offset)
         index = max(bisect_right(self.chunk_offsets, offset) - 1, 0)
         if index >= len(self.chunks):
@@ -259,12 +252,14 @@ class Segment:
         self.aborted = [entry for entry in self.aborted if entry.last_offset < next_offset]
         self.size = position
         self.next_offset = next_offset
+        self.resident_offset = min(self.resident_offset, next_offset)
+        self.truncations += 1
         self.unindexed = 0
         if self.offset_of_max_timestamp >= next_offset:
             self.max_timestamp = self.time_index_timestamps[-1] if entries else -1
             self.offset_of_max_timestamp = self.time_index_offsets[-1] if entries else -1
             self._read_timestamps()
-        if position == self.start:
+        if position == 0:
             self.rolling_timestamp = -1
 
     def _read_timestamps(self) -> None:
@@ -287,22 +282,29 @@ class Segment:
                 position += length + LOG_OVERHEAD
 
     def has_head(self, below: int) -> bool:
-        """Whether `drop_head` would find a chunk that ends before this offset."""
+        """Whether there is a chunk to drop that ends before this offset."""
         if not self.chunks or self.is_pinned:
             return False
         return (self.chunk_offsets[1] if len(self.chunks) > 1 else self.next_offset) <= below
 
-    def drop_head(self, below: int) -> int:
-        """Drop about a megabyte of the oldest chunks that end before this offset; returns the number of freed bytes."""
-        if self.is_pinned:
+    def head(self, below: int, until: int, most: int) -> int:
+        """The number of the oldest chunks that end before this offset, with at most about `most` bytes (at least one mark's) or up to
+        the tick `until`.
+        """
+        if not self.has_head(below):
             return 0
-        upto = self.marks[1][1] if len(self.marks) > 1 else self.size
-        count = bisect_left(self.chunk_positions, upto)
-        if below < self.next_offset:
-            count = min(count, max(bisect_right(self.chunk_offsets, below) - 1, 0))
+        at = 1
+        while at < len(self.marks) and self.marks[at][0] <= until and self.marks[at][1] - self.marks[0][1] < most:
+            at += 1
+        count = bisect_left(self.chunk_positions, self.marks[at][1] if at < len(self.marks) else self.size)
+        return count if below >= self.next_offset else min(count, max(bisect_right(self.chunk_offsets, below) - 1, 0))
+
+    def drop(self, count: int) -> int:
+        """Drop the oldest chunks, which are in the file; returns the number of freed bytes of memory."""
         if count == 0:
             return 0
         before = self.memory
+        self.resident_offset = _end_of(self.chunks[count - 1])
         del self.chunks[:count], self.chunk_offsets[:count], self.chunk_positions[:count]
         position = self.resident_from
         tick = self.marks[0][0]
@@ -327,6 +329,16 @@ def pieces_of(data: bytes, ends: list[tuple[int, int, int]]) -> Iterator[tuple[i
 
 def _position_of(mark: tuple[int, int]) -> int:
     return mark[1]
+
+
+def _end_of(chunk: bytes) -> int:
+    """The offset after the last batch."""
+    position, offset = 0, 0
+    while position < len(chunk):
+        base, length, delta = _SHAPE(chunk, position)
+        offset = base + delta + 1
+        position += length + LOG_OVERHEAD
+    return offset
 
 
 def _skip_to(chunk: bytes, offset: int) -> int:

@@ -29,7 +29,7 @@ async def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | No
     Like Apache Kafka, it only searches the first segment that may have such a record.
     """
     for segment in log.segments:
-        if segment.bytes_kept and segment.largest_timestamp >= timestamp:
+        if segment.size and segment.largest_timestamp >= timestamp:
             start = max(segment.offset_before_timestamp(timestamp), log.log_start_offset)
             return await _search(log, segment, start, lambda data, offset: first_record_since(data, timestamp, offset))
     return None

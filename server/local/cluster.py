@@ -354,6 +354,7 @@ class LocalCluster:
             log.warning("cannot close the sessions of killed brokers; they will expire: %s", error)
         for memory in self._memory.values():
             memory.clear()
+        self._seams.log_memory.close()
         if self._embedded is not None:
             await asyncio.to_thread(self._embedded.stop)
 

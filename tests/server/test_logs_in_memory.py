@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from klamm.broker.log.local_log import FileRead
 from klamm.broker.log.log import Log
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.records.batch import each_header
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.tests.broker.log.batches import batch
+from klamm.tests.broker.log.naive_log import FAR
 from klamm.tests.harness import requests
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request
@@ -66,7 +73,10 @@ async def test_a_changed_config_acts_on_the_logs_of_all_replicas(zookeeper: str,
         await eventually(lambda: all(log.config.segment_bytes == 1234567 for log in logs(cluster, "t")), "the broker's default acts")
 
 
-async def test_at_the_bound_of_memory_old_records_go_and_the_newest_can_be_read(zookeeper: str, chroot: str) -> None:
+async def test_beyond_the_bound_of_memory_all_records_can_be_read_and_nothing_is_left_behind(
+    zookeeper: str, chroot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     topics = [SeedTopic("old", 1, 1), SeedTopic("t", 1, 2)]
     config = {"klamm.log.memory.bytes": str(BOUND)}
     async with running(LocalCluster(2, zookeeper=zookeeper + chroot, topics=topics, config=config)) as cluster:
@@ -74,8 +84,11 @@ async def test_at_the_bound_of_memory_old_records_go_and_the_newest_can_be_read(
         for _ in range(12):
             assert (await produce(cluster, "t", 500_000)).error_code == ErrorCode.NONE
             assert cluster.brokers[0].seams.log_memory.used <= BOUND
-        (old,) = logs(cluster, "old")
-        assert (old.log_start_offset, old.log_end_offset) == (1, 1)
-        for log in logs(cluster, "t"):
-            assert 0 < log.log_start_offset < log.log_end_offset == 12
-            assert log.read(11, 1, 12, True)
+        assert list(tmp_path.iterdir())
+        for log in (*logs(cluster, "old"), *logs(cluster, "t")):
+            assert log.log_start_offset == 0
+            assert isinstance(log.read(0, 1, FAR, True), FileRead)
+            for offset in range(log.log_end_offset):
+                _, header = next(each_header(await log.load(offset, 1, FAR, True)))
+                assert header.base_offset == offset
+    assert not list(tmp_path.iterdir())

@@ -391,32 +391,15 @@ async def test_a_timestamp_is_found_in_a_long_log() -> None:
 # --- memory
 
 
-def test_at_the_bound_of_memory_the_oldest_records_of_the_process_go_first() -> None:
-    budget = MemoryBudget(8 << 20)
-    old, young = make(budget), make(budget)
-    for _ in range(4):
-        append(old, batch(1, 900_000))
-    old.set_high_watermark(4)
-    for _ in range(8):
-        append(young, batch(1, 900_000))
-        young.set_high_watermark(young.log_end_offset)
-    assert budget.used <= budget.limit
-    assert old.log_start_offset == 4
-    assert 0 < young.log_start_offset + 4 < 8
-    assert offsets(young.read(young.log_start_offset, 1, FAR, True)) == [young.log_start_offset]
-    with pytest.raises(ApiError):
-        old.read(0, 1, FAR, True)
-
-
 def test_of_two_logs_the_one_with_the_older_records_gives_its_memory_first() -> None:
     budget = MemoryBudget(3 << 20)
     first, second, third = make(budget), make(budget), make(budget)
     for log in (first, second):
         append(log, batch(1, 900_000))
-        log.set_high_watermark(1)
     for _ in range(2):
         append(third, batch(1, 900_000))
-    assert (first.log_start_offset, second.log_start_offset, third.log_start_offset) == (1, 0, 0)
+    assert [isinstance(log.read(0, 1, FAR, True), bytes) for log in (first, second, third)] == [False, True, True]
+    budget.close()
 
 
 def test_a_batch_for_which_there_is_never_enough_memory_takes_none_of_what_others_have() -> None:
@@ -428,24 +411,6 @@ def test_a_batch_for_which_there_is_never_enough_memory_takes_none_of_what_other
         young.append_as_follower(batch(1, 3 << 20), 0)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert (old.log_start_offset, young.next_offset) == (0, 0)
-
-
-def test_what_is_not_replicated_does_not_go_and_then_appends_are_refused() -> None:
-    budget = MemoryBudget(3 << 20)
-    log = make(budget)
-    for _ in range(3):
-        append(log, batch(1, 900_000))
-    before = log.next_offset, log.log_start_offset, log.size_bytes, budget.used
-    for _ in range(2):
-        with pytest.raises(ApiError) as refused:
-            append(log, batch(1, 900_000))
-        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert (log.next_offset, log.log_start_offset, log.size_bytes, budget.used) == before
-    log.set_high_watermark(2)
-    append(log, batch(1, 900_000))
-    assert (log.log_start_offset, log.log_end_offset) == (2, 4)
-    log.close()
-    assert budget.used == 0
 
 
 def test_a_follower_that_gets_no_memory_is_refused_before_it_has_changed_anything() -> None:
