@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,7 +13,9 @@ from klamm.protocol.records.compression import BadCompression, TooLarge
 from klamm.protocol.records.record import Record, read_records
 from klamm.protocol.records.scan import BadRecord
 
-_SEARCH_BYTES = 1 << 20
+_FIRST_BYTES = 16 << 10
+"""Read first, because the index names the place to about 4 KiB. Each further read is twice as long, up to `_MOST_BYTES`."""
+_MOST_BYTES = 256 << 10
 
 
 class TimestampOffset(NamedTuple):
@@ -52,13 +55,15 @@ async def _search(
     log: Log, segment: Segment, offset: int, find: Callable[[bytes, int], TimestampOffset | None]
 ) -> TimestampOffset | None:
     """The first result of `find(batches, offset)` in a segment, from this offset on; None if there is none."""
+    size = _FIRST_BYTES
     while offset < segment.next_offset:
-        data = await log.segment_bytes(segment, offset, _SEARCH_BYTES)
+        data = await log.segment_bytes(segment, offset, size)
         found = find(data, offset) if data else None
-        following = next_offset_of(data) if data else None
-        if found is not None or following is None:
+        following = next_offset_of(data) if data and found is None else None
+        if following is None:
             return found
-        offset = following
+        offset, size = following, min(2 * size, _MOST_BYTES)
+        await asyncio.sleep(0)  # a read in memory does not wait
     return None
 
 

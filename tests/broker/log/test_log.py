@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from klamm.broker.log.config import LogConfig
@@ -361,6 +363,26 @@ async def test_a_timestamp_is_found_behind_megabytes_without_an_index() -> None:
         append(log, batch(1, 400_000, timestamp=timestamp))
     assert await offset_for_timestamp(log, 5) == (5, 5, 0)
     assert await offset_of_max_timestamp(log) == (5, 5, 0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_timestamp_finds_what_a_walk_through_all_records_finds(seed: int) -> None:
+    chance = random.Random(seed)
+    log = make(index_interval_bytes=chance.choice((0, 4096, 1 << 30)), segment_bytes=chance.choice((60_000, 1 << 30)))
+    records = []
+    for _ in range(chance.randint(1, 300)):
+        newest = log.next_offset * 10 + chance.randint(-300, 300)
+        append(log, batch(chance.randint(1, 3), chance.choice((10, 300, 9_000)), timestamp=max(newest, 0)))
+        records += [(offset, max(newest, 0)) for offset in range(len(records), log.next_offset)]
+    ends = [*[segment.base_offset for segment in log.segments[1:]], log.next_offset]
+    for _ in range(100):
+        timestamp = chance.randint(0, records[-1][1] + 400)
+        segment = next((one for one in zip(log.segments, ends, strict=True) if one[0].max_timestamp >= timestamp), None)
+        first = None
+        if segment is not None:
+            begin, end = segment[0].base_offset, segment[1]
+            first = next(((time, offset, 0) for offset, time in records[begin:end] if time >= timestamp), None)
+        assert await offset_for_timestamp(log, timestamp) == first
 
 
 async def test_the_largest_timestamp_is_that_of_the_first_record_which_has_it() -> None:
