@@ -75,7 +75,7 @@ TOPIC_EFFECTS: dict[str, Effect] = {
 }
 
 BROKER_EFFECTS: dict[str, Effect] = {
-    "klamm.log.memory.bytes": _acts("Limit of the memory for all logs of a process."),
+    "klamm.log.memory.bytes": _acts("Limit of the memory for all logs of a process; what exceeds it goes to temporary files."),
     "log.cleaner.backoff.ms": _acts("Pause between two searches for logs to clean."),
     "log.cleaner.dedupe.buffer.size": _acts("Limit of the memory for the keys of one cleaner run."),
     "log.cleaner.enable": _acts("Whether the cleaner runs."),

@@ -16,6 +16,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from klamm.broker.log.spill import SpillFile, SpillFolder
@@ -61,7 +62,7 @@ class _Round(NamedTuple):
 class MemoryBudget:
     """The memory budget of all logs in a process, in bytes. `limit` may be changed at any time."""
 
-    __slots__ = ("_freed", "_holders", "_is_full", "_next_look", "_round", "_spills", "limit", "tick", "used")
+    __slots__ = ("_freed", "_holders", "_is_full", "_next_look", "_round", "_rounds", "_spills", "limit", "tick", "used")
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self.limit = limit
@@ -70,6 +71,7 @@ class MemoryBudget:
         self._holders: set[MemoryHolder] = set()
         self._spills = SpillFolder()
         self._round: _Round | None = None
+        self._rounds = 0
         self._next_look = 0
         """The tick until which there is nothing to write before the budget is used up."""
         self._is_full = False
@@ -155,20 +157,20 @@ class MemoryBudget:
         if not self._start_round(self.used - self.limit + self.limit // 8 + self.limit // 64) or self._round is None:
             self._next_look = self.tick + self.limit // 64
             return
-        begun = self._round
+        self._round.done.add_done_callback(partial(self._tell, loop, self._rounds))  # not the round itself: a cycle would keep its batches
 
-        def finish() -> None:
-            if self._round is begun:
-                with contextlib.suppress(OSError):  # it was logged; an append that needs the memory tries again
-                    self._finish_round()
-                if self._round is None and self.used > self.limit - self.limit // 8 and self.tick >= self._next_look:
-                    self._write_early()
+    def _tell(self, loop: asyncio.AbstractEventLoop, number: int, _: Future[None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._written, number)
 
-        def done(_: Future[None]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(finish)
-
-        begun.done.add_done_callback(done)
+    def _written(self, number: int) -> None:
+        """The thread has written the round with this number, unless an append has waited for it."""
+        if self._round is None or self._rounds != number:
+            return
+        with contextlib.suppress(OSError):  # it was logged; an append that needs the memory tries again
+            self._finish_round()
+        if self.used > self.limit - self.limit // 8 and self.tick >= self._next_look:
+            self._write_early()
 
     def _start_round(self, missing: int) -> bool:
         """Let the thread write the oldest batches of logs in memory, unless it does so already. Returns False if there are none."""
@@ -185,6 +187,7 @@ class MemoryBudget:
                     break
         if not pieces:
             return False
+        self._rounds += 1
         self._round = _Round(pieces, self._spills.submit(_write, self._spills, pieces))
         return True
 

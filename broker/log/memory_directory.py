@@ -1,8 +1,7 @@
 """Keeps the logs of a broker in memory after its end, until its next start within the same cluster.
 
 A cluster in one process (`server/local/cluster.py`) has a `MemoryDirectory` for each broker, like the log directory of a broker on disk. It
-has the logs of the broker until the broker starts again. They still count in the memory budget of the process, which may drop their oldest
-records like those of all other logs.
+has the logs of the broker until the broker starts again. They still count in the memory budget of the process.
 
 A broker finds the same as on disk. After a clean shutdown that is everything. After a kill it finds every appended record, because the page
 cache of an operating system survives a killed process; but the high watermark and the log start offset are those of the last checkpoint

@@ -68,7 +68,7 @@ KLAMM: tuple[ConfigKey, ...] = (
         "klamm.log.memory.bytes",
         LONG,
         1_073_741_824,
-        "Maximum memory for the records of all brokers of a process, in bytes.",
+        "Maximum memory for the records of all brokers of a process, in bytes. What exceeds it goes to temporary files.",
         valid=Range(1),
     ),
     K(

@@ -265,7 +265,7 @@ class Cluster(ClusterContexts[LocalCluster, BlockingCluster, LocalCluster]):
         running ZooKeeper, for example that of another cluster with a chroot; without it an embedded ZooKeeper is started, which needs Java.
 
         With `data_dir` the embedded ZooKeeper and the brokers keep their data there. Without it logs are in memory until the cluster ends,
-        also while their broker is down; all logs share `klamm.log.memory.bytes`.
+        also while their broker is down; all logs share `klamm.log.memory.bytes`, and what exceeds it is in temporary files.
 
         With `as_version`, such as "2.8", the brokers offer the APIs and versions of that Apache Kafka, from 1.0 to 3.9, and have its
         defaults. `api_versions` narrows single APIs: {"Produce": "0-7"}, or hides them: {"OffsetDelete": "none"}.

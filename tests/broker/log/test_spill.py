@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import os
 import random
 import tempfile
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -222,3 +224,21 @@ async def test_a_folder_that_a_killed_process_left_is_removed_and_that_of_anothe
     budget.close()
     assert [one.name for one in folder.iterdir()] == [f"{PREFIX}locked"]
     os.close(lock)
+
+
+async def test_what_is_in_files_is_not_in_memory_even_if_nobody_collects_garbage() -> None:
+    budget = MemoryBudget(4 << 20)
+    log = make(budget)
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(300):
+            append(log)
+            await asyncio.sleep(0.0001)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert log.size_bytes > 30_000_000
+    assert taken < 2 * budget.limit
+    budget.close()
