@@ -28,6 +28,7 @@ from klamm.protocol.records.batch import LAST_SEQUENCE, TRANSACTIONAL, BatchHead
 REMEMBERED_BATCHES = 5
 _MOST_BATCHES = 255
 _NO_SEQUENCE = -1
+_NONE = 2**63
 
 
 class _Producer:
@@ -67,11 +68,13 @@ class _Completed(NamedTuple):
 class ProducerStates:
     """The producer states of one log."""
 
-    __slots__ = ("_completed", "_high_watermark", "_last_marker", "_loaded_at", "_open", "_producers")
+    __slots__ = ("_completed", "_first_completed", "_high_watermark", "_last_marker", "_loaded_at", "_open", "_producers")
 
     def __init__(self, entries: Iterable[ProducerEntry] = (), loaded_at: int = 0) -> None:
         """`entries` are the states at the offset `loaded_at`."""
         self._completed: list[_Completed] = []
+        self._first_completed = _NONE
+        """The smallest first offset of these transactions."""
         self._high_watermark = 0
         self._take(entries, loaded_at)
 
@@ -212,6 +215,7 @@ class ProducerStates:
         marker_offset = header.base_offset
         self._open.pop(first_offset, None)
         self._completed.append(_Completed(header.producer_id, first_offset, marker_offset))
+        self._first_completed = min(self._first_completed, first_offset)
         last_stable_offset = next(iter(self._open), marker_offset + 1)
         if marker.is_commit:
             return None
@@ -230,17 +234,18 @@ class ProducerStates:
     @property
     def first_unstable_offset(self) -> int | None:
         """First offset of the oldest transaction that is open, or whose marker is not below the high watermark; None if there is none."""
-        first = next(iter(self._open), None)
-        if self._completed:
-            completed = min(transaction.first_offset for transaction in self._completed)
-            return completed if first is None else min(first, completed)
-        return first
+        first = min(next(iter(self._open), _NONE), self._first_completed)
+        return None if first == _NONE else first
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Forget completed transactions whose markers are below the high watermark: they are stable."""
         self._high_watermark = high_watermark
-        if self._completed:
-            self._completed = [transaction for transaction in self._completed if transaction.last_offset >= high_watermark]
+        if self._completed and self._completed[0].last_offset < high_watermark:
+            self._keep([transaction for transaction in self._completed if transaction.last_offset >= high_watermark])
+
+    def _keep(self, completed: list[_Completed]) -> None:
+        self._completed = completed
+        self._first_completed = min((transaction.first_offset for transaction in completed), default=_NONE)
 
     # --- the rest
 
@@ -252,7 +257,7 @@ class ProducerStates:
         is_exact = offset >= self._loaded_at and offset > self._last_marker
         offset = self._start_of_batch_with(offset)
         reopened = [transaction for transaction in self._completed if transaction.last_offset >= offset > transaction.first_offset]
-        self._completed = [transaction for transaction in self._completed if transaction.last_offset < offset]
+        self._keep([transaction for transaction in self._completed if transaction.last_offset < offset])
         for producer_id, producer in list(self._producers.items()):
             batches = producer.batches
             had = len(batches)

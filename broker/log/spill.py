@@ -1,8 +1,9 @@
 """Temporary files for batches of logs in memory that exceed the memory budget.
 
-The files are in a folder of their own below the system's folder for temporary files (`TMPDIR`), one for each segment that has batches there.
-A position in the file is the position in the segment. The folder is made when the first batch is written, and removed when the cluster, or
-the process, ends. A killed process leaves it: the next process that makes such a folder removes it, because nobody holds its lock any more.
+The files are in a folder of their own below the system's folder for temporary files (`TMPDIR`), one for each segment that has batches
+there. A position in the file is the position in the segment. The folder is made when the first batch is written, and removed when the
+cluster, or the process, ends. A killed process leaves it: the next process that makes such a folder removes it, because nobody holds its
+lock any more.
 
 One thread writes and removes files, in order; others read. A read that overlaps a truncation is repeated by the log.
 """

@@ -95,7 +95,8 @@ _OPTIONS = {"topics": "topic", "api_versions": "api-version"}
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for broker logs and the data of the embedded ZooKeeper. Default: logs in memory (beyond klamm.log.memory.bytes in temporary files), ZooKeeper in a temporary folder.",
+    help="Folder for broker logs and the data of the embedded ZooKeeper. Default: logs in memory (beyond klamm.log.memory.bytes in "
+    "temporary files), ZooKeeper in a temporary folder.",
 )
 @click.option(
     "--journal",

@@ -369,7 +369,7 @@ async def test_a_timestamp_is_found_behind_megabytes_without_an_index() -> None:
 async def test_a_timestamp_finds_what_a_walk_through_all_records_finds(seed: int) -> None:
     chance = random.Random(seed)
     log = make(index_interval_bytes=chance.choice((0, 4096, 1 << 30)), segment_bytes=chance.choice((60_000, 1 << 30)))
-    records = []
+    records: list[tuple[int, int]] = []
     for _ in range(chance.randint(1, 300)):
         newest = log.next_offset * 10 + chance.randint(-300, 300)
         append(log, batch(chance.randint(1, 3), chance.choice((10, 300, 9_000)), timestamp=max(newest, 0)))

@@ -319,3 +319,15 @@ def test_a_truncation_of_a_log_in_memory_forgets_no_producer_whose_records_were_
     assert send(log, 2).is_duplicate
     assert log.has_open_transaction(2, 0)
     assert log.last_stable_offset == 4, "it began with a record that is deleted"
+
+
+def test_a_read_in_memory_names_the_aborted_transactions_up_to_the_next_index_entry_as_a_read_of_a_file_does() -> None:
+    log = Log("t", 0, bytes(16), LogConfig(index_interval_bytes=500), LogEnvironment(MemoryBudget(), lambda: 0, lambda bound: 0))
+    for producer in range(200):
+        log.append_as_leader(batch(producer=producer, epoch=0, sequence=0, attributes=0x10), 0, 9, Origin.CLIENT, 0)
+        log.append_as_leader(marker(producer, 0, commit=False), 0, 9, Origin.COORDINATOR, 0)
+    data = log.read(100, 400, log.log_end_offset, True)
+    assert isinstance(data, bytes)
+    aborted = log.aborted_in(100, data)
+    assert aborted[0].first_offset == 100
+    assert len(aborted) < 8

@@ -25,6 +25,7 @@ from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.validation import Origin
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.log.naive_log import FAR, NaiveLog
+from klamm.tests.harness.waits import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -82,8 +83,7 @@ async def test_a_thread_writes_before_the_budget_is_used_up(folder: Path) -> Non
     log = make(budget)
     while budget.used <= budget.limit - budget.limit // 8:
         append(log)
-    while budget.used > budget.limit - budget.limit // 8:
-        await asyncio.sleep(0.001)
+    await eventually(lambda: budget.used <= budget.limit - budget.limit // 8, "the oldest batches are in a file")
     assert isinstance(log.read(0, 1, FAR, True), FileRead)
     budget.close()
 
@@ -160,11 +160,9 @@ async def test_the_file_of_a_deleted_segment_is_removed(folder: Path) -> None:
     assert (made / "1.log").exists()
     log.set_high_watermark(10)
     log.set_log_start_offset(10)
-    while (made / "1.log").exists() or (made / "5.log").exists():
-        await asyncio.sleep(0.001)
+    await eventually(lambda: not (made / "1.log").exists() and not (made / "5.log").exists(), "their files are removed")
     log.close()
-    while list(made.iterdir()):
-        await asyncio.sleep(0.001)
+    await eventually(lambda: not list(made.iterdir()), "all files are removed")
     budget.close()
 
 
