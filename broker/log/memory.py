@@ -1,10 +1,10 @@
 """The memory limit of all logs in a process, and what happens when it is reached.
 
-All logs of all brokers in a process share one budget (`klamm.log.memory.bytes`). A log reserves memory before it appends. No record is lost
-when the budget is used up, the oldest batches of the process leave the memory first. A log on disk drops bytes that are in its files. The
+All logs of all brokers in a process share one budget (`klamm.log.memory.bytes`). A log reserves memory before it appends. When the budget
+is used up, the oldest batches of the process leave the memory, and no record is lost. A log on disk drops bytes that are in its files. The
 batches of a log in memory are written to a temporary file (`broker/log/spill.py`), and read from there (ADR 22). A thread begins to write
-when 7/8 of the budget are used. If it does not keep up, an append that would exceed the budget waits for it. If the files cannot be written,
-such an append is refused with KAFKA_STORAGE_ERROR; the partition stays online, and everything that was appended stays.
+when 7/8 of the budget are used. If it does not keep up, an append that would exceed the budget waits for it. If the files cannot be
+written, such an append is refused with KAFKA_STORAGE_ERROR; the partition stays online, and everything that was appended stays.
 
 Age is counted in bytes: `tick` is the number of bytes that the process has appended. Each segment notes the tick of about every megabyte.
 """

@@ -32,8 +32,8 @@ class Segment:
 
     __slots__ = (
         "aborted", "base_offset", "chunk_offsets", "chunk_positions", "chunks", "created_ms", "index_count", "index_offsets",
-        "index_positions", "is_pinned", "marks", "max_timestamp", "next_offset", "offset_of_max_timestamp", "resident_offset", "roll_jitter_ms",
-        "rolling_timestamp", "size", "spill", "time_index_offsets", "time_index_timestamps", "truncations", "unindexed",
+        "index_positions", "is_pinned", "marks", "max_timestamp", "next_offset", "offset_of_max_timestamp", "resident_offset",
+        "roll_jitter_ms", "rolling_timestamp", "size", "spill", "time_index_offsets", "time_index_timestamps", "truncations", "unindexed",
     )
 
     def __init__(self, base_offset: int, created_ms: int, roll_jitter_ms: int = 0) -> None:
