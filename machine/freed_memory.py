@@ -8,12 +8,11 @@ a thread. Other allocators (musl, macOS) do not have it.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 from functools import cache
 from typing import Any
 
 TRIM_BYTES = 32 << 20
-"""Memory is given back after so many bytes were freed."""
+"""Memory is given back after this number of bytes was freed."""
 _QUIET_S = 1.0
 
 
@@ -27,7 +26,7 @@ class FreedMemory:
         self._is_waiting = False
 
     def add(self, size: int) -> None:
-        """Note that so many bytes were freed. Without an event loop they are only counted."""
+        """Note the number of bytes that were freed. Without an event loop they are only counted."""
         self._bytes += size
         if self._bytes < TRIM_BYTES or self._is_waiting:
             return
@@ -49,4 +48,6 @@ class FreedMemory:
 @cache
 def malloc_trim() -> Any:
     """The function of glibc, None if the allocator is another one."""
+    import ctypes
+
     return getattr(ctypes.CDLL(None), "malloc_trim", None)

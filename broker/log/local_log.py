@@ -2,8 +2,8 @@
 
 `broker/log/log.py` interprets the records; it appends to segments and truncates them. An empty log in memory has no segment. Bytes in
 memory are counted by the budget that all logs of a process share (`broker/log/memory.py`). Of a log on disk only the end stays in memory;
-earlier batches are read from the file by the storage (`broker/log/storage.py`). Of a log in memory the oldest batches are in temporary files
-(`broker/log/spill.py`) if the budget is used up.
+earlier batches are read from the file by the storage (`broker/log/storage.py`). If the budget is used up, the oldest batches of a log in
+memory are in temporary files (`broker/log/spill.py`).
 
 Source: `LocalLog` of Apache Kafka 3.9.1.
 """
