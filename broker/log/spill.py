@@ -104,7 +104,7 @@ class SpillFolder:
         path = f"{parent}/{PREFIX}{made.rpartition(_UNFINISHED)[2]}"
         os.rename(made, path)
         self.path = path
-        self._end = weakref.finalize(self, _remove_folder, path, lock)
+        self._end = weakref.finalize(self, _remove_folder, path, lock, os.getpid())
         log.info("logs in memory exceed their budget: the oldest batches go on in files in %s", path)
 
     async def read(self, path: str, command: ReadCommand) -> bytes | None:
@@ -124,8 +124,10 @@ class SpillFolder:
         self.path, self._writer, self._readers, self._end = "", None, None, None
 
 
-def _remove_folder(path: str, lock: int) -> None:
-    shutil.rmtree(path, ignore_errors=True)
+def _remove_folder(path: str, lock: int, owner: int) -> None:
+    """Remove the folder, unless this is a fork of the process that owns it."""
+    if os.getpid() == owner:
+        shutil.rmtree(path, ignore_errors=True)
     os.close(lock)
 
 
