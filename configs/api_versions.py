@@ -39,7 +39,7 @@ class OfferedApis(NamedTuple):
     """What a broker offers. An API that is in neither is unknown to it."""
 
     apis: tuple[Api, ...]
-    """What ApiVersions lists: Api rows with the offered versions, in the order of their keys."""
+    """Api rows with the offered versions, in the order of their keys. ApiVersions lists drafts only to Klamm's own clients."""
     full: Mapping[int, Range]
     """API key → the versions that requests of brokers may have: without `klamm.api.versions`."""
 
@@ -87,7 +87,7 @@ def offered_apis(values: Mapping[str, Any]) -> OfferedApis:
     text = values[AS_VERSION]
     release = None if text is None else release_of(text)
     if release is None:
-        full = {int(api.key): (api.min_version, api.max_version) for api in APIS.values() if api.key != ApiKey.ENVELOPE}
+        full = {int(api.key): (api.min_version, api.max_version) for api in APIS.values()}
     else:
         full = versions_in(release)
     ranges: dict[int, Range] = dict(full)

@@ -13,16 +13,13 @@ from klamm.admin.errors import Unsupported
 from klamm.admin.network.sockets import connected
 from klamm.admin.settings import Address, Settings
 from klamm.protocol import messages
-from klamm.protocol.apis import APIS, Api, ApiKey
+from klamm.protocol.apis import ADMIN_SOFTWARE, APIS, SOFTWARE_VERSION, Api, ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.framing import FrameReader
 from klamm.protocol.security.sasl_client import AUTHENTICATE_VERSION, authenticate
 
 VERSIONS_FIRST = 3
 """The version of the first ApiVersions request, which all brokers since Kafka 2.4 have; older ones respond with version 0."""
-
-SOFTWARE_NAME, SOFTWARE_VERSION = "klamm-admin", "3.9.1"
-"""What brokers show of this client; the version is that of the protocol."""
 
 
 class BrokerConnection(asyncio.Protocol):
@@ -96,7 +93,7 @@ class BrokerConnection(asyncio.Protocol):
         self._until = None if renewed_s is None else time.monotonic() + renewed_s
 
     async def _learn_versions(self) -> dict[int, tuple[int, int]]:
-        request = messages.ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        request = messages.ApiVersionsRequest(client_software_name=ADMIN_SOFTWARE, client_software_version=SOFTWARE_VERSION)
         response = await self._versions_by(VERSIONS_FIRST, request)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             response = await self._versions_by(0, request)

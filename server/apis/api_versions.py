@@ -1,7 +1,8 @@
 """ApiVersions (18), versions 0-4: the APIs and versions that this broker supports.
 
-The list comes from the table of handlers. From version 3 on the client names its software; a name or version that does not match Kafka's
-pattern gets INVALID_REQUEST and an empty list. The epoch of the finalized features (the version of `/feature`) is a tagged field, sent
+The list comes from the table of handlers. It is that of Kafka: the APIs of drafts are served to everybody, but listed only to Klamm's own
+brokers and tools, which name themselves; other tools guess Kafka's release from the list (docs/adr/0024). From version 3 on the client names its software; a name or version that
+does not match Kafka's pattern gets INVALID_REQUEST and an empty list. The epoch of the finalized features (the version of `/feature`) is a tagged field, sent
 if it is known. The dispatcher responds to an unsupported version with `UNSUPPORTED_BODY`: the layout of version 0, error 35 and only the
 version range of this API.
 """
@@ -12,6 +13,7 @@ import re
 import struct
 
 from klamm.protocol import messages
+from klamm.protocol.apis import ADMIN_SOFTWARE, BROKER_SOFTWARE
 from klamm.protocol.errors import ErrorCode
 from klamm.server.requests.context import Context
 
@@ -26,11 +28,15 @@ def handle(ctx: Context, request: messages.ApiVersionsRequest) -> messages.ApiVe
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    is_own = ctx.api_version >= 3 and request.client_software_name in (ADMIN_SOFTWARE, BROKER_SOFTWARE)
     row = messages.ApiVersionsResponse.ApiVersion
     features = ctx.services.features.current
     finalized = messages.ApiVersionsResponse.FinalizedFeatureKey
     return messages.ApiVersionsResponse(
-        api_keys=[row(api_key=a.key, min_version=a.min_version, max_version=a.max_version) for a in ctx.services.offered],
+        api_keys=[
+            row(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+            for api in ctx.services.offered if is_own or not api.draft
+        ],
         finalized_features_epoch=features.epoch,
         finalized_features=[
             finalized(name=name, max_version_level=level, min_version_level=level) for name, level in sorted(features.finalized.items())

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from klamm.protocol import messages
-from klamm.protocol.apis import ApiKey
+from klamm.protocol.apis import BROKER_SOFTWARE, SOFTWARE_VERSION, ApiKey
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
@@ -35,13 +35,12 @@ log = logging.getLogger(__name__)
 RETRY_S = 0.1
 MAX_WAITING = 1000
 API_VERSIONS_VERSION = 4
-SOFTWARE_VERSION = "3.9.1"
 _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
 async def versions(connection: KeptConnection, timeout_s: float, cause: Cause | None = None) -> dict[int, tuple[int, int]]:
     """API key → (oldest, newest) version that the broker at the other end supports. Raises the same errors as `exchange`."""
-    message = messages.ApiVersionsRequest(client_software_name="klamm", client_software_version=SOFTWARE_VERSION)
+    message = messages.ApiVersionsRequest(client_software_name=BROKER_SOFTWARE, client_software_version=SOFTWARE_VERSION)
     version = API_VERSIONS_VERSION
     while True:
         body = messages.encode(message, version)

@@ -192,12 +192,10 @@ def offered(keys: Iterable[int]) -> tuple[Api, ...]:
 
 
 def offered_by(config: BrokerConfig) -> tuple[Api, ...]:
-    """The APIs that a broker with these configs offers to clients."""
-    keys = handlers_of(config).keys() - _hidden(config)
+    """The APIs that a broker with these configs offers. ApiVersions lists those of drafts only to Klamm's own clients."""
+    keys = handlers_of(config).keys() - _hidden(config) | {ApiKey.ENVELOPE}  # listed by Kafka since 3.4; a request closes the connection
     if not config.is_narrowed:
         return offered(keys)
     from klamm.configs.api_versions import offered_apis  # few brokers need it
 
-    if config.get("klamm.as.version") is not None:
-        keys |= {ApiKey.ENVELOPE}  # listed since Kafka 3.4; a request closes the connection there too
     return tuple(api for api in offered_apis(config.values).apis if api.key in keys)

@@ -12,6 +12,7 @@ from typing import Any
 from kafka import KafkaProducer
 
 from klamm.protocol import messages
+from klamm.protocol.apis import ADMIN_SOFTWARE
 from klamm.tests.cli.running import WITHIN_S, call
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import START_S, KafkaBroker, OwnedBroker, all_know, request, wait_for
@@ -50,7 +51,8 @@ class ToolMembers:
     @property
     def removes_throttles(self) -> bool:
         """Whether its controller has the APIs of KIP-179."""
-        return any(each.api_key == 1790 for each in request(self.brokers[0].port, messages.ApiVersionsRequest(), 0).api_keys)
+        asked = messages.ApiVersionsRequest(client_software_name=ADMIN_SOFTWARE, client_software_version="1")
+        return any(each.api_key == 1790 for each in request(self.brokers[0].port, asked, 3).api_keys)
 
     @property
     def bootstrap(self) -> str:

@@ -6,9 +6,13 @@ import pytest
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.describe import ConfigSource, describe_broker
+from klamm.configs.kafka_releases import RELEASES, versions_in
 from klamm.configs.types import ConfigError
-from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol import messages
+from klamm.protocol.apis import ADMIN_SOFTWARE, APIS, BROKER_SOFTWARE, ApiKey
 from klamm.server.requests.handlers import offered_by
+from klamm.tests.protocol import golden
+from klamm.tests.services import make_services, respond
 
 AS, RANGES, PROTOCOL = "klamm.as.version", "klamm.api.versions", "inter.broker.protocol.version"
 REFUSED = [
@@ -56,8 +60,38 @@ def ranges_of(made: BrokerConfig) -> dict[int, tuple[int, int]]:
 
 def test_without_these_configs_all_is_offered() -> None:
     everything = {api.key: (api.min_version, api.max_version) for api in APIS.values()}
-    hidden = {ApiKey.ENVELOPE, ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH}
+    hidden = {ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH}
     assert ranges_of(config()) == {key: versions for key, versions in everything.items() if key not in hidden}
+
+
+async def listed(version: int, software: str, **properties: str) -> dict[int, tuple[int, int]]:
+    """API key → (oldest, newest) version that a broker with these configs lists to a client of this name."""
+    asked = messages.ApiVersionsRequest(client_software_name=software, client_software_version="1.0")
+    response = await respond(make_services(offers=offered_by(config(**properties))), asked, version)
+    return {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+
+
+@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("properties", [{}, {"registerbroker.enable": "on"}, {AS: "3.9"}], ids=str)
+async def test_a_client_sees_the_list_of_kafka(version: int, properties: dict[str, str]) -> None:
+    recorded = {answer["version"]: answer["decoded"]["apiKeys"] for answer in golden.table("apiversions.json")["answers"]}[version]
+    expected = {row["apiKey"]: (row["minVersion"], row["maxVersion"]) for row in recorded}
+    assert await listed(version, "apache-kafka-java", **properties) == expected
+
+
+@pytest.mark.parametrize("software", ["apache-kafka-java", ADMIN_SOFTWARE, BROKER_SOFTWARE])
+@pytest.mark.parametrize("release", RELEASES)
+async def test_a_client_sees_the_list_of_the_release(release: str, software: str) -> None:
+    """`versions_in` is what was measured at a broker of the release (`test_kafka_releases.py`)."""
+    assert await listed(3, software, **{AS: release}) == versions_in(release)
+
+
+async def test_clients_of_klamm_see_the_apis_of_drafts_that_are_switched_on() -> None:
+    for software in (ADMIN_SOFTWARE, BROKER_SOFTWARE):
+        extra = set(await listed(3, software)) - set(await listed(3, "kcat"))
+        assert extra == {ApiKey.REASSIGN_PARTITIONS, ApiKey.ALTER_INTERBROKER_THROTTLED_RATES, ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS}
+        both = set(await listed(3, software, **{"registerbroker.enable": "on"}))
+        assert both - set(await listed(3, "kcat")) == extra | {ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH}
 
 
 def test_a_single_api_is_narrowed_or_hidden_and_all_others_stay() -> None:

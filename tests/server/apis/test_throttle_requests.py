@@ -11,6 +11,7 @@ import pytest
 
 from klamm.controller.phases import BrokerThrottlesSet, ReassignmentEpochRaised, ReassignmentsRecorded, ThrottledTopicsRecorded
 from klamm.protocol import messages
+from klamm.protocol.apis import ADMIN_SOFTWARE, BROKER_SOFTWARE
 from klamm.protocol.errors import ErrorCode
 from klamm.server.broker_server import BrokerServer
 from klamm.server.local.arguments import SeedTopic
@@ -254,10 +255,22 @@ async def test_a_policy_refuses_partitions_that_pass_all_checks_and_others_move(
         await cluster.stop()
 
 
-async def test_a_broker_advertises_the_three_keys(cluster: LocalCluster) -> None:
-    response = await request(split(cluster)[0], 18, 3, messages.ApiVersionsRequest(client_software_name="a", client_software_version="1"))
+@pytest.mark.parametrize("software", [ADMIN_SOFTWARE, BROKER_SOFTWARE])
+async def test_the_three_keys_are_listed_to_clients_of_klamm(cluster: LocalCluster, software: str) -> None:
+    asked = messages.ApiVersionsRequest(client_software_name=software, client_software_version="1")
+    response = await request(split(cluster)[0], 18, 3, asked)
     offered = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
     assert {key: offered.get(key) for key in (1790, 1791, 1792)} == {1790: (0, 0), 1791: (0, 0), 1792: (0, 1)}
+
+
+async def test_the_three_keys_are_served_to_a_client_to_which_they_are_not_listed(cluster: LocalCluster) -> None:
+    broker = split(cluster)[0]
+    client = Client(broker.advertised[0].host, broker.advertised[0].port)
+    asked = messages.ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    assert not {row.api_key for row in (await client.ask(asked, 3)).api_keys} & {1790, 1791, 1792}
+    for message, version in REQUESTS:
+        await client.ask(message, version)
+    await client.close()
 
 
 async def test_where_kip_179_is_off_the_keys_are_unknown(zookeeper: str, chroot: str) -> None:
@@ -265,7 +278,8 @@ async def test_where_kip_179_is_off_the_keys_are_unknown(zookeeper: str, chroot:
     await cluster.start()
     try:
         broker = cluster.brokers[0]
-        response = await request(broker, 18, 3, messages.ApiVersionsRequest(client_software_name="a", client_software_version="1"))
+        asked = messages.ApiVersionsRequest(client_software_name=ADMIN_SOFTWARE, client_software_version="1")
+        response = await request(broker, 18, 3, asked)
         assert not {row.api_key for row in response.api_keys} & {1790, 1791, 1792}
         for message, version in REQUESTS:
             client = Client(broker.advertised[0].host, broker.advertised[0].port)

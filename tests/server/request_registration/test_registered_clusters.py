@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import BrokerState
 from klamm.protocol import messages
-from klamm.protocol.apis import ApiKey
+from klamm.protocol.apis import BROKER_SOFTWARE, ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.server.broker_server import BrokerServer
 from klamm.server.lifecycle.start_failure import StartFailed
@@ -451,7 +451,7 @@ async def test_broker_whose_controller_registers_nobody_does_not_start(zookeeper
         await eventually(lambda: controller.controller.is_active, "it is controller")
         with pytest.raises(StartFailed, match=r"could not register with the controller within 1.5 s: it does not support RegisterBroker"):
             await alone(zookeeper + chroot, 2, **CONFIG | {"initial.broker.registration.timeout.ms": "1500"}).start()
-        versions = messages.ApiVersionsRequest(client_software_name="k", client_software_version="1")
+        versions = messages.ApiVersionsRequest(client_software_name=BROKER_SOFTWARE, client_software_version="1")
         answer = await request(controller, ApiKey.API_VERSIONS, 3, versions)
         assert not {100, 101} & {row.api_key for row in answer.api_keys}
     finally:

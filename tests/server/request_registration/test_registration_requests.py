@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from klamm.protocol import messages
+from klamm.protocol.apis import BROKER_SOFTWARE
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.metadata_records import decode_records
 from klamm.server.local.cluster import LocalCluster
@@ -87,8 +88,8 @@ async def test_both_need_cluster_action() -> None:
 
 
 async def offered(cluster: LocalCluster) -> set[int]:
-    """Which of the two keys ApiVersions has."""
-    api_versions = messages.ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    """Which of the two keys ApiVersions lists to a broker of Klamm."""
+    api_versions = messages.ApiVersionsRequest(client_software_name=BROKER_SOFTWARE, client_software_version="1")
     return {row.api_key for row in (await request(cluster.brokers[0], 18, 3, api_versions)).api_keys} & {100, 101}
 
 
