@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from klamm.protocol.json_values import first_value
 from klamm.protocol.nouns import Ints, TopicPartition
 
 ANY = "any"
@@ -97,7 +98,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
+        content = first_value(path.read_bytes())
     except (ValueError, RecursionError) as problem:
         raise BadFile(f"{path} is not JSON: {problem}") from problem
     if not isinstance(content, dict):

@@ -355,6 +355,7 @@ def test_brokers_that_kafka_cannot_read(data: bytes | None) -> None:
 def test_brokers_survive_both_ways() -> None:
     broker = Broker(4, 9, (*TWO, Endpoint("S", "2001:db8::1", 3, 3)), "rack é", (("f", 1, 2),))
     assert decode_broker(4, 9, encode_broker(broker, MS)) == broker
+    assert decode_broker(4, 9, encode_broker(broker, MS) + b" trailing}") == broker, "as Kafka: the first value counts"
 
 
 def test_an_id_has_16_bytes() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from klamm.controller.values import Broker
+from klamm.protocol.json_values import first_value
 from klamm.protocol.nouns import Endpoint, SecurityProtocol
 from klamm.zk.layout.json_values import Unreadable, int32, parse_int
 
@@ -57,7 +58,7 @@ def encode_endpoints(endpoints: Sequence[Endpoint]) -> tuple[dict[str, str], lis
 def decode_broker(broker_id: int, epoch: int, data: bytes | None) -> Broker:
     """The broker of a znode that was created by transaction `epoch`. Raises Unreadable if Apache Kafka cannot read it either."""
     try:
-        content = json.loads(data if data is not None else b"")
+        content = first_value(data if data is not None else b"")
         version = int32(content["version"])
         if version < 1:
             raise ValueError(f"version {version}")

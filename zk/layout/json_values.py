@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from klamm.controller.values import StoreRefused
+from klamm.protocol.json_values import first_value
 from klamm.protocol.nouns import Ints
 
 INT16 = range(-(2**15), 2**15)
@@ -25,16 +26,9 @@ def parse_json(data: bytes | None) -> Any:
     if data is None:
         return None
     try:
-        return json.loads(data)
-    except json.JSONDecodeError as error:
-        return _without_the_rest(error.doc, error.pos) if error.msg == "Extra data" else None
+        return first_value(data)
     except (ValueError, RecursionError):
         return None
-
-
-def _without_the_rest(text: str, end: int) -> Any:
-    value = json.loads(text[:end])
-    return value if isinstance(value, (dict, list)) else None
 
 
 def json_text(value: Any) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from klamm.controller.values import BrokerRegistration, BrokerState, WriteOutcome
+from klamm.protocol.json_values import first_value
 from klamm.zk.layout import paths
 from klamm.zk.layout import znodes as layout
 from klamm.zk.layout.broker_node import broker_ids, decode_endpoints, encode_endpoints
@@ -40,7 +41,7 @@ def encode_registration(registration: BrokerRegistration) -> bytes:
 def decode_registration(broker_id: int, data: bytes | None) -> BrokerRegistration:
     """The registration of a znode. Raises Unreadable."""
     try:
-        content = json.loads(data if data is not None else b"")
+        content = first_value(data if data is not None else b"")
         settings = content["settings"]
         endpoints = decode_endpoints(settings["endpoints"], settings["listener_security_protocol_map"])
         rack = settings.get("rack")
@@ -67,7 +68,7 @@ def _unreadable(broker_id: int, data: bytes | None, version: int) -> BrokerRegis
     If only controllers write it, the epoch is at most the version of the znode plus one, because each registration is a write.
     """
     try:
-        epoch = max(_epoch(json.loads(data if data is not None else b"")), version + 1)
+        epoch = max(_epoch(first_value(data if data is not None else b"")), version + 1)
     except (KeyError, RecursionError, TypeError, ValueError):
         epoch = max(version, 0) + 1
     return BrokerRegistration(broker_id, epoch, BrokerState.OFFLINE, ())

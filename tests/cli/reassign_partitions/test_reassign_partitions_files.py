@@ -111,3 +111,12 @@ def test_what_is_printed_can_be_read_again_and_is_what_kafka_prints(tmp_path: Pa
         '{"topic":"t","partition":2,"replicas":[2,1],"log_dirs":["any","any"]},{"topic":"t","partition":10,"replicas":[1],"log_dirs":["any"]}]}'
     )
     assert {partition: move.replicas for partition, move in read_reassignment(written(tmp_path, text.encode())).items()} == replicas
+
+
+def test_text_behind_the_first_value_is_ignored_as_in_kafka(tmp_path: Path) -> None:
+    file = tmp_path / "topics.json"
+    file.write_text('{"version":1,"topics":[{"topic":"t"}]}\nProposed partition reassignment\n')
+    assert read_topics(file) == ["t"]
+    file.write_text('1 {"topics":[]}')
+    with pytest.raises(BadFile, match="is not JSON: Extra data"):
+        read_topics(file)
