@@ -40,6 +40,9 @@ ALLOWED: Mapping[Action, tuple[str, ...]] = {
     Action.LIST: ("json",),
     Action.PROGRESS: ("watch", "json"),
 }
+NO_THROTTLE = -1
+"""The value of both rates with which Kafka's tool sets none."""
+
 NOT_BY_ZOOKEEPER = ("command_config", "additional", "replica_alter_log_dirs_throttle")
 """Options that need --bootstrap-server."""
 ACTIONS_NOT_BY_ZOOKEEPER = (Action.CANCEL, Action.PROGRESS)
@@ -67,6 +70,9 @@ def check(given: Mapping[str, Any]) -> Action:
     missing = next((name for name in NEEDED[action] if given[name] is None), None)
     if missing is not None:
         raise click.UsageError(f"{option(action.value)} needs {option(missing)}")
+    for name in ("throttle", "replica_alter_log_dirs_throttle"):
+        if given[name] is not None and given[name] < NO_THROTTLE:
+            raise click.UsageError(f"{option(name)} {given[name]} is not a rate; {NO_THROTTLE} means no throttle")
     if given["zookeeper"] is not None:
         _check_zookeeper(action, given)
     return action

@@ -45,13 +45,13 @@ def _file(name: str, text: str) -> Any:
 @click.option("--disable-rack-aware", is_flag=True, help="With --generate: ignore racks.")
 @click.option(
     "--throttle", type=INT64, metavar="BYTES",
-    help="With --execute: limit in bytes per second between brokers. Negative: no throttle.",
+    help="With --execute: limit in bytes per second between brokers. -1: no throttle.",
 )
 @click.option(
     "--replica-alter-log-dirs-throttle",
     type=INT64,
     metavar="BYTES",
-    help="With --execute: limit in bytes per second between log directories of a broker. Negative: no throttle.",
+    help="With --execute: limit in bytes per second between log directories of a broker. -1: no throttle.",
 )
 @click.option(
     "--timeout",

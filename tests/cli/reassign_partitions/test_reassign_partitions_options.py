@@ -72,6 +72,11 @@ def test_progress_with_zookeeper_is_refused_before_any_connection(listener: sock
         (("--generate", "--topics-to-move-json-file", "x"), "--generate needs --broker-list"),
         (("--list", *FILE), "--reassignment-json-file cannot be used with --list"),
         (("--list", "--throttle", "0"), "--throttle cannot be used with --list"),
+        (("--execute", *FILE, "--throttle", "-5"), "--throttle -5 is not a rate; -1 means no throttle"),
+        (
+            ("--execute", *FILE, "--replica-alter-log-dirs-throttle", "-5"),
+            "--replica-alter-log-dirs-throttle -5 is not a rate; -1 means no throttle",
+        ),
         (("--verify", *FILE, "--throttle", "-1"), "--throttle cannot be used with --verify"),
         (("--verify", *FILE, "--additional"), "--additional cannot be used with --verify"),
         (("--execute", *FILE, "--preserve-throttles"), "--preserve-throttles cannot be used with --execute"),
