@@ -22,7 +22,7 @@ from klamm.configs.dynamic import check_entry, check_listener_configs, check_lis
 from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.configs.listeners import ListenerConfig, ListenerConfigs, ListenerProperties, listeners_of
 from klamm.configs.passwords import PasswordEncoder
-from klamm.configs.tables.broker import BROKER, MEANINGFUL, OWN, QUOTAS, SWITCHES, key_of
+from klamm.configs.tables.broker import BROKER, MEANINGFUL, OF_AUTHORIZER, OWN, QUOTAS, SWITCHES, key_of
 from klamm.configs.types import ConfigError
 
 __all__ = ["BrokerConfig", "ConfigError", "DynamicChange", "ListenerConfig"]
@@ -213,12 +213,12 @@ class BrokerConfig:
     @property
     def unknown(self) -> tuple[str, ...]:
         """Unknown names in the properties file."""
-        return tuple(name for name in self.static if key_of(name) is None)
+        return tuple(name for name in self.static if key_of(name) is None and name not in OF_AUTHORIZER)
 
     @property
     def without_meaning(self) -> tuple[str, ...]:
         """Kafka configs in the properties file that Klamm does not use."""
-        return tuple(name for name in self.static if name not in MEANINGFUL and key_of(name) is not None)
+        return tuple(name for name in self.static if key_of(name) is not None and not MEANINGFUL.intersection(synonyms(name)))
 
 
 def check_values(values: Mapping[str, Any], properties: Mapping[str, str]) -> ListenerConfigs:

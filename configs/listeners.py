@@ -165,6 +165,8 @@ def _endpoints(key: str, text: str, protocols: Mapping[str, str]) -> tuple[Liste
             port = parse_integer(match[3])
         except ValueError as error:
             raise ConfigError(key, text, f"{match[3]} is not a port") from error
+        if key == "listeners" and not 0 <= port <= 65535:
+            raise ConfigError(key, text, f"{port} is not a port from 0 to 65535")
         if name in found:
             response = f"requirement failed: Each listener must have a different name, listeners: {text}"
             raise ConfigError(key, text, f"listener {name} is named twice", response=response)

@@ -32,6 +32,9 @@ QUOTAS = by_name(
     )
 )
 
+OF_AUTHORIZER = frozenset({"super.users", "allow.everyone.if.no.acl.found", "authorizer.zookeeper.url"})
+"""Properties that the authorizer reads; they are not configs of a broker in Kafka either."""
+
 MEANINGFUL = frozenset(
     {
         # identity and listeners of this broker

@@ -1,10 +1,10 @@
 """ApiVersions (18), versions 0-4: the APIs and versions that this broker supports.
 
 The list comes from the table of handlers. It is that of Kafka: the APIs of drafts are served to everybody, but listed only to Klamm's own
-brokers and tools, which name themselves; other tools guess Kafka's release from the list (docs/adr/0024). From version 3 on the client names its software; a name or version that
-does not match Kafka's pattern gets INVALID_REQUEST and an empty list. The epoch of the finalized features (the version of `/feature`) is a tagged field, sent
-if it is known. The dispatcher responds to an unsupported version with `UNSUPPORTED_BODY`: the layout of version 0, error 35 and only the
-version range of this API.
+brokers and tools, which name themselves; other tools guess Kafka's release from the list (docs/adr/0024). From version 3 on the client
+names its software; a name or version that does not match Kafka's pattern gets INVALID_REQUEST and an empty list. The epoch of the finalized
+features (the version of `/feature`) is a tagged field, sent if it is known. The dispatcher responds to an unsupported version with
+`UNSUPPORTED_BODY`: the layout of version 0, error 35 and only the version range of this API.
 """
 
 from __future__ import annotations

@@ -204,6 +204,25 @@ def test_what_is_unknown_and_what_means_nothing():
     assert made.without_meaning == ("process.roles", "num.io.threads", "listener.name.int.ssl.protocol")
 
 
+def test_properties_in_use_are_neither_unknown_nor_without_meaning():
+    made = config(
+        **{
+            "listener.name.int.plain.sasl.jaas.config": "x required;", "listener.name.int.ssl.keystore.location": "/k",
+            "listener.name.int.sasl.enabled.mechanisms": "PLAIN", "listener.name.int.scram-sha-256.sasl.jaas.config": "x required;",
+            "listener.name.int.connections.max.reauth.ms": "1000", "super.users": "User:a", "allow.everyone.if.no.acl.found": "true",
+        }
+    )
+    assert (made.unknown, made.without_meaning) == ((), ())
+
+
+@pytest.mark.parametrize("port", ["99999", "65536", "-1"])
+def test_a_port_that_cannot_be_is_refused_and_the_line_names_listeners(port: str):
+    with pytest.raises(ConfigError) as caught:
+        config(listeners=f"PLAINTEXT://127.0.0.1:{port}")
+    assert (caught.value.key, caught.value.reason) == ("listeners", f"{port} is not a port from 0 to 65535")
+    assert config(**{"advertised.listeners": "PLAINTEXT://h:99999"}).advertised_listeners[0].port == 99999
+
+
 def test_typed_values_and_texts():
     made = config(**{"num.partitions": " 3 ", "broker.id": "7", "log.dirs": "/a,/b"})
     assert (made.get("num.partitions"), made.raw("num.partitions"), made.raw("background.threads")) == (3, " 3 ", None)
