@@ -69,11 +69,11 @@ class Advertised(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Advertised:
-        """Parse `HOST:PORT`. Raises ValueError."""
+        """Parse `HOST:PORT`; an IPv6 address may be in brackets, which `host` does not have. Raises ValueError."""
         host, _, port = text.rpartition(":")
         if not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= 65535):
             raise ValueError(f"{text!r} is not HOST:PORT, such as localhost:9092")
-        return cls(host, int(port))
+        return cls(host[1:-1] if host[0] + host[-1] == "[]" else host, int(port))
 
 
 _INTERNAL_DISTANCE = 10_000
