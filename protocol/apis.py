@@ -196,7 +196,7 @@ BROKER_NAMES = r"broker-[0-9]+-.*|AddPartitionsToTxnManager-[0-9]+"
 have the broker's id, and a client may have a number too."""
 
 BROKER_SOFTWARE, ADMIN_SOFTWARE = "klamm", "klamm-admin"
-"""The software names that Klamm's brokers and its admin client send in ApiVersions. Only these are told of the APIs of drafts (ADR 24)."""
+"""The software names that Klamm's brokers and its admin client send in ApiVersions. Only these see the APIs of drafts (ADR 24)."""
 
 SOFTWARE_VERSION = "3.9.1"
 """The software version beside the name: that of the protocol."""

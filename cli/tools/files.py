@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klamm.protocol.json_values import first_value
 from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.zk.layout.json_values import first_value
 
 ANY = "any"
 """Used instead of a log directory: the broker chooses one."""

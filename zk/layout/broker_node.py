@@ -9,9 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from klamm.controller.values import Broker
-from klamm.protocol.json_values import first_value
 from klamm.protocol.nouns import Endpoint, SecurityProtocol
-from klamm.zk.layout.json_values import Unreadable, int32, parse_int
+from klamm.zk.layout.json_values import Unreadable, first_value, int32, parse_int
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from klamm.controller.values import StoreRefused
-from klamm.protocol.json_values import first_value
 from klamm.protocol.nouns import Ints
 
 INT16 = range(-(2**15), 2**15)
@@ -19,6 +18,19 @@ INT64 = range(-(2**63), 2**63)
 
 class Unreadable(StoreRefused):
     """A znode has data that Apache Kafka cannot read either."""
+
+
+def first_value(data: str | bytes) -> Any:
+    """The first JSON value in a text. As in Kafka, what follows an object or an array is ignored. Raises ValueError and RecursionError."""
+    try:
+        return json.loads(data)
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data":
+            raise
+        value = json.loads(error.doc[: error.pos])
+        if not isinstance(value, (dict, list)):
+            raise
+        return value
 
 
 def parse_json(data: bytes | None) -> Any:

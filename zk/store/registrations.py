@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from klamm.controller.values import BrokerRegistration, BrokerState, WriteOutcome
-from klamm.protocol.json_values import first_value
 from klamm.zk.layout import paths
 from klamm.zk.layout import znodes as layout
 from klamm.zk.layout.broker_node import broker_ids, decode_endpoints, encode_endpoints
-from klamm.zk.layout.json_values import Unreadable, int32
+from klamm.zk.layout.json_values import Unreadable, first_value, int32
 from klamm.zk.session.requests import NO_NODE, NODE_EXISTS, MultiFailed, Operations
 from klamm.zk.session.session import ZkSession
 from klamm.zk.store.base import ZkArea
