@@ -6,11 +6,11 @@ files, which Kafka also accepts (`ssl.truststore.type=PEM`). Java key stores can
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 from klamm.configs.properties import read_properties
+from klamm.configs.types import trim
 
 
 class BadClientProperties(Exception):
@@ -27,7 +27,6 @@ _STORES = {
     "ssl.truststore.location": ("ssl.truststore.type", ("ssl_cafile",)),
     "ssl.keystore.location": ("ssl.keystore.type", ("ssl_certfile", "ssl_keyfile")),
 }
-_LOGIN_OPTION = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _JAAS = "sasl.jaas.config"
 REQUEST_TIMEOUT = "request.timeout.ms"
 API_TIMEOUT = "default.api.timeout.ms"
@@ -37,8 +36,10 @@ def client_settings(path: Path | None) -> dict[str, Any]:
     """Keyword arguments for `AdminClient`; empty without a file. Raises OSError, PropertiesError, BadClientProperties."""
     if path is None:
         return {}
-    properties = read_properties(path)
+    properties = {name: trim(text) for name, text in read_properties(path).items()}
     settings: dict[str, Any] = {ours: properties[theirs] for theirs, ours in _PLAIN.items() if theirs in properties}
+    if "security_protocol" in settings:
+        settings["security_protocol"] = settings["security_protocol"].upper()
     for location, (kind, names) in _STORES.items():
         if location in properties:
             if properties.get(kind, "JKS").upper() != "PEM":
@@ -62,7 +63,12 @@ def call_times(path: Path | None) -> dict[str, int]:
 
 def _login(path: Path, jaas: str) -> dict[str, str]:
     """User and password from a JAAS config. Raises BadClientProperties if it has none."""
-    options = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _LOGIN_OPTION.findall(jaas)}
+    from klamm.server.security.jaas import parse_jaas  # few files have one
+
+    try:
+        options = parse_jaas(jaas).options
+    except ValueError as error:
+        raise BadClientProperties(f"{path}: {_JAAS}: {error}") from error
     if "username" not in options or "password" not in options:
         raise BadClientProperties(f'{path}: {_JAAS} has no username="…" and password="…"')
     return {"sasl_plain_username": options["username"], "sasl_plain_password": options["password"]}

@@ -215,7 +215,8 @@ def test_command_config_becomes_settings_of_the_admin_client(tmp_path: Path) -> 
     ("text", "line"),
     [
         ("ssl.truststore.location=/a.jks", "must be a PEM file with ssl.truststore.type=PEM"),
-        ("sasl.jaas.config=nothing", "has no username"),
+        ("sasl.jaas.config=Module required;", "has no username"),
+        ("sasl.jaas.config=nothing", "needs a control flag"),
         ("request.timeout.ms=soon", "'soon', which is not a number of milliseconds"),
     ],
 )
