@@ -9,10 +9,16 @@ from __future__ import annotations
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.server.requests.context import Context
+from klamm.server.requests.delayed_response import DelayedResponse
 from klamm.server.security.authorizer import Operation, ResourceType
 
 
-async def handle(ctx: Context, request: messages.AlterPartitionRequest) -> messages.AlterPartitionResponse:
+def handle(ctx: Context, request: messages.AlterPartitionRequest) -> DelayedResponse:
+    """The first step puts the request into the controller's queue, which keeps the order."""
+    return DelayedResponse(_alter(ctx, request))
+
+
+async def _alter(ctx: Context, request: messages.AlterPartitionRequest) -> messages.AlterPartitionResponse:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:

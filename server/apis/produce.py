@@ -8,11 +8,12 @@ Errors refuse a request as a whole after a look at the first batch of each parti
 impossible length or magic, and transactional records without permission for the transactional id. Of partitions that exist, requests before
 version 3 are refused for the length or magic of any batch too, those of versions 3 to 6 for an unknown codec. With acks=0 there is no
 response, and an error closes the connection. With acks=-1 the response waits for the ISR, at most for the time-out of the request; with
-acks=1 it waits until a log on disk has been written.
+acks=1 it waits until a log on disk has been written. A request with acks=0 is in progress until then, too: the next request of the
+connection that is not a Produce has to see its records.
 
-If the logs are open and the records are cheap to check, everything is appended before `handle` returns. So the next requests of the
-connection do not wait. Otherwise (first use of a log, recompression, long batches, many partitions) the connection handles no other request
-at the same time. A partition that is named twice has one result, that of the last entry. `server/produce/record_appends.py` puts records
+If the logs are open and the records are cheap to check, everything is appended before `handle` returns. Otherwise (first use of a log,
+recompression, long batches, many partitions) a coroutine appends. If the response has to wait when all is appended, it is a
+DelayedResponse. A partition that is named twice has one result, that of the last entry. `server/produce/record_appends.py` puts records
 into a log. Requests that came together are appended together.
 
 Source: wire 5.1, 9, 12, 13; `KafkaApis.handleProduceRequest` and `ReplicaManager.appendRecords` of Apache Kafka 3.9.1.
@@ -20,7 +21,8 @@ Source: wire 5.1, 9, 12, 13; `KafkaApis.handleProduceRequest` and `ReplicaManage
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from typing import Any
 
 from klamm.broker.log.log import AppendResult
 from klamm.broker.metadata_responses import INTERNAL_TOPICS, brokers_at
@@ -34,6 +36,7 @@ from klamm.server.produce.delayed_produce import Appended
 from klamm.server.produce.record_appends import RecordAppends, transactional_batch, transactional_producers
 from klamm.server.produce.verification import TransactionalRecords, error_for_produce, verify
 from klamm.server.requests.context import CloseConnection, Context
+from klamm.server.requests.delayed_response import DelayedResponse
 from klamm.server.requests.queued_requests import Run
 from klamm.server.security.authorizer import AllowAll, Operation, ResourceType
 
@@ -55,12 +58,13 @@ Response = messages.ProduceResponse
 Row = messages.ProduceResponse.PartitionProduceResponse
 Topic = messages.ProduceResponse.TopicProduceResponse
 _NO_LEADER = messages.ProduceResponse.LeaderIdAndEpoch()
+Outcome = Response | DelayedResponse | None
+"""What becomes of a request whose records are all appended or refused."""
 
 
-def handle(ctx: Context, request: messages.ProduceRequest) -> Response | Awaitable[Response | None] | None:
+def handle(ctx: Context, request: messages.ProduceRequest) -> Outcome | Coroutine[Any, Any, Outcome]:
     topics = request.topic_data
     if len(topics) + sum([len(topic.partition_data) for topic in topics]) > SLICE:
-        ctx.peer.exclusive = True
         return _handle_many(ctx, request)
     parts = _parts(topics)
     try:
@@ -72,12 +76,10 @@ def handle(ctx: Context, request: messages.ProduceRequest) -> Response | Awaitab
     if request.transactional_id is not None:
         unverified = _unverified(ctx, request, parts)
         if unverified:
-            ctx.peer.exclusive = True
             return _verify_and_append(ctx, request, parts, unverified)
     appends = _appends(ctx, request, parts)
     later = [part for part in parts if not part.append_now(ctx, request, appends)]
     if later:
-        ctx.peer.exclusive = True
         return _append_later(ctx, request, parts, later)
     return _acknowledge(ctx, request, parts)
 
@@ -106,11 +108,9 @@ def handle_run(ctx: Context, requests: Sequence[messages.ProduceRequest]) -> Run
     for part, result in zip(parts, results):  # noqa: B905 the last ones may be left
         part.succeed(replica, result)
     parts = parts[: len(results)]
-    if request.acks == 0:
-        return Run(len(results), ())
     last = parts[-1].appended
     if last is None or last.settle(ctx.services.replicas, request.acks):
-        return Run(len(results), _responses(ctx, request, parts))
+        return Run(len(results), () if request.acks == 0 else _responses(ctx, request, parts))
     return Run(len(results), _respond_to_run(ctx, request, parts, appends.wait([last], request.timeout_ms)))
 
 
@@ -118,6 +118,9 @@ async def _respond_to_run(
     ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part], replicated: Awaitable[None]
 ) -> list[Response]:
     await replicated
+    if request.acks == 0:
+        _check_written(ctx, parts)
+        return []
     return _responses(ctx, request, parts)
 
 
@@ -167,7 +170,7 @@ def _unverified(ctx: Context, request: messages.ProduceRequest, parts: Iterable[
 
 async def _verify_and_append(
     ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part], unverified: Sequence[Part]
-) -> Response | None:
+) -> Outcome:
     """Append what the coordinator of the transaction confirms, and all that needs no verification."""
     records = [part.transaction for part in unverified if part.transaction is not None]
     if len({each.producer_id for each in records}) > 1:
@@ -358,7 +361,7 @@ def _refused(request: messages.ProduceRequest, version: int, refusal: ApiError) 
     return response
 
 
-async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Response | None:
+async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Outcome:
     """Do what `handle` does for few partitions, in slices."""
     pace = Pace()
     found: dict[tuple[str, int], Part] = {}
@@ -387,38 +390,42 @@ async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Respon
     return await _append_later(ctx, request, parts, parts)
 
 
-async def _append_later(
-    ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part], later: Sequence[Part]
-) -> Response | None:
+async def _append_later(ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part], later: Sequence[Part]) -> Outcome:
     pace, appends = Pace(), _appends(ctx, request, parts)
     for part in later:
         await pace()
         await part.append_later(ctx, request, appends)
-    response = _acknowledge(ctx, request, parts)
-    return response if response is None or isinstance(response, Response) else await response
+    return _acknowledge(ctx, request, parts)
 
 
-def _acknowledge(
-    ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part]
-) -> Response | Awaitable[Response | None] | None:
-    """The response after all records are appended or refused; a coroutine if it must wait for acknowledgements."""
+def _acknowledge(ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part]) -> Outcome:
+    """The response after all records are appended or refused; it is delayed if it must wait for acknowledgements."""
     if request.acks == 0:
         failed = next((part.row for part in parts if part.row is not None and part.row.error_code), None)
         if failed is not None:
             raise CloseConnection(f"records with acks=0 got {ErrorCode(failed.error_code).name}")
-        return None
     appended = [part.appended for part in parts if part.appended is not None]
     waiting = [one for one in appended if not one.settle(ctx.services.replicas, request.acks)]
     if waiting:
-        return _acknowledge_later(ctx, request, parts, waiting)
-    return response_of(ctx, parts)
+        return DelayedResponse(_acknowledge_later(ctx, request, parts, waiting))
+    return None if request.acks == 0 else response_of(ctx, parts)
 
 
 async def _acknowledge_later(
     ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part], waiting: list[Appended]
-) -> Response:
+) -> Response | None:
     await _appends(ctx, request).wait(waiting, request.timeout_ms)
+    if request.acks == 0:
+        _check_written(ctx, parts)
+        return None
     return response_of(ctx, parts)
+
+
+def _check_written(ctx: Context, parts: Iterable[Part]) -> None:
+    """Close the connection if records with acks=0 did not get into a file."""
+    for one in [part.appended for part in parts if part.appended is not None]:
+        if one.settle(ctx.services.replicas, 0) and one.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            raise CloseConnection("records with acks=0 got KAFKA_STORAGE_ERROR")
 
 
 def response_of(ctx: Context, parts: Sequence[Part]) -> Response:

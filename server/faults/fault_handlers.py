@@ -147,7 +147,9 @@ class _Struck:
 
     async def _work(self) -> Any:
         response = self._real.handle(self._ctx, self._request)
-        return await response if inspect.isawaitable(response) else response
+        while inspect.isawaitable(response):  # a coroutine may return a DelayedResponse
+            response = await response
+        return response
 
     async def _instead(self, fault: Fault, wanted: Wanted | None) -> Any:
         """What happens instead of the work, or of a part of it."""

@@ -3,7 +3,8 @@
 Requests of one connection are handled one after the other, as on an Apache Kafka broker. If the handlers do not wait, everything happens
 inside `data_received`, and the responses to all requests of one read are sent in one write. If a handler has to wait, the frames that were
 read are kept, the socket is not read, and the connection continues when that response is ready. Requests of an API that may be pipelined
-are an exception: while they wait, the next requests of the same API are read and begun, up to a limit; their responses are sent in order.
+are an exception: when one has taken effect and only its response is still to come, the next request of the same API is read and begun, up
+to a limit. So requests take effect in their order, whatever their handlers wait for, and the responses are sent in order.
 If the client does not read its responses and the buffer of the transport exceeds its limit, nothing more is read or handled
 (`flow_control.py`). So a connection holds at most the requests of one read, one unfinished frame, the buffer of the transport and the
 responses that are being made.
@@ -30,8 +31,9 @@ from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, PAUSED, THROTT
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to
 from klamm.server.net.unread_responses import UnreadResponses
 from klamm.server.requests.context import CloseConnection, ClosedOnPurpose
+from klamm.server.requests.delayed_response import DelayedResponse
 from klamm.server.requests.dispatch import Dispatcher
-from klamm.server.requests.peer import Peer
+from klamm.server.requests.peer import Peer, no_request_waits
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.requests.unsupported_apis import NotOffered
 from klamm.server.security.authorizer import ANONYMOUS, Principal
@@ -100,6 +102,7 @@ class ClientConnection(asyncio.Protocol):
         "_closing",
         "_due",
         "_flow",
+        "_has_effect",
         "_listener",
         "_loop",
         "_metadata",
@@ -132,6 +135,8 @@ class ClientConnection(asyncio.Protocol):
         self._reason: str | None = None
         self._due: deque[bytes | Exception | asyncio.Future[bytes | None]] = deque()
         """Responses in the order of their requests. The first one is still being made."""
+        self._has_effect = True
+        """Whether all requests that were begun have taken effect. If not, it is the last one that has not; nothing is begun behind it."""
         self._api_key = b""
         self._mute_timer: Timer | None = None
         self._unread = 0
@@ -154,6 +159,7 @@ class ClientConnection(asyncio.Protocol):
         self.peer = Peer(self._listener.name, host, self._responses, connection=connection_id)
         self.peer.unread = self._listener.unread
         self.peer.mute = self._mute
+        self.peer.took_effect = self._took_effect
         if self._listener.tap is not None:
             self._tap = self._listener.tap.connection(ConnectionKind.ACCEPTED, self.name, connection_id, self._listener.name)
             self._send = writing_to(self._tap, self._transport.write)
@@ -169,6 +175,7 @@ class ClientConnection(asyncio.Protocol):
         if self.peer.on_lost is not None:
             self.peer.on_lost()
         self.peer.mute = None
+        self.peer.took_effect = no_request_waits
         if self._mute_timer is not None:
             self._mute_timer.cancel()
         self._transport = None
@@ -377,20 +384,26 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._write(out)
 
-    def _wait_for(self, response: asyncio.Future[bytes | None] | Coroutine[Any, Any, bytes | None]) -> None:
+    def _wait_for(self, response: Coroutine[Any, Any, bytes | None] | DelayedResponse) -> None:
         """Make this response the last one that is due."""
-        if not isinstance(response, asyncio.Future):
-            task = self._loop.create_task(response)
-            self._listener.begun(task)
-            response = task
-        self._due.append(response)
-        response.add_done_callback(self._completed)
+        self._has_effect = isinstance(response, DelayedResponse)
+        task = self._loop.create_task(response.pending if isinstance(response, DelayedResponse) else response)
+        self._listener.begun(task)
+        self._due.append(task)
+        task.add_done_callback(self._completed)
+
+    def _took_effect(self) -> None:
+        """The last request that was begun has taken effect."""
+        self._has_effect = True
+        if self._due and not self._flow.stops & CLOSED:
+            self._flow.allow(HANDLING)
+            self._pipeline()
 
     def _pipeline(self) -> None:
         """Begin the next requests that may be pipelined with those that already wait."""
         dispatcher, flow, due, api_key = self.dispatcher, self._flow, self._due, self._api_key
         while not flow.stops and (payload := flow.peek()) is not None:
-            if len(due) >= PIPELINED_REQUESTS or self.peer.exclusive or not dispatcher.may_pipeline(api_key, payload):
+            if len(due) >= PIPELINED_REQUESTS or not self._has_effect or not dispatcher.may_pipeline(api_key, payload):
                 flow.stop(HANDLING)
                 return
             flow.drop()
@@ -398,20 +411,24 @@ class ClientConnection(asyncio.Protocol):
                 response = dispatcher.begin(self.peer, payload, flow)
             except (RemoteProtocolError, CloseConnection) as error:
                 due.append(error)
+                self._has_effect = False  # and never will have
                 flow.stop(HANDLING)
                 return
             if isinstance(response, bytes):
                 due.append(response)
             elif response is not None:
                 self._wait_for(response)
-        if self.peer.exclusive or not dispatcher.is_pipelined(api_key):
+        if not self._has_effect or not dispatcher.is_pipelined(api_key):
             flow.stop(HANDLING)
         else:
             flow.read_on()
 
-    def _completed(self, _: asyncio.Future[bytes | None]) -> None:
+    def _completed(self, request: asyncio.Future[bytes | None]) -> None:
         """Send the responses that are ready, up to the first that is not; then continue with the frames that came in the meantime."""
         due = self._due
+        goes_on = not self._has_effect and bool(due) and due[-1] is request and not isinstance(_outcome(request), Exception)
+        if goes_on:
+            self._has_effect = True
         out: list[bytes] = []
         self.last_used = self._time()
         while due:
@@ -430,10 +447,10 @@ class ClientConnection(asyncio.Protocol):
         if self._flow.stops & CLOSED:
             return
         if not due:
-            self.peer.exclusive = False
+            self._has_effect = True
             self._flow.allow(HANDLING)
             self._serve(out)
-        elif out:
+        elif out or goes_on:
             self._write(out)
             self._flow.allow(HANDLING)
             self._pipeline()

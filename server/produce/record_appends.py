@@ -78,11 +78,11 @@ class RecordAppends(NamedTuple):
 
     async def _append_costly(self, replica: HostedPartition, log: Log, records: Buffer) -> AppendResult:
         """The records are checked, and perhaps compressed again, in a thread, while others may append."""
-        now_ms = self.clock.now_ms()
-        at = log.next_offset, replica.leader_epoch, log.config.rules
+        at = log.next_offset, replica.leader_epoch, log.config.rules, self.clock.now_ms()
         name = TopicPartition(log.topic, log.partition)
-        assigned = await asyncio.to_thread(assign, records, self.version, *at, now_ms, self.origin, name)
-        assigned = rebased(assigned, log.next_offset, replica.leader_epoch)
+        assigned = await asyncio.to_thread(assign, records, self.version, *at, self.origin, name)
+        now_ms = self.clock.now_ms()
+        assigned = rebased(assigned, log.next_offset, replica.leader_epoch, now_ms)
         self._check_wanted()
         if self.verifications is not None:
             self._check_verified(replica, log, records)

@@ -11,8 +11,9 @@ so that the event loop can serve other clients. Handlers of such requests proces
 A shortcut decodes requests that repeat earlier ones of their connection (`protocol/shortcuts/repeated_requests.py`); it gives what the
 codec gives. Requests of some APIs that came together are handled together (`Handler.handle_run`).
 
-If the handler is a plain function, `Dispatcher.begin` returns the response at once, without a task. A handler that has to wait is a
-coroutine function, and `begin` returns a coroutine for its response. An unknown exception of a handler is a fault: it is logged with its
+If the handler is a plain function, `Dispatcher.begin` returns the response at once, without a task. A handler that has to wait returns a
+coroutine, and so does `begin`. Requests of a connection take effect in their order: behind a coroutine the connection begins no other
+request, unless a `DelayedResponse` says that the request has taken effect (`delayed_response.py`). An unknown exception of a handler is a fault: it is logged with its
 traceback, and the response is UNKNOWN_SERVER_ERROR. A problem with ZooKeeper is logged in one line and has its own error code
 (`server/requests/faults.py`).
 """
@@ -35,6 +36,7 @@ from klamm.protocol.shortcuts.response_frames import encode_frame
 from klamm.server.requests import faults, request_log
 from klamm.server.requests.changed_frame import ChangedFrame
 from klamm.server.requests.context import CloseConnection, Context
+from klamm.server.requests.delayed_response import DelayedResponse
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following, Run
 from klamm.server.requests.quotas import Enforced
@@ -57,7 +59,7 @@ _KEY_AND_VERSION = Struct(">hh")
 RUN_BYTES = 32 << 10
 """Requests that came together are handled together up to this size."""
 
-Response = bytes | Coroutine[Any, Any, bytes | None] | asyncio.Future[bytes | None] | None
+Response = bytes | Coroutine[Any, Any, bytes | None] | DelayedResponse | None
 
 
 class Refuse(Protocol):
@@ -74,14 +76,14 @@ def no_refusal(request: Any, version: int, code: ErrorCode, message: str | None 
 
 
 class Handler(NamedTuple):
-    """One API. `handle(ctx, request)` returns a response, its encoded body (bytes, or a list of pieces), None for no response, or a
-    coroutine that returns one of these.
+    """One API. `handle(ctx, request)` returns a response, its encoded body (bytes, or a list of pieces), None for no response, a coroutine
+    that returns one of these, or a DelayedResponse for one of these; a coroutine may return a DelayedResponse too.
 
     `cached`: the response depends only on the request and on state whose changes clear the `ResponseCache`.
-    `pipelined`: the next requests of a connection may be begun before the first has its response. Their effects still happen in their
-    order (for example through the controller's queue), and the responses are sent in order.
+    `pipelined`: the next requests of a connection may be begun when the first has taken effect, before it has its response. The responses
+    are sent in order.
     `handle_run(ctx, requests)` handles requests that came together and differ in their records only. It may leave some at the end. It
-    returns None, and does nothing, if the first must be handled alone.
+    returns None, and does nothing, if the first must be handled alone. What it handles has taken effect when it returns.
     `unsupported_version`: the encoded response, in version 0, to a version out of range; None closes the connection.
     `versions`: the oldest and newest version that is handled; None for all that Klamm has.
     """
@@ -131,7 +133,8 @@ class Dispatcher:
         return payload[:2] == api_key and api_key in self._pipelined
 
     def begin(self, peer: Peer, payload: bytes, following: Following = NOTHING_FOLLOWS, logged: bool = False) -> Response:
-        """Handle a request. Returns the response as a frame, None if there is no response, or a coroutine or future for one of these.
+        """Handle a request. Returns the response as a frame, None if there is no response, or a coroutine or DelayedResponse for one of
+        these. Behind a coroutine no other request of the connection may be begun before it has ended, or has called `peer.took_effect`.
 
         `following` are the requests after it on the connection. Some of them may be handled with it; then the frame also contains their
         responses.
@@ -184,6 +187,8 @@ class Dispatcher:
         """The response to one request that is decoded."""
         try:
             response = handler.handle(ctx, request)
+            if response.__class__ is DelayedResponse:
+                return DelayedResponse(self._finish(ctx, handler, request, response))
             if inspect.iscoroutine(response):
                 return self._finish(ctx, handler, request, response)
             return _frame(ctx, ctx.correlation_id, response)
@@ -194,7 +199,7 @@ class Dispatcher:
 
     def _respond_together(
         self, ctx: Context, handler: Handler, shape: Shape, request: Any, size: int, following: Following
-    ) -> bytes | Coroutine[Any, Any, bytes] | None:
+    ) -> bytes | DelayedResponse | None:
         """The responses to a request of `size` bytes and those that follow it in the same shape; None if it has to be handled alone."""
         numbers, requests, payloads = [ctx.correlation_id], [request], []
         while (payload := following.peek()) is not None:
@@ -216,7 +221,7 @@ class Dispatcher:
         if run is None:
             return None
         if isinstance(run.responses, Awaitable):
-            return _finish_run(ctx, numbers, run.responses)
+            return DelayedResponse(_finish_run(ctx, numbers, run.responses))
         return _frames(ctx, numbers, run.responses)
 
     def _refusal(self, peer: Peer, api_key: int, payload: bytes) -> RemoteProtocolError:
@@ -252,7 +257,8 @@ class Dispatcher:
         if response is None or isinstance(response, bytes):
             line.responded(response)
             return response
-        return self._logged_later(line, response)
+        later = self._logged_later(line, response)
+        return DelayedResponse(later) if isinstance(response, DelayedResponse) else later
 
     async def _logged_later(self, line: request_log.RequestLine, pending: Awaitable[bytes | None]) -> bytes | None:
         try:
@@ -277,9 +283,12 @@ class Dispatcher:
 
         return await self._finish(ctx, handler, request, handle())
 
-    async def _finish(self, ctx: Context, handler: Handler, request: Any, pending: Coroutine[Any, Any, Any]) -> bytes | None:
+    async def _finish(self, ctx: Context, handler: Handler, request: Any, pending: Awaitable[Any]) -> bytes | None:
         try:
             response = await pending
+            if response.__class__ is DelayedResponse:
+                ctx.peer.took_effect()
+                response = await response
             if ctx.large:
                 return await asyncio.to_thread(_frame, ctx, ctx.correlation_id, response)
             return _frame(ctx, ctx.correlation_id, response)

@@ -21,6 +21,10 @@ def java_address(host: str) -> str:
     return "/" + ":".join(f"{int(group, 16):x}" for group in groups) + (f"%{scope}" if scope else "")
 
 
+def no_request_waits() -> None:
+    """For a peer without a connection."""
+
+
 class FetchThrottle(Protocol):
     """The quotas of a consumer, for its Fetch; see `RequestThrottle`."""
 
@@ -42,7 +46,7 @@ class Peer:
     """One client connection. `connection` is its id, unique within the broker; `responses` are the cached responses for this client.
 
     `is_open` is false after the connection is lost.
-    `exclusive`: the request in progress has not done its work yet, so no other request may be begun, even if its API may be pipelined.
+    `took_effect` is called when a request that was begun as a coroutine has taken effect, and only its response is still to come.
     `on_lost` is called when the connection is lost. A waiting request sets it, and removes it afterwards.
     `repeated` decodes requests that are like earlier ones of this connection.
     `mute` stops the service of the connection for some seconds after the response of the present request; None if it is lost.
@@ -53,8 +57,8 @@ class Peer:
     """
 
     __slots__ = (
-        "arrival", "connection", "exclusive", "host", "is_by_token", "is_open", "listener", "mute", "on_lost",
-        "principal", "repeated", "responses", "throttle", "unread",
+        "arrival", "connection", "host", "is_by_token", "is_open", "listener", "mute", "on_lost",
+        "principal", "repeated", "responses", "throttle", "took_effect", "unread",
     )
 
     @property
@@ -70,7 +74,6 @@ class Peer:
     ) -> None:
         """`listener` is the listener's name, `host` the client's address without port."""
         self.connection = connection
-        self.exclusive = False
         self.is_open = True
         self.repeated = RepeatedRequests()
         self.listener = listener
@@ -80,6 +83,7 @@ class Peer:
         self.is_by_token = False
         self.on_lost: Callable[[], None] | None = None
         self.mute: Callable[[float], None] | None = None
+        self.took_effect: Callable[[], None] = no_request_waits
         self.arrival = 0, 0.0
         self.throttle: FetchThrottle | None = None
         self.unread: UnreadCount | None = None

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Run(NamedTuple):
-    """Requests that are handled together: how many of those that could be, and their responses, or what to await for them."""
+    """Requests that have been handled together: how many of those that could be, and their responses, or what to await for them."""
 
     length: int
     responses: Sequence[Any] | Awaitable[Sequence[Any]]

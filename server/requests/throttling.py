@@ -20,6 +20,7 @@ from typing import Any
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.server.requests.context import Context
+from klamm.server.requests.delayed_response import DelayedResponse
 from klamm.server.requests.quotas import Enforced, znode_name
 
 EXEMPT = frozenset(
@@ -46,6 +47,8 @@ def handle_throttled(enforced: Enforced, handle: Callable[[Context, Any], Any], 
     except BaseException:
         ctx.peer.throttle = None
         raise
+    if response.__class__ is DelayedResponse:
+        response = response.pending
     if inspect.iscoroutine(response):
         throttle.paused()
         return _settle_later(ctx, throttle, response)
@@ -54,7 +57,10 @@ def handle_throttled(enforced: Enforced, handle: Callable[[Context, Any], Any], 
 
 async def _settle_later(ctx: Context, throttle: RequestThrottle, response: Coroutine[Any, Any, Any]) -> Any:
     try:
-        return throttle.settle(await _Steps(throttle, response))
+        settled = await _Steps(throttle, response)
+        while settled.__class__ is DelayedResponse:  # nothing is pipelined under quotas
+            settled = await _Steps(throttle, settled.pending)
+        return throttle.settle(settled)
     finally:
         ctx.peer.throttle = None
 

@@ -69,7 +69,7 @@ class Logged:
 
     async def response(self, asked: Any, version: int = 11, client_id: str = "test") -> Any:
         _, response = self.begin(asked, version, client_id)
-        if inspect.isawaitable(response):
+        while inspect.isawaitable(response):
             response = await response
         return messages.decode("ProduceResponse", version, messages.encode(response, version))[0]
 

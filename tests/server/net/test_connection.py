@@ -7,6 +7,7 @@ import errno
 import logging
 import random
 import socket
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from klamm.server.net.connection_limits import ConnectionLimits
 from klamm.server.net.listener import Listener, bind
 from klamm.server.net.log_limit import LINES
 from klamm.server.requests.context import CloseConnection
-from klamm.server.requests.dispatch import Handler
+from klamm.server.requests.delayed_response import DelayedResponse
+from klamm.server.requests.dispatch import LARGE_REQUEST_BYTES, Handler
 from klamm.server.security.authorizer import Principal
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
@@ -180,8 +182,11 @@ async def test_requests_that_may_be_pipelined_are_under_way_together_and_answere
     begun: list[int] = []
     together = asyncio.Event()
 
-    async def handle(ctx: Any, request: Any) -> Any:
+    def handle(ctx: Any, request: Any) -> Any:
         begun.append(request.broker_id)
+        return DelayedResponse(respond(request))
+
+    async def respond(request: Any) -> Any:
         if len(begun) == 3:
             together.set()
         await together.wait()
@@ -202,6 +207,7 @@ class Pipelined:
     def __init__(self, **modes: str) -> None:
         self.begun: list[int] = []
         self.responses: dict[int, asyncio.Event] = {}
+        self.effects: dict[int, asyncio.Event] = {}
         self.modes = {int(name[1:]): mode for name, mode in modes.items()}
 
     def handle(self, ctx: Any, request: Any) -> Any:
@@ -211,8 +217,14 @@ class Pipelined:
             return messages.ControlledShutdownResponse()
         if mode == "closes":
             raise CloseConnection("not today")
-        ctx.peer.exclusive = mode == "exclusive"
-        return self.wait(request.broker_id)
+        pending = self.wait(request.broker_id)
+        if mode == "effect later":
+            return self.take_effect(request.broker_id, pending)
+        return pending if mode == "no effect" else DelayedResponse(pending)
+
+    async def take_effect(self, number: int, pending: Coroutine[Any, Any, Any]) -> DelayedResponse:
+        await self.effects.setdefault(number, asyncio.Event()).wait()
+        return DelayedResponse(pending)
 
     async def wait(self, number: int) -> Any:
         gate = self.responses.setdefault(number, asyncio.Event())
@@ -238,8 +250,8 @@ async def test_a_pipelined_request_that_comes_later_is_begun_while_others_wait(s
     assert await peer.correlation_ids(3) == [1, 2, 3]
 
 
-async def test_behind_an_exclusive_request_nothing_is_begun_before_its_response(serve: Serve, connect: Connect) -> None:
-    pipelined = Pipelined(_2="exclusive")
+async def test_behind_a_request_without_effect_nothing_is_begun_before_its_response(serve: Serve, connect: Connect) -> None:
+    pipelined = Pipelined(_2="no effect")
     peer = await connect((await serve({7: Handler(pipelined.handle, pipelined=True)})).port)
     peer.send(ask_shutdown(1, 1))
     await pipelined.has_begun(1)
@@ -253,6 +265,59 @@ async def test_behind_an_exclusive_request_nothing_is_begun_before_its_response(
     await pipelined.has_begun(1, 2, 3)
     pipelined.let_go(3)
     assert await peer.correlation_ids(1) == [3]
+
+
+async def test_behind_a_request_that_takes_effect_later_the_next_is_begun_at_that_moment(serve: Serve, connect: Connect) -> None:
+    pipelined = Pipelined(_1="effect later")
+    peer = await connect((await serve({7: Handler(pipelined.handle, pipelined=True)})).port)
+    peer.send(ask_shutdown(1, 1) + ask_shutdown(2, 2))
+    await eventually(lambda: 1 in pipelined.effects, "1 is under way")
+    assert pipelined.begun == [1]
+    pipelined.effects[1].set()
+    await pipelined.has_begun(1, 2)
+    pipelined.let_go(2)
+    pipelined.let_go(1)
+    assert await peer.correlation_ids(2) == [1, 2]
+
+
+async def test_the_next_request_is_begun_when_the_one_before_ends_without_an_effect_of_its_own(serve: Serve, connect: Connect) -> None:
+    pipelined = Pipelined(_2="no effect")
+    peer = await connect((await serve({7: Handler(pipelined.handle, pipelined=True)})).port)
+    peer.send(ask_shutdown(1, 1) + ask_shutdown(2, 2) + ask_shutdown(3, 3))
+    await pipelined.has_begun(1, 2)
+    pipelined.let_go(2)
+    await pipelined.has_begun(1, 2, 3)
+    pipelined.let_go(1)
+    pipelined.let_go(3)
+    assert await peer.correlation_ids(3) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("api_key", [0, 56])
+async def test_a_large_request_takes_effect_before_the_small_ones_behind_it(api_key: int, serve: Serve, connect: Connect) -> None:
+    effects: list[int] = []
+
+    def handle(ctx: Any, request: Any) -> Any:
+        effects.append(ctx.correlation_id)
+        return messages.ProduceResponse() if api_key == 0 else messages.AlterPartitionResponse()
+
+    def ask(correlation_id: int, size: int) -> bytes:
+        if api_key == 0:
+            topic = messages.ProduceRequest.TopicProduceData
+            part: Any = messages.ProduceRequest.PartitionProduceData
+            asked: Any = messages.ProduceRequest(acks=1, topic_data=[topic(name="t", partition_data=[part(index=0, records=bytes(size))])])
+            version = 9
+        else:
+            names = messages.AlterPartitionRequest.TopicData
+            part = messages.AlterPartitionRequest.PartitionData
+            rows = [part(partition_index=i, new_isr=[1, 2, 3]) for i in range(size // 30 + 1)]
+            asked, version = messages.AlterPartitionRequest(topics=[names(topic_name="t", partitions=rows)]), 1
+        return wire.request(api_key, version, correlation_id, asked)
+
+    peer = await connect((await serve({api_key: Handler(handle, pipelined=True)})).port)
+    sizes = [LARGE_REQUEST_BYTES + 5_000, 10, 10, LARGE_REQUEST_BYTES * 2, 10]
+    peer.send(b"".join(ask(number, size) for number, size in enumerate(sizes)))
+    assert await peer.correlation_ids(5) == [0, 1, 2, 3, 4]
+    assert effects == [0, 1, 2, 3, 4]
 
 
 async def test_another_request_waits_for_the_pipelined_ones_before_it(serve: Serve, connect: Connect) -> None:
@@ -278,6 +343,19 @@ async def test_a_pipelined_request_that_closes_the_connection_is_begun_once_and_
     assert await peer.correlation_ids(1) == [1]
     assert await peer.answer() is None
     assert pipelined.begun == [1, 2]
+
+
+async def test_behind_a_request_that_closes_the_connection_nothing_is_begun_when_earlier_ones_end(serve: Serve, connect: Connect) -> None:
+    pipelined = Pipelined(_3="closes")
+    peer = await connect((await serve({7: Handler(pipelined.handle, pipelined=True)})).port)
+    peer.send(b"".join(ask_shutdown(number, number) for number in (1, 2, 3, 4)))
+    await pipelined.has_begun(1, 2, 3)
+    pipelined.let_go(1)
+    assert await peer.correlation_ids(1) == [1]
+    pipelined.let_go(2)
+    assert await peer.correlation_ids(1) == [2]
+    assert await peer.answer() is None
+    assert pipelined.begun == [1, 2, 3]
 
 
 async def test_a_client_that_is_gone_is_not_refused(caplog: pytest.LogCaptureFixture) -> None:

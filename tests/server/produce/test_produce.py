@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from dataclasses import replace
 
 import pytest
 
@@ -14,11 +16,14 @@ from klamm.broker.log.memory import MemoryBudget
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.records.batch import LOG_OVERHEAD, computed_crc
+from klamm.protocol.records.batch import LOG_OVERHEAD, Codec, check_crcs, computed_crc, read_header
 from klamm.protocol.records.record import Record, encode_batch
+from klamm.protocol.records.rules import AppendRules
 from klamm.server.apis import produce
+from klamm.server.local.driven_clock import DrivenClock
 from klamm.server.produce.verification import NOT_VERIFIED
 from klamm.server.requests.context import CloseConnection
+from klamm.server.requests.delayed_response import DelayedResponse
 from klamm.server.security.authorizer import Operation
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
 from klamm.tests.server.logged_broker import GOOD, Logged, asked_for, fetched_by_2
@@ -278,17 +283,16 @@ async def test_who_loses_the_leadership_tells_those_who_wait() -> None:
     assert (row.error_code, row.current_leader.leader_id, row.current_leader.leader_epoch) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2, 20)
 
 
-async def test_only_a_request_that_takes_long_keeps_others_of_its_connection_waiting() -> None:
+async def test_only_a_request_that_takes_long_has_no_effect_when_it_is_begun() -> None:
     logged = Logged()
-    ctx, pending = logged.begin(asked_for(("t", 0, GOOD)))
-    assert ctx.peer.exclusive, "the log is opened"
+    _, pending = logged.begin(asked_for(("t", 0, GOOD)))
+    assert inspect.iscoroutine(pending), "the log is opened"
     await pending
-    ctx, response = logged.begin(asked_for(("t", 0, GOOD)))
-    assert not ctx.peer.exclusive
+    _, response = logged.begin(asked_for(("t", 0, GOOD)))
     assert isinstance(response, messages.ProduceResponse)
-    ctx, pending = logged.begin(asked_for(("t", 0, record_batch(bytes(300_000)))))
-    assert ctx.peer.exclusive, "a long batch is checked in a thread"
-    await pending
+    _, pending = logged.begin(asked_for(("t", 0, record_batch(bytes(300_000)))))
+    assert inspect.iscoroutine(pending), "a long batch is checked in a thread"
+    assert isinstance(await pending, messages.ProduceResponse)
 
 
 async def test_records_that_are_checked_in_a_thread_go_behind_those_that_came_meanwhile() -> None:
@@ -375,3 +379,51 @@ async def test_records_whose_disk_fails_before_they_are_written_are_a_storage_er
     (row,) = (await task).responses[0].partition_responses
     assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert replica.waiters == ()
+
+
+async def test_a_request_without_acks_is_in_progress_until_its_records_are_written() -> None:
+    logged = Logged()
+    replica, storage = logged.partition(0), SimulatedStorage()
+    environment = LogEnvironment(MemoryBudget(), lambda: 0, lambda bound: 0)
+    logged.services.replicas.states.attach(replica, Log("t", 0, bytes(16), LogConfig(), environment, storage, empty()))
+    _, response = logged.begin(asked_for(("t", 0, GOOD), acks=0))
+    assert isinstance(response, DelayedResponse), "further Produce requests may be begun"
+    task = asyncio.ensure_future(response)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not task.done()
+    storage.run()
+    assert await task is None
+    assert replica.log_end_offset == 1
+
+
+async def test_a_connection_is_closed_if_records_without_acks_cannot_be_written() -> None:
+    logged = Logged()
+    replica = logged.partition(0)
+    environment = LogEnvironment(MemoryBudget(), lambda: 0, lambda bound: 0)
+    logged.services.replicas.states.attach(replica, Log("t", 0, bytes(16), LogConfig(), environment, SimulatedStorage(), empty()))
+    _, response = logged.begin(asked_for(("t", 0, GOOD), acks=0))
+    task = asyncio.ensure_future(response)
+    await asyncio.sleep(0)
+    logged.services.replicas.apply(logged.services.replicas.fail_log_dir([TopicPartition("t", 0)]))
+    with pytest.raises(CloseConnection, match="KAFKA_STORAGE_ERROR"):
+        await task
+
+
+@pytest.mark.parametrize("compression", [None, Codec.GZIP])
+async def test_the_append_time_is_that_of_the_append_and_not_that_of_the_check(compression: Codec | None) -> None:
+    logged = Logged()
+    log = await logged.log(0)
+    log.config = LogConfig(AppendRules(log_append_time=True, compression=compression))
+    clock = DrivenClock()
+    logged.services = replace(logged.services, clock=clock)
+    _, costly = logged.begin(asked_for(("t", 0, record_batch(bytes(100_000), 3))))
+    task = asyncio.ensure_future(costly)
+    await asyncio.sleep(0)
+    clock.jump(5)
+    later_ms = clock.now_ms()
+    (row,) = (await task).responses[0].partition_responses
+    assert row.log_append_time_ms == later_ms
+    data = bytes(log.read(0, 1 << 20, 3, True))
+    check_crcs(data)
+    assert read_header(data).max_timestamp == later_ms

@@ -88,7 +88,7 @@ async def test_cluster_action_is_needed_between_brokers(key: int, version: int) 
     if key == ApiKey.UPDATE_METADATA:
         request = request._replace(live_brokers=[])  # a made-up security protocol is a fault of its own
     response = HANDLERS[key].handle(make_context(services, key, version), request)
-    if inspect.iscoroutine(response):
+    if inspect.isawaitable(response):
         response = await response
     name = f"{messages.APIS[key].name}Response"
     decoded, _ = messages.decode(name, version, messages.encode(response, version))
