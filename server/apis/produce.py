@@ -58,7 +58,7 @@ Response = messages.ProduceResponse
 Row = messages.ProduceResponse.PartitionProduceResponse
 Topic = messages.ProduceResponse.TopicProduceResponse
 _NO_LEADER = messages.ProduceResponse.LeaderIdAndEpoch()
-Outcome = Response | DelayedResponse | None
+Outcome = messages.ProduceResponse | DelayedResponse | None
 """What becomes of a request whose records are all appended or refused."""
 
 

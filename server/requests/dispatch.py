@@ -13,9 +13,9 @@ codec gives. Requests of some APIs that came together are handled together (`Han
 
 If the handler is a plain function, `Dispatcher.begin` returns the response at once, without a task. A handler that has to wait returns a
 coroutine, and so does `begin`. Requests of a connection take effect in their order: behind a coroutine the connection begins no other
-request, unless a `DelayedResponse` says that the request has taken effect (`delayed_response.py`). An unknown exception of a handler is a fault: it is logged with its
-traceback, and the response is UNKNOWN_SERVER_ERROR. A problem with ZooKeeper is logged in one line and has its own error code
-(`server/requests/faults.py`).
+request, unless a `DelayedResponse` says that the request has taken effect (`delayed_response.py`). An unknown exception of a handler is a
+fault: it is logged with its traceback, and the response is UNKNOWN_SERVER_ERROR. A problem with ZooKeeper is logged in one line and has its
+own error code (`server/requests/faults.py`).
 """
 
 from __future__ import annotations

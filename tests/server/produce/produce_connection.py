@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
@@ -65,7 +64,7 @@ class Connection:
     async def handled(self, data: bytes) -> bytes | None:
         """The frame for the same request on a connection of its own, which the codec decodes."""
         response = self.dispatcher.begin(Peer("PLAINTEXT", "127.0.0.1", ResponseCache()), data)
-        return await response if asyncio.iscoroutine(response) or asyncio.isfuture(response) else response
+        return response if response is None or isinstance(response, bytes) else await response
 
     def end(self, index: int = 0) -> int:
         return self.logged.partition(index).log_end_offset

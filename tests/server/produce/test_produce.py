@@ -424,6 +424,7 @@ async def test_the_append_time_is_that_of_the_append_and_not_that_of_the_check(c
     later_ms = clock.now_ms()
     (row,) = (await task).responses[0].partition_responses
     assert row.log_append_time_ms == later_ms
-    data = bytes(log.read(0, 1 << 20, 3, True))
+    data = log.read(0, 1 << 20, 3, True)
+    assert isinstance(data, bytes)
     check_crcs(data)
     assert read_header(data).max_timestamp == later_ms
