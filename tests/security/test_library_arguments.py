@@ -26,7 +26,7 @@ def test_a_cluster_with_users_lets_each_do_what_acls_allow(zookeeper: str, chroo
         admin = producer(cluster)
         assert admin.send("t", b"x", partition=0).get(30).offset == 0
         admin.close()
-        eve = producer(cluster, username="eve", password="eve-secret")
+        eve = producer(cluster, **{"sasl.username": "eve", "sasl.password": "eve-secret"})
         with pytest.raises(kafka.errors.TopicAuthorizationFailedError):
             eve.send("t", b"x", partition=0).get(30)
         eve.close()
@@ -43,7 +43,7 @@ def test_brokers_in_processes_of_their_own_have_the_same_users_certificates_and_
         admin = producer(cluster)
         assert admin.send("t", b"x", partition=0).get(30).offset == 0
         cluster.wait_for_replicas("t", 0, 1)
-        eve = producer(cluster, username="eve", password="eve-secret")
+        eve = producer(cluster, **{"sasl.username": "eve", "sasl.password": "eve-secret"})
         with pytest.raises(kafka.errors.TopicAuthorizationFailedError):
             eve.send("t", b"x", partition=0).get(30)
         with cluster.fault(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", first=1) as fault:
