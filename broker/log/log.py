@@ -197,7 +197,7 @@ class Log(LocalLog):
     def _check_writable(self) -> None:
         if self.is_failed:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory has failed")
-        if self.is_truncating:
+        if self._truncation is not None or self._reading_producers is not None:  # `is_truncating`, without a call
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log is being truncated")
 
     def append_as_leader(
