@@ -1,6 +1,7 @@
 """The last requests and responses of a cluster, in memory: bounded in number and bytes, and decoded when somebody asks.
 
-It keeps what brokers received on their listeners, from clients, brokers and controllers, and what they responded.
+It keeps what brokers received on their listeners, from clients, brokers and controllers, and what they responded. Secrets in them are masked
+when they are read (`protocol/security/redaction.py`): an `Exchange` never has one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
+from struct import Struct as Packed
 from typing import Any
 
 from klamm.protocol import messages
@@ -18,8 +20,10 @@ from klamm.protocol.errors import ErrorCode, RemoteProtocolError, did_you_mean
 from klamm.protocol.nouns import ZERO_UUID, id_text
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.schema import Struct
+from klamm.protocol.security import redaction
 from klamm.server.faults import message_parts
 from klamm.server.faults.fault import is_like
+from klamm.server.journal.broker_journal import public_configs
 from klamm.server.net.tap import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
 
 MAX_REQUESTS = 20_000
@@ -33,6 +37,9 @@ ANY_ERROR = "any"
 """As a filter: requests whose response has an error."""
 CLIENT_ID = "klamm-control"
 """Requests of the control API itself have this client id. They are not requests of clients."""
+_NO_LENGTH = b"\0\0\0\0"
+"""Stands for the length of a frame, of which the history has the payload."""
+_KEY_AND_VERSION = Packed(">hh").unpack_from
 _OF_REPLICAS = frozenset((ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH))
 _REPLICA_STATE_SINCE = 15
 _BATCHED_BY_BROKERS_SINCE = 4
@@ -174,12 +181,13 @@ class Cursor:
 class Heard:
     """What was heard of one connection that a listener accepted."""
 
-    __slots__ = ("_history", "info", "received_at", "sent_at", "waiting")
+    __slots__ = ("_history", "guard", "info", "received_at", "sent_at", "waiting")
 
     def __init__(self, history: History, info: ConnectionInfo) -> None:
         self._history = history
         self.info = info
         self.received_at, self.sent_at = Cursor(), Cursor()
+        self.guard = redaction.SaslGuard(info.has_sasl)
         self.waiting: dict[int, deque[Exchange]] = {}
         """Requests without a response, by correlation id."""
 
@@ -190,7 +198,8 @@ class Heard:
         self._history.heard(self, False, data)
 
     def authenticated(self, principal: str, mechanism: str) -> None:
-        """The history does not show principals."""
+        """Its next requests are no tokens. The history does not show principals."""
+        self._history.heard(self, None, b"")
 
     def closed(self, by: str, reason: str | None = None) -> None:
         """What came before is kept."""
@@ -214,7 +223,7 @@ class History:
         self._errors: deque[Exchange] = deque()
         """Older ones, with errors."""
         self._error_bytes = 0
-        self._chunks: deque[tuple[Heard, bool, int, bytes]] = deque()
+        self._chunks: deque[tuple[Heard, bool | None, int, bytes]] = deque()
         self._chunk_bytes = 0
 
     @property
@@ -237,8 +246,8 @@ class History:
         """The sink of a new connection."""
         return Heard(self, info) if info.kind is ConnectionKind.ACCEPTED else NoSink()
 
-    def heard(self, connection: Heard, is_received: bool, data: bytes) -> None:
-        """Bytes were received or sent."""
+    def heard(self, connection: Heard, is_received: bool | None, data: bytes) -> None:
+        """Bytes were received or sent. None: the client has authenticated."""
         self._chunks.append((connection, is_received, time.time_ns(), data))
         self._chunk_bytes += len(data)
         if self._chunk_bytes > MAX_BYTES:
@@ -256,7 +265,9 @@ class History:
         while self._chunk_bytes > MAX_BYTES * 3 // 4:
             connection, is_received, _, data = self._chunks.popleft()
             self._chunk_bytes -= len(data)
-            if is_received:
+            if is_received is None:
+                connection.guard.authenticated()
+            elif is_received:
                 self._total += connection.received_at.skip(data)
                 connection.waiting.clear()
             else:
@@ -266,7 +277,9 @@ class History:
         """Read all chunks as exchanges."""
         chunks, self._chunks, self._chunk_bytes = self._chunks, deque(), 0
         for connection, is_received, at_ns, data in chunks:
-            if is_received:
+            if is_received is None:
+                connection.guard.authenticated()
+            elif is_received:
                 for payload in connection.received_at.read(data):
                     self._begin(connection, at_ns // 1_000_000, payload)
             else:
@@ -292,12 +305,15 @@ class History:
 
     def _begin(self, connection: Heard, at_ms: int, payload: bytes) -> None:
         self._total += 1
+        masked = _masked_request(payload, connection.guard)
+        if masked is None:
+            return
         try:
-            exchange = Exchange(self._total, at_ms, connection.info.broker_id, connection.info.peer, payload)
+            exchange = Exchange(self._total, at_ms, connection.info.broker_id, connection.info.peer, masked)
         except RemoteProtocolError:
             return
-        if len(payload) > LARGEST:
-            exchange.request = payload[:LARGEST]
+        if len(masked) > LARGEST:
+            exchange.request = masked[:LARGEST]
         self._kept.append(exchange)
         self._bytes += len(exchange.request)
         connection.waiting.setdefault(exchange.correlation_id, deque()).append(exchange)
@@ -312,6 +328,9 @@ class History:
         exchange = waiting.popleft()
         if not waiting:
             del connection.waiting[number]
+        if exchange.api_key in redaction.RESPONSES:
+            frame = redaction.masked_response(_NO_LENGTH + payload, exchange.api_key, exchange.version, public_configs())
+            payload = frame[len(_NO_LENGTH) :]
         exchange.response = payload if len(payload) <= LARGEST else payload[:LARGEST]
         if not exchange.is_forgotten:
             self._bytes += len(exchange.response)
@@ -363,6 +382,21 @@ class History:
             return True
         response = exchange.decoded_response()
         return response is not None and message_parts.split(response, exchange.version, wanted)[0] is not None
+
+
+def _masked_request(payload: bytes, guard: redaction.SaslGuard) -> bytes | None:
+    """A request with masked secrets; None if it may be a SASL token."""
+    key, version = _KEY_AND_VERSION(payload) if len(payload) >= 4 else (-1, -1)
+    frame = None
+    if guard.may_be_token(key, version):
+        frame = guard.kept(_NO_LENGTH + payload)
+        if frame is None:
+            return None
+    if key == ApiKey.SASL_HANDSHAKE:
+        guard.handshake()
+    if key in redaction.REQUESTS:
+        frame = redaction.masked_request(frame or _NO_LENGTH + payload, key, public_configs())
+    return payload if frame is None else frame[len(_NO_LENGTH) :]
 
 
 def api_named(name: str) -> int:

@@ -17,7 +17,6 @@ from functools import cache
 from struct import Struct, error
 from typing import Any, NamedTuple, Protocol
 
-from klamm.journal import redaction
 from klamm.journal.batches import NO_API, NO_CORRELATION, OTHER, PLAIN_REQUEST, RESPONSE, ContextValues
 from klamm.journal.columns import Direction, Flag
 from klamm.protocol import messages
@@ -25,6 +24,7 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.protocol.framing import ANY_LENGTH, frame_ends
 from klamm.protocol.primitives import read_uvarint
+from klamm.protocol.security import redaction
 
 RECORDS_KEPT = 1024
 """Bytes that are kept of a Produce request or Fetch response, including its length."""
@@ -43,9 +43,9 @@ _INT32 = Struct(">i")
 _INT16 = Struct(">h")
 _SHORTEST_REQUEST = 14
 
-_SPECIAL_REQUESTS = frozenset({int(ApiKey.PRODUCE), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.API_VERSIONS), *map(int, redaction.REQUESTS)})
+_SPECIAL_REQUESTS = frozenset({int(ApiKey.PRODUCE), int(ApiKey.API_VERSIONS), *map(int, redaction.REQUESTS)})
 _SECRET_REQUESTS = frozenset(key.to_bytes(2, "big") for key in redaction.REQUESTS)
-_SPECIAL_RESPONSES = frozenset({int(ApiKey.FETCH), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.API_VERSIONS), *map(int, redaction.RESPONSES)})
+_SPECIAL_RESPONSES = frozenset({int(ApiKey.FETCH), int(ApiKey.API_VERSIONS), *map(int, redaction.RESPONSES)})
 _PLAIN_REQUESTS = {
     key << 16 | version: key if key in _SPECIAL_RESPONSES else 0
     for key, api in APIS.items()
@@ -86,7 +86,7 @@ def _heads(client: int) -> Callable[[bytes], tuple[int, int, int, bytes]]:
 
 
 class ConnectionFacts(NamedTuple):
-    """Facts about a connection when it is opened. `is_ours`: this broker opened it."""
+    """Facts about a connection when it is opened. `is_ours`: this broker opened it. `has_sasl`: its client authenticates with SASL."""
 
     kind: str
     is_ours: bool
@@ -94,6 +94,7 @@ class ConnectionFacts(NamedTuple):
     peer: str
     peer_id: int | None
     principal: str | None
+    has_sasl: bool = False
 
 
 class Owner(Protocol):
@@ -127,8 +128,8 @@ class ConnectionJournal:
     """The journal of one connection. All methods are called in the thread of the event loop. None raises because of data of the peer."""
 
     __slots__ = (
-        "_add_frame", "_add_row", "_client", "_client_id", "_context", "_contexts", "_contexts_end", "_facts", "_head", "_keep",
-        "_longest", "_longest_request", "_now_ns", "_pending", "_raw", "_records_end", "_request_dir", "_response_dir", "_split_requests",
+        "_add_frame", "_add_row", "_client", "_client_id", "_context", "_contexts", "_contexts_end", "_facts", "_guard", "_head", "_keep",
+        "_longest", "_longest_request", "_now_ns", "_pending", "_records_end", "_request_dir", "_response_dir", "_split_requests",
         "_split_responses", "_sw", "_writer", "conn_id", "last_response_seq", "received", "sent",
     )
 
@@ -152,14 +153,14 @@ class ConnectionJournal:
         self._contexts: list[int] = []
         self._contexts_end = _CONTEXTS
         self._context = self._new_context()
-        self._raw = False
+        self._guard = redaction.SaslGuard(facts.has_sasl)
         self._keep = 0 if writer.keeps == "headers" else writer.keeps if isinstance(writer.keeps, int) else _LARGEST
         self._split_requests = _Splitter(self._request, self._bad_length, self._request_keep)
         self._split_responses = _Splitter(self._response, self._bad_length, self._response_keep)
         self._longest = LARGE_FRAME if self._keep == _LARGEST else -1
         """Maximum length of frames that can take the short path."""
         self._records_end = RECORDS_KEPT if writer.cuts_records else _LARGEST
-        self._longest_request = self._longest
+        self._longest_request = -1 if facts.has_sasl else self._longest
         """Like `_longest`, for requests; -1 if no request can take it, in the middle of a frame or if SASL tokens are possible."""
         self.received: Callable[[bytes], None] = self._split_responses.feed if facts.is_ours else self._request_in
         """Received bytes, split anywhere."""
@@ -242,6 +243,8 @@ class ConnectionJournal:
 
     def authenticated(self, principal: str, mechanism: str) -> None:
         """The peer has authenticated as this principal, by a mechanism of SASL or by `TLS`."""
+        self._guard.authenticated()
+        self._allow_short_way()
         self._facts = self._facts._replace(principal=principal)
         self._context = self._new_context()
         self._writer.connection_authenticated(self.conn_id, principal, mechanism)
@@ -259,7 +262,7 @@ class ConnectionJournal:
         return next((_SEQ(each[1])[0] for each in reversed(self._pending) if each[0] == correlation_id), None)
 
     def _allow_short_way(self) -> None:
-        self._longest_request = -1 if self._raw or self._split_requests.busy else self._longest
+        self._longest_request = -1 if self._guard.is_on or self._split_requests.busy else self._longest
 
     # --- frames
 
@@ -270,16 +273,21 @@ class ConnectionJournal:
         except error:
             self._short_request(frame, cause)
             return
-        if self._raw and not _is_request(frame, size, key, version, length):
-            self._pending.append((None, b"", _RAW))
-            self._token(size, self._request_dir)
-            return
+        flags = 0
+        if self._guard.may_be_token(key, version):
+            kept = self._guard.kept(frame) if len(frame) == size else None
+            if kept is None:
+                self._pending.append((None, b"", _RAW))
+                self._token(size, self._request_dir)
+                return
+            if kept != frame:
+                frame, flags = kept, _MASKED
         client = frame[12 : 14 + length]
         if client != self._client:
             self._other_client(client, length)
-        flags = 0
         if key in _SPECIAL_REQUESTS:
-            frame, flags = self._special_request(frame, key, version, length)
+            frame, special = self._special_request(frame, key, version, length)
+            flags |= special
         if size > self._keep or len(frame) < size:
             frame, flags = self._cut(frame, size, 14 + max(length, 0), flags)
         writer = self._writer
@@ -360,7 +368,7 @@ class ConnectionJournal:
             self._pending.append((correlation_id, row, key if key in _SPECIAL_RESPONSES else 0))
             self._add_row(_pack_other(row, cause, 0, self._request_dir, 0))
             self._add_frame(frame)
-        elif self._raw:
+        elif self._guard.may_be_token(-1, -1):
             self._pending.append((None, b"", _RAW))
             self._token(len(frame), self._request_dir)
         else:
@@ -372,7 +380,7 @@ class ConnectionJournal:
 
     def _bad_length(self, rest: bytes, is_request: bool) -> None:
         """An invalid length, or the received part of a frame after the connection was closed."""
-        if self._raw:
+        if self._guard.may_be_token(*_kind_of(rest)) if is_request else self._guard.is_on:
             rest = rest[:4]
         elif is_request and rest[4:6] in _SECRET_REQUESTS:
             rest = rest[:12]
@@ -406,12 +414,12 @@ class ConnectionJournal:
         if key == ApiKey.PRODUCE:
             flags = _NO_RESPONSE if _acks(frame, version, length) == 0 else 0
             return (frame[:RECORDS_KEPT] if self._writer.cuts_records else frame), flags
+        if key == ApiKey.SASL_HANDSHAKE and not self._facts.is_ours:
+            self._guard.handshake()  # a token may arrive before the response
         if key in redaction.REQUESTS:
             masked = redaction.masked_request(frame, key, self._writer.public_configs)
             return masked, _MASKED if masked is not frame and masked != frame else 0
-        if key == ApiKey.SASL_HANDSHAKE:
-            self._raw = version == 0  # the token may arrive before the response
-        elif key == ApiKey.API_VERSIONS and version >= 3:
+        if key == ApiKey.API_VERSIONS and version >= 3:
             self._sw = _software(frame, version)
             self._context = self._new_context()
         return frame, 0
@@ -425,16 +433,12 @@ class ConnectionJournal:
                 seq, now, context, kind, correlation_id = PLAIN_REQUEST.unpack(asked)
                 asked = _pack_plain(seq, now, context, kind & 0xFFFF0000, correlation_id)
             return frame, asked, 0
-        if key == ApiKey.SASL_HANDSHAKE:
-            self._raw = frame[8:10] == b"\0\0" and PLAIN_REQUEST.unpack(asked)[3] & 0xFFFF == 0
-            self._allow_short_way()
-            return frame, asked, 0
         version = PLAIN_REQUEST.unpack(asked)[3] & 0xFFFF
         masked = redaction.masked_response(frame, key, version, self._writer.public_configs)
         return masked, asked, _MASKED if masked != frame else 0
 
     def _request_keep(self, head: bytes) -> int:
-        return RECORDS_KEPT if self._writer.cuts_records and head[4:6] == b"\0\0" and not self._raw else _LARGEST
+        return RECORDS_KEPT if self._writer.cuts_records and head[4:6] == b"\0\0" and not self._guard.is_on else _LARGEST
 
     def _response_keep(self, head: bytes) -> int:
         if not self._writer.cuts_records:
@@ -523,10 +527,9 @@ class _Splitter:
         self._take(frame, self._size)
 
 
-def _is_request(frame: bytes, size: int, key: int, version: int, length: int) -> bool:
-    """Whether these bytes can be a request, if they may also be a SASL token."""
-    api = APIS.get(key)
-    return api is not None and 0 <= version <= api.max_version and -1 <= length <= size - _SHORTEST_REQUEST
+def _kind_of(rest: bytes) -> tuple[int, int]:
+    """API key and version of the beginning of a request; -1 for what has not come."""
+    return (-1, -1) if len(rest) < 8 else (_INT16.unpack_from(rest, 4)[0], _INT16.unpack_from(rest, 6)[0])
 
 
 def _acks(frame: bytes, version: int, length: int) -> int | None:

@@ -51,6 +51,8 @@ class ConnectionInfo(Protocol):
     def peer_id(self) -> int | None: ...
     @property
     def kind(self) -> Any: ...
+    @property
+    def has_sasl(self) -> bool: ...
 
 
 class JournalWriter:
@@ -149,7 +151,7 @@ class JournalWriter:
         kind = info.kind
         principal = None if kind.is_ours else "User:ANONYMOUS"
         self._connection_number += 1
-        facts = ConnectionFacts(kind.value, kind.is_ours, info.listener, info.peer, info.peer_id, principal)
+        facts = ConnectionFacts(kind.value, kind.is_ours, info.listener, info.peer, info.peer_id, principal, info.has_sasl)
         made = ConnectionJournal(self, self._connection_number, facts)
         self._names[made.conn_id] = info.id, info.peer_id
         self._by_id[info.id] = made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ def keeps_journal(config: BrokerConfig) -> bool:
     return bool(config.get(DIRECTORY))
 
 
+@cache
 def public_configs() -> frozenset[str]:
     """Names of all configs that are not sensitive."""
     return frozenset(name for table in _TABLES for name, key in table.items() if not key.sensitive)

@@ -160,10 +160,13 @@ class ClientConnection(asyncio.Protocol):
         self.peer.unread = self._listener.unread
         self.peer.mute = self._mute
         self.peer.took_effect = self._took_effect
-        if self._listener.tap is not None:
-            self._tap = self._listener.tap.connection(ConnectionKind.ACCEPTED, self.name, connection_id, self._listener.name)
-            self._send = writing_to(self._tap, self._transport.write)
         security = self._listener.security
+        if self._listener.tap is not None:
+            has_sasl = security is not None and security.sasl is not None
+            self._tap = self._listener.tap.connection(
+                ConnectionKind.ACCEPTED, self.name, connection_id, self._listener.name, has_sasl=has_sasl
+            )
+            self._send = writing_to(self._tap, self._transport.write)
         if security is not None:
             self._secure(security)
         self._listener.opened(self)

@@ -57,7 +57,7 @@ class ConnectionInfo:
     """One connection. `id` is unique within its broker; `peer` is host:port of the other end.
 
     `listener` is the name of the listener that accepted it. `peer_id` is the broker id of the other end, if we opened the connection and
-    know the broker.
+    know the broker. `has_sasl`: the listener authenticates its clients with SASL.
     """
 
     broker_id: int
@@ -66,6 +66,7 @@ class ConnectionInfo:
     peer: str
     listener: str | None = None
     peer_id: int | None = None
+    has_sasl: bool = False
 
 
 class RequestId(NamedTuple):
@@ -240,12 +241,13 @@ class BrokerTap:
         self._numbers = itertools.count(1)
 
     def connection(
-        self, kind: ConnectionKind, peer: str, connection_id: str | None = None, listener: str | None = None, peer_id: int | None = None
+        self, kind: ConnectionKind, peer: str, connection_id: str | None = None, listener: str | None = None, peer_id: int | None = None,
+        has_sasl: bool = False,
     ) -> ConnectionSink:
         """The sink of a new connection. A connection that we opened gets its id here."""
         if connection_id is None:
             connection_id = f"{kind.value}-{peer}-{next(self._numbers)}"
-        info = ConnectionInfo(self.broker_id, connection_id, kind, peer, listener, peer_id)
+        info = ConnectionInfo(self.broker_id, connection_id, kind, peer, listener, peer_id, has_sasl)
         sinks = [tap.connection(info) for tap in (self.journal, self.counts, self.history) if tap is not None]
         if self._tap is not None:
             sinks.insert(0, ConnectionTap(self._tap, info, self._clock))

@@ -188,3 +188,46 @@ def test_a_filter_may_name_an_error_by_its_number() -> None:
     wanted = {"error": "3", "broker": 3, "api": "3", "topic": None}
     assert checked_filter(wanted, range(1, 4)) == wanted | {"error": "UNKNOWN_TOPIC_OR_PARTITION"}
     assert checked_filter({"error": "any"}, [1]) == {"error": "any"}
+
+
+def test_no_exchange_has_a_secret_whatever_shows_it() -> None:
+    secret = "hunter2-password"
+    kept = History()
+    sink = kept.connection(ConnectionInfo(1, "c", ConnectionKind.ACCEPTED, "127.0.0.1:1", has_sasl=True))
+    handshake, authenticate = messages.SaslHandshakeRequest(mechanism="PLAIN"), messages.SaslAuthenticateRequest(auth_bytes=secret.encode())
+    altered = messages.IncrementalAlterConfigsRequest
+    configs = [altered.AlterableConfig(name="ssl.key.password", value=secret), altered.AlterableConfig(name="retention.ms", value="7")]
+    change = altered(resources=[altered.AlterConfigsResource(resource_type=4, resource_name="1", configs=configs)])
+    token = messages.CreateDelegationTokenResponse(token_id="t", hmac=secret.encode())
+    bare = f"\0user\0{secret}".encode()
+    sink.received(framed(bare) + _sent(ApiKey.SASL_HANDSHAKE, 1, 1, handshake) + _sent(ApiKey.SASL_AUTHENTICATE, 2, 2, authenticate))
+    sink.authenticated("User:user", "PLAIN")
+    sink.received(_sent(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 3, change) + framed(bare))
+    sink.received(_sent(ApiKey.CREATE_DELEGATION_TOKEN, 2, 4, messages.CreateDelegationTokenRequest()))
+    sink.sent(messages.encode_response(ApiKey.CREATE_DELEGATION_TOKEN, 2, 4, messages.encode(token, 2)))
+    exchanges = list(kept.newest())
+    assert [each.api for each in exchanges] == ["CreateDelegationToken", "IncrementalAlterConfigs", "SaslAuthenticate", "SaslHandshake"]
+    for each in exchanges:
+        shown = f"{each.request!r} {each.response!r} {each.decoded_request()} {each.decoded_response()} {as_json(each)}"
+        assert secret not in shown and secret.encode().hex() not in shown, each.api
+    (resource,) = exchanges[1].decoded_request().resources
+    assert [config.value for config in resource.configs] == ["*" * len(secret), "7"]
+    assert as_json(exchanges[0])["response"]["hmac"] == "2a" * len(secret)
+    assert kept.total == 6
+
+
+def _sent(key: ApiKey, version: int, number: int, message: Any) -> bytes:
+    return messages.encode_request(key, version, number, "x", messages.encode(message, version))
+
+
+def test_an_authentication_whose_chunks_were_skipped_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MAX_BYTES", 100)
+    kept = History()
+    sink = kept.connection(ConnectionInfo(1, "c", ConnectionKind.ACCEPTED, "127.0.0.1:1", has_sasl=True))
+    surplus = framed(request(1)[4:] + b"surplus")
+    sink.received(surplus)
+    assert next(kept.newest()).decoded_request() is None, "bytes behind a request may be a password"
+    sink.authenticated("User:user", "PLAIN")
+    for _ in range(20):
+        sink.received(surplus)
+    assert all(each.decoded_request() is not None for each in kept.newest())

@@ -28,9 +28,11 @@ class JournaledWorld(NamedTuple):
     lake: Path
     writer: JournalWriter
 
-    def connection(self, kind: ConnectionKind = ConnectionKind.ACCEPTED, name: str = "a", peer_id: int | None = None) -> ConnectionJournal:
+    def connection(
+        self, kind: ConnectionKind = ConnectionKind.ACCEPTED, name: str = "a", peer_id: int | None = None, has_sasl: bool = False
+    ) -> ConnectionJournal:
         listener = "PLAINTEXT" if kind is ConnectionKind.ACCEPTED else None
-        return self.writer.connection(ConnectionInfo(1, name, kind, "10.0.0.1:5", listener, peer_id))
+        return self.writer.connection(ConnectionInfo(1, name, kind, "10.0.0.1:5", listener, peer_id, has_sasl))
 
     def frames(self) -> list[dict[str, Any]]:
         self.writer.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from struct import pack
 from typing import Any
 
 import pytest
@@ -62,7 +63,9 @@ REQUESTS = [
     (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, lambda: altered("IncrementalAlterConfigs", "sasl.jaas.config")),
     (ApiKey.RENEW_DELEGATION_TOKEN, 2, lambda: messages.RenewDelegationTokenRequest(hmac=SECRET.encode())),
     (ApiKey.EXPIRE_DELEGATION_TOKEN, 1, lambda: messages.ExpireDelegationTokenRequest(hmac=SECRET.encode())),
+    (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, lambda: altered("IncrementalAlterConfigs", "some.config", resource_type=32)),
     (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, upserted),
+    (ApiKey.SASL_HANDSHAKE, 1, lambda: messages.SaslHandshakeRequest(mechanism=SECRET)),
 ]
 
 
@@ -197,3 +200,74 @@ def test_configs_of_new_topics_are_masked_as_altered_ones(world: JournaledWorld,
     world.connection().received(request(ApiKey.CREATE_TOPICS, version, top(topics=[topic])))
     (row,) = world.frames()
     assert (is_written(world.lake), bool(row["flags"] & Flag.MASKED)) == (not hidden, hidden)
+
+
+TOKEN = f"\0user\0{SECRET}".encode()
+
+
+def header(key: int, version: int, client: bytes = b"pen", length: int | None = None) -> bytes:
+    return pack(">hhih", key, version, 1, len(client) if length is None else length) + client
+
+
+def sasl_request(token: bytes = b"\0a\0b") -> bytes:
+    return request(ApiKey.SASL_AUTHENTICATE, 2, messages.SaslAuthenticateRequest(auth_bytes=token))[4:]
+
+
+ODD = {
+    "a bare token": TOKEN,
+    "an unknown version of SaslAuthenticate": header(36, 9) + b"\0\x30" + TOKEN,
+    "a negative version of SaslAuthenticate": header(36, -1) + b"\0\x30" + TOKEN,
+    **{f"a token that begins like a request of API {key}": header(key, 0) + TOKEN for key in (0, 3, 17, 18, 36, 1000)},
+    "a client id that ends early": header(36, 2, SECRET.encode(), 300),
+    "a client id that ends early in a request without secrets": header(3, 9, SECRET.encode(), 300),
+    "a tagged field of the header": header(36, 2) + b"\1\5" + bytes([len(SECRET.encode())]) + SECRET.encode() + sasl_request()[14:],
+    "a tagged field of the header of Metadata": header(3, 9) + b"\1\5" + bytes([len(SECRET.encode())]) + SECRET.encode() + asked()[18:],
+    "bytes behind a request": sasl_request() + TOKEN,
+    "bytes behind a request without secrets": asked()[4:] + TOKEN,
+    "a version of ApiVersions that nobody has": header(18, 99) + b"\0" + TOKEN,
+}
+
+
+@pytest.mark.parametrize("frame", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("before", ["nothing", "a handshake of version 0", "a handshake of version 1", "a handshake on PLAINTEXT"])
+@pytest.mark.parametrize("piece", [10**6, 5])
+def test_no_odd_sasl_exchange_leaves_a_password(world: JournaledWorld, frame: bytes, before: str, piece: int) -> None:
+    connection = world.connection(has_sasl=not before.endswith("PLAINTEXT"))
+    if before != "nothing":
+        connection.received(request(ApiKey.SASL_HANDSHAKE, 1 - ("0" in before), messages.SaslHandshakeRequest(mechanism="PLAIN")))
+    framed = len(frame).to_bytes(4, "big") + frame
+    for start in range(0, len(framed), piece):
+        connection.received(framed[start : start + piece])
+    connection.closed("us")
+    assert world.frames()
+    assert not is_written(world.lake)
+
+
+@pytest.mark.parametrize("frame", ODD.values(), ids=ODD)
+def test_no_odd_sasl_exchange_that_is_cut_off_leaves_a_password(world: JournaledWorld, frame: bytes) -> None:
+    connection = world.connection(has_sasl=True)
+    connection.received((len(frame) + 10).to_bytes(4, "big") + frame)
+    connection.closed("peer")
+    assert world.frames()
+    assert not is_written(world.lake)
+
+
+def test_a_bare_token_after_the_authentication_is_not_written_and_requests_take_the_short_way(world: JournaledWorld) -> None:
+    connection = world.connection(has_sasl=True)
+    connection.received(request(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeRequest(mechanism="PLAIN")))
+    connection.authenticated("User:a", "PLAIN")
+    connection.received(asked(5))
+    connection.received(len(TOKEN).to_bytes(4, "big") + TOKEN)
+    connection.received(asked(6))
+    found = world.frames()
+    assert [(row["api_key"], row["correlation_id"], bool(row["flags"] & Flag.RAW_TOKEN)) for row in found] == [
+        (17, 1, False), (3, 5, False), (None, None, True), (3, 6, False),
+    ]  # fmt: skip
+    assert not is_written(world.lake)
+
+
+def test_requests_before_the_authentication_are_kept_as_they_were_sent(world: JournaledWorld) -> None:
+    connection = world.connection(has_sasl=True)
+    versions = request(ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest(client_software_name="x", client_software_version="1"))
+    connection.received(versions + asked(2))
+    assert [(row["frame"], row["flags"]) for row in world.frames()] == [(versions, 0), (asked(2), 0)]
