@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from posixpath import isabs
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from klamm.broker.log.slow_disk import DiskOperation
+from klamm.control.number_text import is_number
 from klamm.control.refusal import Refused
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode, did_you_mean
@@ -24,6 +25,11 @@ __tracebackhide__ = True  # pytest leaves out the lines of this module
 
 MAX_DELAY_MS = 3_600_000
 T = TypeVar("T")
+_INT16, _INT32, _INT64 = 1 << 15, 1 << 31, 1 << 63
+Int16 = Annotated[int, msgspec.Meta(ge=-_INT16, le=_INT16 - 1)]
+Int32 = Annotated[int, msgspec.Meta(ge=-_INT32, le=_INT32 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-_INT64, le=_INT64 - 1)]
+"""A number out of range is refused like a value of a wrong type. Every number of a body has one of these types."""
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -39,27 +45,27 @@ class HoldBody(Body, frozen=True):
 
     phase: str
     where: dict[str, Any] = {}
-    count: int | None = None
-    nth: int = 1
+    count: Int32 | None = None
+    nth: Int32 = 1
     crash: bool = False
-    fail: str | int | None = None
-    delay_ms: int | None = None
+    fail: str | Int32 | None = None
+    delay_ms: Int64 | None = None
 
 
 class FailBody(Body, frozen=True):
     """The error with which a held event fails."""
 
-    error: str | int = "UNKNOWN_SERVER_ERROR"
+    error: str | Int32 = "UNKNOWN_SERVER_ERROR"
     message: str | None = None
 
 
 class WhileBody(Body, frozen=True):
     """A condition: while `hold` holds something, any hold holds this `phase`, `fault` exists, or `broker` has this `state`."""
 
-    hold: int | None = None
+    hold: Int32 | None = None
     phase: str | None = None
-    fault: int | None = None
-    broker: int | None = None
+    fault: Int32 | None = None
+    broker: Int32 | None = None
     state: Literal["running", "paused", "down", "controller"] | None = None
 
 
@@ -69,15 +75,15 @@ class FilterBody(Body, frozen=True, rename={"while_": "while"}):
     A slow disk is about operations of logs: `broker`, `topic`, `partition`, `disk` (the operation) and `log_dir` say which.
     """
 
-    api: str | int | None = None
-    versions: tuple[int, int] | None = None
-    broker: int | None = None
-    from_broker: int | None = None
+    api: str | Int32 | None = None
+    versions: tuple[Int32, Int32] | None = None
+    broker: Int32 | None = None
+    from_broker: Int32 | None = None
     client_id: str | None = None
     principal: str | None = None
     topic: str | None = None
     topic_id: str | None = None
-    partition: int | None = None
+    partition: Int32 | None = None
     group: str | None = None
     transactional_id: str | None = None
     direction: Literal["request", "response"] = "request"
@@ -89,17 +95,17 @@ class FilterBody(Body, frozen=True, rename={"while_": "while"}):
 class EffectBody(Body, frozen=True):
     """What a fault does: one of these, and `delay_ms` with it or alone."""
 
-    error: str | int | None = None
+    error: str | Int32 | None = None
     message: str | None = None
-    delay_ms: int = 0
+    delay_ms: Int64 = 0
     drop: bool = False
     close: Literal["before", "amid", "after"] | None = None
     corrupt: bool = False
-    truncate: int | None = None
-    correlation_id: int | None = None
+    truncate: Int32 | None = None
+    correlation_id: Int32 | None = None
     lose_response: bool = False
-    throttle_time_ms: int | None = None
-    slow_disk_ms: int | None = None
+    throttle_time_ms: Int64 | None = None
+    slow_disk_ms: Int64 | None = None
 
 
 class FaultBody(Body, kw_only=True, frozen=True):
@@ -107,16 +113,16 @@ class FaultBody(Body, kw_only=True, frozen=True):
 
     filter: FilterBody = FilterBody()
     effect: EffectBody
-    first: int | None = None
-    after: int = 0
+    first: Int32 | None = None
+    after: Int32 = 0
     probability: float = 1.0
-    seed: int = 0
+    seed: Int64 = 0
 
 
 class MoveBody(Body, frozen=True):
     """The broker that becomes controller; any other than the present one without `to`."""
 
-    to: int | None = None
+    to: Int32 | None = None
 
 
 class KillBody(Body, frozen=True):
@@ -141,55 +147,55 @@ class StopBody(Body, frozen=True):
 class BrokerBody(Body, frozen=True):
     """A broker."""
 
-    broker: int
+    broker: Int32
 
 
 class ZooKeeperDelayBody(Body, frozen=True):
     """A broker whose requests to ZooKeeper wait this long; 0 ends that."""
 
-    broker: int
-    ms: int
+    broker: Int32
+    ms: Int64
 
 
 class LinkBody(Body, frozen=True):
     """What happens to requests from one broker to another: nothing arrives (`cut`), or it arrives late."""
 
-    from_broker: int
-    to_broker: int
+    from_broker: Int32
+    to_broker: Int32
     cut: bool = False
-    delay_ms: int = 0
+    delay_ms: Int64 = 0
     both: bool = True
 
 
 class AdvanceBody(Body, frozen=True):
     """A time in milliseconds. With `step_ms` it passes in steps; between them all that are alive are heard (`control/heartbeats.py`)."""
 
-    ms: int
-    step_ms: int | None = None
+    ms: Int64
+    step_ms: Int64 | None = None
 
 
 class TopicBody(Body, frozen=True):
     """A topic to create. `replicas` has the brokers of each partition, in place of the two numbers."""
 
     name: str
-    partitions: int | None = None
-    replication_factor: int | None = None
-    replicas: list[list[int]] | None = None
+    partitions: Int32 | None = None
+    replication_factor: Int16 | None = None
+    replicas: list[list[Int32]] | None = None
     configs: dict[str, str] = {}
 
 
 class PartitionsBody(Body, frozen=True):
     """How many partitions a topic is to have. `replicas` has the brokers of each new one."""
 
-    partitions: int
-    replicas: list[list[int]] | None = None
+    partitions: Int32
+    replicas: list[list[Int32]] | None = None
 
 
 class RecoveryBody(Body, frozen=True):
     """Which leaders that wait in recovery (KIP-704) go on: all, those of a topic, or that of one partition."""
 
     topic: str | None = None
-    partition: int | None = None
+    partition: Int32 | None = None
 
 
 class MemberBody(Body, frozen=True):
@@ -206,6 +212,8 @@ def decode(kind: type[T], data: bytes) -> T:
         raise Refused(_with_suggestion(kind, str(error))) from None
     except msgspec.DecodeError as error:
         raise Refused(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise Refused("the body is nested too deeply") from None
 
 
 def convert(kind: type[T], values: Mapping[str, Any]) -> T:
@@ -243,7 +251,7 @@ def fault_of(body: FaultBody, brokers: list[int]) -> tuple[RequestFilter | DiskF
 
 def error_named(error: str | int) -> ErrorCode:
     """An error code by its name or number. Raises Refused with a suggestion."""
-    if isinstance(error, int) or error.lstrip("-").isdigit():
+    if isinstance(error, int) or is_number(error):
         try:
             return ErrorCode(int(error))
         except ValueError:

@@ -14,6 +14,7 @@ from itertools import chain
 from struct import Struct as Packed
 from typing import Any
 
+from klamm.control.number_text import is_number
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ONLY_OF_BROKERS, ApiKey, broker_of, is_broker
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError, did_you_mean
@@ -401,7 +402,7 @@ def _masked_request(payload: bytes, guard: redaction.SaslGuard) -> bytes | None:
 
 def api_named(name: str) -> int:
     """The key of an API, given by its name or its number. Raises ValueError with a suggestion."""
-    if name.lstrip("-").isdigit():
+    if is_number(name):
         if int(name) not in APIS:
             raise ValueError(f"there is no API with key {name}")
         return int(name)

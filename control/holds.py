@@ -15,6 +15,8 @@ from klamm.server.phases import error_named as failure_named
 __tracebackhide__ = True  # pytest leaves out the lines of this module
 
 MAX_HOLDS = 1000
+_LEVELS = 3
+"""Of `where`: its fields, a list of values, and a partition as value."""
 
 
 class Held:
@@ -53,6 +55,8 @@ def hold_of(body: HoldBody, steering: Steering, action: Action | None = None) ->
         raise Refused(f"delay_ms: from 1 to {MAX_DELAY_MS}")
     if body.fail is not None:
         failure_of(FailBody(error=body.fail))
+    if _is_deep(body.where, _LEVELS):
+        raise Refused("where: a field has a value, or a list of values; nothing is nested deeper than a partition")
     try:
         if body.fail is not None and not can_fail(phase_named(body.phase)):
             raise Refused(f"{body.phase} cannot fail: there is no event and no request to fail at this phase")
@@ -60,6 +64,13 @@ def hold_of(body: HoldBody, steering: Steering, action: Action | None = None) ->
         return steering.hold(phase_named(body.phase), where=body.where, count=count, nth=body.nth, action=action)
     except ValueError as error:
         raise Refused(str(error)) from None
+
+
+def _is_deep(value: object, levels: int) -> bool:
+    """Whether collections are nested deeper."""
+    if not isinstance(value, (dict, list, tuple)):
+        return False
+    return levels == 0 or any(_is_deep(each, levels - 1) for each in (value.values() if isinstance(value, dict) else value))
 
 
 def check_brokers(body: HoldBody, count: int) -> None:

@@ -10,6 +10,7 @@ from klamm.control.bodies import PartitionsBody, TopicBody
 from klamm.control.brokers import Brokers
 from klamm.control.event_log import EventLog
 from klamm.control.refusal import Refused
+from klamm.controller.topics.topic_requests import is_valid_name
 from klamm.controller.values import StoreLost
 from klamm.server.broker_server import BrokerServer
 
@@ -37,7 +38,12 @@ class Topics:
         return {"topics": shown}
 
     async def topic(self, name: str) -> dict[str, Any]:
-        """A topic as ZooKeeper and each broker see it. A broker that is connected to ZooKeeper reads it."""
+        """A topic as ZooKeeper and each broker see it. A broker that is connected to ZooKeeper reads it.
+
+        A name that no topic may have is not read: not every text may be in a path of ZooKeeper.
+        """
+        if not is_valid_name(name):
+            raise Refused(f"there is no topic {name!r}", 404)
         connected = [broker for broker in self._serving() if broker.started and broker.zk.is_connected]
         if not connected:
             raise Refused("no broker is connected to ZooKeeper", 409)

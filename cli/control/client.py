@@ -45,6 +45,8 @@ def control_command(*, json_help: str = "Print the response as one line of JSON.
         @functools.wraps(function)
         def run(control: str | None, token: str | None, as_json: bool, **arguments: Any) -> None:
             ctx = click.get_current_context()
+            if token == "":
+                raise click.UsageError("--token is empty")
             outer = ctx.find_object(Given) or Given()
             ctx.obj = given = Given(control or outer.control, token or outer.token, as_json or outer.as_json)
             if ctx.invoked_subcommand is None:

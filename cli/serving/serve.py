@@ -259,6 +259,8 @@ def _control_options(host: str, port: int, token: str | None) -> dict[str, Any]:
     """The options of the control API. Raises click.UsageError."""
     with extra_needed("control", lambda: "--control-port"):
         from klamm.control.http import is_loopback
+    if token == "":
+        raise click.UsageError("--control-token is empty: everybody has this token")
     if token is None and not is_loopback(host):
         raise click.UsageError(f"--control-host {host} needs --control-token: any program that reaches it can steer the cluster")
     return {"control_host": host, "control_port": port, "control_token": token}

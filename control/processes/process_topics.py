@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -37,7 +38,7 @@ class ProcessTopics:
 
     async def topic(self, name: str) -> dict[str, Any]:
         """A topic as ZooKeeper and each broker see it."""
-        answers, missing = await self._processes.ask("GET", f"/topics/{name}")
+        answers, missing = await self._processes.ask("GET", _path("topics", name))
         shown = [answer for answer in _done(answers).values() if isinstance(answer, dict)]
         whole: dict[str, Any] = shown[0]
         for row in whole["partitions"]:
@@ -64,7 +65,7 @@ class ProcessTopics:
 
     async def add_partitions(self, name: str, body: PartitionsBody) -> dict[str, Any]:
         """Let a topic have more partitions. Returns when every broker that responds shows them, with leaders."""
-        path, count = f"/topics/{name}/partitions", body.partitions
+        path, count = f"{_path('topics', name)}/partitions", body.partitions
         await self._steps.at_controller("POST", path, msgspec.to_builtins(body), ErrorCode.INVALID_PARTITIONS)
         await self._steps.until_shown(
             lambda shown: all(each["topic_has_leaders"] and each["topic_partitions"] >= count for each in shown.values()),
@@ -75,7 +76,7 @@ class ProcessTopics:
 
     async def delete_topic(self, name: str) -> dict[str, Any]:
         """Delete a topic by a request to the controller. Returns when no broker that responds shows it."""
-        await self._steps.at_controller("DELETE", f"/topics/{name}", None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        await self._steps.at_controller("DELETE", _path("topics", name), None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         await self._steps.until_shown(
             lambda shown: not any(each["shows_topic"] for each in shown.values()), f"no broker shows topic {name!r}", topic=name
         )
@@ -92,23 +93,23 @@ class ProcessTopics:
 
     async def group(self, name: str) -> dict[str, Any]:
         """A group."""
-        return await self._one(f"/groups/{name}")
+        return await self._one(_path("groups", name))
 
     async def expire_members(self, name: str, body: MemberBody) -> dict[str, Any]:
         """Let the session of a member, or of all members, time out now: their group removes them and rebalances."""
-        return await self._at_coordinator(f"/groups/{name}", "expire", {"member": body.member})
+        return await self._at_coordinator(_path("groups", name), "expire", {"member": body.member})
 
     async def transaction(self, name: str) -> dict[str, Any]:
         """A transactional id."""
-        return await self._one(f"/transactions/{name}")
+        return await self._one(_path("transactions", name))
 
     async def expire_transaction(self, name: str) -> dict[str, Any]:
         """Let the time-out of the open transaction of an id be over now: its coordinator aborts it and fences the producer."""
-        return await self._at_coordinator(f"/transactions/{name}", "expire", {})
+        return await self._at_coordinator(_path("transactions", name), "expire", {})
 
     async def rebalance(self, name: str) -> dict[str, Any]:
         """Let a group rebalance now."""
-        return await self._at_coordinator(f"/groups/{name}", "rebalance", {})
+        return await self._at_coordinator(_path("groups", name), "rebalance", {})
 
     async def _one(self, path: str) -> dict[str, Any]:
         """What the coordinator among the brokers shows at this path. Raises Refused."""
@@ -124,6 +125,13 @@ class ProcessTopics:
     async def _listed(self, kind: str) -> dict[str, Any]:
         answers, missing = await self._processes.ask("GET", f"/{kind}")
         return {kind: [row for each in answers.values() if not isinstance(each, Refused) for row in each[kind]]} | missing
+
+
+def _path(kind: str, name: str) -> str:
+    """The path of a topic, a group or a transactional id, whatever its name is. Raises Refused for a name that is a path itself."""
+    if name in (".", ".."):
+        raise Refused(f"{name!r} is no name", 404)
+    return f"/{kind}/{quote(name, safe='')}"
 
 
 def _done(answers: dict[int, Any]) -> dict[int, Any]:
