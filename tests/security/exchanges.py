@@ -575,6 +575,32 @@ async def another_request_cannot_prolong_a_session(wire: Wire) -> None:
     await wire.end()
 
 
+@exchange("SHORT")
+async def a_session_with_headers_is_prolonged_in_version_0(wire: Wire) -> None:
+    await plain(wire, GOOD)
+    await wire.ask(Handshake(mechanism="PLAIN"), 0)
+    wire.token(GOOD)
+    await wire.answer_token()
+    await _after(wire)
+
+
+@exchange("SHORT")
+async def a_session_with_headers_is_prolonged_in_version_0_by_a_request(wire: Wire) -> None:
+    await plain(wire, GOOD)
+    await wire.ask(Handshake(mechanism="PLAIN"), 0)
+    await wire.ask(Authenticate(auth_bytes=GOOD), 2)
+    await wire.end()
+
+
+@exchange("SHORT")
+async def a_session_in_version_0_is_prolonged_with_headers(wire: Wire) -> None:
+    await wire.ask(Handshake(mechanism="PLAIN"), 0)
+    wire.token(GOOD)
+    await wire.answer_token()
+    await plain(wire, GOOD)
+    await _after(wire)
+
+
 def unsecured(header: Mapping[str, object] | None = None, signature: str = "", **claims: object) -> str:
     """A token of user alice that lasts; a claim that is None is left out."""
     now = int(time.time())

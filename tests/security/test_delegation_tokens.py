@@ -27,7 +27,6 @@ def recorded() -> list[str]:
     return FILE.read_text(encoding="utf-8").splitlines()
 
 
-@pytest.mark.slow
 def test_clients_get_of_tokens_what_kafka_gave_them(tree: Tree, tmp_path: Path) -> None:
     assert told_by(OwnedBroker, tree, tmp_path).splitlines() == recorded()
 

@@ -29,7 +29,6 @@ def tree(zookeeper: str, chroot: str) -> Iterator[Tree]:
     made.close()
 
 
-@pytest.mark.slow
 def test_clients_get_of_their_tokens_what_kafka_gave_them(tree: Tree, tmp_path: Path) -> None:
     assert told(OwnedBroker, tree, tmp_path).splitlines() == FILE.read_text(encoding="utf-8").splitlines()
 

@@ -147,6 +147,7 @@ class SaslAuthenticator:
         if payload[:2] == _HANDSHAKE and (self._started_s is None or now - self._started_s >= RESTART_S):
             self._started_s = now
             self._state = _State.HANDSHAKE
+            self._has_headers = False  # each handshake says by its version how tokens come
             return True
         if now > self._ends_s:
             raise CloseConnection("the SASL session has ended, and the client did not authenticate again")
