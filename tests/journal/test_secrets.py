@@ -271,3 +271,12 @@ def test_requests_before_the_authentication_are_kept_as_they_were_sent(world: Jo
     versions = request(ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest(client_software_name="x", client_software_version="1"))
     connection.received(versions + asked(2))
     assert [(row["frame"], row["flags"]) for row in world.frames()] == [(versions, 0), (asked(2), 0)]
+
+
+def test_a_request_whose_encoding_has_another_length_is_masked_and_keeps_its_length(world: JournaledWorld) -> None:
+    body = messages.encode(messages.SaslAuthenticateRequest(auth_bytes=SECRET.encode()), 2)
+    frame = messages.encode_request(ApiKey.SASL_AUTHENTICATE, 2, 1, "c", body[:-1] + b"\1\7" + bytes([len(TOKEN)]) + TOKEN)
+    world.connection().received(frame + asked(2))
+    first, second = world.frames()
+    assert (len(first["frame"]), first["flags"], second["frame"]) == (len(frame), Flag.MASKED, asked(2))
+    assert not is_written(world.lake)

@@ -129,3 +129,15 @@ async def test_tokens_do_not_hold_while_there_are_no_keys(zookeeper: str, chroot
 def test_a_broker_does_not_start_with_keys_that_would_not_be_used(url: str | None, handler: str | None, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         brokers.node("localhost:1", 0, **properties(url, **{"listener.name.sasl.oauthbearer.sasl.server.callback.handler.class": handler}))
+
+
+async def test_a_token_with_a_critical_header_does_not_hold_even_if_the_header_is_known(tmp_path: Path) -> None:
+    from klamm.protocol.clock import SYSTEM_CLOCK
+    from klamm.server.security.sasl.signed_tokens import Expected, KeySet, SignedTokens
+
+    file = tmp_path / "keys"
+    file.write_text(signed_tokens.key_set())
+    expected = Expected([signed_tokens.AUDIENCE], signed_tokens.ISSUER, 0, "sub", "scope")
+    check = SignedTokens(KeySet(file.as_uri(), 60, SYSTEM_CLOCK), expected, SYSTEM_CLOCK.now_ms)
+    assert check(token()) is not None
+    assert check(token(header={"crit": ["b64"], "b64": True})) is None

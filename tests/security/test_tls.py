@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat, pkcs12
 
+from klamm.configs.listeners import ListenerProperties
 from klamm.configs.types import ConfigError
 from klamm.protocol import messages
 from klamm.server.broker_server import BrokerServer
@@ -22,6 +23,7 @@ from klamm.server.local.made_security import certificate, hosts_of
 from klamm.server.net import tls
 from klamm.server.security.tls.certificate_names import distinguished_name, parse_rules, user_of
 from klamm.server.security.tls.cipher_suites import openssl_name
+from klamm.server.security.tls.contexts import client_context, server_context
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import brokers
 
@@ -287,6 +289,39 @@ def _all_suites() -> list[Any]:
 )
 def test_mapping_rules(rules: str, name: str, user: str) -> None:
     assert user_of(name, parse_rules(rules)) == user
+
+
+def test_a_rule_matches_the_whole_name() -> None:
+    with pytest.raises(ValueError, match="CN=admin1"):
+        user_of("CN=admin1,O=x", parse_rules("RULE:^CN=([a-z]+)/$1/"))
+
+
+@pytest.mark.parametrize(("algorithm", "checks"), [("HTTPS", True), ("https", True), ("", False)])
+def test_names_of_other_brokers_are_checked_as_configured(certificates: Certificates, algorithm: str, checks: bool) -> None:
+    """Otherwise a broker would trust any certificate of the authority."""
+    given = {
+        "ssl.endpoint.identification.algorithm": algorithm, "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates.authority),
+    }  # fmt: skip
+    context = client_context(ListenerProperties("ssl", "SSL", given))
+    assert (context.check_hostname, context.verify_mode) == (checks, ssl.CERT_REQUIRED)
+
+
+@pytest.mark.parametrize("suite", ["ECDHE-RSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA", "ECDHE-ECDSA-AES128-SHA256", "AES128-GCM-SHA256", "AES256-SHA"])
+def test_a_listener_takes_the_old_suites_that_a_jvm_takes(certificates: Certificates, suite: str) -> None:
+    given = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(certificates.broker)}
+    context = server_context(ListenerProperties("ssl", "SSL", given))
+    named = [each["name"] for each in context.get_ciphers()]
+    assert suite in named
+    assert not [name for name in named if "NULL" in name or "ADH" in name or "RC4" in name or "DES" in name]
+    assert context.security_level == ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).security_level
+
+
+async def test_a_client_of_tls_1_2_with_a_suite_of_cbc_is_served(start: Start, certificates: Certificates) -> None:
+    old = certificates.trusting()
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    old.set_ciphers("ECDHE-RSA-AES128-SHA:ECDHE-ECDSA-AES128-SHA")
+    assert await answers(port_of(await start()), old)
 
 
 def test_names_are_written_as_java_writes_them() -> None:

@@ -231,3 +231,11 @@ def test_stop_wakes_whoever_waits_for_the_end_also_when_the_descriptor_is_used_a
         for number in again:
             os.close(number)
         assert process.poll() == 128 + signal.SIGKILL
+
+
+def test_only_its_owner_can_read_what_it_writes(server: EmbeddedZooKeeper, tmp_path: Path) -> None:
+    """SCRAM keys and ACLs are in its log."""
+    server.start()
+    made = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / NAME / "version-2").iterdir()}
+    assert made and set(made.values()) == {0o600}
+    assert (tmp_path / NAME / "zookeeper.out").stat().st_mode & 0o777 == 0o600

@@ -47,7 +47,7 @@ class OwnedProcess:
     """A running child. `pid` is the process id of the child, not of the shell."""
 
     def __init__(self, command: Sequence[str], output: Path, trash: Path | None = None, inherited: Sequence[int] = ()) -> None:
-        """Start `command` with its output in a file. `trash` is a folder to remove after its end, `inherited` are file descriptors that it
+        """Start `command` with its output in a file. Only the owner can read what it writes. `trash` is a folder to remove after its end, `inherited` are file descriptors that it
         inherits.
         """
         self.output = output
@@ -59,6 +59,7 @@ class OwnedProcess:
             stderr=subprocess.DEVNULL,
             pass_fds=tuple(inherited),
             start_new_session=True,
+            umask=0o077,
             env=os.environ | _LOCALE,
         )
         assert self._shell.stdout is not None

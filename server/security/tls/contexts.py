@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from klamm.configs.listeners import ListenerProperties
 from klamm.configs.types import ConfigError
 from klamm.protocol.security.secret_texts import new_secret
-from klamm.server.security.tls.cipher_suites import OF_TLS_1_3, below_tls_1_3
+from klamm.server.security.tls.cipher_suites import AS_JAVA, OF_TLS_1_3, below_tls_1_3
 from klamm.server.security.tls.key_stores import own_key, trusted
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def server_context(properties: ListenerProperties) -> ssl.SSLContext:
     if key is None:
         raise ConfigError(properties.key("ssl.keystore.location"), None, f"must be set, because listener {properties.name} has TLS")
     _load_key(context, key)
+    context.set_ciphers(AS_JAVA)
     _limit(context, properties)
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_mode = _CLIENT_AUTH[client_auth(properties)]

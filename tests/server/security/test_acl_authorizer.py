@@ -103,3 +103,13 @@ async def test_a_notification_of_a_name_that_cannot_be_in_a_path_is_skipped(
 async def test_configs_that_cannot_be_heeded_are_refused(name: str, text: str, zk: ZkSession) -> None:
     with pytest.raises(ConfigError, match=name.replace("_", ".")):
         AclAuthorizer(broker_config(1, **{name: text}), zk)
+
+
+async def test_two_filters_delete_different_entries_of_one_pattern(authorizers: tuple[AclAuthorizer, AclAuthorizer]) -> None:
+    first, second = authorizers
+    rest = Entry("User:bo", "*", Operation.READ, ALLOW)
+    await first.create({ORDERS: [READ, WRITE, rest]})
+    deleted = await first.delete([Filter(operation=Operation.READ, principal="User:al"), Filter(operation=Operation.WRITE)])
+    assert deleted == [[(ORDERS, READ, None)], [(ORDERS, WRITE, None)]]
+    assert first.index.entries(ORDERS) == (rest,)
+    await eventually(lambda: second.index.entries(ORDERS) == (rest,), "the second broker has read the znode")

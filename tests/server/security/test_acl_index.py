@@ -158,3 +158,24 @@ def test_decisions_are_those_of_a_look_at_every_entry(seed: int) -> None:
         for operation, name in product(draw.sample(list(Operation), 3), ["a", "abcd", "b", "c"]):
             expected = naive(held, without, AL, operation, name, "h")
             assert may(acls, Operation(operation), name) == expected, (held, operation, name)
+
+
+def some(acls: AclIndex) -> bool:
+    return acls.allows_some(AL, Operation.READ, TOPIC, "h")
+
+
+def test_what_was_allowed_on_some_resource_is_not_when_the_acl_is_gone() -> None:
+    pattern = Pattern(TOPIC, "orders")
+    acls = index((pattern, allow(AL, Operation.READ)))
+    assert some(acls)
+    acls.put(pattern, ())
+    assert not some(acls)
+    acls.put(pattern, (allow(AL, Operation.READ),))
+    assert some(acls)
+
+
+@pytest.mark.parametrize("kind", [LITERAL, PREFIXED])
+def test_nothing_is_allowed_on_any_resource_if_a_denied_prefix_covers_all_that_allows(kind: int) -> None:
+    allowing = Pattern(TOPIC, "a", kind), allow(AL, Operation.READ)
+    assert not some(index(allowing, (Pattern(TOPIC, "a", PREFIXED), deny(AL, Operation.READ))))
+    assert some(index(allowing, (Pattern(TOPIC, "ab", PREFIXED), deny(AL, Operation.READ))))
