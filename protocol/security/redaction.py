@@ -34,6 +34,11 @@ def _stars(value: bytes) -> bytes:
     return b"*" * len(value)
 
 
+def shown_mechanism(name: str) -> str:
+    """How a SASL mechanism that a client asks for is shown: a text that is not the name of any may be a password at the wrong place."""
+    return repr(name) if _MECHANISM.fullmatch(name) else f"of {len(name)} characters that are no name"
+
+
 def _handshake(request: Any, public: Set[str]) -> Any:
     """A text that is not the name of any mechanism may be a password at the wrong place."""
     return request if _MECHANISM.fullmatch(request.mechanism) else request._replace(mechanism=_text(request.mechanism))

@@ -47,8 +47,8 @@ class OwnedProcess:
     """A running child. `pid` is the process id of the child, not of the shell."""
 
     def __init__(self, command: Sequence[str], output: Path, trash: Path | None = None, inherited: Sequence[int] = ()) -> None:
-        """Start `command` with its output in a file. Only the owner can read what it writes. `trash` is a folder to remove after its end, `inherited` are file descriptors that it
-        inherits.
+        """Start `command` with its output in a file. Only the owner can read what it writes. `trash` is a folder to remove after its end,
+        `inherited` are file descriptors that it inherits.
         """
         self.output = output
         self._trash = trash

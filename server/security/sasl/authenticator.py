@@ -21,6 +21,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.security.redaction import shown_mechanism
 from klamm.server.requests.context import CloseConnection
 from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following
 from klamm.server.security.authorizer import Principal
@@ -201,8 +202,8 @@ class SaslAuthenticator:
         if mechanism is None:
             response = self._handshake_response(correlation_id, version, ErrorCode.UNSUPPORTED_SASL_MECHANISM)
             if self._principal is not None:
-                raise RemoteProtocolError(f"SASL mechanism {name[:100]!r} is not supported")
-            raise _Failed(f"SASL mechanism {name[:100]!r} is not supported", response)
+                raise RemoteProtocolError(f"SASL mechanism {shown_mechanism(name)} is not supported")
+            raise _Failed(f"SASL mechanism {shown_mechanism(name)} is not supported", response)
         if self._principal is not None and self._mechanism is not None and self._mechanism.name != name:
             self._wrong_mechanism = f"a client of {self._mechanism.name} cannot authenticate again with {name}"
             self._state = _State.OTHER_MECHANISM

@@ -100,7 +100,9 @@ async def test_a_session_lasts_as_long_as_the_shorter_of_its_limits(limits: Mapp
     assert client.connection.users == [("alice", bool(limits))]
 
 
-@pytest.mark.parametrize("limits", [{"max_reauth_ms": HOUR_MS, "expires_in_ms": 10_000}, {"expires_in_ms": 10_000}, {"max_reauth_ms": 10_000}])
+@pytest.mark.parametrize(
+    "limits", [{"max_reauth_ms": HOUR_MS, "expires_in_ms": 10_000}, {"expires_in_ms": 10_000}, {"max_reauth_ms": 10_000}]
+)
 async def test_a_request_behind_the_end_of_a_session_closes_the_connection(limits: Mapping[str, int]) -> None:
     client = Client(**limits)
     client.authenticate()
