@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from klamm.broker.log.slow_disk import DiskOperation
-from klamm.control.number_text import is_number
-from klamm.control.refusal import Refused
+from klamm.control.refusal import Refused, is_number
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode, did_you_mean
 from klamm.protocol.nouns import id_of

@@ -1,7 +1,7 @@
 """The last requests and responses of a cluster, in memory: bounded in number and bytes, and decoded when somebody asks.
 
-It keeps what brokers received on their listeners, from clients, brokers and controllers, and what they responded. Secrets in them are masked
-when they are read (`protocol/security/redaction.py`): an `Exchange` never has one.
+It keeps what brokers received on their listeners, from clients, brokers and controllers, and what they responded. Secrets in them are
+masked when they are read (`protocol/security/redaction.py`): an `Exchange` never has one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import chain
 from struct import Struct as Packed
 from typing import Any
 
-from klamm.control.number_text import is_number
+from klamm.control.refusal import is_number
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ONLY_OF_BROKERS, ApiKey, broker_of, is_broker
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError, did_you_mean

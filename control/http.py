@@ -22,9 +22,8 @@ from aiohttp import web
 
 from klamm.control.bodies import decode
 from klamm.control.event_log import EventLog
-from klamm.control.number_text import is_number
 from klamm.control.openapi import openapi
-from klamm.control.refusal import Refused
+from klamm.control.refusal import Refused, is_number
 from klamm.control.routes import NUMBERS, ROUTES, Route
 from klamm.controller.values import StoreLost
 from klamm.server.lifecycle.start_failure import StartFailed
@@ -118,7 +117,8 @@ class ControlServer:
         if server is None or len(server.connections) >= MAX_CONNECTIONS:
             return _Refused()
         loop = asyncio.get_running_loop()
-        return _Connection(server, loop=loop, keepalive_timeout=REQUEST_S, access_log=None, auto_decompress=False)
+        no_log: Any = None  # tokens may be in the addresses of requests
+        return _Connection(server, loop=loop, keepalive_timeout=REQUEST_S, access_log=no_log, auto_decompress=False)
 
     # --- what is the same for all requests
 

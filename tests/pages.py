@@ -264,7 +264,7 @@ def _inner(body: type[Any]) -> Iterator[type[Any]]:
 
     for kind in body.__annotations__.values():
         inner = getattr(bodies, str(kind), None)
-        if inner is not None:
+        if isinstance(inner, type):
             yield inner
 
 

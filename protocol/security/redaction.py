@@ -35,7 +35,7 @@ def _stars(value: bytes) -> bytes:
 
 
 def shown_mechanism(name: str) -> str:
-    """How a SASL mechanism that a client asks for is shown: a text that is not the name of any may be a password at the wrong place."""
+    """How the SASL mechanism that a client requests is shown: a text that is not the name of any may be a password at the wrong place."""
     return repr(name) if _MECHANISM.fullmatch(name) else f"of {len(name)} characters that are no name"
 
 

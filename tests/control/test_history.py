@@ -210,8 +210,8 @@ def test_no_exchange_has_a_secret_whatever_shows_it() -> None:
     for each in exchanges:
         shown = f"{each.request!r} {each.response!r} {each.decoded_request()} {each.decoded_response()} {as_json(each)}"
         assert secret not in shown and secret.encode().hex() not in shown, each.api
-    (resource,) = exchanges[1].decoded_request().resources
-    assert [config.value for config in resource.configs] == ["*" * len(secret), "7"]
+    decoded: Any = exchanges[1].decoded_request()
+    assert [config.value for config in decoded.resources[0].configs] == ["*" * len(secret), "7"]
     assert as_json(exchanges[0])["response"]["hmac"] == "2a" * len(secret)
     assert kept.total == 6
 

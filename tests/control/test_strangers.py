@@ -160,7 +160,8 @@ async def test_no_number_is_an_error_of_the_server(api: Api, number: int) -> Non
 
 DEEP = (
     b"[" * 200_000, b'{"phase":"ZooKeeperRead","where":{"paths":' + b"[" * 200_000 + b"]" * 200_000 + b"}}",
-    b'{"phase":"ZooKeeperRead","where":{"paths":' + b"[" * 300 + b"]" * 300 + b"}}", b'{"phase":"ZooKeeperRead","where":{"paths":{"a":[[[]]]}}}',
+    b'{"phase":"ZooKeeperRead","where":{"paths":' + b"[" * 300 + b"]" * 300 + b"}}",
+    b'{"phase":"ZooKeeperRead","where":{"paths":{"a":[[[]]]}}}',
 )  # fmt: skip
 
 
@@ -171,7 +172,8 @@ async def test_a_body_that_is_nested_too_deeply_is_refused(api: Api, body: bytes
 
 
 WRONG = {
-    "no method": b"\x16\x03\x01\2\0\1\0\1\xfc\3\3\r\n\r\n", "no version": b"GET /brokers\r\n\r\n", "a long line": b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n",
+    "no method": b"\x16\x03\x01\2\0\1\0\1\xfc\3\3\r\n\r\n", "no version": b"GET /brokers\r\n\r\n",
+    "a long line": b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n",
     "two lengths": b"POST /reset HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
     "no gzip": b"POST /reset HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
     "a bad chunk": b"POST /reset HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",

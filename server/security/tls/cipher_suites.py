@@ -9,8 +9,8 @@ OF_TLS_1_3 = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES
 """The suites of TLS 1.3 that OpenSSL offers."""
 
 AS_JAVA = "DEFAULT:!aNULL:!eNULL:!PSK:!SRP:!3DES:!RC4:!MD5"
-"""The suites of TLS 1.2 that a JVM 17 takes by default, in the words of OpenSSL: those without forward secrecy or with CBC too, which Python
-leaves out. Which of them the security level of OpenSSL allows stays as it is.
+"""The suites of TLS 1.2 that a JVM 17 takes by default, in the words of OpenSSL: those without forward secrecy or with CBC too, which
+Python leaves out. Which of them the security level of OpenSSL allows stays as it is.
 """
 
 _SUITE = re.compile(r"(?:TLS|SSL)_(ECDHE|DHE|ECDH|DH)?_?(RSA|ECDSA|DSS)?_WITH_(.+)")

@@ -1,5 +1,5 @@
-"""By which doors does a secret get out? Clients send every kind of secret to a secured cluster; then it is looked for wherever frames, errors
-and states are shown or kept.
+"""By which doors does a secret get out? Clients send every kind of secret to a secured cluster; then it is looked for wherever frames,
+errors and states are shown or kept.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def _forms(secret: bytes) -> list[bytes]:
 async def _odd_clients(port: int, secrets: Secrets) -> None:
     """Clients that authenticate wrongly, early, or with their password at a wrong place."""
     tokens = {
-        "wrong password": b"\0admin\0", "authorization id": b"", "user": b"\0", "one NUL too many": b"x\0y\0z\0", "bare after version 1": b"\0admin\0",
+        "wrong password": b"\0admin\0", "authorization id": b"", "user": b"\0", "one NUL too many": b"x\0y\0z\0",
+        "bare after version 1": b"\0admin\0",
     }  # fmt: skip
     for what, before in tokens.items():
         wire = await exchanges.connected(port)
@@ -114,13 +115,15 @@ async def _configs(wire: Wire, secrets: Secrets) -> None:
         for number, (name, value) in enumerate(values.items()):
             text = value or secrets(f"{api} {number}").decode()
             for resource, of in ((4, "1"), (2, "nothing")):
-                row = kind.AlterConfigsResource(resource_type=resource, resource_name=of, configs=[kind.AlterableConfig(name=name, value=text)])
+                configs = [kind.AlterableConfig(name=name, value=text)]
+                row = kind.AlterConfigsResource(resource_type=resource, resource_name=of, configs=configs)
                 await wire.ask(kind(resources=[row]), 1)
     top = messages.CreateTopicsRequest
     config = top.CreatableTopicConfig(name="ssl.key.password", value=secrets("config of a new topic").decode())
     await wire.ask(top(topics=[top.CreatableTopic(name="x", num_partitions=1, replication_factor=1, configs=[config])], timeout_ms=100), 7)
     describe = messages.DescribeConfigsRequest
-    answer = await wire.ask(describe(resources=[describe.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)]), 4)
+    asked = describe.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
+    answer = await wire.ask(describe(resources=[asked]), 4)
     assert secrets.seen_in(repr(answer).encode()) == []
 
 
@@ -140,14 +143,14 @@ async def secured(zookeeper: str, chroot: str, tmp_path: Path, caplog: pytest.Lo
     }  # fmt: skip
     caplog.set_level(logging.DEBUG)
     cluster = SteeredCluster(1, zookeeper=zookeeper + chroot, config=made.config | own)
-    secrets = Secrets(made.client["password"])
+    secrets = Secrets(made.client["sasl.password"])
     secrets("secret key of tokens", own["delegation.token.secret.key"])
     secrets("secret of the encoder", own["password.encoder.secret"])
     await cluster.start()
     try:
         port = cluster.addresses[0][2]
         await _odd_clients(port, secrets)
-        await _administrator(port, made.client["password"], secrets)
+        await _administrator(port, made.client["sasl.password"], secrets)
         yield Secured(cluster, tmp_path / "lake", secrets, list(cluster.control.events.since(0)))
     finally:
         await cluster.stop()
@@ -187,6 +190,7 @@ def _leaks(secrets: Secrets, doors: Mapping[str, bytes]) -> dict[str, list[str]]
 async def test_no_command_shows_a_secret(secured: Secured, tmp_path: Path) -> None:
     control = str(secured.cluster.control_url)
     doors = {}
+    command: tuple[str, ...]
     for command in (("control", "requests", "--control", control), ("control", "requests", "--control", control, "--json")):
         doors[" ".join(command)] = await _said(*command)
     await secured.cluster.stop()
