@@ -101,6 +101,7 @@ async def test_no_get_has_an_effect_whatever_the_name_is(api: Api) -> None:
     """An image in a page of another site sends a GET. `/topics/` with an emoji was a watch whose notification ended the session."""
     (broker,) = api.cluster.brokers
     before = broker.zk.session_id, broker.controller.epoch
+    hold = (await api.post("/holds", {"phase": "ZooKeeperRead", "where": {"paths": "/brokers/topics/*"}, "delay_ms": 1}))["id"]
     for route in ROUTES:
         if route.method != "GET" or not route.names:
             continue
@@ -109,7 +110,9 @@ async def test_no_get_has_an_effect_whatever_the_name_is(api: Api) -> None:
                 continue
             status, answer = await api.call("GET", route.path.replace(f"{{{route.names[0]}}}", quote(name, safe="")))
             assert status in (200, 404) and (status == 200 or list(answer) == ["error"]), (route.path, name, answer)
-    await broker.admin_zk.topics()
+    assert (await api.get(f"/holds/{hold}"))["hits"] == 0, "none of these names is read"
+    await api.get("/topics/t")
+    assert (await api.get(f"/holds/{hold}"))["hits"] > 0
     assert (broker.zk.session_id, broker.controller.epoch) == before
     assert [number for number in (await api.get("/brokers"))["brokers"] if number["state"] != "running"] == []
 
