@@ -115,7 +115,7 @@ class ControlServer:
         """The protocol of a connection that is accepted now."""
         server = None if self._runner is None else self._runner.server
         if server is None or len(server.connections) >= MAX_CONNECTIONS:
-            return _Refused()
+            return _TooMany()
         loop = asyncio.get_running_loop()
         no_log: Any = None  # tokens may be in the addresses of requests
         return _Connection(server, loop=loop, keepalive_timeout=REQUEST_S, access_log=no_log, auto_decompress=False)
@@ -249,7 +249,7 @@ class _Connection(web.RequestHandler):
         return response
 
 
-class _Refused(asyncio.Protocol):
+class _TooMany(asyncio.Protocol):
     """A connection above `MAX_CONNECTIONS`."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
