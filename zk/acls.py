@@ -42,6 +42,9 @@ class AclZk:
 
     def __init__(self, session: ZkSession) -> None:
         self._session = session
+        self._notifications = {
+            pattern_type: ChangeNotifications(session, parent, layout.CHANGE_NAME) for pattern_type, parent in layout.CHANGES.items()
+        }
 
     async def ensure_paths(self) -> None:
         """Create the parents of ACLs and of notifications."""
@@ -86,12 +89,12 @@ class AclZk:
 
     async def announce(self, pattern: Pattern) -> None:
         """Notify all brokers that they must read a pattern again."""
-        await self._notifications(pattern.pattern_type).announce(layout.encode_acl_change(pattern))
+        await self._notifications[pattern.pattern_type].announce(layout.encode_acl_change(pattern))
 
     async def changes(self, pattern_type: int, after: int, watch: WatchCallback) -> list[AclChange]:
         """Notifications of literal or prefixed patterns with numbers above `after`, in order. Sets a watch for the next one."""
         changes = []
-        for number, data in await self._notifications(pattern_type).after(after, watch):
+        for number, data in await self._notifications[pattern_type].after(after, watch):
             try:
                 changes.append(AclChange(number, layout.decode_acl_change(pattern_type, data)))
             except Unreadable as problem:
@@ -99,9 +102,6 @@ class AclZk:
                 changes.append(AclChange(number, None))
         return changes
 
-    async def purge_changes(self, pattern_type: int, now_ms: int) -> None:
-        """Delete notifications that are older than 15 minutes."""
-        await self._notifications(pattern_type).purge(now_ms)
-
-    def _notifications(self, pattern_type: int) -> ChangeNotifications:
-        return ChangeNotifications(self._session, layout.CHANGES[pattern_type], layout.CHANGE_NAME)
+    async def purge_changes(self, pattern_type: int) -> None:
+        """Delete notifications that were 15 minutes older than the newest one when `changes` was called."""
+        await self._notifications[pattern_type].purge()

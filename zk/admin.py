@@ -46,6 +46,7 @@ class AdminZk:
     def __init__(self, session: ZkSession, *, reads_registrations: bool = False) -> None:
         """`reads_registrations`: also read brokers that registered with the controller (`registerbroker.enable`)."""
         self._session = session
+        self._config_changes = config_nodes.ConfigChanges(session)
         self._reads_registrations = reads_registrations
         self._registered_session = 0
 
@@ -245,15 +246,15 @@ class AdminZk:
         during the write.
         """
         await config_nodes.write_config(self._session, kind, name, properties)
-        await config_nodes.announce(self._session, f"{kind}/{name}")
+        await self._config_changes.announce(f"{kind}/{name}")
 
     async def config_changes(self, after: int, watch: WatchCallback | None = None) -> list[ConfigChange]:
         """Notifications with numbers above `after`, in order. Sets `watch` for the next one."""
-        return await config_nodes.config_changes(self._session, after, watch)
+        return await self._config_changes.after(after, watch)
 
-    async def purge_config_changes(self, now_ms: int) -> None:
-        """Delete notifications that are older than 15 minutes."""
-        await config_nodes.purge_config_changes(self._session, now_ms)
+    async def purge_config_changes(self) -> None:
+        """Delete notifications that were 15 minutes older than the newest one when `config_changes` was called."""
+        await self._config_changes.purge()
 
     # offsets of groups that clients commit with version 0
 

@@ -79,27 +79,27 @@ async def _remove_empty(session: ZkSession, kind: str, name: str) -> None:
             return
 
 
-async def announce(session: ZkSession, entity_path: str) -> None:
-    """Notify all brokers that they must read an entity again."""
-    await _notifications(session).announce(layout.encode_config_change(entity_path))
+class ConfigChanges:
+    """The notifications of changed configs."""
 
+    def __init__(self, session: ZkSession) -> None:
+        self._notifications = ChangeNotifications(session, paths.CONFIG_CHANGES, paths.last_part(paths.CONFIG_CHANGE_PREFIX))
 
-async def config_changes(session: ZkSession, after: int, watch: WatchCallback | None) -> list[ConfigChange]:
-    """Notifications with numbers above `after`, in order. Sets a watch for the next one."""
-    changes = []
-    for number, data in await _notifications(session).after(after, watch):
-        try:
-            changes.append(ConfigChange(number, layout.decode_config_change(data)))
-        except Unreadable as problem:
-            log.error("Config change %d: %s", number, problem)
-            changes.append(ConfigChange(number, None))
-    return changes
+    async def announce(self, entity_path: str) -> None:
+        """Notify all brokers that they must read an entity again."""
+        await self._notifications.announce(layout.encode_config_change(entity_path))
 
+    async def after(self, number: int, watch: WatchCallback | None) -> list[ConfigChange]:
+        """Notifications above `number`, in order. Sets a watch for the next one."""
+        changes = []
+        for sequence, data in await self._notifications.after(number, watch):
+            try:
+                changes.append(ConfigChange(sequence, layout.decode_config_change(data)))
+            except Unreadable as problem:
+                log.error("Config change %d: %s", sequence, problem)
+                changes.append(ConfigChange(sequence, None))
+        return changes
 
-async def purge_config_changes(session: ZkSession, now_ms: int) -> None:
-    """Delete notifications that are older than 15 minutes."""
-    await _notifications(session).purge(now_ms)
-
-
-def _notifications(session: ZkSession) -> ChangeNotifications:
-    return ChangeNotifications(session, paths.CONFIG_CHANGES, paths.last_part(paths.CONFIG_CHANGE_PREFIX))
+    async def purge(self) -> None:
+        """Delete notifications that have expired."""
+        await self._notifications.purge()

@@ -65,6 +65,6 @@ class DelegationTokenZk:
         changes = [(number, (data or b"").decode("utf-8", "replace")) for number, data in await self._notifications.after(after, watch)]
         return [(number, token_id) for number, token_id in changes if may_be_in_path(token_id)]
 
-    async def purge_changes(self, now_ms: int) -> None:
-        """Delete notifications that are older than 15 minutes."""
-        await self._notifications.purge(now_ms)
+    async def purge_changes(self) -> None:
+        """Delete notifications that were 15 minutes older than the newest one when `changes` was called."""
+        await self._notifications.purge()

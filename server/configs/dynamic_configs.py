@@ -1,7 +1,7 @@
 """Dynamic configs from ZooKeeper. They are read at the start, and again at each notification under /config/changes.
 
 A notification names an entity whose znode was written. Each broker processes every notification once, in order, by reading the znode of the
-entity; the number of the last processed one is kept in memory only. Every broker removes notifications older than 15 minutes. `start`
+entity; the number of the last processed one is kept in memory only. Every broker removes those 15 minutes older than the newest. `start`
 processes the existing ones and reads the znodes of this broker, of the default entity of brokers, and of all users, clients and addresses;
 `look` is called again in every new session. A stored value cannot stop a broker: an unreadable znode or an invalid value is logged and
 ignored.
@@ -21,7 +21,6 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.dynamic import is_password
 from klamm.configs.passwords import CannotDecrypt
 from klamm.controller.events.catalogue import TopicUncleanLeaderElectionEnabled, UncleanLeaderElectionEnabled
-from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.server.background import Looking
 from klamm.zk.admin import AdminZk
 from klamm.zk.layout.json_values import Unreadable
@@ -36,20 +35,12 @@ Entity = tuple[str, str]
 
 
 class DynamicConfigs:
-    """Keeps the BrokerConfig of one broker up to date. `spawn` runs a coroutine, `now_ms` is the wall clock."""
+    """Keeps the BrokerConfig of one broker up to date. `spawn` runs a coroutine."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        broker_id: int,
-        admin_zk: AdminZk,
-        spawn: Callable[[Any], Any],
-        now_ms: Callable[[], int] = SYSTEM_CLOCK.now_ms,
-    ) -> None:
+    def __init__(self, config: BrokerConfig, broker_id: int, admin_zk: AdminZk, spawn: Callable[[Any], Any]) -> None:
         self._config = config
         self._own = str(broker_id)
         self._admin_zk = admin_zk
-        self._now_ms = now_ms
         self._listeners: list[Listener] = []
         self._announce: Callable[[str, str], None] | None = None
         self._executed = -1
@@ -104,7 +95,6 @@ class DynamicConfigs:
         await self._looking.look()
 
     async def _execute(self) -> None:
-        now_ms = self._now_ms()
         changes = await self._admin_zk.config_changes(self._executed, self._looking.changed)
         entities = [(number, _entity(path)) for number, path in changes]
         stored = await self._read_all([entity for _, entity in entities if entity is not None])
@@ -115,7 +105,7 @@ class DynamicConfigs:
                 if self._announce is not None and entity[0] in ("topics", "brokers"):
                     self._announce(*entity)
         if self._executed >= 0:  # also if there is nothing new, as in a new session
-            await self._admin_zk.purge_config_changes(now_ms)
+            await self._admin_zk.purge_config_changes()
 
     async def _read_all(self, entities: list[Entity]) -> dict[Entity, Mapping[str, str] | None]:
         """Entity → its configs, None if its znode is unreadable. They are read in one request, or one by one if some are unreadable."""

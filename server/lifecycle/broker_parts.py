@@ -26,7 +26,6 @@ from klamm.controller.events.catalogue import WatchEvent
 from klamm.controller.loop import Controller
 from klamm.controller.observation import Observer
 from klamm.controller.store import Store
-from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.nouns import Endpoint
 from klamm.protocol.value_class import dataclass
 from klamm.server.background import BackgroundTasks
@@ -164,8 +163,7 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
     )
     if seams.faults is not None:
         seams.faults.tell(base.listeners.clear_response_caches)
-    # the age of a notification is in ZooKeeper's time, which nobody moves
-    dynamic_configs = DynamicConfigs(config, broker_id, base.admin_zk, background.start, SYSTEM_CLOCK.now_ms)
+    dynamic_configs = DynamicConfigs(config, broker_id, base.admin_zk, background.start)
     parts = BrokerParts(
         background, feature_watch, disks, memory, channels, store, controller, requests, isr_requests, followers, transactions,
         services, dynamic_configs,

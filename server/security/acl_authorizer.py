@@ -95,7 +95,6 @@ class AclAuthorizer:
 
     async def _execute(self) -> None:
         for pattern_type in (LITERAL, PREFIXED):
-            now_ms = SYSTEM_CLOCK.now_ms()  # in ZooKeeper's time, which nobody moves
             changes = await self._zk.changes(pattern_type, self._executed[pattern_type], self._looking.changed)
             named = list(dict.fromkeys(pattern for _, pattern in changes if pattern is not None))
             if named:
@@ -104,7 +103,7 @@ class AclAuthorizer:
             if changes:
                 self._executed[pattern_type] = changes[-1].sequence
             if self._executed[pattern_type] >= 0:
-                await self._zk.purge_changes(pattern_type, now_ms)
+                await self._zk.purge_changes(pattern_type)
 
     async def _read_again(self, patterns: Sequence[Pattern]) -> None:
         try:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import StoreLost
 from klamm.machine.faults import contained
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.security.delegation_tokens import TokenInformation
 from klamm.protocol.security.secret_texts import new_bytes
@@ -83,13 +83,12 @@ class DelegationTokens:
         await self._looking.look()
 
     async def _execute(self) -> None:
-        now_ms = SYSTEM_CLOCK.now_ms()  # in ZooKeeper's time, which nobody moves
         changes = await self._zk.changes(self._executed, self._looking.changed)
         if changes:
             await self._read_again(list(dict.fromkeys(token_id for _, token_id in changes)))
             self._executed = changes[-1][0]
         if self._executed >= 0:
-            await self._zk.purge_changes(now_ms)
+            await self._zk.purge_changes()
 
     async def _read_again(self, ids: Sequence[str]) -> None:
         async with self._lock:

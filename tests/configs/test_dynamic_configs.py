@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from klamm.controller.events.catalogue import TopicUncleanLeaderElectionEnabled, UncleanLeaderElectionEnabled
 from klamm.server.configs.dynamic_configs import DynamicConfigs, controller_events
 from klamm.tests.configs.conftest import BROKER, SET, TOPIC
+from klamm.tests.zk.next_ms import next_ms
+from klamm.zk import change_notifications
+from klamm.zk.admin import AdminZk
 
 UNCLEAN = "unclean.leader.election.enable"
 
@@ -126,41 +127,20 @@ async def test_a_faulty_listener_is_not_in_the_way_of_others(brokers, caplog):
     assert "nobody caught me" in caplog.text
 
 
-async def test_old_notifications_go(brokers):
+async def test_notifications_older_than_the_newest_by_the_limit_go(brokers, monkeypatch):
+    """One without data is never purged. No clock of the broker has a say."""
     node = await brokers(0)
-    later = 0
-
-    def now_ms():
-        return later
-
-    tasks: list[Any] = []
-    dynamic = DynamicConfigs(node.config, 0, node.admin_zk, tasks.append, now_ms)
-    await announce(node, b'{"version":2,"entity_path":"topics/t"}')
-    later = (await node.zk.get("/config/changes/config_change_0000000000")).ctime_ms + 15 * 60 * 1000
+    dynamic = DynamicConfigs(node.config, 0, AdminZk(node.zk), lambda work: work.close())
+    for number in range(4):
+        await announce(node, None if number == 1 else b'{"version":2,"entity_path":"topics/t"}')
+        next_ms()
     await dynamic.look()
-    assert len(await node.announced()) == 1
-    later += 60_000
-    await announce(node, b'{"version":2,"entity_path":"topics/t"}')
-    await dynamic.look()
-    assert await node.announced() == []
-    for task in tasks:
-        task.close()
-
-
-async def test_notifications_grow_old_without_a_new_one(brokers):
-    """As in a new session, in which nothing was announced. One without data is never purged."""
-    node = await brokers(0)
-    later = 0
-    tasks: list[Any] = []
-    dynamic = DynamicConfigs(node.config, 0, node.admin_zk, tasks.append, lambda: later)
-    await announce(node, b'{"version":2,"entity_path":"topics/t"}')
-    await announce(node, None)
-    await dynamic.look()
-    later = (await node.zk.get("/config/changes/config_change_0000000001")).ctime_ms + 15 * 60 * 1000 + 1
-    await dynamic.look()
-    assert await node.zk.children("/config/changes") == ["config_change_0000000001"]
-    for task in tasks:
-        task.close()
+    names = [f"config_change_{number:010d}" for number in range(4)]
+    assert await node.zk.children("/config/changes") == names
+    newest, third = [(await node.zk.get(f"/config/changes/{names[number]}")).ctime_ms for number in (3, 2)]
+    monkeypatch.setattr(change_notifications, "EXPIRATION_MS", newest - third)
+    await dynamic.look()  # as in a new session, in which nothing was announced
+    assert await node.zk.children("/config/changes") == names[1:]
 
 
 async def test_looking_twice_executes_once(brokers):

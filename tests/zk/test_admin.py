@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,9 @@ from klamm.protocol.nouns import Endpoint
 from klamm.tests.harness.waits import eventually
 from klamm.tests.zk.flaky import Road
 from klamm.tests.zk.labs import SESSION_MS, RealLab
+from klamm.tests.zk.next_ms import next_ms
 from klamm.tests.zk.session_ends import expire
+from klamm.zk import change_notifications
 from klamm.zk.admin import AdminZk
 from klamm.zk.config_nodes import ConfigChange
 from klamm.zk.layout.json_values import Unreadable
@@ -413,15 +416,37 @@ async def test_changes_are_read_in_order_and_watched(session: ZkSession, governe
     assert [change.entity_path for change in await governed.config_changes(3)] == ["topics/c", "topics/d"]
 
 
-async def test_old_changes_are_purged(session: ZkSession, governed: AdminZk) -> None:
-    await governed.write_config("topics", "a", {})
-    node = await session.exists("/config/changes/config_change_0000000000")
-    assert node is not None
-    quarter_ms = 15 * 60 * 1000
-    await governed.purge_config_changes(node.ctime_ms + quarter_ms)
-    assert len(await governed.config_changes(-1)) == 1
-    await governed.purge_config_changes(node.ctime_ms + quarter_ms + 1)
-    assert await governed.config_changes(-1) == []
+async def test_changes_that_are_old_by_the_time_of_zookeeper_are_purged(
+    session: ZkSession, governed: AdminZk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        await governed.write_config("topics", f"t{number}", {})
+        next_ms()
+    every = [f"/config/changes/config_change_{number:010d}" for number in range(5)]
+    ctimes = [node.ctime_ms for node in await session.read_many(every) if node is not None]
+    await governed.config_changes(-1)
+    await governed.purge_config_changes()
+    assert await session.children("/config/changes") == [path.rpartition("/")[2] for path in every]
+    monkeypatch.setattr(change_notifications, "LOOKED_AT_TOGETHER", 2)
+    monkeypatch.setattr(change_notifications, "EXPIRATION_MS", ctimes[4] - ctimes[3])
+    await governed.purge_config_changes()
+    assert [change.entity_path for change in await governed.config_changes(-1)] == ["topics/t3", "topics/t4"]
+
+
+async def test_young_changes_cost_a_purge_nothing(session: ZkSession, governed: AdminZk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(60):
+        await governed.write_config("topics", f"t{number}", {})
+    await governed.config_changes(-1)
+    read: list[str] = []
+    read_many = session.read_many
+
+    async def note(paths: Sequence[str]) -> Any:
+        read.extend(paths)
+        return await read_many(paths)
+
+    monkeypatch.setattr(session, "read_many", note)
+    await governed.purge_config_changes()
+    assert len(read) == change_notifications.LOOKED_AT_TOGETHER + 1
 
 
 async def test_a_failed_log_directory_is_announced(session: ZkSession, admin: AdminZk) -> None:
