@@ -52,15 +52,18 @@ class Partition:
 
 
 class Topic:
-    """A topic and its partitions. `deletion` while it is queued for deletion."""
+    """A topic and its partitions. `deletion` while it is queued for deletion. `zk_version` is the version of its znode in which all
+    partitions are known here, -1 if that is not known.
+    """
 
-    __slots__ = ("__weakref__", "deletion", "id", "name", "partitions")
+    __slots__ = ("__weakref__", "deletion", "id", "name", "partitions", "zk_version")
 
     def __init__(self, name: str, topic_id: bytes | None) -> None:
         self.name = name
         self.id = topic_id
         self.partitions: dict[int, Partition] = {}
         self.deletion: DeletionProgress | None = None
+        self.zk_version = -1
 
     @property
     def queued(self) -> bool:
@@ -70,6 +73,11 @@ class Topic:
     @property
     def wire_id(self) -> bytes:
         return ZERO_UUID if self.id is None else self.id
+
+    def has_replicas(self, index: int) -> bool:
+        """Whether this partition is known, and has replicas."""
+        partition = self.partitions.get(index)
+        return partition is not None and bool(partition.assignment.replicas)
 
     def assignments(self) -> dict[int, Assignment]:
         return {i: p.assignment for i, p in self.partitions.items()}

@@ -104,7 +104,7 @@ class TopicStore(Protocol):
         """
 
     async def write_topics(self, writes: Sequence[TopicWrite]) -> list[WriteOutcome]:
-        """Replace topic znodes, fenced."""
+        """Replace topic znodes, fenced, if they have the expected versions."""
 
 
 class PartitionStateStore(Protocol):

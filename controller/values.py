@@ -95,10 +95,13 @@ class Proposal(NamedTuple):
 
 
 class StoredTopic(NamedTuple):
-    """Content of `/brokers/topics/<t>` (layout 3.4). `topic_id` is 16 bytes, or None where the znode has none."""
+    """Content of `/brokers/topics/<t>` (layout 3.4). `topic_id` is 16 bytes, or None where the znode has none. `version` is that of the
+    znode, -1 if it is not known.
+    """
 
     topic_id: bytes | None
     assignments: dict[int, Assignment]
+    version: int = -1
 
 
 class WriteOutcome(IntEnum):
@@ -121,11 +124,12 @@ class StateWrite(NamedTuple):
 
 
 class TopicWrite(NamedTuple):
-    """Replace the data of `/brokers/topics/<t>` whatever its version."""
+    """Replace the data of `/brokers/topics/<t>` if its znode still has version `expected` (-1: any)."""
 
     topic: str
     topic_id: bytes | None
     assignments: dict[int, Assignment]
+    expected: int = -1
 
 
 class ConfigEntity(NamedTuple):

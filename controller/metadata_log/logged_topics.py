@@ -61,11 +61,11 @@ class LoggedTopics:
     def loaded(self, name: str, stored: StoredTopic) -> None:
         """The znode of a topic before the log begins."""
         topic = self._topics[name] = LoggedTopic(name)
-        topic.topic_id, topic.assignments = stored
+        topic.topic_id, topic.assignments, _ = stored
 
     def read(self, name: str, stored: StoredTopic) -> list[Entry]:
         """The znode of a topic is this one. Partitions that are missing in it are not gone: the controller goes on with them."""
-        topic_id, assignments = stored
+        topic_id, assignments, _ = stored
         topic = self._topics.get(name)
         entries: list[Entry] = []
         if topic is not None and topic_id is not None and topic.topic_id is not None and topic_id != topic.topic_id:

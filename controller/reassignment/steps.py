@@ -18,6 +18,7 @@ from klamm.controller.procedures import ReassignmentStep
 from klamm.controller.reassignment import entries as reassignment_entries
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
+from klamm.controller.topics import topic_writes
 from klamm.controller.values import Assignment, LeaderAndIsr, TopicWrite, WriteOutcome, intern_ints
 from klamm.protocol.hash_order import in_hash_order
 from klamm.protocol.nouns import NO_LEADER, Ints, TopicPartition, next_epoch
@@ -187,12 +188,13 @@ async def _write_topics(term: Term, changed: Group) -> set[Partition]:
     if not by_topic:
         return set()
     stored = term.cluster.reassignments.stored
-    writes = []
+    writes: dict[Topic, TopicWrite] = {}
     for topic in by_topic:
         assignments = {i: changed.get(p) or stored.get(p, p.assignment) for i, p in topic.partitions.items()}
-        writes.append(TopicWrite(topic.name, topic.id, assignments))
+        writes[topic] = TopicWrite(topic.name, topic.id, assignments, topic.zk_version)
+    outcomes = await topic_writes.write(term, writes)
     failed: set[Partition] = set()
-    for topic, outcome in zip(by_topic, await term.store.write_topics(writes), strict=True):
+    for topic, outcome in outcomes.items():
         if outcome is not WriteOutcome.OK:
             log.error("the assignment of topic %s could not be written: %s", topic.name, outcome.name)
             failed.update(by_topic[topic])

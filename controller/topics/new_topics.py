@@ -12,7 +12,8 @@ from klamm.controller.phases import PartitionsAppeared
 from klamm.controller.propagation.batch import Recipients
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.term import Term
-from klamm.controller.values import Assignment, StoredTopic, TopicWrite
+from klamm.controller.topics.topic_writes import MOST_ATTEMPTS
+from klamm.controller.values import Assignment, StoredTopic, TopicWrite, WriteOutcome
 
 log = logging.getLogger("klamm.controller")
 
@@ -39,16 +40,38 @@ async def take_in(term: Term, names: list[str]) -> list[Partition]:
     nodes = zip(names, await term.store.read_topics(names), strict=True)
     stored: dict[str, StoredTopic] = {name: node for name, node in nodes if node is not None}
     if term.options.topic_ids_supported:
-        missing = [t for t, node in stored.items() if node.topic_id is None]
-        if missing:
-            for t in missing:
-                stored[t] = stored[t]._replace(topic_id=term.new_topic_id())
-            await term.store.write_topics([TopicWrite(t, stored[t].topic_id, stored[t].assignments) for t in missing])
+        await _give_ids(term, stored)
     added = []
     for name, node in stored.items():
         topic = cluster.topic_added(name, node.topic_id)
+        topic.zk_version = node.version
         added += [cluster.partition_added(topic, i, node.assignments[i]) for i in sorted(node.assignments)]
     return added
+
+
+async def _give_ids(term: Term, stored: dict[str, StoredTopic]) -> None:
+    """Give ids to topics without one. A znode that changes meanwhile, as by CreatePartitions, is read again; `stored` has the result."""
+    missing = [t for t, node in stored.items() if node.topic_id is None]
+    for _ in range(MOST_ATTEMPTS):
+        if not missing:
+            return
+        writes = [TopicWrite(t, term.new_topic_id(), stored[t].assignments, stored[t].version) for t in missing]
+        lost = []
+        for write, outcome in zip(writes, await term.store.write_topics(writes), strict=True):
+            if outcome is WriteOutcome.BAD_VERSION:
+                lost.append(write.topic)
+            else:
+                stored[write.topic] = StoredTopic(write.topic_id, write.assignments, write.expected + (outcome is WriteOutcome.OK))
+        missing = []
+        for t, node in zip(lost, await term.store.read_topics(lost) if lost else [], strict=True):
+            if node is None:
+                del stored[t]
+            else:
+                stored[t] = node
+                if node.topic_id is None:
+                    missing.append(t)
+    if missing:
+        log.error("topics %s have no id: their znodes changed at every attempt to write one", missing)
 
 
 async def on_new_partitions(term: Term, partitions: Iterable[Partition]) -> None:
@@ -80,7 +103,7 @@ async def on_partition_modifications(term: Term, names: list[str]) -> None:
         if topic is None or node is None:
             mended = mended or node is not None
             continue
-        added: dict[int, Assignment] = {i: a for i, a in node.assignments.items() if not _has_replicas(topic.partitions.get(i))}
+        added: dict[int, Assignment] = {i: a for i, a in node.assignments.items() if not topic.has_replicas(i)}
         if topic.queued:
             if added:
                 log.warning("partitions %s were added to topic %s while it is being deleted; they are removed again", sorted(added), name)
@@ -89,18 +112,17 @@ async def on_partition_modifications(term: Term, names: list[str]) -> None:
         if added:
             log.info("new partitions of topic %s: %s", name, sorted(added))
             new += [cluster.partition_added(topic, i, added[i]) for i in sorted(added)]
+        topic.zk_version = node.version
     await on_new_partitions(term, new)
     if mended:
         await on_topic_change(term)
 
 
-def _has_replicas(partition: Partition | None) -> bool:
-    return partition is not None and bool(partition.assignment.replicas)
-
-
 async def _restore(term: Term, topic: Topic, node: StoredTopic) -> None:
-    """Write a topic znode back as it was: partitions that have a znode of their own, with the assignments known here."""
+    """Write a topic znode back as it was: partitions that have a znode of their own, with the assignments known here. If it changed since
+    it was read, the event of that change comes here again.
+    """
     known = [p for i, p in sorted(topic.partitions.items()) if i in node.assignments]
     states = await term.store.read_states([p.key for p in known])
     kept = {p.index: p.assignment for p, state in zip(known, states, strict=True) if state is not None}
-    await term.store.write_topics([TopicWrite(topic.name, topic.id, kept)])
+    await term.store.write_topics([TopicWrite(topic.name, topic.id, kept, node.version)])

@@ -364,7 +364,7 @@ class SimulatedWorld:
     def _place_topic(self, name: str, stored: StoredTopic) -> None:
         if self.zk.get(paths.config_path("topics", name)) is None:
             self.configs[name] = {}
-        self.zk.place(paths.topic_path(name), topic_layout.encode_topic(*stored))
+        self.zk.place(paths.topic_path(name), topic_layout.encode_topic(stored.topic_id, stored.assignments))
 
     def _config(self, name: str, path: str) -> dict[str, str]:
         return layout.decode_config(self.spoilt.readable(path))

@@ -565,3 +565,19 @@ async def test_allocate_producer_ids(stage: Stage) -> None:
             await c.allocate_producer_ids(broker_id, broker_epoch)
         assert e.value.code is code
     assert await c.allocate_producer_ids(1, epoch) == (2000, 1000)
+
+
+async def test_partitions_added_while_their_topic_gets_an_id_are_kept(stage: Stage) -> None:
+    stage.world.topics["old"] = StoredTopic(None, {0: Assignment((1,))})
+    write = stage.store.write_topics
+
+    async def grown_before(writes: Any) -> Any:
+        stage.store.write_topics = write  # type: ignore[method-assign]
+        stage.world.grow_topic("old", {1: (1,)})
+        return await write(writes)
+
+    stage.store.write_topics = grown_before  # type: ignore[method-assign]
+    await stage.open(1)
+    stored = stage.world.topics["old"]
+    assert stored.topic_id is not None and set(stored.assignments) == {0, 1}
+    assert stage.cluster.topics["old"].id == stored.topic_id and set(stage.cluster.topics["old"].partitions) == {0, 1}

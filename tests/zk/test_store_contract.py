@@ -230,7 +230,7 @@ async def test_a_topic_that_cannot_be_read_is_absent_until_its_repair_is_told(la
     assert odd is None and fine is not None
     await lab.grow_topic("odd", {0: (3,)})
     assert await lab.events(seat) == [events.PartitionModifications("odd")]
-    assert (await seat.store.read_topics(["odd"]))[0] == StoredTopic(TOPIC_ID, {0: Assignment((3,))})
+    assert (await seat.store.read_topics(["odd"]))[0] == StoredTopic(TOPIC_ID, {0: Assignment((3,))}, 2)
 
 
 async def test_topics_come(lab: Lab) -> None:
@@ -247,9 +247,9 @@ async def test_topics_are_read_in_the_order_asked(lab: Lab) -> None:
     await lab.create_topic("a", {0: (0, 1), 1: (1, 0)}, TOPIC_ID)
     await lab.create_topic("b", {0: (3,)}, None)
     assert await seat.store.read_topics(["b", "missing", "a"]) == [
-        StoredTopic(None, {0: Assignment((3,))}),
+        StoredTopic(None, {0: Assignment((3,))}, 0),
         None,
-        StoredTopic(TOPIC_ID, {0: Assignment((0, 1)), 1: Assignment((1, 0))}),
+        StoredTopic(TOPIC_ID, {0: Assignment((0, 1)), 1: Assignment((1, 0))}, 0),
     ]
     assert await seat.store.read_topics([]) == []
 
@@ -271,7 +271,17 @@ async def test_topics_are_written(lab: Lab, office: Seat) -> None:
         WriteOutcome.OK,
         WriteOutcome.NO_NODE,
     ]
-    assert await office.store.read_topics(["t", "missing"]) == [StoredTopic(TOPIC_ID, moving), None]
+    assert await office.store.read_topics(["t", "missing"]) == [StoredTopic(TOPIC_ID, moving, 1), None]
+
+
+async def test_a_topic_is_written_only_in_the_expected_version(lab: Lab, office: Seat) -> None:
+    (before,) = await office.store.read_topics(["t"])
+    assert before is not None
+    await lab.grow_topic("t", {7: (1,)})
+    assert await office.store.write_topics([TopicWrite("t", TOPIC_ID, {}, before.version)]) == [WriteOutcome.BAD_VERSION]
+    (now,) = await office.store.read_topics(["t"])
+    assert now is not None and 7 in now.assignments and now.version == before.version + 1
+    assert await office.store.write_topics([TopicWrite("t", TOPIC_ID, {}, now.version)]) == [WriteOutcome.OK]
 
 
 async def test_own_write_of_a_topic_is_told_too(lab: Lab, office: Seat) -> None:

@@ -415,7 +415,7 @@ async def test_spoilt_nodes_are_empty_ones(real: RealLab) -> None:
     await real.put("/admin/reassign_partitions", b"no json")
     await real.put("/isr_change_notification/isr_change_", b"no json", sequence=True)
     await real.put("/log_dir_event_notification/log_dir_event_", b"no json", sequence=True)
-    assert await seat.store.read_topics(["t"]) == [(None, {})]
+    assert await seat.store.read_topics(["t"]) == [(None, {}, 0)]
     assert await seat.store.read_states([TopicPartition("t", 0)]) == [None]
     assert await seat.store.preferred_election() == []
     assert await seat.store.reassignments() == {}

@@ -48,14 +48,14 @@ def encode_topic(topic_id: bytes | None, assignments: Mapping[int, Assignment]) 
     ).encode()
 
 
-def decode_topic(name: str, data: bytes | None) -> StoredTopic | None:
-    """The topic of a znode; None if it cannot be read. Data that is not JSON means a topic without partitions and id."""
-    quick = _decode_settled_topic(data)
+def decode_topic(name: str, data: bytes | None, version: int = -1) -> StoredTopic | None:
+    """The topic of a znode of this version; None if it cannot be read. Data that is not JSON means a topic without partitions and id."""
+    quick = _decode_settled_topic(data, version)
     if quick is not None:
         return quick
     content = parse_json(data)
     if data is not None and content is None:
-        return StoredTopic(None, {})
+        return StoredTopic(None, {}, version)
     try:
         partitions = content.get("partitions") or {}
         adding = content.get("adding_replicas") or {}
@@ -68,7 +68,7 @@ def decode_topic(name: str, data: bytes | None) -> StoredTopic | None:
         else:
             assignments = {parse_int(index): _settled(int_tuple(replicas)) for index, replicas in partitions.items()}
         identity = content.get("topic_id")
-        return StoredTopic(None if identity is None else decode_uuid(identity), assignments)
+        return StoredTopic(None if identity is None else decode_uuid(identity), assignments, version)
     except (TypeError, ValueError, AttributeError) as problem:
         log.error("Ignoring topic %s: its znode cannot be read: %s: %.200r", name, problem, data)
         return None
@@ -81,7 +81,7 @@ _MAX_KEPT_LISTS = 1 << 16
 _kept_lists: dict[bytes, Assignment] = {}
 
 
-def _decode_settled_topic(data: bytes | None) -> StoredTopic | None:
+def _decode_settled_topic(data: bytes | None, version: int) -> StoredTopic | None:
     """The topic of a znode in the usual form, outside a reassignment; None for any other form, which is then read as JSON.
 
     Partitions with equal replica lists share one assignment. The partitions are found by their brackets. Each different list is parsed as
@@ -112,7 +112,7 @@ def _decode_settled_topic(data: bytes | None) -> StoredTopic | None:
         if max(assignments) not in INT32:
             return None
         identity = rest.get("topic_id")
-        return StoredTopic(None if identity is None else decode_uuid(identity), assignments)
+        return StoredTopic(None if identity is None else decode_uuid(identity), assignments, version)
     except (TypeError, ValueError, AttributeError, KeyError):
         return None
 

@@ -26,13 +26,13 @@ class ZkTopics(ZkArea):
 
     async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
         found = await self._session.watch_and_read(list(map(paths.topic_path, names)), self._seen)
-        return [None if node is None else topic_layout.decode_topic(name, node[0]) for name, node in zip(names, found, strict=True)]
+        return [None if node is None else topic_layout.decode_topic(name, *node) for name, node in zip(names, found, strict=True)]
 
     async def write_topics(self, writes: Sequence[TopicWrite]) -> list[WriteOutcome]:
         ops = self._session.ops
         entries = [
-            Entry([ops.set_data(paths.topic_path(topic), topic_layout.encode_topic(topic_id, assignments), -1)])
-            for topic, topic_id, assignments in writes
+            Entry([ops.set_data(paths.topic_path(topic), topic_layout.encode_topic(topic_id, assignments), expected)])
+            for topic, topic_id, assignments, expected in writes
         ]
         return await self._fence.write(entries, settle)
 

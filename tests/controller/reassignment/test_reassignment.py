@@ -754,3 +754,18 @@ async def test_a_request_for_a_hundred_thousand_partitions_stops_nobody_for_long
         results = await stage.controller.alter_reassignments({TopicPartition(name, i): (2, 1) for name in topics for i in range(5000)})
     assert len(results) == 100_000 and set(results.values()) == {OK} and is_over(stage)
     assert turns.longest < turns.total / 10
+
+
+@pytest.mark.parametrize("later", [0, 1])
+async def test_partitions_whose_event_is_behind_a_reassignment_are_kept(stage: Stage, later: int) -> None:
+    """CreatePartitions wrote the topic znode, and its event waits in the queue while reassignments of the topic write it too."""
+    await stage.open(1, 2)
+    await stage.create("t", (1,), (1,))
+    reassignments = [asyncio.ensure_future(stage.controller.alter_reassignments({key: (2,)})) for key in (T0, T1)[: later + 1]]
+    await asyncio.sleep(0)
+    stage.world.grow_topic("t", {2: (2,)})
+    await asyncio.gather(*reassignments)
+    await stage.settle()
+    assert stage.world.topics["t"].assignments[2] == Assignment((2,))
+    assert stage.cluster.topics["t"].partitions[2].assignment == Assignment((2,))
+    assert stage.world.topics["t"].assignments[0] == Assignment((2, 1), (2,), (1,))
