@@ -274,6 +274,10 @@ class Cluster:
             self._see(changes.PartitionAdded(partition.key, assignment))
         return partition
 
+    def topic_known(self, topic: Topic, zk_version: int) -> None:
+        """All partitions that the topic znode has in this version are known."""
+        topic.zk_version = zk_version
+
     def assignment_changed(self, partition: Partition, assignment: Assignment) -> None:
         """A partition has other replicas."""
         partition.assignment = assignment

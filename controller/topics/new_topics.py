@@ -44,7 +44,7 @@ async def take_in(term: Term, names: list[str]) -> list[Partition]:
     added = []
     for name, node in stored.items():
         topic = cluster.topic_added(name, node.topic_id)
-        topic.zk_version = node.version
+        cluster.topic_known(topic, node.version)
         added += [cluster.partition_added(topic, i, node.assignments[i]) for i in sorted(node.assignments)]
     return added
 
@@ -112,7 +112,7 @@ async def on_partition_modifications(term: Term, names: list[str]) -> None:
         if added:
             log.info("new partitions of topic %s: %s", name, sorted(added))
             new += [cluster.partition_added(topic, i, added[i]) for i in sorted(added)]
-        topic.zk_version = node.version
+        cluster.topic_known(topic, node.version)
     await on_new_partitions(term, new)
     if mended:
         await on_topic_change(term)

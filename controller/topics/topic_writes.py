@@ -25,12 +25,13 @@ async def write(term: Term, writes: Mapping[Topic, TopicWrite]) -> dict[Topic, W
         for (topic, write), outcome in zip(todo.items(), await term.store.write_topics(list(todo.values())), strict=True):
             outcomes[topic] = outcome
             if outcome is WriteOutcome.OK and write.expected == topic.zk_version >= 0:
-                topic.zk_version += 1
+                term.cluster.topic_known(topic, write.expected + 1)
         lost = [topic for topic in todo if outcomes[topic] is WriteOutcome.BAD_VERSION]
         if not lost:
             break
         nodes = await term.store.read_topics([topic.name for topic in lost])
-        todo = {t: _with_others(t, todo[t], node) for t, node in zip(lost, nodes, strict=True) if node is not None and _is_of(t, node)}
+        found = [(t, node) for t, node in zip(lost, nodes, strict=True) if node is not None and _is_of(t, node)]
+        todo = {topic: _with_others(term, topic, todo[topic], node) for topic, node in found}
         if not todo:
             break
     return outcomes
@@ -40,12 +41,12 @@ def _is_of(topic: Topic, node: StoredTopic) -> bool:
     return None in (topic.id, node.topic_id) or topic.id == node.topic_id
 
 
-def _with_others(topic: Topic, write: TopicWrite, node: StoredTopic) -> TopicWrite:
+def _with_others(term: Term, topic: Topic, write: TopicWrite, node: StoredTopic) -> TopicWrite:
     """The write for the present znode. While it has partitions that the controller has not taken in, `zk_version` stays behind, so that
     the next write finds them as well.
     """
     others = {i: assignment for i, assignment in node.assignments.items() if not topic.has_replicas(i)}
     if not others:
-        topic.zk_version = node.version
+        term.cluster.topic_known(topic, node.version)
     ours = {i: assignment for i, assignment in write.assignments.items() if i not in others}
     return write._replace(assignments={**ours, **others}, expected=node.version)

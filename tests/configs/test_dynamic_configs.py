@@ -5,7 +5,7 @@ from __future__ import annotations
 from klamm.controller.events.catalogue import TopicUncleanLeaderElectionEnabled, UncleanLeaderElectionEnabled
 from klamm.server.configs.dynamic_configs import DynamicConfigs, controller_events
 from klamm.tests.configs.conftest import BROKER, SET, TOPIC
-from klamm.tests.zk.next_ms import next_ms
+from klamm.tests.zk.labs import next_ms
 from klamm.zk import change_notifications
 from klamm.zk.admin import AdminZk
 

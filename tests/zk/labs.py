@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -353,3 +354,10 @@ class SimulatedLab(Lab):
     async def close(self) -> None:
         for store in list(self._world.stores):
             store.disconnect()
+
+
+def next_ms() -> None:
+    """Wait, and return in a later millisecond than the call: a znode that is created next has another ctime than those before."""
+    now_ms = time.time_ns() // 1_000_000
+    while time.time_ns() // 1_000_000 == now_ms:
+        pass

@@ -13,8 +13,7 @@ from klamm.protocol.errors import ErrorCode, RegistrationRefused
 from klamm.protocol.nouns import Endpoint
 from klamm.tests.harness.waits import eventually
 from klamm.tests.zk.flaky import Road
-from klamm.tests.zk.labs import SESSION_MS, RealLab
-from klamm.tests.zk.next_ms import next_ms
+from klamm.tests.zk.labs import SESSION_MS, RealLab, next_ms
 from klamm.tests.zk.session_ends import expire
 from klamm.zk import change_notifications
 from klamm.zk.admin import AdminZk
