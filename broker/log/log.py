@@ -487,11 +487,9 @@ class Log(LocalLog):
             self.truncate_fully_and_start_at(offset)
             return None
         segment = self.segments[bisect_right(self.segments, offset, key=base_offset_of) - 1]
-        try:
-            position, _ = segment.cut_of(offset)
-        except KeyError:
+        if not segment.is_cut_in_memory(offset):
             return self._find_and_cut(self.begin_truncation(), segment, offset)
-        self._cut(segment, position, offset)
+        self._cut(segment, segment.cut_of(offset)[0], offset)
         return self._read_producers()
 
     async def _find_and_cut(self, truncation: PendingCut, segment: Segment, offset: int) -> None:
@@ -499,9 +497,9 @@ class Log(LocalLog):
         try:
             if self._reading_producers is not None:
                 await asyncio.wait({self._reading_producers})
-            position = await self._position_in_file(segment, offset)
+            position, newest = await self._place_in_file(segment, offset)
             if self._truncation is truncation:
-                self._cut(segment, position, offset)
+                self._cut(segment, position, offset, newest)
         except OSError as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
@@ -511,29 +509,39 @@ class Log(LocalLog):
         if rest is not None:
             await rest
 
-    async def _position_in_file(self, segment: Segment, offset: int) -> int:
-        """Position of the batch that contains the offset, or of the first one after it. Raises OSError."""
-        position = segment.position_of(offset)
-        while position < segment.size:
+    async def _place_in_file(self, segment: Segment, offset: int) -> tuple[int, tuple[int, int]]:
+        """Position of the batch that contains the offset, or of the first one after it; and what `Segment.truncate` needs to know of the
+        timestamps in the file. Raises OSError.
+        """
+        position = min(segment.position_of(offset), segment.unread_from(offset))
+        newest = -1, -1
+        while position < segment.resident_from:
             data = await self._read(segment, position, 0, LAST_OFFSET, _SHAPES_READ, True)
             before = position
             for start, header in each_header(data or b""):
                 if header.last_offset >= offset:
-                    return before + start
+                    return before + start, newest
                 position = before + start + header.size
+                if header.max_timestamp > newest[0]:
+                    newest = header.max_timestamp, header.last_offset
             if position == before:
                 break
-        return position
+        try:
+            return segment.cut_of(offset)[0], newest
+        except KeyError:
+            return position, newest  # the offset is in a gap between the file and the memory
 
-    def _cut(self, segment: Segment, position: int, offset: int) -> None:
-        """Truncate the log at this position. Raises ApiError(KAFKA_STORAGE_ERROR) if the segment is not in the log any more."""
+    def _cut(self, segment: Segment, position: int, offset: int, newest: tuple[int, int] = (-1, -1)) -> None:
+        """Truncate the log at this position; `newest` is that of `Segment.truncate`. Raises ApiError(KAFKA_STORAGE_ERROR) if the segment is
+        not in the log any more.
+        """
         kept = bisect_right(self.segments, segment.base_offset, key=base_offset_of)
         if not kept or self.segments[kept - 1] is not segment:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"segment {segment.base_offset} was deleted or compacted meanwhile")
         gone = self.segments[kept:]
         del self.segments[kept:]
         before = segment.memory
-        segment.truncate(position, offset)
+        segment.truncate(position, offset, newest)
         self._free(before - segment.memory)
         self._discard(gone)
         if self.storage is not None:

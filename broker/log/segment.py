@@ -238,8 +238,26 @@ class Segment:
 
     # --- making it smaller
 
-    def truncate(self, position: int, next_offset: int) -> None:
-        """Truncate the segment to this position. The largest timestamp comes from the rest of the time index, or stays too large."""
+    def is_cut_in_memory(self, offset: int) -> bool:
+        """Whether a truncation before the batch with this offset does not need the file."""
+        resident_from = self.resident_from
+        if not resident_from:
+            return True
+        return bool(self.chunks) and offset >= self.chunk_offsets[0] and self.unread_from(offset) >= resident_from
+
+    def unread_from(self, next_offset: int) -> int:
+        """Position after which batches in the file must be read before a truncation to this offset, to know the largest timestamp that is
+        left; the size if that timestamp is known.
+        """
+        if self.offset_of_max_timestamp < next_offset:
+            return self.size
+        entry = bisect_left(self.time_index_offsets, next_offset) - 1
+        return self.position_of(self.time_index_offsets[entry]) if entry >= 0 else 0
+
+    def truncate(self, position: int, next_offset: int, newest: tuple[int, int] = (-1, -1)) -> None:
+        """Truncate the segment to this position. `newest` is the largest timestamp, with its offset, of the batches that are left in the
+        file after `unread_from`.
+        """
         kept = bisect_left(self.chunk_positions, position)
         if kept and self.chunk_positions[kept - 1] + len(self.chunks[kept - 1]) > position:
             self.chunks[kept - 1] = self.chunks[kept - 1][: position - self.chunk_positions[kept - 1]]
@@ -256,14 +274,14 @@ class Segment:
         self.truncations += 1
         self.unindexed = 0
         if self.offset_of_max_timestamp >= next_offset:
-            self.max_timestamp = self.time_index_timestamps[-1] if entries else -1
-            self.offset_of_max_timestamp = self.time_index_offsets[-1] if entries else -1
+            indexed = (self.time_index_timestamps[-1], self.time_index_offsets[-1]) if entries else (-1, -1)
+            self.max_timestamp, self.offset_of_max_timestamp = newest if newest[0] > indexed[0] else indexed
             self._read_timestamps()
         if position == 0:
             self.rolling_timestamp = -1
 
     def _read_timestamps(self) -> None:
-        """Look for larger timestamps in the chunks after the last entry of the time index."""
+        """Look for larger timestamps in the chunks after the largest one that is known."""
         for header in self.each_shape(self.offset_of_max_timestamp):
             timestamp = header[3]
             if timestamp > self.max_timestamp:
