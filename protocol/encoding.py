@@ -44,7 +44,7 @@ class EncoderSource:
         tail = [
             "        return b''.join(parts) if len(parts) < MANY_PARTS else join_slices(parts)",
             "    except (struct_error, TypeError, ValueError, AttributeError) as error:",
-            f"        raise LocalProtocolError(f'{self.schema.name} {self.version}: {{error}}') from error",
+            f"        raise not_encoded({self.schema.name!r}, {self.version}, message, error) from error",
             "",
         ]
         return "\n".join(["def encode(message):", "    try:", *self.lines, *tail])

@@ -186,6 +186,10 @@ class LocalProtocolError(Exception):
     """The message cannot be encoded: a null or a field that the version does not allow, a number out of range."""
 
 
+class StringTooLong(LocalProtocolError):
+    """A string of the message has more bytes than a string of the protocol can have."""
+
+
 class RemoteProtocolError(Exception):
     """The peer sent bytes that are not a message of this protocol."""
 

@@ -12,7 +12,7 @@ from struct import Struct, pack
 from struct import error as struct_error
 from typing import Any
 
-from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
+from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError, StringTooLong
 
 MAX_STRING = 32767
 SMALL_RUN = 64
@@ -77,8 +77,23 @@ def read_string_length(buf: bytes, pos: int) -> tuple[int, int]:
 def write_string_length(length: int) -> bytes:
     """Length + 1 of a compact string."""
     if length > MAX_STRING:
-        raise LocalProtocolError(f"a string of {length} bytes is too long")
+        raise StringTooLong(f"a string of {length} bytes is too long")
     return write_uvarint(length + 1)
+
+
+def not_encoded(name: str, version: int, message: object, error: Exception) -> LocalProtocolError:
+    """The exception for a message that could not be encoded because of `error`."""
+    length = _longest_string(message)
+    if length > MAX_STRING:
+        return StringTooLong(f"{name} {version}: a string of {length} bytes is too long")
+    return LocalProtocolError(f"{name} {version}: {error}")
+
+
+def _longest_string(value: object) -> int:
+    """Bytes of the longest string in a message, 0 if there is none."""
+    if isinstance(value, str):
+        return len(value.encode(errors="replace"))
+    return max(map(_longest_string, value), default=0) if isinstance(value, (tuple, list)) else 0
 
 
 MAX_TAGS = 1_000
@@ -196,6 +211,7 @@ FOR_ENCODERS: dict[str, Any] = {
     "ONE_BYTE": ONE_BYTE,
     "absent": absent,
     "join_slices": join_slices,
+    "not_encoded": not_encoded,
     "not_null": not_null,
     "not_struct": not_struct,
     "not_uuid": not_uuid,

@@ -28,6 +28,7 @@ from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import SLICE, Pace
+from klamm.server.apis.describe_user_scram_credentials import UNEXPECTED
 from klamm.server.configs.config_changes import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, check_is_own_id
 from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.security.authorizer import Operation, ResourceType
@@ -72,6 +73,8 @@ def handle(
 def refuse(
     request: messages.DescribeConfigsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> messages.DescribeConfigsResponse:
+    if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        message = UNEXPECTED
     row_type = messages.DescribeConfigsResponse.DescribeConfigsResult
     rows = [
         row_type(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
