@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from klamm.broker.log.files.loading import Checkpoints, load_log
+from klamm.broker.log.files.loading import Checkpoints, load_log, new_log
+from klamm.broker.log.files.log_files import LogFiles
 from klamm.broker.log.files.producer_snapshot import read_snapshot
 from klamm.broker.log.files.scan import each_batch, old_message_at
 from klamm.broker.log.storage import AbortedTransaction, EpochEntry, LoadRules
@@ -290,3 +291,9 @@ def test_each_segment_knows_the_timestamp_of_its_first_batch(tmp_path: Path) -> 
     segments = {0: batch(0, [b"a"], timestamp=7_000), 1: batch(1, [b"b"], timestamp=9_000)}
     log = load_log(str(segments_in(tmp_path / "t-0", segments)), Checkpoints(0, 2, 2), True)
     assert [segment.rolling_timestamp for segment in log.segments] == [7_000, 9_000]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_whose_folder_was_just_made_is_what_loading_finds_there(is_clean: bool, tmp_path: Path) -> None:
+    LogFiles(str(tmp_path), 0).create_segment(0)
+    assert new_log(str(tmp_path)) == load_log(str(tmp_path), Checkpoints(), is_clean)

@@ -26,7 +26,7 @@ from klamm.broker.log.files import checkpoints as files_of
 from klamm.broker.log.files import marker_files, names
 from klamm.broker.log.files.directory_checkpoints import DirectoryCheckpoints
 from klamm.broker.log.files.directory_storage import DirectoryStorage, execute_all, read_in_thread
-from klamm.broker.log.files.loading import load_log
+from klamm.broker.log.files.loading import Checkpoints, load_log, new_log
 from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome, read_file, remove, write_file
 from klamm.broker.log.files.producer_replay import states_in_thread
 from klamm.broker.log.storage import Command, LoadedLog, LoadRules, ProducerEntry, ReadCommand, ReadLoadRules
@@ -388,12 +388,14 @@ class LogDirectory:
 
     def _open_in_thread(self, key: TopicPartition, topic_id: bytes) -> LoadedLog:
         folder = f"{self.path}/{names.log_folder(*key)}"
-        if not os.path.isdir(folder):
+        is_new = not os.path.isdir(folder)
+        if is_new:
             os.mkdir(folder)
-            files = LogFiles(folder, 0)
-            files.create_segment(0)
+            LogFiles(folder, 0).create_segment(0)
         if topic_id != ZERO_UUID and not os.path.exists(f"{folder}/{marker_files.PARTITION_METADATA}"):
             self._write_topic_id_in_thread(key, topic_id)
+        if is_new and self.checkpoints.of(key) == Checkpoints() and key not in self.checkpoints.clean_offsets:
+            return new_log(folder)
         return self._load_one(key)
 
     def _write_topic_id_in_thread(self, key: TopicPartition, topic_id: bytes) -> None:

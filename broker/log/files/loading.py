@@ -58,6 +58,12 @@ def load_log(folder: str, checkpoints: Checkpoints, is_clean: bool, rules: LoadR
     return _Loading(folder, checkpoints, is_clean, rules).load()
 
 
+def new_log(folder: str) -> LoadedLog:
+    """What `load_log` returns for a log whose folder was just made, with one empty segment. Raises OSError."""
+    created_ms = os.stat(f"{folder}/{names.segment_name(0, names.LOG_SUFFIX)}").st_mtime_ns // 1_000_000
+    return LoadedLog([LoadedSegment(0, 0, created_ms)], 0, 0, 0, 0, [], [])
+
+
 class _Loading:
     def __init__(self, folder: str, checkpoints: Checkpoints, is_clean: bool, rules: LoadRules) -> None:
         self.folder = folder
