@@ -69,16 +69,20 @@ def naive(batches: list[tuple[int, int]], first: int, end: int) -> tuple[int, in
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("is_on_disk", [True, False])
-async def test_largest_timestamps_are_those_of_what_is_left(is_on_disk: bool, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_largest_timestamps_are_those_of_what_is_left(
+    is_on_disk: bool, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     chance = random.Random(f"{is_on_disk} {seed}")
     config = LogConfig(segment_bytes=30_000, index_interval_bytes=chance.choice((1, 1_000, 4_096)))
     budget = MemoryBudget(1 << 20 if is_on_disk else 20_000)
     storage = SimulatedStorage() if is_on_disk else None
-    log = log_on(storage, config, budget=budget) if storage else Log("t", 0, bytes(16), config, LogEnvironment(budget, lambda: 1, lambda _: 0))
+    log = Log("t", 0, bytes(16), config, LogEnvironment(budget, lambda: 1, lambda _: 0))
+    if storage is not None:
+        log = log_on(storage, config, budget=budget)
     batches: list[tuple[int, int]] = []
     for _ in range(20):
-        for _ in range(chance.randrange(60)):
+        for _ in range(chance.randrange(100)):
             offset, time = log.next_offset, BASE + chance.choice((len(batches), len(batches), chance.randrange(500)))
             log.append_as_follower(batch(1, chance.choice((5, 300)), base_offset=offset, leader_epoch=0, timestamp=time), 0)
             batches.append((offset, time))
@@ -89,7 +93,7 @@ async def test_largest_timestamps_are_those_of_what_is_left(is_on_disk: bool, se
             storage.run()
             while chance.random() < 0.8 and log.drop_oldest():
                 pass
-        cut = max(0, log.next_offset - chance.randrange(1, 120))
+        cut = max(0, log.next_offset - chance.choice((1, chance.randrange(1, 60), chance.randrange(1, 300))))
         await truncated(log, cut)
         batches = batches[:cut]
         ends = [*(segment.base_offset for segment in log.segments[1:]), cut]
