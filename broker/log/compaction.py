@@ -242,7 +242,7 @@ class LogCleaner:
         A segment that was cut, filled and closed again is still the same object. So `truncations`, of the begin of the round, is compared.
         """
         budget = log.environment.budget
-        pieces: list[bytes] = []
+        replacement = log.replacement(group)
         reserved = 0
         known = len(reader.retained)
         try:
@@ -258,10 +258,10 @@ class LogCleaner:
                     if kept:
                         budget.reserve(len(kept) + CHUNK_OVERHEAD)
                         reserved += len(kept) + CHUNK_OVERHEAD
-                        pieces.append(kept)
+                        replacement.append(kept)
                 if size < segment.size and segment in log.segments:
                     raise CorruptRecords(f"the segment at offset {segment.base_offset} has a batch that is not whole")
-            if log.truncations != truncations or not log.replace_segments(group, pieces, reader.retained[known:]):
+            if log.truncations != truncations or not log.replace_segments(group, replacement, reader.retained[known:]):
                 return False
             reserved = 0
         finally:

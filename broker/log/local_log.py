@@ -74,6 +74,30 @@ class FileRead:
         return self._log.aborted_in(self._request[0], data)
 
 
+class Replacement:
+    """A segment that the cleaner fills piece by piece, so that nothing is left to do for each batch when it is put into place."""
+
+    __slots__ = ("_budget", "_index_interval_bytes", "index", "segment", "time_index")
+
+    def __init__(self, old: Sequence[Segment], index_interval_bytes: int, budget: MemoryBudget) -> None:
+        self.segment = Segment(old[0].base_offset, old[-1].created_ms, old[0].roll_jitter_ms)
+        self.index: list[tuple[int, int]] = []
+        self.time_index: list[tuple[int, int]] = []
+        self._index_interval_bytes = index_interval_bytes
+        self._budget = budget
+
+    def append(self, data: bytes) -> None:
+        """Add whole batches, at least one, whose memory is reserved."""
+        headers = [header for _, header in each_header(data)]
+        newest = max(headers, key=max_timestamp_of)
+        entry, time_entry = self.segment.append(
+            data, headers[0], headers[-1].next_offset, newest.max_timestamp, newest.last_offset, self._index_interval_bytes,
+            self._budget.tick,
+        )
+        self.index += [entry] if entry else []
+        self.time_index += [time_entry] if time_entry else []
+
+
 def _ignore(error: OSError) -> None:
     pass
 
@@ -301,39 +325,32 @@ class LocalLog:
             data = await self._read_file(segment, offset, max_bytes, LAST_OFFSET, True)
         return whole_batches(data or b"")
 
-    def replace_segments(self, old: Sequence[Segment], batches: Sequence[bytes], aborted: Sequence[AbortedTransaction]) -> bool:
-        """Replace neighbouring closed segments by one with these batches; then await `replaced`. Returns False if they are not in the log
-        any more.
+    def replacement(self, old: Sequence[Segment]) -> Replacement:
+        """An empty segment to put in the place of these neighbouring ones."""
+        return Replacement(old, self.config.index_interval_bytes, self.environment.budget)
 
-        The caller has reserved the memory of the batches (with `CHUNK_OVERHEAD` for each element); afterwards it belongs to the log.
+    def replace_segments(self, old: Sequence[Segment], replacement: Replacement, aborted: Sequence[AbortedTransaction]) -> bool:
+        """Replace neighbouring closed segments by another one; then await `replaced`. Returns False if they are not in the log any more.
+
+        The caller has reserved the memory of the batches (with `CHUNK_OVERHEAD` for each append); afterwards it belongs to the log.
         """
         first = next((index for index, segment in enumerate(self.segments) if segment is old[0]), None)
         if first is None or self.segments[first : first + len(old)] != [*old] or old[-1] is self.segments[-1] or self.is_failed:
             return False
-        made = Segment(old[0].base_offset, old[-1].created_ms, old[0].roll_jitter_ms)
-        interval, tick = self.config.index_interval_bytes, self.environment.budget.tick
-        index, time_index = [], []
-        for data in batches:
-            headers = [header for _, header in each_header(data)]
-            newest = max(headers, key=max_timestamp_of)
-            entry, time_entry = made.append(
-                data, headers[0], headers[-1].next_offset, newest.max_timestamp, newest.last_offset, interval, tick
-            )
-            index += [entry] if entry else []
-            time_index += [time_entry] if time_entry else []
+        made, index, time_index = replacement.segment, replacement.index, replacement.time_index
         last = made.time_index_entry()
         time_index += [last] if last else []
         made.next_offset = old[-1].next_offset
         made.aborted = [*aborted]
         self.segments[first : first + len(old)] = [made]
-        if not self._resident and batches:
+        if not self._resident and made.chunks:
             self.environment.budget.hold(self)
         self._resident += made.memory
         self._discard(old)
         if self.storage is not None:
             made.is_pinned = True
             gone = tuple(segment.base_offset for segment in old)
-            self.storage.execute(Replace(gone, made.base_offset, b"".join(batches), index, time_index, made.aborted))
+            self.storage.execute(Replace(gone, made.base_offset, b"".join(made.chunks), index, time_index, made.aborted))
         return True
 
     async def replaced(self, base_offset: int) -> None:

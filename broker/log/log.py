@@ -148,6 +148,7 @@ class Log(LocalLog):
         made.epochs, self.epochs = self.epochs, LeaderEpochs()
         made.epochs.truncate_from(made.next_offset)
         made._producers, self._producers = self._producers, None
+        made._are_producers_known = self._are_producers_known
         made.set_high_watermark(high_watermark)
         self.is_failed = True
         return made
@@ -562,7 +563,7 @@ class Log(LocalLog):
         """
         if self._are_producers_known:
             return None
-        if self.storage is None and not any(segment.resident_from for segment in self.segments):
+        if self.storage is None and self._resident <= _PRODUCERS_READ and not any(segment.resident_from for segment in self.segments):
             states = ProducerStates()
             for segment in self.segments:
                 for chunk in segment.chunks:
@@ -573,14 +574,21 @@ class Log(LocalLog):
             self._reading_producers = asyncio.ensure_future(self._read_producers_from(self.storage))
         return asyncio.shield(self._reading_producers)
 
-    async def _read_spilled_producers(self) -> Sequence[ProducerEntry]:
-        """The producer states of a log in memory that has batches in temporary files. Raises ApiError."""
+    def resume_reading_producers(self) -> None:
+        """Read the producer states of a log whose broker has ended while they were read. Nothing can be appended until then."""
+        self._read_producers()
+        if self._reading_producers is not None:
+            self._reading_producers.add_done_callback(lambda done: done.cancelled() or done.exception())  # it was logged
+
+    async def _read_producers_here(self) -> Sequence[ProducerEntry]:
+        """The producer states of a long log in memory, or of one that has batches in temporary files. Raises ApiError."""
         states = ProducerStates()
         for segment in list(self.segments):
             offset: int | None = segment.base_offset
             while offset is not None:
                 data = await self.segment_bytes(segment, offset, _PRODUCERS_READ)
                 offset = states.take_all(data)
+                await asyncio.sleep(0)  # a read in memory does not wait
         return entries_with(states, self.active_producers())
 
     async def _read_producers_from(self, storage: Storage | None) -> None:
@@ -590,7 +598,7 @@ class Log(LocalLog):
                 offset, segments = self.next_offset, [*map(base_offset_of, self.segments)]
                 try:
                     if storage is None:
-                        entries: Sequence[ProducerEntry] = await self._read_spilled_producers()
+                        entries: Sequence[ProducerEntry] = await self._read_producers_here()
                     else:
                         entries = await storage.read_producers(offset, segments, self.environment.producers_after_ms())
                 except KeyError:

@@ -121,6 +121,7 @@ class LogManager:
         if left is None:
             return Log(topic, partition, topic_id, self._config_of(topic), self.environment)
         left.config, left.environment = self._config_of(topic), self.environment
+        left.resume_reading_producers()
         self._expire_producers(left, self._clock.now_ms())
         return left
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import random
 import struct
+import sys
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -219,9 +220,11 @@ async def test_a_value_that_is_not_stable_yet_takes_the_place_of_none_in_its_seg
 
 def replaced(log: Log, old: int, *batches: bytes, aborted: Sequence[AbortedTransaction] = ()) -> bool:
     """Put one segment with these batches in the place of so many of the first ones, as the cleaner does."""
+    replacement = log.replacement(log.segments[:old])
     for data in batches:
         log.environment.budget.reserve(len(data) + CHUNK_OVERHEAD)
-    return log.replace_segments(log.segments[:old], batches, aborted)
+        replacement.append(data)
+    return log.replace_segments(log.segments[:old], replacement, aborted)
 
 
 def stored(log: Log, offset: int) -> bytes:
@@ -243,6 +246,35 @@ async def test_a_segment_in_the_place_of_others_is_what_they_were_but_for_its_re
     assert log.segments[0].position_of(4) == log.segments[0].chunk_positions[0]
 
 
+def calls_to_put_into_place(count: int) -> int:
+    """Number of functions that are called when a cleaned segment with this number of batches is put into place."""
+    log = make(SimulatedStorage(), segment_bytes=1 << 20)
+    for offset in range(count):
+        log.append_as_follower(batch(base_offset=offset), 0)
+    log.roll(0)
+    log.append_as_follower(batch(base_offset=count), 0)
+    replacement = log.replacement(log.segments[:1])
+    for chunk in log.segments[0].chunks:
+        log.environment.budget.reserve(len(chunk) + CHUNK_OVERHEAD)
+        replacement.append(chunk)
+    calls = 0
+
+    def counted(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(counted)
+    try:
+        assert log.replace_segments(log.segments[:1], replacement, [])
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_cleaned_segment_is_put_into_place_without_reading_its_batches() -> None:
+    assert calls_to_put_into_place(1_000) < 100
+
+
 async def test_a_segment_that_became_the_active_one_while_it_was_cleaned_stays_as_it_is() -> None:
     log = make(segment_bytes=200)
     for number in range(6):
@@ -252,7 +284,9 @@ async def test_a_segment_that_became_the_active_one_while_it_was_cleaned_stays_a
     assert log.truncate_to(cleaned[1].next_offset - 1) is None
     assert log.segments == cleaned
     end = log.log_end_offset
-    assert not log.replace_segments(cleaned, [data], [])
+    replacement = log.replacement(cleaned)
+    replacement.append(data)
+    assert not log.replace_segments(cleaned, replacement, [])
     assert log.log_end_offset == end
     assert [offset for offset, _, _ in await contents(log)] == list(range(end))
 

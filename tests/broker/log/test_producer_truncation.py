@@ -19,6 +19,7 @@ from klamm.broker.log.local_log import LogEnvironment
 from klamm.broker.log.log import AppendResult, Log
 from klamm.broker.log.manager import LogManager
 from klamm.broker.log.memory import MemoryBudget
+from klamm.broker.log.memory_directory import MemoryDirectory
 from klamm.broker.log.retention import delete_old_segments
 from klamm.broker.log.storage import ProducerEntry, ReadCommand
 from klamm.protocol.clock import SYSTEM_CLOCK
@@ -27,7 +28,9 @@ from klamm.protocol.records.validation import Origin
 from klamm.tests.broker.log.batches import batch, marker
 from klamm.tests.broker.log.log_managers import MakeManager, managers_in
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage
+from klamm.tests.broker.log.stored_configs import StoredConfigs
 from klamm.tests.broker.log.stored_logs import make as log_on
+from klamm.tests.services import broker_config
 
 P, Q = 7, 8
 IDS = range(3)
@@ -202,14 +205,14 @@ def send(log: Log, sequence: int, count: int = 2, *, epoch: int = 0, producer: i
     return log.append_as_leader(batch(count, producer=producer, epoch=epoch, sequence=sequence, timestamp=NOW), 0, 9, Origin.CLIENT, NOW)
 
 
-def knows_only_the_first_batch(log: Log) -> None:
-    """What it must be after a truncation to offset 2."""
+def knows_only_the_first_batch(log: Log, end: int = 2) -> None:
+    """What it must be after a truncation to offset 2, or to another one with no later batch of P before it."""
     assert [(one.producer_id, one.epoch, one.batches[-1].last_sequence) for one in log.active_producers()] == [(P, 0, 1)]
     with pytest.raises(ApiError) as gap:
         send(log, 40)
     assert gap.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     repeated = send(log, 0)
-    assert (repeated.base_offset, repeated.is_duplicate, log.next_offset) == (0, True, 2)
+    assert (repeated.base_offset, repeated.is_duplicate, log.next_offset) == (0, True, end)
 
 
 @pytest.mark.parametrize("end", [stopped, killed])
@@ -377,7 +380,9 @@ async def test_a_truncation_that_looks_in_a_file_cuts_nothing_else_when_segments
         assert ([segment.base_offset for segment in log.segments], log.next_offset) == ([bases[1]], bases[1] + 3)
     else:
         data = bytes(storage.files[bases[1]])
-        assert log.replace_segments([log.segments[1]], [data], [])
+        replacement = log.replacement([log.segments[1]])
+        replacement.append(data)
+        assert log.replace_segments([log.segments[1]], replacement, [])
         storage.may_read.set()
         with pytest.raises(ApiError) as failed:
             await waiting
@@ -385,3 +390,43 @@ async def test_a_truncation_that_looks_in_a_file_cuts_nothing_else_when_segments
         assert log.next_offset == 60, "the follower tries again"
     storage.run()
     storage.check(log)
+
+
+def long_log_in_memory() -> Log:
+    """A log in memory with a batch of P, a megabyte of others, and a marker of P at offset 102."""
+    log = Log("t", 0, bytes(16), LogConfig(), LogEnvironment(MemoryBudget(), lambda: NOW, lambda bound: 0))
+    send(log, 0)
+    for offset in range(2, 102):
+        log.append_as_follower(batch(1, 10_000, base_offset=offset, timestamp=NOW), 0)
+    log.append_as_follower(marker(P, 1, commit=True, base_offset=102, timestamp=NOW), 0)
+    return log
+
+
+async def test_producers_of_a_long_log_in_memory_are_read_in_slices() -> None:
+    log = long_log_in_memory()
+    turns = 0
+    unfinished = log.truncate_to(102)
+    assert unfinished is not None and log.next_offset == 102 and log.is_truncating
+    reading = asyncio.ensure_future(unfinished)
+    while not reading.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 4, "a megabyte is no single slice"
+    assert not log.is_truncating
+    knows_only_the_first_batch(log, 102)
+
+
+async def test_a_broker_that_ended_while_producers_were_read_reads_them_at_its_next_start_before_it_appends() -> None:
+    before = long_log_in_memory()
+    assert before.truncate_to(102) is not None
+    memory = MemoryDirectory()
+    memory.keep(before)
+    logs = LogManager(broker_config(), SYSTEM_CLOCK, before.environment.budget, lambda bound: 0, StoredConfigs({}), memory=memory)
+    await logs.start()
+    log = logs.get("t", 0)
+    assert log is not None and log is not before and log.is_truncating
+    with pytest.raises(ApiError):
+        send(log, 2)
+    await truncate(log, log.next_offset)
+    assert not log.is_truncating
+    knows_only_the_first_batch(log, 102)
