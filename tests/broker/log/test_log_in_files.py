@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,21 +13,27 @@ from typing import Any
 
 import pytest
 
+from klamm.broker.log.config import LogConfig
 from klamm.broker.log.files.directories import LogDirectories
+from klamm.broker.log.local_log import LogEnvironment
 from klamm.broker.log.log import Log
 from klamm.broker.log.manager import LogManager
+from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
-from klamm.broker.log.timestamps import offset_for_timestamp
+from klamm.broker.log.timestamps import TimestampOffset, offset_for_timestamp, offset_of_max_timestamp
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.log.log_managers import MakeManager, managers_in
 from klamm.tests.broker.log.naive_log import NaiveLog
+from klamm.tests.broker.log.simulated_storage import SimulatedStorage
 from klamm.tests.broker.log.stored_logs import append, everything
+from klamm.tests.broker.log.stored_logs import make as log_on
 from klamm.tests.broker.log.transactions import TransactionStory
 from klamm.tests.broker.replica_requests import EPOCH, ME, lisr, state
 
+BASE = 1_700_000_000_000
 CONFIGS_OF = {"t": {"segment.bytes": "60000", "retention.bytes": "400000", "index.interval.bytes": "1000"}}
 
 
@@ -314,3 +321,83 @@ async def test_a_log_that_is_deleted_while_it_is_created_is_gone_and_its_directo
     assert (tmp_path / "t-0" / "partition.metadata").exists()
     await directories.abandon()
     executor.shutdown()
+
+
+async def truncated(log: Log, offset: int) -> None:
+    rest = log.truncate_to(offset)
+    if rest is not None:
+        await rest
+
+
+async def test_the_newest_record_that_is_left_is_found_by_time_after_a_restart_and_a_truncation(make: MakeManager) -> None:
+    logs = make()
+    log = await opened(logs, "long")
+    for offset in range(300):
+        log.append_as_follower(batch(1, 200, base_offset=offset, leader_epoch=0, timestamp=BASE + 1_000 * offset), 0)
+    await logs.close()
+    logs = make()
+    log = await opened(logs, "long")
+    await truncated(log, 297)
+    newest = TimestampOffset(BASE + 296_000, 296, 0)
+    assert await offset_for_timestamp(log, newest.timestamp) == newest == await offset_of_max_timestamp(log)
+    log.roll(0)
+    log.append_as_follower(batch(1, 200, base_offset=297, leader_epoch=1, timestamp=BASE + 400_000), 0)
+    assert await offset_for_timestamp(log, newest.timestamp) == newest, "also from the time index of the closed segment"
+    await logs.close()
+    log = await opened(make(), "long")
+    assert await offset_for_timestamp(log, newest.timestamp) == newest
+
+
+def largest_timestamp(batches: list[tuple[int, int]], first: int, end: int) -> tuple[int, int]:
+    """(largest timestamp, its offset) of a segment; (-1, -1) if it is empty."""
+    return max(((time, offset) for offset, time in batches if first <= offset < end), key=lambda one: (one[0], -one[1]), default=(-1, -1))
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("is_on_disk", [True, False])
+async def test_largest_timestamps_are_those_of_what_is_left(
+    is_on_disk: bool, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    chance = random.Random(f"{is_on_disk} {seed}")
+    config = LogConfig(segment_bytes=30_000, index_interval_bytes=chance.choice((1, 1_000, 4_096)))
+    budget = MemoryBudget(1 << 20 if is_on_disk else 20_000)
+    storage = SimulatedStorage() if is_on_disk else None
+    log = Log("t", 0, bytes(16), config, LogEnvironment(budget, lambda: 1, lambda _: 0))
+    if storage is not None:
+        log = log_on(storage, config, budget=budget)
+    batches: list[tuple[int, int]] = []
+    for _ in range(20):
+        for _ in range(chance.randrange(100)):
+            offset, time = log.next_offset, BASE + chance.choice((len(batches), len(batches), chance.randrange(500)))
+            log.append_as_follower(batch(1, chance.choice((5, 300)), base_offset=offset, leader_epoch=0, timestamp=time), 0)
+            batches.append((offset, time))
+            if storage is not None and chance.random() < 0.1:
+                storage.run()
+                log.drop_oldest()
+        if storage is not None:
+            storage.run()
+            while chance.random() < 0.8 and log.drop_oldest():
+                pass
+        cut = max(0, log.next_offset - chance.choice((1, chance.randrange(1, 60), chance.randrange(1, 300))))
+        await truncated(log, cut)
+        batches = batches[:cut]
+        ends = [*(segment.base_offset for segment in log.segments[1:]), cut]
+        for segment, end in zip(log.segments, ends, strict=True):
+            known = segment.max_timestamp, segment.offset_of_max_timestamp
+            assert known == largest_timestamp(batches, segment.base_offset, end), (cut, segment.base_offset, end)
+    budget.close()
+
+
+async def test_a_truncation_in_memory_reads_the_file_for_the_largest_timestamp_that_is_left() -> None:
+    storage = SimulatedStorage()
+    log = log_on(storage)
+    for offset in range(9):
+        log.append_as_follower(batch(base_offset=offset, leader_epoch=0, timestamp=BASE + offset), 0)
+    storage.run()
+    while log.drop_oldest():
+        pass
+    for offset, time in ((9, BASE + 5), (10, BASE + 100)):
+        log.append_as_follower(batch(base_offset=offset, leader_epoch=0, timestamp=time), 0)
+    await truncated(log, 10)
+    assert (log.segments[0].max_timestamp, log.segments[0].offset_of_max_timestamp) == (BASE + 8, 8)
