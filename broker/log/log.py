@@ -162,8 +162,10 @@ class Log(LocalLog):
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers that were idle for `expiration_ms`."""
         producers = self._producers
-        if producers is not None and producers.remove_expired(now_ms, expiration_ms) and not len(producers):
-            self._producers = None
+        if producers is not None:
+            producers.remove_expired(now_ms, expiration_ms)
+            if producers.is_empty:
+                self._producers = None
         if self._verifications is not None:
             self._verifications.remove_expired(now_ms, expiration_ms)
 

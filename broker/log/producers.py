@@ -95,6 +95,11 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._producers)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is remembered: no producer, and no transaction that holds the last stable offset."""
+        return not self._producers and not self._completed
+
     # --- checks of a leader
 
     def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from klamm.machine.faults import contained
 from klamm.protocol import messages
 from klamm.protocol.apis import BROKER_SOFTWARE, SOFTWARE_VERSION, ApiKey
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
@@ -146,10 +147,19 @@ class ControllerRequests:
             while self._waiting:
                 request = self._waiting[0]
                 if not request.response.done():
-                    await self._deliver(request)
+                    await self._deliver_contained(request)
                 self._waiting.popleft()
         finally:
             self._sender = None
+
+    async def _deliver_contained(self, request: _WaitingRequest) -> None:
+        """Like `_deliver`. An unexpected exception is told to the caller of this request alone; the next request has a new connection."""
+        api = messages.APIS[request.api_key].name
+        with contained(log, f"{api} to the controller"):
+            await self._deliver(request)
+        if not request.response.done():
+            self._connection.close()
+            request.response.set_exception(ControllerUnreachable(f"{api} failed because of a fault of this broker"))
 
     async def _deliver(self, request: _WaitingRequest) -> None:
         """Repeat the request until there is a response, the caller does not wait any more, or the retry time is over."""

@@ -278,6 +278,8 @@ class FollowedLogs:
         """
         with_epochs = []
         for partition in list(self.truncating):
+            if partition.standing is not Standing.TRUNCATING:
+                continue  # it changed while the log of another one was truncated
             if partition.hosted.log is None:
                 self._go_on(partition)
             elif self._options.protocol.has_offset_for_leader_epoch and last_epoch(partition.hosted) != NO_EPOCH:

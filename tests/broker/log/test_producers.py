@@ -124,6 +124,23 @@ def test_a_producer_with_an_open_transaction_is_not_forgotten() -> None:
     assert len(log.active_producers()) == 1
 
 
+@pytest.mark.parametrize("goes_on", ["is silent", "sends again"])
+def test_a_transaction_whose_marker_is_not_replicated_holds_the_last_stable_offset_when_its_producer_is_forgotten(goes_on: str) -> None:
+    log = make()
+    send(log, 0, timestamp=1, open_=True)
+    end(log, commit=False)
+    log.set_high_watermark(1)
+    log.expire_producers(10**13, 1)
+    assert log.active_producers() == ()
+    if goes_on == "sends again":
+        send(log, 0, producer=2)
+    assert log.last_stable_offset == 0
+    log.set_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == log.log_end_offset
+    log.expire_producers(10**13, 1)
+    assert log._producers is None
+
+
 def test_a_follower_takes_what_its_leader_took_and_knows_the_producers_when_it_leads() -> None:
     leader, follower = make(), make()
     for sequence in range(3):

@@ -222,3 +222,22 @@ async def test_tap_sees_requests_to_the_controller(brokers: list[ScriptedBroker]
     await sender.requests.close()
     assert [frame.connection.kind for frame in frames] == [ConnectionKind.TO_CONTROLLER] * 2
     assert [frame.cause for frame in frames] == [None, RequestId(frames[0].connection.id, 0)]
+
+
+async def test_a_fault_with_one_request_is_told_to_its_caller_alone_and_the_next_one_is_sent(
+    brokers: list[ScriptedBroker], sender: Sender, caplog: pytest.LogCaptureFixture
+) -> None:
+    def build(version: int) -> messages.AllocateProducerIdsRequest:
+        return messages.AllocateProducerIdsRequest(broker_id=2**31, broker_epoch=0)  # more than an int32 holds
+
+    row = messages.ApiVersionsResponse.ApiVersion(ALLOCATE_PRODUCER_IDS, 0, 0)
+    broken = asyncio.ensure_future(sender.requests.send_negotiated(ALLOCATE_PRODUCER_IDS, 0, build, 20, 20))
+    next_one = sender.send()
+    await brokers[0].received(1)
+    brokers[0].answer(0, api_keys=[row])
+    with pytest.raises(ControllerUnreachable, match="AllocateProducerIds failed"):
+        await broken
+    await brokers[0].received(2)
+    brokers[0].answer(1, producer_id_start=5)
+    assert (await next_one).producer_id_start == 5
+    assert "raised an exception; the work continues" in caplog.text

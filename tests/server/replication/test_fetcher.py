@@ -506,6 +506,38 @@ async def test_a_log_without_epochs_is_cut_to_its_high_watermark(pair):
     assert follower.log().next_offset == 1
 
 
+class SlowReads(SimulatedStorage):
+    """Each read waits until the test lets it go on."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def read(self, command):
+        await self.gate.wait()
+        return await super().read(command)
+
+
+@pytest.mark.parametrize("older", ["0.11.0-IV0"], indirect=True)
+async def test_a_log_that_this_broker_leads_before_its_turn_to_be_cut_is_not_cut(older):
+    leader, follower = older
+    storage = on_storage(follower, storage=SlowReads())
+    for offset in range(3):
+        follower.log().append_as_follower(batch(base_offset=offset, leader_epoch=0), 1)
+    storage.run()
+    while follower.log().drop_oldest():
+        pass
+    await follower.has_log(0, 0, 0, index=1, high_watermark=1)
+    for index in (0, 1):
+        await follower.adopt(index)
+    follower.lead(0, 1, epoch=9)
+    await eventually(lambda: follower.log().is_truncating, "the file of partition 0 is read")
+    follower.lead(1, leader=ME, epoch=10)
+    storage.gate.set()
+    assert [row[1] for row in named(await leader.next(), by_name=True)] == [0]
+    assert follower.log(1).next_offset == 3
+
+
 @pytest.mark.parametrize("older", ["2.6"], indirect=True)
 async def test_before_protocol_2_7_epochs_are_compared_before_the_first_fetch(older):
     leader, follower = older
@@ -795,9 +827,9 @@ async def test_a_partition_that_is_led_here_when_the_number_changes_is_not_fetch
 # --- logs on disk
 
 
-def on_storage(follower, index=0):
+def on_storage(follower, index=0, storage=None):
     """A log whose files are written when the test says so."""
-    storage = SimulatedStorage()
+    storage = storage or SimulatedStorage()
     environment = LogEnvironment(follower.logs.budget, lambda: 0, lambda bound: 0)
     follower.logs.opened["t", index] = Log("t", index, T, LogConfig(), environment, storage, empty())
     return storage
