@@ -98,9 +98,11 @@ class Disks:
                 await admin_zk.announce_log_dir_failure(broker_id)
             except (StoreLost, ZkError, ZkUnavailable) as error:
                 log.warning("broker %d: cannot announce the failure of a log directory; retrying: %s", broker_id, error)
-                await self._clock.sleep(ANNOUNCE_AGAIN_S)
+            except Exception:
+                log.exception("broker %d: unexpected exception while announcing the failure of a log directory; retrying", broker_id)
             else:
                 return
+            await self._clock.sleep(ANNOUNCE_AGAIN_S)
 
     async def close(self) -> None:
         """Release the directories, usually after the log manager has closed its logs. Returns when no thread is working."""

@@ -64,7 +64,7 @@ class SessionHandler:
     async def _new_session(self, expiring: asyncio.Task[None] | None) -> None:
         """Continue in the new session, after the controller has ended its work in the old one."""
         if expiring is not None:
-            await expiring
+            await asyncio.wait({expiring})  # if it failed, that is in the log, and the new session counts nevertheless
         self._controller.new_session()
         await self._dynamic_configs.look()
         for each in self._changing:

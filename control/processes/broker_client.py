@@ -44,7 +44,7 @@ class BrokerClient:
         try:
             async with self._session.get(f"{self._url}/events", headers=self._headers, timeout=_FOR_EVER) as response:
                 kind = ""
-                async for line in response.content:
+                while line := await response.content.readline(max_line_length=MAX_EVENT_BYTES):
                     text = line.decode().rstrip("\n")
                     if text.startswith("event: "):
                         kind = text.removeprefix("event: ")
@@ -53,6 +53,9 @@ class BrokerClient:
         except (aiohttp.ClientError, OSError, ValueError):
             return
 
+
+MAX_EVENT_BYTES = 1 << 30
+"""Maximum size of an event. A hold of many phases, or of a phase with many partitions, is megabytes."""
 
 _FOR_EVER = aiohttp.ClientTimeout(total=None)
 

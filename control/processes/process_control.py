@@ -47,6 +47,7 @@ from klamm.control.processes.shares import FaultShares, HoldShares
 from klamm.control.refusal import Refused
 from klamm.control.seen_changes import SeenRows
 from klamm.control.wholeness import Report, until_whole
+from klamm.machine.faults import contained
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.steering import Steering
 from klamm.server.faults.fault import MAX_FAULTS, Fault
@@ -177,25 +178,30 @@ class ProcessControl:
         async for kind, data in part.client.events():
             if self._processes.parts.get(broker) is not part:
                 return  # it has ended, and what it took is counted
-            match kind:
-                case "reached" if data["id"] in self._holds:
-                    hold = self._holds[data["id"]]
-                    hold.seen[broker] = data
-                    self.events.add("reached", hold.as_json())
-                    self._processes.spawn(self._check_conditions() if hold.count is None else self.sync())
-                case "hit" if data["id"] in self._faults:
-                    fault = self._faults[data["id"]]
-                    fault.seen.setdefault(broker, {"matches": 0, "last": []})["hits"] = data["hits"]
-                    self._processes.spawn(self.sync())
-                case kind if kind == REQUESTS:
-                    part.total = data["total"]
-                    self.events.add(REQUESTS, {"total": self.history.total})
-                case "change":
-                    news = self._rows.new(data)
-                    if news is not None:
-                        self.events.add(kind, news)
-                case "expired" | "zookeeper" | "coordinator":
-                    self.events.add(kind, data)
+            with contained(log, f"an event of broker {broker}"):
+                self._take_event(broker, part, kind, data)
+
+    def _take_event(self, broker: int, part: SteeredProcess, kind: str, data: Any) -> None:
+        """A broker tells that something happened."""
+        match kind:
+            case "reached" if data["id"] in self._holds:
+                hold = self._holds[data["id"]]
+                hold.seen[broker] = data
+                self.events.add("reached", hold.as_json())
+                self._processes.spawn(self._check_conditions() if hold.count is None else self.sync())
+            case "hit" if data["id"] in self._faults:
+                fault = self._faults[data["id"]]
+                fault.seen.setdefault(broker, {"matches": 0, "last": []})["hits"] = data["hits"]
+                self._processes.spawn(self.sync())
+            case kind if kind == REQUESTS:
+                part.total = data["total"]
+                self.events.add(REQUESTS, {"total": self.history.total})
+            case "change":
+                news = self._rows.new(data)
+                if news is not None:
+                    self.events.add(kind, news)
+            case "expired" | "zookeeper" | "coordinator":
+                self.events.add(kind, data)
 
     async def sync(self, only: Iterable[int] | None = None) -> None:
         """Let all brokers have the holds and faults of now. A paused one gets them when it goes on."""

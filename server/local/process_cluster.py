@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.types import ConfigError
+from klamm.machine.faults import contained
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
@@ -94,16 +95,22 @@ class BrokerProcess:
     async def ended(self, heard: Heard | None = None) -> str:
         """Wait for the end of the process; returns how it ended, such as "with exit code 1". Lines until then are given to `heard`."""
         while heard is not None and (report := await self._line()):
-            heard(self, report)
+            with contained(log, f"a line of broker {self.broker_id}"):
+                heard(self, report)
         await self._process.wait()
         return await self._end()
 
     async def _line(self) -> dict[str, Any]:
-        """The next line of the child; empty when there are no more."""
+        """The next report of the child; empty when there are no more. Other lines are ignored: a child must never wait for its reader."""
         assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
-        report: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
-        return report
+        while True:
+            try:
+                line = await self._process.stdout.readline()
+                report: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
+            except ValueError as error:  # not JSON, or more than MAX_LINE_BYTES
+                log.warning("broker %d wrote a line that is not a report: %s", self.broker_id, error)
+            else:
+                return report
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process."""

@@ -7,11 +7,15 @@ only so. Brokers with this clock follow it with every timer; ZooKeeper sessions 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
+from klamm.machine.faults import contained
 from klamm.server.local.timer_clock import ClockTimer, TimerClock
+
+log = logging.getLogger(__name__)
 
 _TURNS = 20
 """Turns of the event loop after the timers of one moment, so that what they began can go on before the next moment."""
@@ -73,22 +77,27 @@ class SteeredClock(TimerClock):
         async with self._advancing:
             end_s = self.monotonic() + seconds
             fired = 0
-            while (timer := self._next(end_s)) is not None:
-                self._offset_s += max(0.0, timer.due - self.monotonic())
-                fired += self._fire()
-                for _ in range(_TURNS):
-                    await asyncio.sleep(0)
-            self._offset_s += max(0.0, end_s - self.monotonic())
-            self._set_alarm()
+            try:
+                while (timer := self._next(end_s)) is not None:
+                    self._offset_s += max(0.0, timer.due - self.monotonic())
+                    fired += self._fire()
+                    for _ in range(_TURNS):
+                        await asyncio.sleep(0)
+                self._offset_s += max(0.0, end_s - self.monotonic())
+            finally:
+                self._set_alarm()
             return fired
+
+    def _call(self, timer: ClockTimer) -> None:
+        """Call what a timer is for. Its exception does not stop the time of all others, as in the event loop."""
+        with contained(log, "a timer"):
+            super()._call(timer)
 
     def _ring(self) -> None:
         self._alarm = None
         self._alarm_due = float("inf")
-        try:
-            self._fire()
-        finally:
-            self._set_alarm()
+        self._fire()
+        self._set_alarm()
 
     def _set_alarm(self) -> None:
         """Be called when the next timer is due."""

@@ -81,9 +81,13 @@ class TimerClock(WaitingClock):
         fired, now = 0, self.monotonic()
         while (timer := self._next(now)) is not None:
             heapq.heappop(self._timers)
-            timer.callback(*timer.arguments)
+            self._call(timer)
             fired += 1
         return fired
+
+    def _call(self, timer: ClockTimer) -> None:
+        """Call what a timer is for."""
+        timer.callback(*timer.arguments)
 
     def _next(self, until_s: float) -> ClockTimer | None:
         """The first timer that is not cancelled, None if it is due after `until_s`."""

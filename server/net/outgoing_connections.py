@@ -61,6 +61,8 @@ class OutgoingConnection(asyncio.Protocol):
         except BaseException:
             self.close()
             raise
+        if self._transport is None:  # lost after the last answer, which nobody would tell the owner
+            raise ConnectionResetError("closed by the peer")
         self._on_payload, self._on_lost = owner
         if renewed_s is not None:
             self.renewed_at = clock.monotonic() + renewed_s

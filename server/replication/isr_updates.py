@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from klamm.broker.leaders import Leaders
 from klamm.broker.leadership import IsrProposal
+from klamm.machine.faults import contained
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode, received_code
@@ -57,12 +58,19 @@ class IsrUpdates:
     async def _send_all(self) -> None:
         try:
             while self._unsent:
-                for key in [key for key, proposal in self._unsent.items() if not self._leaders.is_wanted(proposal)]:
-                    del self._unsent[key]
-                if self._unsent and not await self._send(list(self._unsent.values())):
+                is_done = False
+                with contained(log, "AlterPartition"):
+                    is_done = await self._send_wanted()
+                if not is_done:
                     await self._requests.clock.sleep(RETRY_S)
         finally:
             self._is_sending = False
+
+    async def _send_wanted(self) -> bool:
+        """Send the proposals that are not obsolete; returns whether none of them must be repeated."""
+        for key in [key for key, proposal in self._unsent.items() if not self._leaders.is_wanted(proposal)]:
+            del self._unsent[key]
+        return not self._unsent or await self._send(list(self._unsent.values()))
 
     async def _send(self, proposals: Sequence[IsrProposal]) -> bool:
         """Send one request with all proposals; returns whether none of them must be repeated."""
@@ -87,8 +95,12 @@ class IsrUpdates:
         }
         if any(row.error_code == ErrorCode.NOT_CONTROLLER for row in by_name.values()):
             return False
-        outcomes = [self._settle(p, by_name.get(_key(p, version))) for p in proposals]
-        return all(outcomes)
+        unsettled = set(proposals)
+        for proposal in proposals:
+            with contained(log, f"the result of AlterPartition for {proposal.partition}"):
+                if self._settle(proposal, by_name.get(_key(proposal, version))):
+                    unsettled.discard(proposal)
+        return not unsettled
 
     def _settle(self, proposal: IsrProposal, row: messages.AlterPartitionResponse.PartitionData | None) -> bool:
         """Report a result to the leader; returns False if the proposal must be sent again."""

@@ -63,18 +63,24 @@ class StoredIsrUpdates:
                 version = await self._store.write_isr(*name, state)
             except (StoreLost, ZkError) as error:
                 log.debug("cannot write the ISR of %s yet: %s", name, error)
-                await self._clock.sleep(RETRY_S)
-                continue
-            if version is None:
-                self._leaders.isr_refused(proposal, ErrorCode.INVALID_UPDATE_VERSION)
+            except Exception:
+                log.exception("unexpected exception while writing the ISR of %s", name)
+            else:
+                self._written(proposal, name, version)
                 return
-            self._changed[name] = None
-            self._last_change = self._clock.monotonic()
-            self._leaders.isr_altered(proposal, proposal.leader_epoch, version, proposal.isr, proposal.recovery)
-            if not self._is_notifying:
-                self._is_notifying = True
-                self._background.start(self._notify())
+            await self._clock.sleep(RETRY_S)
+
+    def _written(self, proposal: IsrProposal, name: TopicPartition, version: int | None) -> None:
+        """The znode has this version now; None: it was changed before."""
+        if version is None:
+            self._leaders.isr_refused(proposal, ErrorCode.INVALID_UPDATE_VERSION)
             return
+        self._changed[name] = None
+        self._last_change = self._clock.monotonic()
+        if not self._is_notifying:
+            self._is_notifying = True
+            self._background.start(self._notify())
+        self._leaders.isr_altered(proposal, proposal.leader_epoch, version, proposal.isr, proposal.recovery)
 
     async def _notify(self) -> None:
         """Send notifications until no change is left."""
@@ -93,6 +99,9 @@ class StoredIsrUpdates:
             await self._store.announce_isr_changes(names)
         except (StoreLost, ZkError) as error:
             log.debug("cannot notify the controller of ISR changes yet: %s", error)
-            self._changed = names | self._changed
+        except Exception:
+            log.exception("unexpected exception while notifying the controller of ISR changes")
+        else:
+            self._last_notification = now
             return
-        self._last_notification = now
+        self._changed = names | self._changed

@@ -71,8 +71,10 @@ class ThrottleConfigs:
                             self._quotas.set_topic(name, properties)
             except (ApiError, StoreLost, ZkError) as error:
                 log.warning("cannot read the throttled replicas of topics; retrying: %s", error)
-                await self._clock.sleep(RETRY_S)
+            except Exception:
+                log.exception("unexpected exception while reading the throttled replicas of topics; retrying")
             else:
                 self._is_reading = False
                 self._announced.clear()
                 return
+            await self._clock.sleep(RETRY_S)

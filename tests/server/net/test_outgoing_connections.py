@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -83,3 +84,57 @@ async def test_silence_ends_with_the_time_and_a_hang_up_at_once(broker: Scripted
     broker.writers[1].close()
     with pytest.raises(ConnectionResetError):
         await asking
+
+
+class Security:
+    """Authenticates by one request, and goes on when the broker has hung up."""
+
+    context = None
+    has_sasl = True
+
+    def __init__(self, hang_up: Callable[[], Awaitable[object]]) -> None:
+        self._hang_up = hang_up
+
+    async def authenticate(self, ask: Callable[[bytes], Awaitable[bytes]], client_id: str) -> None:
+        assert await ask(b"\0\0\0\1?") == b"!"
+        await self._hang_up()
+
+
+class Sink:
+    """The tap of one connection; it knows when the connection has ended."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+
+    def sent(self, frame: bytes, cause: object) -> None:
+        pass
+
+    def received(self, data: bytes) -> None:
+        pass
+
+    def closed(self, by: str, reason: str | None) -> None:
+        self.has_ended = True
+
+
+async def test_a_connection_that_is_lost_behind_the_last_answer_of_the_authentication_is_not_handed_out() -> None:
+    sink: Any = Sink()
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await reader.readexactly(5)
+        writer.write(b"\0\0\0\1!")
+
+    async def hang_up() -> None:
+        writers[0].close()
+        await eventually(lambda: sink.has_ended, "the connection has ended")
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    security: Any = Security(hang_up)
+    owner = Owner()
+    async with server:
+        with pytest.raises(ConnectionResetError):
+            await dial(
+                "127.0.0.1", server.sockets[0].getsockname()[1], owner.payloads.append, owner.lost.append, 10, lambda: sink,
+                security=security,
+            )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from klamm.broker.leadership import IsrProposal
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.controller.values import LeaderAndIsr, StoreLost
@@ -316,6 +317,49 @@ async def test_partition_that_is_refused_does_not_keep_the_others_from_their_res
     assert [row.partition_index for row in rig.controller.requests[2][2].topics[0].partitions] == [0]
 
 
+async def test_a_result_that_cannot_be_processed_ends_neither_the_others_nor_the_sending(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    altered, faults = rig.replicas.leaders.isr_altered, [RuntimeError("a fault")]
+
+    def fail_once(proposal: IsrProposal, *result: Any) -> None:
+        if proposal.partition.index == 0 and faults:
+            raise faults.pop()
+        altered(proposal, *result)
+
+    monkeypatch.setattr(rig.replicas.leaders, "isr_altered", fail_once)
+    rig.join(0)
+    rig.join(1)
+    await rig.negotiate()
+    await rig.controller.received(2)
+    rows = [
+        RESPONSE.PartitionData(partition_index=index, leader_id=1, leader_epoch=0, isr=[1, 2, 3], partition_epoch=6) for index in (0, 1)
+    ]
+    rig.controller.answer(1, topics=[RESPONSE.TopicData(topic_id=A, partitions=rows)])
+    await rig.controller.received(3)
+    assert rig.replica(1).isr == (1, 2, 3)
+    assert [row.partition_index for row in rig.controller.requests[2][2].topics[0].partitions] == [0]
+    rig.respond(2)
+    await eventually(lambda: rig.replica(0).isr == (1, 2, 3), "the change is confirmed")
+    assert caplog.text.count("raised an exception; the work continues") == 1
+
+
+async def test_a_request_that_cannot_be_made_does_not_end_the_sending(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_wanted, faults = rig.replicas.leaders.is_wanted, [RuntimeError("a fault")]
+
+    def fail_once(proposal: IsrProposal) -> bool:
+        if faults:
+            raise faults.pop()
+        return is_wanted(proposal)
+
+    monkeypatch.setattr(rig.replicas.leaders, "is_wanted", fail_once)
+    rig.join()
+    await rig.negotiate()
+    await rig.controller.received(2)
+    rig.respond(1)
+    await eventually(lambda: rig.replica().isr == (1, 2, 3), "the change is confirmed")
+
+
 async def test_response_of_a_broker_that_is_not_the_controller_counts_for_no_partition(rig: Rig) -> None:
     await both_proposed(rig)
     respond_each(rig, 1, ErrorCode.NOT_CONTROLLER, 0)
@@ -351,13 +395,14 @@ class States:
         self.announced: list[list[TopicPartition]] = []
         self.version: int | None = 6
         self.failures = 0
+        self.failure: Exception = StoreLost("no session")
         self.failed_announcements = 0
         self.gate: asyncio.Event | None = None
 
     async def write_isr(self, topic: str, partition: int, state: LeaderAndIsr) -> int | None:
         if self.failures:
             self.failures -= 1
-            raise StoreLost("no session")
+            raise self.failure
         self.written.append((topic, partition, state))
         return self.version
 
@@ -366,7 +411,7 @@ class States:
             await self.gate.wait()
         if self.failed_announcements:
             self.failed_announcements -= 1
-            raise StoreLost("no session")
+            raise self.failure
         self.announced.append(list(partitions))
 
 
@@ -394,9 +439,10 @@ async def test_state_that_somebody_else_wrote_is_left_alone(stored: tuple[Rig, S
     assert (rig.replica().isr, rig.replica().maximal_isr) == ((1, 2), (1, 2, 3)), "pending until a LeaderAndIsr comes"
 
 
-async def test_lost_session_delays_the_write(stored: tuple[Rig, States, DrivenClock]) -> None:
+@pytest.mark.parametrize("failure", [StoreLost("no session"), RuntimeError("a fault")])
+async def test_lost_session_delays_the_write(stored: tuple[Rig, States, DrivenClock], failure: Exception) -> None:
     rig, states, clock = stored
-    states.failures = 1
+    states.failures, states.failure = 1, failure
     rig.join()
     await eventually(lambda: states.failures == 0, "tried")
     assert not states.written
@@ -421,9 +467,12 @@ async def test_changes_are_announced_together_five_seconds_after_the_last(stored
     assert len(states.announced) == 1
 
 
-async def test_notification_that_failed_is_sent_again_with_what_changed_meanwhile(stored: tuple[Rig, States, DrivenClock]) -> None:
+@pytest.mark.parametrize("failure", [StoreLost("no session"), RuntimeError("a fault")])
+async def test_notification_that_failed_is_sent_again_with_what_changed_meanwhile(
+    stored: tuple[Rig, States, DrivenClock], failure: Exception
+) -> None:
     rig, states, clock = stored
-    states.failed_announcements = 1
+    states.failed_announcements, states.failure = 1, failure
     rig.join(0)
     await eventually(lambda: len(states.written) == 1, "written")
     for _ in range(3):
