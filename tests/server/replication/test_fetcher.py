@@ -698,6 +698,22 @@ def leader_error(code):
 # --- connections
 
 
+async def test_a_fault_of_a_fetcher_is_followed_by_a_back_off(pair, monkeypatch, caplog):
+    leader, follower = pair
+    follower.lead()
+    fetch, faults = follower.fetcher._fetch, [RuntimeError("a fault")]
+
+    async def fail_once():
+        if faults:
+            raise faults.pop()
+        await fetch()
+
+    monkeypatch.setattr(follower.fetcher, "_fetch", fail_once)
+    await follower.backs_off()
+    assert named(await leader.next()) == [("t", 0, 0, 0, -1, 0)]
+    assert "unexpected exception in the fetcher" in caplog.text
+
+
 async def test_a_lost_connection_is_opened_again_after_the_back_off_with_a_full_request(pair):
     leader, follower = pair
     follower.lead(0, 1)
