@@ -130,6 +130,11 @@ class _Channel:
             self._dialing = None
             self._retry_later(f"cannot connect: {error}")
             return
+        except Exception as fault:
+            log.exception("unexpected exception while connecting to %s", self._name)
+            self._dialing = None
+            self._retry_later(f"cannot connect: {fault}")
+            return
         self._dialing = None
         if self._closed:
             connection.close()

@@ -155,7 +155,7 @@ async def dial(
                 await connection.authenticate(security, client_id, clock)
     except RemoteProtocolError as error:
         raise ConnectionError(f"the authentication failed: {error}") from error
-    except UnicodeError as error:  # a label without letters, or with more than 63
+    except ValueError as error:  # a label without letters, or with more than 63; a null character
         raise OSError(errno.EINVAL, f"{host!r} is not a host name") from error
     opened = getattr(clock, "opened", None)
     if opened is not None:  # the clock of a broker that can stand still

@@ -289,3 +289,20 @@ async def test_broker_that_accepts_and_closes_costs_one_line_and_is_tried_less_o
     sender.close()
     assert "19 more lines like this were suppressed" in caplog.text  # the first failure is not worth a line
     server.close()
+
+
+async def test_a_fault_while_connecting_is_followed_by_another_attempt(
+    broker: ScriptedBroker, sender: Channels, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dial, faults = channels.dial, [RuntimeError("a fault")]
+
+    async def fail_once(*arguments: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return await dial(*arguments)
+
+    monkeypatch.setattr(channels, "dial", fail_once)
+    sender.add_broker(2, "127.0.0.1", broker.port)
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(4))
+    await broker.received(1)
+    assert "unexpected exception while connecting to broker 2" in caplog.text
