@@ -13,6 +13,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.server.net import channels
 from klamm.server.net.channels import Channels
+from klamm.server.net.outgoing_connections import dial
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.scripted import ScriptedBroker
 
@@ -294,7 +295,7 @@ async def test_broker_that_accepts_and_closes_costs_one_line_and_is_tried_less_o
 async def test_a_fault_while_connecting_is_followed_by_another_attempt(
     broker: ScriptedBroker, sender: Channels, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dial, faults = channels.dial, [RuntimeError("a fault")]
+    faults = [RuntimeError("a fault")]
 
     async def fail_once(*arguments: Any) -> Any:
         if faults:
