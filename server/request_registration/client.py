@@ -275,6 +275,7 @@ class RegistrationClient:
             broker_id=self._identity.broker_id, broker_epoch=epoch, controller_epoch=view.controller_epoch, fetch_offset=view.next_offset,
             max_wait_ms=max_wait_ms, max_bytes=MAX_BYTES, want_shut_down=want_shut_down,
         )
+        await self._finder.look()  # before it is compared: this broker may have become the controller since its last fetch
         was_controller = self._is_controller
         if was_controller:
             await self._see_session()

@@ -709,3 +709,16 @@ async def test_fetch_waits_no_longer_than_the_lease_allows(started: World, lease
         await started.clock.advance(5, lambda: asyncio.sleep(0.001))
         started.controller = 1
         assert 0 < (await started.fetch(script=1)).max_wait_ms <= 1000
+
+
+@pytest.mark.requirement("RREG-24")
+async def test_the_lease_of_a_broker_that_becomes_the_controller_goes_on(started: World) -> None:
+    world = started
+    await world.online()
+    await world.fetch()
+    world.ids[1], world.own = OWN, (Endpoint("PLAINTEXT", "127.0.0.1", world.scripts[1].port, 0),)
+    world.controller = 1
+    world.answer(error_code=ErrorCode.NOT_CONTROLLER)
+    world.serve(await world.fetch(1), ONLINE, 1)
+    await world.fetch(1)
+    assert world.client.own.remaining_s > OPTIONS.session_timeout_ms / 1000 / 2
