@@ -47,7 +47,6 @@ from klamm.control.processes.shares import FaultShares, HoldShares
 from klamm.control.refusal import Refused
 from klamm.control.seen_changes import SeenRows
 from klamm.control.wholeness import Report, until_whole
-from klamm.machine.faults import contained
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.steering import Steering
 from klamm.server.faults.fault import MAX_FAULTS, Fault
@@ -178,8 +177,10 @@ class ProcessControl:
         async for kind, data in part.client.events():
             if self._processes.parts.get(broker) is not part:
                 return  # it has ended, and what it took is counted
-            with contained(log, f"an event of broker {broker}"):
+            try:
                 self._take_event(broker, part, kind, data)
+            except Exception:  # the next event counts nevertheless
+                log.exception("an event %r of broker %d cannot be processed", kind, broker)
 
     def _take_event(self, broker: int, part: SteeredProcess, kind: str, data: Any) -> None:
         """A broker tells that something happened."""

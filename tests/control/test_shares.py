@@ -1,13 +1,17 @@
-"""Shares of holds and faults of brokers in processes of their own, and the numbers of their requests."""
+"""Shares of holds and faults of brokers in processes of their own, the numbers of their requests, and their events."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.control.bodies import EffectBody, FaultBody, FilterBody, HoldBody, convert
+from klamm.control.processes.broker_client import BrokerClient
 from klamm.control.processes.owned_broker import OwnedBroker, StateBody
 from klamm.control.processes.request_numbers import RequestNumbers
 from klamm.control.processes.shares import FaultShares, HoldShares
@@ -144,3 +148,33 @@ async def test_a_hold_takes_no_more_than_its_changed_limit_and_ends_when_it_hold
     other = steering.hold(Reached)
     other.limit(0)
     assert (other.state, steering.park(Reached(), lambda: None, 1)) == ("released", None)
+
+
+# --- the events of one broker
+
+HELD = [{"id": 1, "held": ["t" * 1000] * 1000}, {"id": 2}]
+
+
+async def events(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    for each in HELD:
+        await response.write(f"event: reached\ndata: {json.dumps(each)}\n\n".encode())
+    return response
+
+
+async def test_an_event_of_a_megabyte_does_not_end_the_events_of_its_broker() -> None:
+    app = web.Application()
+    app.router.add_get("/events", events)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    heard: list[Any] = []
+    try:
+        async with aiohttp.ClientSession() as session:
+            heard = [event async for event in BrokerClient(session, f"http://{host}:{port}", "token").events()]
+    finally:
+        await runner.cleanup()
+    assert heard == [("reached", each) for each in HELD]
