@@ -44,6 +44,16 @@ def test_an_aborted_transaction_changes_nothing() -> None:
     assert committed(groups) == 10
 
 
+def test_offsets_of_an_aborted_transaction_do_not_come_back_with_the_next_one_of_its_producer() -> None:
+    groups = Groups(Limits())
+    replay_batches(groups, commit(0, 10) + commit(1, 20, producer_id=7) + marker(2, 7, ControlType.ABORT))
+    group = groups.get("g")
+    assert group is not None
+    assert not group.offsets.is_unstable(T0), "OffsetFetch may answer again"
+    replay_batches(groups, marker(3, 7, ControlType.COMMIT))
+    assert committed(groups) == 10
+
+
 def test_a_marker_of_one_producer_leaves_the_transactions_of_others_open() -> None:
     groups = Groups(Limits())
     replay_batches(groups, commit(0, 20, producer_id=7) + marker(1, 8, ControlType.COMMIT))
