@@ -247,3 +247,24 @@ def test_a_member_that_was_given_an_id_cannot_become_static_with_it() -> None:
     assert driver.joined(driver.join("a", member_id, instance="one")) == JoinResult(E.UNKNOWN_SERVER_ERROR, "")
     driver.join("a", member_id)
     assert list(driver.groups.get(GROUP).members) == [member_id]  # type: ignore[union-attr]
+
+
+def test_a_rebalance_that_no_static_member_joined_in_time_ends_after_another_time_out_with_those_who_have() -> None:
+    driver = GroupDriver()
+    a, b = static_group(driver)
+    driver.groups.begin_rebalance(GROUP, driver.now)
+    driver.settle()
+    beat_60_s(driver, {a: "one", b: "two"})  # the time to join is over
+    assert state_of(driver) is PREPARING
+    ticket = driver.join("c", a, instance="one")
+    beat_60_s(driver, {b: "two"})
+    result = driver.joined(ticket)
+    assert (result.error, result.generation, result.leader) == (E.NONE, 2, a)
+
+
+def beat_60_s(driver: GroupDriver, members: dict[str, str]) -> None:
+    """Let the rebalance time-out pass; these members keep their sessions."""
+    for _ in range(12):
+        driver.advance(5_000)
+        for member_id, instance in members.items():
+            driver.heartbeat(member_id, 1, instance)

@@ -20,6 +20,7 @@ from klamm.protocol.nouns import LEADER_DURING_DELETE, TopicPartition
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.record import Record, encode_batch, read_records
 from klamm.protocol.records.validation import Origin
+from klamm.protocol.steering import Steering
 from klamm.server.background import BackgroundTasks
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator, GroupOptions
 from klamm.server.local.driven_clock import DrivenClock
@@ -35,7 +36,10 @@ T = TopicPartition("t", 0)
 class CoordinatingBroker:
     """Broker 1. The offsets topic has `partitions` partitions; nobody leads them until `lead`. Topic t has two."""
 
-    def __init__(self, partitions: int = 1, *, replicas: Sequence[int] = (1,), **properties: object) -> None:
+    def __init__(
+        self, partitions: int = 1, *, replicas: Sequence[int] = (1,), steering: Steering | None = None, **properties: object
+    ) -> None:
+        """`steering` holds groups at phases."""
         self.clock = DrivenClock()
         self.config = broker_config(1, **{"group_initial_rebalance_delay_ms": 0, **properties})
         self.metadata = metadata = MetadataCache(1)
@@ -50,7 +54,7 @@ class CoordinatingBroker:
         self.background = BackgroundTasks()
         ids = itertools.count(1)
         options = GroupOptions.of(self.config)
-        self.groups = GroupCoordinator(options, self.replicas, self.background, self.clock, lambda: f"id{next(ids)}")
+        self.groups = GroupCoordinator(options, self.replicas, self.background, self.clock, lambda: f"id{next(ids)}", steering)
         self.groups.partitions.count = partitions
         self.replicas.listeners.append(self.groups.partitions.apply)
 

@@ -21,7 +21,7 @@ from klamm.tests.server.logged_broker import GOOD, Logged
 
 ALONE = TopicPartition("t", 0)
 PRODUCER = 7
-LONG = record_batch(bytes(2_000_000), 3)
+LONG = record_batch(bytes(300_000), 3)
 """Takes long: its records are checked in a thread."""
 
 
@@ -50,7 +50,7 @@ def led_in(logged: Logged, epoch: int, topic_id: int = 1) -> None:
 async def test_a_long_batch_of_a_transaction_that_was_not_verified_is_refused() -> None:
     logged = Logged()
     log = await logged.log(0)
-    replica, batch = logged.partition(0), of_transaction(2_000_000)
+    replica, batch = logged.partition(0), of_transaction(300_000)
     appends = appends_of(logged, verifications={})
     assert appends.append(replica, batch) is None, "it takes long"
     with pytest.raises(ApiError) as raised:
@@ -65,7 +65,7 @@ async def test_a_long_batch_of_a_transaction_that_was_verified_is_appended() -> 
     replica = logged.partition(0)
     verification = log.begin_verification(PRODUCER, 0, 0, 1)
     assert verification is not None
-    await appends_of(logged, verifications={replica: verification}).append_later(replica, of_transaction(2_000_000))
+    await appends_of(logged, verifications={replica: verification}).append_later(replica, of_transaction(300_000))
     assert log.log_end_offset == 1
 
 

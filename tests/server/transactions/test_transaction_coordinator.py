@@ -427,3 +427,12 @@ async def test_of_two_requests_that_come_together_the_first_is_decided(broker: T
     await broker.coordinate()
     first, second = await asyncio.gather(broker.init(), broker.init())
     assert (first, second) == (ProducerIdResult(E.NONE, 0, 0), ProducerIdResult(E.CONCURRENT_TRANSACTIONS))
+
+
+async def test_a_transaction_whose_end_is_being_stored_cannot_time_out_by_hand(broker: TransactionBroker) -> None:
+    await broker.coordinate()
+    await broker.begun(OWN)
+    ending = broker.coordinator.end(EndTransaction(None, ID, 0, 0, True))
+    assert broker.coordinator.time_out(ID) is False
+    assert await broker.result(ending) is E.NONE
+    assert [marker.is_commit for marker in broker.written()] == [True]

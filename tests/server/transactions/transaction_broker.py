@@ -14,6 +14,7 @@ from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.record import ControlType, read_control, read_records
+from klamm.protocol.steering import Steering
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 from klamm.server.transactions.transaction_parts import make_transaction_parts
 from klamm.tests.broker import update_metadata
@@ -58,11 +59,13 @@ class Marker(NamedTuple):
 class TransactionBroker(CoordinatingBroker):
     """Broker 1, with brokers 2 and 3 beside it. Nobody leads the transaction topic, which has one partition, until `coordinate`."""
 
-    def __init__(self, **properties: object) -> None:
-        super().__init__(**properties)  # type: ignore[arg-type]
+    def __init__(self, *, steering: Steering | None = None, **properties: object) -> None:
+        super().__init__(steering=steering, **properties)  # type: ignore[arg-type]
         self.others = {2: ScriptedBroker(), 3: ScriptedBroker()}
         self.ids = CountedIds()
-        self.parts = make_transaction_parts(self.config, self.replicas, self.groups, self.ids, self.background, self.clock)
+        self.parts = make_transaction_parts(
+            self.config, self.replicas, self.groups, self.ids, self.background, self.clock, steering=steering
+        )
         self.coordinator = self.parts.coordinator
         self.coordinator.partitions.count = 1
         self.replicas.listeners.append(self.coordinator.partitions.apply)
