@@ -441,3 +441,12 @@ def test_the_other_entity_counts_too():
     made.apply_dynamic({"max.connections.per.ip.overrides": "h:1"}, {"max.connections.per.ip": "0"})
     with pytest.raises(ConfigError, match=r"max\.connections\.per\.ip"):
         made.validate_dynamic({}, per_broker=False)
+
+
+def test_a_password_of_an_open_listener_cannot_change_and_the_error_hides_it() -> None:
+    name = "listener.name.plaintext.plain.sasl.jaas.config"
+    static = config(**{name: "x required password=\"hunter1\";"})
+    with pytest.raises(ConfigError) as caught:
+        static.validate_dynamic({name: "x required password=\"hunter2\";", "max.connections": "7"}, per_broker=True)
+    assert caught.value.key == name
+    assert "[hidden]" in str(caught.value) and "hunter" not in str(caught.value)

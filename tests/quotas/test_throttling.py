@@ -16,10 +16,11 @@ from klamm.server.requests.context import Context
 from klamm.server.requests.dispatch import Dispatcher, Handler
 from klamm.server.requests.handlers import HANDLERS
 from klamm.server.requests.quotas import ClientQuotas
+from klamm.server.requests.throttling import handle_throttled
 from klamm.server.security.authorizer import Principal
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
-from klamm.tests.services import broker_config, make_services
+from klamm.tests.services import broker_config, make_context, make_services
 
 LONG_S = 5.25
 """A client that may use half of the time, 5 s in ten, is throttled for half a second when it has used this."""
@@ -251,3 +252,22 @@ def test_other_configs_of_a_user_are_no_quotas() -> None:
     driven = DrivenBroker()
     driven.quotas.set("users", "alice", {"SCRAM-SHA-256": "salt=c2FsdA=="})
     assert driven.quotas.enforced is None
+
+
+@pytest.mark.parametrize("version", [12, 15])
+@pytest.mark.parametrize(("replica_id", "is_measured"), [(-1, True), (0, False), (7, False)])
+def test_fetches_of_followers_are_not_throttled_and_broker_0_is_one(version: int, replica_id: int, is_measured: bool) -> None:
+    quotas = ClientQuotas(broker_config(), DrivenClock())
+    quotas.set("clients", "<default>", {"request_percentage": "50"})
+    assert quotas.enforced is not None
+    ctx = make_context(make_services(client_quotas=quotas), ApiKey.FETCH, version)
+    state = messages.FetchRequest.ReplicaState(replica_id=replica_id)
+    request = messages.FetchRequest(replica_id=replica_id, replica_state=state, topics=[])
+    seen: list[bool] = []
+
+    def handle(ctx: Context, request: Any) -> Any:
+        seen.append(ctx.peer.throttle is not None)
+        return messages.FetchResponse()
+
+    handle_throttled(quotas.enforced, handle, ctx, request)
+    assert seen == [is_measured]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.dataset as ds
@@ -12,7 +14,7 @@ from deltalake import DeltaTable
 
 from klamm.pipeline.bronze import convert_here, pending
 from klamm.pipeline.commits import Commits
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta, manifest
 from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.lake.delta import HOUR_NS, LONGEST_STATED, Removed, publish, remove_old
 from klamm.pipeline.lake.folder import PipelineFailed
@@ -70,8 +72,8 @@ def test_the_least_and_the_greatest_value_of_each_file_include_all_of_its_rows(t
     times = [row["ts"] for row in rows.to_pylist()]
     assert datetime.fromisoformat(low["ts"]) <= min(times) < max(times) <= datetime.fromisoformat(high["ts"])
     assert "run_id" not in low and len({row["ts_ns"] for row in rows.to_pylist()}) == 2
-    for time in times:
-        assert opened(table, ds.field("ts") == time) == 1
+    for one in times:
+        assert opened(table, ds.field("ts") == one) == 1
 
 
 def test_old_files_go_from_a_target_and_all_rows_of_the_last_version_stay(tmp_path: Path) -> None:
@@ -113,3 +115,17 @@ def test_a_log_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     (target / MESSAGES.path / "_delta_log" / "00000000000000000000.json").write_text("{")
     with pytest.raises(PipelineFailed, match=r"^files of silver/messages cannot be removed: .+"):
         list(remove_old(str(target), 0))
+
+
+def test_a_file_that_went_less_than_the_time_to_keep_ago_stays_also_with_a_part_of_an_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, target = tmp_path / "lake", tmp_path / "target"
+    days(lake, 2)
+    list(publish(lake, str(target)))
+    manifest.drop(lake, MESSAGES.path, manifest.entries(lake, MESSAGES.path)[:1])
+    went_s = time.time() - 80 * 60
+    monkeypatch.setattr(delta, "time", SimpleNamespace(time=lambda: went_s))
+    list(publish(lake, str(target)))
+    assert list(remove_old(str(target), HOUR_NS * 3 // 2)) == []
+    assert list(remove_old(str(target), HOUR_NS)) == [Removed(MESSAGES.path, 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import time
@@ -21,7 +22,7 @@ from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.retention import PLAN, finish, retain
-from klamm.pipeline.lake.unjudged_rows import Missing, missing_rows
+from klamm.pipeline.lake.unjudged_rows import Missing, missing_rows, silver_numbers
 from klamm.pipeline.stream import account
 from klamm.pipeline.upkeep import upkeep
 from klamm.tests.cli.running import call
@@ -220,3 +221,40 @@ def test_a_removal_that_is_killed_at_any_change_is_finished_by_the_next_run(lake
         shutil.rmtree(copy)
         change += 1
     assert change > 30
+
+
+def write_more(lake: Path, run: str, *days: int, sealed_on: int) -> None:
+    """Days of a run that the pipeline has not read yet; their segments were sealed on another day."""
+    before = {segment.path for segment in segments(lake)}
+    with TinyJournal(lake, run, process=2, seq=21) as tiny:
+        for number in days:
+            tiny.now_ns = day(number)
+            tiny.event("timer")
+            simple_exchange(tiny)
+            tiny.roll()
+    for segment in segments(lake):
+        if segment.path not in before:
+            os.utime(segment.path, ns=(day(sealed_on), day(sealed_on)))
+
+
+def unread(lake: Path) -> list[str]:
+    return sorted(str(segment.path) for segment in pending(lake, Commits(lake)))
+
+
+@pytest.mark.parametrize(("run", "sealed_on"), [("on", 0), ("old", 4)], ids=["run goes on", "run would end"])
+def test_segments_that_are_not_in_bronze_stay_with_their_run(lake: Path, run: str, sealed_on: int) -> None:
+    write_more(lake, run, 6, 7, sealed_on=sealed_on)
+    waiting = unread(lake)
+    assert len(waiting) == 4
+    plan = retain(lake, Commits(lake), day(3))
+    assert unread(lake) == waiting
+    assert (plan.runs, plan.shortened) == ((["old"], ["on"]) if run == "on" else ([], ["old", "on"]))
+
+
+def test_a_row_that_retention_left_is_missed_when_it_is_gone(lake: Path) -> None:
+    retain(lake, Commits(lake), day(3))
+    table = "silver/messages"
+    first = next(entry for entry in manifest.entries(lake, table) if entry.batch == "on-3")
+    manifest.drop(lake, table, [first])
+    missing = missing_rows(lake, ["on"], lambda run: silver_numbers(lake, run))
+    assert [(one.first, one.last) for one in missing] == [(11, 14)]

@@ -202,3 +202,12 @@ def test_long_requests_are_not_remembered() -> None:
     data = payload(0, 9, request)
     assert learned(data).find(data) is None
     assert check(learned(produce()), produce(bytes(1 << 20))), "records may be long"
+
+
+@pytest.mark.parametrize("version", [7, 12, 13])
+def test_a_fetch_that_forgets_topics_is_left_to_the_codec_each_time(version: int) -> None:
+    forgotten = messages.FetchRequest.ForgottenTopic(topic="u", topic_id=(1).to_bytes(16, "big"), partitions=[0])
+    sent = fetch(version=version, forgotten_topics_data=[forgotten])
+    assert learned(sent).find(sent) is None
+    assert learned(fetch(version=version)).find(sent) is None
+    assert not check(learned(sent), fetch(version=version)), "nor is its shape that of one that forgets nothing"

@@ -785,3 +785,22 @@ async def test_a_connection_may_have_a_dispatcher_and_a_principal_of_its_own(ser
         other.send(ask_metadata(number))
         assert await other.correlation_ids(1) == [number]
     assert seen == ["alice"], "once by the handler, once from the cache of alice; the other connection never"
+
+
+async def test_an_error_of_a_handler_is_not_what_the_next_same_request_gets(serve: Serve, connect: Connect) -> None:
+    problems: list[Exception] = [RuntimeError("once")]
+
+    def handle(ctx: Any, request: Any) -> Any:
+        if problems:
+            raise problems.pop()
+        return messages.MetadataResponse(controller_id=7)
+
+    def refuse(request: Any, version: int, code: Any, message: str | None = None) -> Any:
+        return messages.MetadataResponse(controller_id=8)
+
+    peer = await connect((await serve({3: Handler(handle, refuse, cached=True)})).port)
+    for number, controller_id in ((1, 8), (2, 7), (3, 7)):
+        peer.send(ask_metadata(number))
+        payload = await peer.answer()
+        assert payload is not None
+        assert messages.decode("MetadataResponse", 1, payload, 4)[0].controller_id == controller_id

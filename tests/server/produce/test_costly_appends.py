@@ -12,8 +12,8 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.records.batch import TRANSACTIONAL, each_header, read_header, write_header
-from klamm.protocol.records.record import Record, encode_batch, seal
+from klamm.protocol.records.batch import TRANSACTIONAL, each_header
+from klamm.protocol.records.record import Record, encode_batch
 from klamm.server.produce.internal_appends import InternalAppends
 from klamm.server.produce.record_appends import RecordAppends, Verified
 from klamm.server.produce.verification import error_for_produce
@@ -27,7 +27,8 @@ LONG = record_batch(bytes(300_000), 3)
 
 def of_transaction(size: int = 1) -> bytes:
     """The first records of a transaction."""
-    return encode_batch([Record(0, 1, None, bytes(size))], attributes=TRANSACTIONAL, producer_id=PRODUCER, producer_epoch=0, base_sequence=0)
+    records = [Record(0, 1, None, bytes(size))]
+    return encode_batch(records, attributes=TRANSACTIONAL, producer_id=PRODUCER, producer_epoch=0, base_sequence=0)
 
 
 def appends_of(logged: Logged, **fields: object) -> RecordAppends:

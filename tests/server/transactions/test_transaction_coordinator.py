@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from klamm.broker.transactions.log_records import StoredTransaction, key_of, read_key, read_value, record_of
-from klamm.broker.transactions.requests import Description, InitProducerId, Listed, ProducerIdResult
+from klamm.broker.transactions.requests import Description, EndTransaction, InitProducerId, Listed, ProducerIdResult
 from klamm.broker.transactions.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
