@@ -22,6 +22,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.tests.admin.replies import elected
 from klamm.tests.admin.scripted import CLOSE, HANG, ScriptedCluster, ScriptedMember, shipped
 from klamm.tests.admin.silent_port import silent_port
+from klamm.tests.harness.waits import eventually
 
 META, DIRS = ApiKey.METADATA, ApiKey.DESCRIBE_LOG_DIRS
 EVERY_CALL: dict[str, Callable[[Any], Any]] = {
@@ -375,3 +376,32 @@ def test_supports_is_of_the_controller_and_of_versions_that_both_know(cluster: S
         admin.describe_cluster()
         assert [admin.supports(key) for key in (43, 35)] == [False, False]
     assert one.keys() | two.keys() == {ApiKey.API_VERSIONS, META}
+
+
+async def test_a_time_out_closes_the_idle_connections_to_its_address_too(cluster: ScriptedCluster) -> None:
+    (broker,) = cluster.add(1)
+    together = threading.Barrier(3)
+
+    def wait(body: Any, version: int) -> Any:
+        together.wait(20)
+        return messages.DescribeLogDirsResponse()
+
+    broker.on(DIRS, wait, wait, wait, HANG)
+    async with AsyncAdminClient(cluster.bootstrap) as admin:
+        await asyncio.gather(*[admin.describe_log_dirs([1]) for _ in range(3)])
+        assert len(broker._open) >= 3
+        assert isinstance((await admin.describe_log_dirs([1], timeout_ms=300)).errors[1], TimedOut)
+        await eventually(lambda: len(broker._open) == 1, "only the broker that hangs has its connection")
+
+
+def test_the_response_to_an_earlier_request_is_an_error(cluster: ScriptedCluster) -> None:
+    (broker,) = cluster.add(1)
+
+    def to_an_earlier_one(body: Any, version: int) -> bytes:
+        response = messages.encode(messages.DescribeLogDirsResponse(), version)
+        return messages.encode_response(DIRS, version, 0, response)[4:]
+
+    broker.on(DIRS, to_an_earlier_one, messages.DescribeLogDirsResponse())
+    with AdminClient(cluster.bootstrap) as admin:
+        assert isinstance(admin.describe_log_dirs([1]).errors[1], BadResponse)
+        assert admin.describe_log_dirs([1]).errors == {}, "over a new connection"

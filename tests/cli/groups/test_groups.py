@@ -166,6 +166,9 @@ def test_offsets_are_reset_only_with_execute(members: ToolMembers, topic: str, g
     for arguments, offsets in steps:
         table(members, *reset, *arguments, "--execute")
         assert committed(members, group) == offsets
+    shown = groups(members, *reset, "--all-topics", "--to-latest", "--json")
+    assert [row["new_offset"] for row in json.loads(shown.stdout)["offsets"]] == [5, 3, 0]
+    assert committed(members, group) == {0: 5, 1: 0, 2: 0}, "also with --json"
     other = unique_name("g")
     shown = groups(members, "reset-offsets", other, "--topic", f"{topic}:0", "--to-offset", 1, "--execute", "--json")
     assert json.loads(shown.stdout) == {"offsets": [{"group": other, "topic": topic, "partition": 0, "new_offset": 1}]}

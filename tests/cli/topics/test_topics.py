@@ -77,6 +77,9 @@ def test_what_is_refused_is_one_line_and_the_others_are_changed(members: ToolMem
     assert (said.returncode, said.stdout) == (1, f"{other}: created\n")
     assert re.fullmatch(rf"klamm: {name}: .*already exists.*\n", said.stderr), said.stderr
     assert done(members, "create", name, "--if-not-exists") == [f"{name}: exists already"]
+    said = topics(members, "create", name, absent, "--if-not-exists", "-r", 9)
+    assert (said.returncode, said.stdout) == (1, f"{name}: exists already\n")
+    assert re.fullmatch(rf"klamm: {absent}: .*\n", said.stderr), "no topic can have nine replicas here"
     assert done(members, "create", absent, "--validate-only") == [f"{absent}: can be created"]
     said = topics(members, "describe", name, absent)
     assert said.returncode == 1
