@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +14,11 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 from klamm.admin import AdminClient, ConfigResource, ResourceType
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.tests.cli.members import ToolMembers
 from klamm.tests.cli.running import call
-from klamm.tests.harness.kafka import wait_for
+from klamm.tests.harness.kafka import request, wait_for
 from klamm.tests.harness.names import unique_name
 from klamm.tests.reference.jars import jars
 from klamm.tests.reference.tools import Tools
@@ -180,9 +183,32 @@ def test_offsets_are_reset_only_with_execute(members: ToolMembers, topic: str, g
     assert (said.returncode, said.stderr) == (1, "klamm: UNKNOWN_TOPIC_OR_PARTITION\n")
 
 
+def test_offsets_of_a_group_that_rebalances_are_not_reset(members: ToolMembers, topic: str, group: str) -> None:
+    """A member waits until another one joins again: the group is in PreparingRebalance."""
+    found = request(members.brokers[0].port, messages.FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4).coordinators[0]
+    protocol = messages.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0")
+    join = messages.JoinGroupRequest(
+        group_id=group, session_timeout_ms=30_000, rebalance_timeout_ms=60_000, protocol_type="consumer", protocols=[protocol]
+    )
+    assert request(found.port, join, 3).error_code == 0
+    with socket.create_connection(("127.0.0.1", found.port)) as second:
+        second.sendall(messages.encode_request(ApiKey.JOIN_GROUP, 3, 1, "member", messages.encode(join, 3)))
+        wait_for(lambda: table(members, "describe", group)[0][4] == "PreparingRebalance", "the group waits for its member")
+        said = groups(members, "reset-offsets", group, "--all-topics", "--to-latest")
+    reason = f"Assignments can only be reset if the group '{group}' is inactive, but the current state is PreparingRebalance."
+    assert (said.returncode, said.stderr) == (1, f"klamm: {reason}\n")
+    assert committed(members, group) == {0: 2, 1: 3}
+
+
 def test_offsets_and_groups_are_deleted(members: ToolMembers, topic: str, group: str) -> None:
     assert table(members, "delete-offsets", group, "--topic", f"{topic}:0,2") == [[topic, "0", "Successful"], [topic, "2", "Successful"]]
     assert committed(members, group) == {1: 3}
+    said = groups(members, "delete-offsets", group, "--topic", f"{topic}:1,9")
+    assert (said.returncode, said.stderr) == (1, "klamm: 1 offset could not be deleted\n")
+    assert [line.split()[-1] for line in said.stdout.splitlines()] == ["STATUS", "Successful", "UNKNOWN_TOPIC_OR_PARTITION"]
+    assert committed(members, group) == {}
+    with AdminClient(members.bootstrap) as admin:
+        admin.alter_group_offsets(group, {(topic, 1): 3}).all()
     said = groups(members, "delete", group, "no-such-group")
     assert (said.returncode, said.stdout, said.stderr) == (
         1,
