@@ -16,8 +16,8 @@ from klamm.protocol.records.batch import TRANSACTIONAL, each_header
 from klamm.protocol.records.record import Record, encode_batch
 from klamm.server.produce.internal_appends import InternalAppends
 from klamm.server.produce.record_appends import RecordAppends, Verified
-from klamm.server.produce.verification import error_for_produce
-from klamm.tests.server.logged_broker import GOOD, Logged
+from klamm.server.produce.verification import error_for_produce, error_of
+from klamm.tests.server.logged_broker import GOOD, Logged, asked_for
 
 ALONE = TopicPartition("t", 0)
 PRODUCER = 7
@@ -128,3 +128,30 @@ def test_what_passes_by_itself_is_not_enough_replicas_for_a_producer(code: Error
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_PRODUCER_ID_MAPPING])
 def test_what_stays_is_told_to_a_producer_with_its_own_code(code: ErrorCode) -> None:
     assert error_for_produce(ApiError(code)).code is code
+
+
+@pytest.mark.parametrize("knows_abortable", [False, True])
+def test_clients_that_do_not_know_an_abortable_transaction_get_an_invalid_state(knows_abortable: bool) -> None:
+    expected = ErrorCode.TRANSACTION_ABORTABLE if knows_abortable else ErrorCode.INVALID_TXN_STATE
+    assert error_of(ErrorCode.TRANSACTION_ABORTABLE, knows_abortable=knows_abortable).code is expected
+
+
+async def test_a_partition_whose_disk_failed_does_not_keep_the_others_from_being_verified() -> None:
+    """The coordinator is not there, so the others are to be sent again."""
+    rows = await Logged().rows(asked_for(("t", 3, of_transaction()), ("t", 0, of_transaction()), transactional_id="tx"))
+    assert [row.error_code for row in rows] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS]
+
+
+@pytest.mark.parametrize("records", [GOOD, LONG], ids=["the log is opened", "checked in a thread"])
+async def test_what_nobody_wants_any_more_after_the_wait_is_not_appended(records: bytes) -> None:
+    logged = Logged()
+    if records is LONG:
+        await logged.log(0)
+    wanted = [True]
+    appending = asyncio.create_task(appends_of(logged, is_wanted=wanted.pop).append_later(logged.partition(0), records))
+    wanted[:] = [False] if records is GOOD else [False, True]
+    with pytest.raises(ApiError) as raised:
+        await appending
+    assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert wanted == []
+    assert (await logged.log(0)).log_end_offset == 0

@@ -1,0 +1,67 @@
+"""Effects that wait at a phase: each is done once or given back, and those of other keys and partitions are not concerned."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from klamm.protocol.steering import Steering
+from klamm.server.coordinators.steered_effects import Reached, SteeredEffects
+from klamm.server.groups.phases import OffsetsAppended
+
+
+class World:
+    """A coordinator whose effects are texts; `done` are those that were done."""
+
+    def __init__(self) -> None:
+        self.steering = Steering()
+        self.effects = SteeredEffects(self.steering, 1)
+        self.done: list[str] = []
+
+    def run(self, key: str, *effects: str, index: int = 0) -> None:
+        """Effects of a group behind its phase."""
+        phase = OffsetsAppended(1, key, 1, index)
+        self.effects.run(index, key, [Reached(phase), *effects], self.do)
+
+    def do(self, effect: Any) -> None:
+        if effect == "bad":
+            raise RuntimeError(effect)
+        self.done.append(effect)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_what_a_coordinator_gives_back_is_not_done_too(world: World) -> None:
+    hold = world.steering.hold(OffsetsAppended)
+    world.run("g", "a", "b")
+    hold.step()
+    assert world.effects.drop(0) == ["a", "b"]
+    await asyncio.sleep(0)
+    assert world.done == []
+
+
+async def test_groups_of_another_partition_stay_held_when_one_moves(world: World) -> None:
+    hold = world.steering.hold(OffsetsAppended)
+    world.run("g", "a", index=0)
+    world.run("h", "b", index=1)
+    assert world.effects.drop(0) == ["a"]
+    assert [phase.group for phase in hold.held] == ["h"]
+    hold.release()
+    await asyncio.sleep(0)
+    assert world.done == ["b"]
+    assert not world.effects.is_busy
+
+
+async def test_an_effect_that_raises_does_not_keep_those_behind_it(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    hold = world.steering.hold(OffsetsAppended)
+    world.run("g", "a", "bad", "b")
+    hold.release()
+    await asyncio.sleep(0)
+    assert world.done == ["a", "b"]
+    assert "an effect that waited for g" in caplog.text
+    assert not world.effects.is_busy
