@@ -258,3 +258,16 @@ def test_a_row_that_retention_left_is_missed_when_it_is_gone(lake: Path) -> None
     manifest.drop(lake, table, [first])
     missing = missing_rows(lake, ["on"], lambda run: silver_numbers(lake, run))
     assert [(one.first, one.last) for one in missing] == [(11, 14)]
+
+
+def test_segments_stay_as_long_as_the_part_of_silver_that_has_their_rows(tmp_path: Path) -> None:
+    with TinyJournal(tmp_path, "r") as tiny:
+        for number in range(6):
+            tiny.now_ns = day(number)
+            tiny.event("timer")
+            simple_exchange(tiny)
+            tiny.roll()
+    to_silver(tmp_path, "all days")
+    before = files(tmp_path)
+    assert retain(tmp_path, Commits(tmp_path), day(3)).is_empty
+    assert files(tmp_path) == before

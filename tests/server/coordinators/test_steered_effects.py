@@ -65,3 +65,12 @@ async def test_an_effect_that_raises_does_not_keep_those_behind_it(world: World,
     assert world.done == ["a", "b"]
     assert "an effect that waited for g" in caplog.text
     assert not world.effects.is_busy
+
+
+async def test_who_waits_until_a_group_is_free_goes_on_when_its_coordinator_moves(world: World) -> None:
+    world.steering.hold(OffsetsAppended)
+    world.run("g", "a")
+    free = [asyncio.ensure_future(world.effects.until_free("g")) for _ in range(2)]
+    await asyncio.sleep(0)
+    world.effects.drop(0)
+    await asyncio.wait_for(asyncio.gather(*free), 5)

@@ -14,6 +14,7 @@ from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.hash_order import partition_for
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import Codec, each_header
+from klamm.server.produce.record_appends import Verified
 from klamm.tests.harness.waits import WITHIN_S
 from klamm.tests.server.groups.coordinating_broker import GROUP, CoordinatingBroker, T
 
@@ -478,3 +479,24 @@ async def test_a_load_that_fails_for_an_unknown_reason_ends_all_the_same(
     await broker.led(epoch=3)
     assert broker.groups.group("h") is None
     assert "cannot be read to its end" in caplog.text
+
+
+async def test_the_offsets_of_a_deleted_topic_are_forgotten_in_each_partition() -> None:
+    broker = CoordinatingBroker(partitions=2)
+    await broker.led(0)
+    await broker.led(1)
+    names = [next(name for name in map(str, range(9)) if partition_for(name, 2) == index) for index in (0, 1)]
+    for name in names:
+        assert await broker.groups.commit(broker.commit_request(group_id=name)) is E.NONE
+    broker.groups.topics_deleted([T])
+    await broker.settle()
+    assert [broker.records(index)[-1].value for index in (0, 1)] == [None, None]
+    await broker.close()
+
+
+async def test_offsets_of_a_transaction_that_was_not_verified_are_not_appended(broker: CoordinatingBroker) -> None:
+    await broker.led()
+    await broker.groups.commit(broker.commit_request(1))
+    commit = broker.commit_request(5, producer_id=7, producer_epoch=0, verified=Verified(None))
+    assert await broker.groups.commit(commit) is not E.NONE
+    assert len(broker.records()) == 1
