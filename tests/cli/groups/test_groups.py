@@ -141,7 +141,10 @@ def test_a_group_with_a_member_is_shown(members: ToolMembers, topic: str, group:
                 f"Assignments can only be reset if the group '{group}' is inactive, but the current state is Stable.",
             ),
             (("delete-offsets", group, "--topic", f"{topic}:0"), "1 offset could not be deleted"),
-            (("remove-members", group, "--instance-id", "pod-2"), "Member pod-2: UNKNOWN_MEMBER_ID"),
+            (
+                ("remove-members", group, "--instance-id", "pod-2", "--instance-id", "pod-3"),
+                "Member pod-2: UNKNOWN_MEMBER_ID; Member pod-3: UNKNOWN_MEMBER_ID",
+            ),
         ]
         for arguments, reason in refused:
             said = groups(members, *arguments)

@@ -85,6 +85,8 @@ def test_what_is_refused_is_one_line_and_the_others_are_changed(members: ToolMem
     assert said.returncode == 1
     assert len(said.stdout.splitlines()) == 3
     assert absent in said.stderr
+    assert done(members, "add-partitions", name, 9, "--validate-only") == [f"{name}: can have 9 partitions"]
+    assert done(members, "add-partitions", name, 3) == [f"{name}: has 3 partitions"], "it had not nine"
     fewer = topics(members, "add-partitions", name, 1)
     assert (fewer.returncode, fewer.stdout, fewer.stderr.count("\n")) == (1, "", 1)
     assert done(members, "delete", absent, "--if-exists") == [f"{absent}: does not exist"]

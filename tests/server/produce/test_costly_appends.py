@@ -17,7 +17,7 @@ from klamm.protocol.records.record import Record, encode_batch
 from klamm.server.produce.internal_appends import InternalAppends
 from klamm.server.produce.record_appends import RecordAppends, Verified
 from klamm.server.produce.verification import error_for_produce, error_of
-from klamm.tests.server.logged_broker import GOOD, Logged, asked_for
+from klamm.tests.server.logged_broker import GOOD, Logged
 
 ALONE = TopicPartition("t", 0)
 PRODUCER = 7
@@ -134,12 +134,6 @@ def test_what_stays_is_told_to_a_producer_with_its_own_code(code: ErrorCode) -> 
 def test_clients_that_do_not_know_an_abortable_transaction_get_an_invalid_state(knows_abortable: bool) -> None:
     expected = ErrorCode.TRANSACTION_ABORTABLE if knows_abortable else ErrorCode.INVALID_TXN_STATE
     assert error_of(ErrorCode.TRANSACTION_ABORTABLE, knows_abortable=knows_abortable).code is expected
-
-
-async def test_a_partition_whose_disk_failed_does_not_keep_the_others_from_being_verified() -> None:
-    """The coordinator is not there, so the others are to be sent again."""
-    rows = await Logged().rows(asked_for(("t", 3, of_transaction()), ("t", 0, of_transaction()), transactional_id="tx"))
-    assert [row.error_code for row in rows] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS]
 
 
 @pytest.mark.parametrize("records", [GOOD, LONG], ids=["the log is opened", "checked in a thread"])
