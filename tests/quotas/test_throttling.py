@@ -261,8 +261,10 @@ def test_fetches_of_followers_are_not_throttled_and_broker_0_is_one(version: int
     quotas.set("clients", "<default>", {"request_percentage": "50"})
     assert quotas.enforced is not None
     ctx = make_context(make_services(client_quotas=quotas), ApiKey.FETCH, version)
-    state = messages.FetchRequest.ReplicaState(replica_id=replica_id)
-    request = messages.FetchRequest(replica_id=replica_id, replica_state=state, topics=[])
+    if version < 15:
+        request = messages.FetchRequest(replica_id=replica_id, topics=[])
+    else:
+        request = messages.FetchRequest(replica_state=messages.FetchRequest.ReplicaState(replica_id=replica_id), topics=[])
     seen: list[bool] = []
 
     def handle(ctx: Context, request: Any) -> Any:
