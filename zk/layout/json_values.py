@@ -21,9 +21,16 @@ class Unreadable(StoreRefused):
 
 
 def first_value(data: str | bytes) -> Any:
-    """The first JSON value in a text. As in Kafka, what follows an object or an array is ignored. Raises ValueError and RecursionError."""
+    """The first JSON value in a text. As in Kafka, what follows an object or an array is ignored, also if it is not UTF-8.
+
+    Raises ValueError and RecursionError.
+    """
     try:
         return json.loads(data)
+    except UnicodeDecodeError as error:
+        if error.start == 0:
+            raise
+        return first_value(error.object[: error.start])
     except json.JSONDecodeError as error:
         if error.msg != "Extra data":
             raise

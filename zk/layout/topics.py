@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from klamm.controller.values import RECOVERED, RECOVERING, Assignment, LeaderAndIsr, StoredTopic, intern_ints
 from klamm.protocol.nouns import Ints, TopicPartition, id_text
-from klamm.zk.layout.json_values import INT32, decode_uuid, int32, int_tuple, ints_text, parse_int, parse_json
+from klamm.zk.layout.json_values import INT32, decode_uuid, first_value, int32, int_tuple, ints_text, parse_int, parse_json
 from klamm.zk.layout.key_order import partition_order, scala_order
 
 log = logging.getLogger("klamm.zk.layout.znodes")
@@ -189,7 +189,7 @@ def _parse_state(data: bytes, version: int) -> LeaderAndIsr:
         members = intern_ints(tuple(map(int, isr.split(b",")))) if isr else ()
         recovery = RECOVERED if recovery is None else int(recovery)
         return LeaderAndIsr(int(leader), int(leader_epoch), members, recovery, version, int(controller_epoch))
-    content = json.loads(data)
+    content = first_value(data)
     recovery = content.get("leader_recovery_state")
     if recovery is None:
         recovery = RECOVERING if content.get("is_unclean") is True else RECOVERED
