@@ -75,6 +75,12 @@ class NotAuthenticated(AdminError):
     code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
+class HandshakeFailed(NotAuthenticated):
+    """The TLS handshake failed. No broker sent this error, so it has no code."""
+
+    code = None
+
+
 class Closed(AdminError):
     """The client was closed before or during the call."""
 

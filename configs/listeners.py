@@ -50,8 +50,8 @@ class ListenerProperties(NamedTuple):
         return cls(listener.name, listener.security_protocol, properties)
 
     def key(self, name: str) -> str:
-        """The name of a config with the prefix of this listener."""
-        return f"listener.name.{self.name.lower()}.{name}"
+        """The name of a config with the prefix of this listener. A client has no listener, so its `name` is empty and there is no prefix."""
+        return f"listener.name.{self.name.lower()}.{name}" if self.name else name
 
     def get(self, name: str) -> Any:
         """The effective value, typed. Raises ConfigError if it is invalid."""

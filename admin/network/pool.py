@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from klamm.admin.errors import AdminError, BadResponse, Disconnected, NotAuthenticated, TimedOut, Unsupported
+from klamm.admin.errors import AdminError, BadResponse, Disconnected, HandshakeFailed, NotAuthenticated, TimedOut, Unsupported
 from klamm.admin.network.broker_connection import BrokerConnection
 from klamm.admin.scope import Scope
 from klamm.admin.settings import Address, Settings
@@ -119,8 +119,10 @@ def _named(error: BaseException, address: Address, scope: Scope) -> BaseExceptio
             return TimedOut(f"{where} did not respond in time; the call had {scope.timeout_ms} ms")
         case ssl.SSLEOFError() | ssl.SSLZeroReturnError():
             return Disconnected(f"{where} closed the connection during the TLS handshake")
-        case AuthenticationRefused() | ssl.SSLError():
+        case AuthenticationRefused():
             return NotAuthenticated(f"{where}: {error}")
+        case ssl.SSLError():
+            return HandshakeFailed(f"{where}: {error}")
         case RemoteProtocolError() | struct.error():
             return BadResponse(f"{where} sent an invalid response: {error}")
         case OSError():
@@ -129,10 +131,14 @@ def _named(error: BaseException, address: Address, scope: Scope) -> BaseExceptio
             return error
 
 
+_WITHOUT_TEXT = "the connection was closed; a broker closes it, for example, if the listener has another security protocol"
+"""asyncio raises connection errors without a text, among them that of a TLS handshake with a listener that has no TLS."""
+
+
 def _reason(error: OSError) -> str:
     """The system's text. asyncio has texts of its own for a connection that fails; a name that is not found has a number below 0."""
     number = error.errno or 0
-    return os.strerror(number) if number > 0 else str(error.strerror or error)
+    return os.strerror(number) if number > 0 else str(error.strerror or error) or _WITHOUT_TEXT
 
 
 def _text(address: Address) -> str:

@@ -15,7 +15,7 @@ import click
 
 from klamm.admin import AdminError, AsyncAdminClient, Disconnected, TimedOut
 from klamm.cli.shell.logs import printable
-from klamm.cli.tools.client_properties import API_TIMEOUT, call_times, client_settings
+from klamm.cli.tools.client_properties import API_TIMEOUT, call_times, client_settings, warn_of_unknown
 from klamm.cli.tools.failures import NotReachable, ToolFailed
 from klamm.protocol.errors import ErrorCode
 
@@ -38,6 +38,7 @@ async def connected_client(bootstrap_server: str, config: Path | None, client_id
 
 def open_client(bootstrap_server: str, config: Path | None, client_id: str) -> AsyncAdminClient:
     """A client with the settings of a properties file, not connected yet. Raises ToolFailed, and the errors of `client_settings`."""
+    warn_of_unknown(config)
     try:
         return AsyncAdminClient(bootstrap_server, **{"client_id": client_id, **client_settings(config)})
     except (TypeError, ValueError) as problem:

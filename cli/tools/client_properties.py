@@ -1,14 +1,18 @@
 """Turns a Kafka client properties file (`--command-config`, `--admin.config`) into settings of `klamm.admin`.
 
-The keys are Kafka's. Keys that an admin client does not use are ignored, as in Kafka's tools. Key stores and trust stores must be PEM
-files, which Kafka also accepts (`ssl.truststore.type=PEM`). Java key stores cannot be read.
+The keys are Kafka's. Keys that an admin client does not use are ignored, as in Kafka's tools; one warning names keys that no client of Kafka
+has. Key stores and trust stores are read as those of brokers are: PEM in the text or in a file, JKS and PKCS12.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from ssl import SSLContext, SSLError
 from typing import Any
 
+import click
+
+from klamm.cli.shell.logs import printable
 from klamm.configs.properties import read_properties
 from klamm.configs.types import trim
 
@@ -21,11 +25,6 @@ _PLAIN = {
     "security.protocol": "security_protocol",
     "sasl.mechanism": "sasl_mechanism",
     "client.id": "client_id",
-    "ssl.key.password": "ssl_password",
-}
-_STORES = {
-    "ssl.truststore.location": ("ssl.truststore.type", ("ssl_cafile",)),
-    "ssl.keystore.location": ("ssl.keystore.type", ("ssl_certfile", "ssl_keyfile")),
 }
 _JAAS = "sasl.jaas.config"
 REQUEST_TIMEOUT = "request.timeout.ms"
@@ -40,13 +39,8 @@ def client_settings(path: Path | None) -> dict[str, Any]:
     settings: dict[str, Any] = {ours: properties[theirs] for theirs, ours in _PLAIN.items() if theirs in properties}
     if "security_protocol" in settings:
         settings["security_protocol"] = settings["security_protocol"].upper()
-    for location, (kind, names) in _STORES.items():
-        if location in properties:
-            if properties.get(kind, "JKS").upper() != "PEM":
-                raise BadClientProperties(f"{path}: {location} must be a PEM file with {kind}=PEM; a Java key store cannot be read")
-            settings.update(dict.fromkeys(names, properties[location]))
-    if "ssl.endpoint.identification.algorithm" in properties:
-        settings["ssl_check_hostname"] = bool(properties["ssl.endpoint.identification.algorithm"].strip())
+    if settings.get("security_protocol") in ("SSL", "SASL_SSL"):
+        settings["ssl_context"] = _tls(path, settings["security_protocol"], properties)
     if _JAAS in properties:
         settings.update(_login(path, properties[_JAAS]))
     times = call_times(path)
@@ -59,6 +53,31 @@ def call_times(path: Path | None) -> dict[str, int]:
     """`request.timeout.ms` and `default.api.timeout.ms`, if the file sets them. Raises the same errors as `client_settings`."""
     properties = {} if path is None else read_properties(path)
     return {name: _time(path, name, properties[name]) for name in (REQUEST_TIMEOUT, API_TIMEOUT) if name in properties}
+
+
+def warn_of_unknown(path: Path | None) -> None:
+    """Print one line that names the keys that no client of Kafka has, if there are any. Raises the same errors as `client_settings`."""
+    if path is None:
+        return
+    from klamm.configs.tables.clients import CLIENT_CONFIGS
+    from klamm.protocol.errors import did_you_mean
+
+    unknown = [name for name in read_properties(path) if name not in CLIENT_CONFIGS]
+    if unknown:
+        names = ", ".join(name + did_you_mean(name, CLIENT_CONFIGS) for name in unknown)
+        click.echo(printable(f"{path}: ignoring unknown configs: {names}"), err=True)
+
+
+def _tls(path: Path, protocol: str, properties: dict[str, str]) -> SSLContext:
+    """The context of a client, from the same configs as a broker's connections to other brokers. Raises BadClientProperties."""
+    from klamm.configs.listeners import ListenerProperties
+    from klamm.configs.types import ConfigError
+    from klamm.server.security.tls.contexts import client_context  # few files have TLS
+
+    try:
+        return client_context(ListenerProperties("", protocol, properties))
+    except (ConfigError, SSLError) as error:
+        raise BadClientProperties(f"{path}: {error}") from error
 
 
 def _login(path: Path, jaas: str) -> dict[str, str]:

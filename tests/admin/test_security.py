@@ -64,7 +64,7 @@ def test_tls_with_the_settings_of_kafka_python(cluster: ScriptedCluster, tls: Sc
 
 
 def test_a_certificate_that_is_not_trusted_is_an_error_at_once(cluster: ScriptedCluster, tls: ScriptedMember) -> None:
-    with AdminClient(cluster.bootstrap, security_protocol="SSL") as admin, pytest.raises(NotAuthenticated, match="VERIFY_FAILED"):
+    with AdminClient(cluster.bootstrap, security_protocol="SSL") as admin, pytest.raises(NotAuthenticated, match="VERIFY_FAILED") as caught:
         admin.describe_cluster()
 
 

@@ -20,6 +20,8 @@ from klamm.zk.store.registrations import decode_registration
 Decode = Callable[[bytes | None], Any]
 PARTITION = TopicPartition("t", 0)
 BROKER = Broker(1, 0, (Endpoint("PLAINTEXT", "h", 1, 0),))
+LATER_STATE = b'{"leader":1,"leader_epoch":2,"isr":[1],"controller_epoch":3,"a":0}'
+MOVING = topics.encode_topic(None, {0: Assignment((1, 2), (2,), (1,))})
 ACLS = b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}]}'
 ACL_CHANGE = b'{"version":1,"resourceType":"TOPIC","name":"t","patternType":"PREFIXED"}'
 REGISTRATION = (
@@ -31,9 +33,9 @@ TOKEN = (
 
 NODES: dict[str, tuple[Decode, bytes]] = {
     "state": (lambda data: topics.decode_state(data, 5), topics.encode_state(LeaderAndIsr(1, 2, (1, 2), 0, 5, 3))),
-    "state of a later form": (lambda data: topics.decode_state(data, 5), b'{"leader":1,"leader_epoch":2,"isr":[1],"controller_epoch":3,"a":0}'),
+    "state of a later form": (lambda data: topics.decode_state(data, 5), LATER_STATE),
     "topic": (lambda data: topics.decode_topic("t", data), topics.encode_topic(None, {0: Assignment((1, 2)), 1: Assignment((2, 1))})),
-    "topic amid a reassignment": (lambda data: topics.decode_topic("t", data), topics.encode_topic(None, {0: Assignment((1, 2), (2,), (1,))})),
+    "topic amid a reassignment": (lambda data: topics.decode_topic("t", data), MOVING),
     "controller": (znodes.decode_controller, znodes.encode_controller(1, 2)),
     "reassignments": (znodes.decode_reassignments, znodes.encode_reassignments({PARTITION: (1, 2)})),
     "partitions": (znodes.decode_partitions, znodes.encode_partitions([PARTITION])),
