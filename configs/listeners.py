@@ -50,7 +50,7 @@ class ListenerProperties(NamedTuple):
         return cls(listener.name, listener.security_protocol, properties)
 
     def key(self, name: str) -> str:
-        """The name of a config with the prefix of this listener. A client has no listener, so its `name` is empty and there is no prefix."""
+        """The name of a config with the prefix of this listener. Without a listener, as for a client, `name` is empty."""
         return f"listener.name.{self.name.lower()}.{name}" if self.name else name
 
     def get(self, name: str) -> Any:

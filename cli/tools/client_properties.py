@@ -1,7 +1,7 @@
 """Turns a Kafka client properties file (`--command-config`, `--admin.config`) into settings of `klamm.admin`.
 
-The keys are Kafka's. Keys that an admin client does not use are ignored, as in Kafka's tools; one warning names keys that no client of Kafka
-has. Key stores and trust stores are read as those of brokers are: PEM in the text or in a file, JKS and PKCS12.
+The keys are Kafka's. Keys that an admin client does not use are ignored, as in Kafka's tools; one warning names keys that no client of
+Kafka has. Key stores and trust stores are read as those of brokers are: PEM in the text or in a file, JKS and PKCS12.
 """
 
 from __future__ import annotations

@@ -64,8 +64,9 @@ def test_tls_with_the_settings_of_kafka_python(cluster: ScriptedCluster, tls: Sc
 
 
 def test_a_certificate_that_is_not_trusted_is_an_error_at_once(cluster: ScriptedCluster, tls: ScriptedMember) -> None:
-    with AdminClient(cluster.bootstrap, security_protocol="SSL") as admin, pytest.raises(NotAuthenticated, match="VERIFY_FAILED") as caught:
+    with AdminClient(cluster.bootstrap, security_protocol="SSL") as admin, pytest.raises(NotAuthenticated, match="VERIFY_F") as caught:
         admin.describe_cluster()
+    assert caught.value.code is None and "SASL" not in str(caught.value)
 
 
 def test_a_plain_client_of_a_tls_broker_ends_in_a_time_out(cluster: ScriptedCluster, tls: ScriptedMember) -> None:
