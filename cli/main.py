@@ -7,6 +7,7 @@ traceback.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -17,7 +18,7 @@ from klamm.cli.shell.exit_codes import FAILED, KAFKAS_TOOLS, SUCCESS, USAGE
 from klamm.cli.shell.failures import StoppedEarly, one_line
 from klamm.cli.shell.lazy_group import LazyGroup
 from klamm.cli.shell.logs import printable
-from klamm.cli.shell.output import end_with_failure, open_standard_streams, tell_scripts
+from klamm.cli.shell.output import ReaderGone, end_with_failure, open_standard_streams, tell_scripts
 
 VERBS = {
     "acls": "klamm.cli.tools.acls",
@@ -61,10 +62,22 @@ def klamm() -> None:
     """
 
 
+def check_texts(arguments: list[str]) -> None:
+    """Raise ClickException for an argument that is neither UTF-8 nor the name of a file: everything else is sent or stored as UTF-8."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            if not os.path.lexists(argument):
+                kind = click.ClickException if KAFKAS_TOOLS.intersection(arguments[:1]) else click.UsageError
+                raise kind(f"{argument!r} is not valid UTF-8") from None
+
+
 def main() -> None:
     """Run the command line, then exit."""
     open_standard_streams()
     try:
+        check_texts(sys.argv[1:])
         code = klamm.main(prog_name="klamm", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as failure:
         click.echo(failure.ctx.get_help() if failure.ctx is not None else failure.format_message())
@@ -75,6 +88,8 @@ def main() -> None:
         end_with_failure(path, printable(failure.format_message()), USAGE if is_usage else FAILED)
     except click.Abort:  # click has ended the terminal line that shows ^C
         end_with_failure("klamm", "interrupted", 128 + signal.SIGINT)
+    except ReaderGone:
+        sys.exit(128 + signal.SIGPIPE)
     except StoppedEarly as stopped:
         end_with_failure("klamm", str(stopped), stopped.exit_code)
     except Exception as failure:  # the only place that turns exceptions into one line; unknown exceptions are raised again

@@ -159,7 +159,7 @@ class BrokerServer:
         except BaseException:
             await self.close()
             raise
-        log.info("broker %d serves %s", self.id, ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in self.advertised))
+        log.info("broker %d serves %s", self.id, ", ".join(map(_url, self.advertised)))
 
     async def stop(self) -> None:
         """Leave the cluster in order. Also after a start that failed; a second call does nothing."""

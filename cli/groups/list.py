@@ -42,7 +42,7 @@ def command(bootstrap_server: str, command_config: Path | None, states: tuple[st
         if as_json:
             print_json("groups", HEAD, rows)
         else:
-            print_table(HEAD, rows)
+            print_table(HEAD, rows, "group")
         fail_together([f"broker {broker}: {error}" for broker, error in listed.errors.items()])
 
     run(Place(bootstrap_server, command_config), CLIENT_ID, work)

@@ -38,6 +38,6 @@ def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, co
             if as_json:
                 print_json("members", HEAD, rows)
             else:
-                print_table(HEAD, rows)
+                print_table(HEAD, rows, "member")
 
     run(Place(bootstrap_server, command_config), CLIENT_ID, work)

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
 from klamm.cli.shell.failures import StoppedEarly
+from klamm.cli.shell.output import CannotWrite, ReaderGone
 from klamm.cli.shell.stop_signals import StopSignals
 
 if TYPE_CHECKING:
@@ -57,6 +58,14 @@ async def _nothing_fails() -> None:
     await asyncio.get_running_loop().create_future()
 
 
+def _tell(ready: Callable[[], None]) -> None:
+    """Call `ready`. A server whose address nobody reads is a failure with a line, unlike a list that nobody reads to its end."""
+    try:
+        ready()
+    except ReaderGone as gone:
+        raise CannotWrite(str(gone)) from gone
+
+
 async def live(
     serving: Serving, signals: StopSignals, ready: Callable[[], None], failure: Callable[[], Coroutine[Any, Any, None]] = _nothing_fails
 ) -> None:
@@ -73,7 +82,7 @@ async def live(
         await asyncio.wait({start, stop, failing}, return_when=asyncio.FIRST_COMPLETED)
         if start.done() and not failing.done():
             start.result()
-            ready()
+            _tell(ready)
             await asyncio.wait({stop, failing}, return_when=asyncio.FIRST_COMPLETED)
         else:
             await _cancelled(start)

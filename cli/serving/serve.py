@@ -20,7 +20,7 @@ import click
 from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.logs import log_level_option, log_to_stderr
 from klamm.cli.shell.output import say
-from klamm.cli.shell.parameters import ADVERTISED, BROKER_KEY_VALUE, KEY_VALUE, TOPIC, Whole, api_version_option, as_version_option
+from klamm.cli.shell.parameters import ADVERTISED, BROKER_KEY_VALUE, HOST, KEY_VALUE, TOPIC, Whole, api_version_option, as_version_option
 from klamm.cli.shell.stop_signals import StopSignals
 from klamm.cli.shell.value_completion import complete_configs
 from klamm.machine.interpreter import require_interpreter_lock
@@ -55,7 +55,7 @@ _OPTIONS = {"topics": "topic", "api_versions": "api-version"}
     show_default=True,
     help="Number of brokers; their ids are 1, 2, 3, …",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on and to advertise.")
+@click.option("--host", type=HOST, default="127.0.0.1", show_default=True, help="Address to listen on and to advertise.")
 @click.option(
     "--port",
     type=Whole(0, 65535),
@@ -85,7 +85,7 @@ _OPTIONS = {"topics": "topic", "api_versions": "api-version"}
     "Needs klamm[control].",
 )
 @click.option(
-    "--control-host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+    "--control-host", type=HOST, default="127.0.0.1", show_default=True, metavar="ADDRESS",
     help="Address of the control API. Beyond loopback it needs --control-token.",
 )
 @click.option(

@@ -35,6 +35,14 @@ class LazyGroup(click.Group):
         module, _, name = self._modules[cmd_name].partition(":")
         return cast(click.Command, getattr(importlib.import_module(module), name or "command"))
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The arguments of the command. An option before the name of a command fails with the place where it belongs."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            error.message += f" The options of a command belong behind its name: {ctx.command_path} COMMAND {error.option_name}."
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was chosen."""
         if self._extra is None:

@@ -17,6 +17,10 @@ class CannotWrite(Exception):
     """Writing to stdout failed. The message is one line."""
 
 
+class ReaderGone(CannotWrite):
+    """stdout is a pipe that nobody reads any more, as behind `| head`. Where a command prints results, this is no failure to report."""
+
+
 def open_standard_streams() -> None:
     """Open /dev/null for each closed standard stream. Otherwise a socket would get its file descriptor, and libuv refuses such a socket."""
     for number in range(3):
@@ -43,7 +47,8 @@ def _echo(text: str | bytes, ends_line: bool) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())  # so that the flush at exit cannot fail
         os.close(nowhere)
-        raise CannotWrite(f"stdout: {error.strerror}") from error
+        kind = ReaderGone if isinstance(error, BrokenPipeError) else CannotWrite
+        raise kind(f"stdout: {error.strerror}") from error
 
 
 def counted(number: int, noun: str) -> str:

@@ -76,6 +76,16 @@ class AdvertisedAddress(_Parsed[Advertised]):
     kind = Advertised
 
 
+class Host(click.ParamType[str]):
+    """An address or a host name. An IPv6 address may be in brackets, which the value does not have."""
+
+    name = "HOST"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The host without brackets."""
+        return value[1:-1] if value[:1] + value[-1:] == "[]" and ":" in value else value
+
+
 class Whole(click.IntRange):
     """A whole number in a range. For text that is not a number, click's own class says "not a valid integer range"."""
 
@@ -142,6 +152,7 @@ ADVERTISED = AdvertisedAddress()
 BROKER_KEY_VALUE = BrokerKeyValue()
 INT64 = Int64()
 TOPIC = Topic()
+HOST = Host()
 
 as_version_option = click.option(
     "--as-version",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from klamm.cli.shell.logs import printable
-from klamm.cli.shell.output import say
+from klamm.cli.shell.output import counted, say
 from klamm.cli.tools.options import bootstrap_option, config_option
 
 if TYPE_CHECKING:
@@ -56,13 +56,15 @@ async def _run(place: Place, client_id: str, work: Callable[[AsyncAdminClient], 
         raise ToolFailed(str(problem)) from problem
 
 
-def print_table(head: Sequence[str], rows: Rows) -> None:
-    """Print a table; "-" stands for None. Without rows nothing is printed."""
+def print_table(head: Sequence[str], rows: Rows, noun: str = "") -> None:
+    """Print a table; "-" stands for None. Without rows, print `0 groups` for the noun `group`, and nothing without a noun."""
     from klamm.cli.shell.text_table import text_table
 
     if rows:
         for line in text_table([head, *(["-" if cell is None else printable(str(cell)) for cell in row] for row in rows)])[0]:
             say(line)
+    elif noun:
+        say(counted(0, noun))
 
 
 def print_json(name: str, head: Sequence[str], rows: Rows) -> None:

@@ -46,7 +46,7 @@ def command(
         if as_json:
             print_json("transactions", HEAD, rows)
         else:
-            print_table(HEAD, rows)
+            print_table(HEAD, rows, "transactional id")
         fail_together([f"broker {broker}: {error}" for broker, error in listed.errors.items()])
 
     run(Place(bootstrap_server, command_config), CLIENT_ID, work)

@@ -327,7 +327,7 @@ def test_bad_arguments_of_dump_are_one_line_and_nothing_is_connected(arguments: 
     assert reason in one_line(call("metadata-log", "dump", *arguments), code)
 
 
-def test_a_pipe_that_nobody_reads_is_one_line(controller: ScriptedMember, log: ScriptedLog) -> None:
+def test_a_pipe_that_nobody_reads_any_more_is_no_failure(controller: ScriptedMember, log: ScriptedLog) -> None:
     for broker_id in range(100):
         log.append(fence(broker_id))
     reading, writing = os.pipe()
@@ -339,4 +339,4 @@ def test_a_pipe_that_nobody_reads_is_one_line(controller: ScriptedMember, log: S
         )
     finally:
         os.close(writing)
-    assert (said.returncode, said.stderr) == (1, "klamm: stdout: Broken pipe\n")
+    assert (said.returncode, said.stderr) == (141, "")
