@@ -21,7 +21,7 @@ from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.logs import log_level_option, log_to_stderr
 from klamm.cli.shell.output import say
 from klamm.cli.shell.parameters import ADVERTISED, BROKER_KEY_VALUE, HOST, KEY_VALUE, TOPIC, Whole, api_version_option, as_version_option
-from klamm.cli.shell.stop_signals import StopSignals
+from klamm.cli.shell.stop_signals import StopSignals, end_with_stdin
 from klamm.cli.shell.value_completion import complete_configs
 from klamm.machine.interpreter import require_interpreter_lock
 from klamm.server.local.arguments import (
@@ -123,6 +123,10 @@ _OPTIONS = {"topics": "topic", "api_versions": "api-version"}
     "--sasl", "mechanism", type=click.Choice(SASL_MECHANISMS, case_sensitive=False),
     help="Clients and brokers authenticate with this mechanism. A user is made, and --json prints its password.",
 )
+@click.option(
+    "--stop-with-stdin", is_flag=True,
+    help="Stop when stdin ends. A program that starts the cluster with a pipe as stdin takes it along, however the program ends.",
+)
 @click.option("--processes", is_flag=True, help="Run each broker in its own process. Default: all brokers in one process.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of the addresses. A failure is also printed as JSON.")
 @log_level_option
@@ -145,6 +149,7 @@ def command(
     topics: tuple[SeedTopic, ...],
     tls: bool,
     mechanism: str | None,
+    stop_with_stdin: bool,
     processes: bool,
     as_json: bool,
     log_level: str,
@@ -207,6 +212,8 @@ def command(
     control = None if control_port is None else _control_options(control_host, control_port, control_token)
     require_interpreter_lock()
     signals = StopSignals()
+    if stop_with_stdin:
+        end_with_stdin()
     embedded = None if zookeeper is not None else EarlyZooKeeper(data_dir)
 
     from klamm.cli.serving.lifetime import ServedCluster, live

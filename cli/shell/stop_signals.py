@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -48,3 +50,15 @@ class StopSignals:
         self._received = number
         if self._stop is not None:
             self._stop.set()
+
+
+def end_with_stdin() -> None:
+    """When stdin ends, send SIGTERM to this process. What comes before its end is ignored."""
+    threading.Thread(target=_read_to_the_end, name="stdin", daemon=True).start()
+
+
+def _read_to_the_end() -> None:
+    with suppress(OSError):  # a terminal that is gone
+        while os.read(0, 4096):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)

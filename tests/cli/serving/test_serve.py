@@ -264,6 +264,13 @@ def test_closed_standard_streams_lead_nowhere_and_do_no_harm(start: Start, zooke
     assert "Traceback" not in cluster.stderr
 
 
+def test_a_cluster_stops_in_order_when_its_stdin_ends(start: Start, zookeeper: str, chroot: str) -> None:
+    within = ("sh", "-c", '{ sleep 0.1; echo a line; } | { "$@"; echo "exit code $?"; }', "sh")
+    cluster = start("serve", "--port", 0, "--brokers", 1, "--stop-with-stdin", "--zookeeper", zookeeper + chroot, within=within)
+    assert cluster.rest().endswith(("exit code 0\n", "exit code 143\n")), cluster.stderr
+    assert "Traceback" not in cluster.stderr
+
+
 def test_stdout_that_nobody_reads_is_one_line(start: Start, zookeeper: str, chroot: str) -> None:
     within = ("sh", "-c", '{ "$@"; echo "exit code $?" >&2; } | true', "sh")
     cluster = start("serve", "--port", 0, "--brokers", 1, "--json", "--zookeeper", zookeeper + chroot, within=within)
