@@ -72,7 +72,7 @@ class NotAuthenticated(AdminError):
     """The broker refused the credentials or the SASL mechanism, or the TLS handshake failed. The client does not retry."""
 
     of_kafka_python = "SaslAuthenticationFailedError"
-    code = ErrorCode.SASL_AUTHENTICATION_FAILED
+    code: ErrorCode | None = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 class HandshakeFailed(NotAuthenticated):

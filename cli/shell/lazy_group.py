@@ -40,8 +40,8 @@ class LazyGroup(click.Group):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            error.message += f" The options of a command belong behind its name: {ctx.command_path} COMMAND {error.option_name}."
-            raise
+            place = f" The options of a command belong behind its name: {ctx.command_path} COMMAND {error.option_name}."
+            raise click.NoSuchOption(error.option_name, error.message + place, error.possibilities, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was chosen."""

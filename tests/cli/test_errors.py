@@ -27,7 +27,7 @@ FILE = Path(__file__).with_name("errors.txt")
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {
     "jaas.properties": 'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="a";\n',
-    "jks.properties": "ssl.truststore.location=/etc/ssl/trust.jks\n",
+    "jks.properties": "security.protocol=SSL\nssl.truststore.location=/etc/ssl/trust.jks\n",
     "no-partitions.json": '{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": []}]}\n',
     "no-topics.json": '{"version": 1, "topics": []}\n',
     "schedule.json": "{}\n",

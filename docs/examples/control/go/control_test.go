@@ -24,8 +24,11 @@ type cluster struct {
 
 func start(t *testing.T) cluster {
 	t.Helper()
-	klamm := exec.Command("klamm", "serve", "--port", "0", "--json", "--control-port", "0", "--topic", "orders:1")
+	klamm := exec.Command("klamm", "serve", "--port", "0", "--json", "--stop-with-stdin", "--control-port", "0", "--topic", "orders:1")
 	klamm.Stderr = os.Stderr
+	if _, err := klamm.StdinPipe(); err != nil { // open as long as this process lives
+		t.Fatal(err)
+	}
 	stdout, err := klamm.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
