@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,14 +12,17 @@ from hypothesis import strategies as st
 
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StoredTopic
 from klamm.protocol.nouns import Endpoint, TopicPartition, id_text, next_epoch
+from klamm.protocol.security.acls import PREFIXED
 from klamm.zk.layout import json_values, paths
 from klamm.zk.layout import topics as topic_layout
 from klamm.zk.layout import znodes as layout
-from klamm.zk.layout.acls import decode_acls
+from klamm.zk.layout.acls import decode_acl_change, decode_acls
 from klamm.zk.layout.broker_node import decode_broker, encode_broker
+from klamm.zk.layout.delegation_tokens import decode_token
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.key_order import partition_order, properties_order, scala_order
 from klamm.zk.layout.znodes import ControllerNode, FeatureNode, ProducerIdBlock
+from klamm.zk.store.registrations import decode_registration
 
 TOPIC_ID = json_values.decode_uuid("Xt_MaHEATbq0nm8Ssu_Bmg")
 MS = 1_700_000_000_000
@@ -468,3 +472,52 @@ def test_acls_have_version_1(version: str, readable: bool) -> None:
     else:
         with pytest.raises(Unreadable):
             decode_acls(data)
+
+
+# Text behind the first JSON value
+
+Decode = Callable[[bytes | None], Any]
+PARTITION = TopicPartition("t", 0)
+BROKER = Broker(1, 0, (Endpoint("PLAINTEXT", "h", 1, 0),))
+LATER_STATE = b'{"leader":1,"leader_epoch":2,"isr":[1],"controller_epoch":3,"a":0}'
+SETTLED = topic_layout.encode_topic(None, {0: Assignment((1, 2)), 1: Assignment((2, 1))})
+MOVING = topic_layout.encode_topic(None, {0: Assignment((1, 2), (2,), (1,))})
+ACLS = b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}]}'
+ACL_CHANGE = b'{"version":1,"resourceType":"TOPIC","name":"t","patternType":"PREFIXED"}'
+REGISTRATION = (
+    b'{"version":1,"epoch":3,"state":"ONLINE","settings":{"listener_security_protocol_map":{"P":"PLAINTEXT"},"endpoints":["P://h:1"]}}'
+)
+TOKEN = (
+    b'{"version":1,"owner":"User:a","renewers":[],"issueTimestamp":1,"maxTimestamp":3,"expiryTimestamp":2,"tokenId":"id","tokenRequester":"User:a"}'
+)
+
+NODES: dict[str, tuple[Decode, bytes]] = {
+    "state": (lambda data: topic_layout.decode_state(data, 5), topic_layout.encode_state(LeaderAndIsr(1, 2, (1, 2), 0, 5, 3))),
+    "state of a later form": (lambda data: topic_layout.decode_state(data, 5), LATER_STATE),
+    "topic": (lambda data: topic_layout.decode_topic("t", data), SETTLED),
+    "topic amid a reassignment": (lambda data: topic_layout.decode_topic("t", data), MOVING),
+    "controller": (layout.decode_controller, layout.encode_controller(1, 2)),
+    "reassignments": (layout.decode_reassignments, layout.encode_reassignments({PARTITION: (1, 2)})),
+    "partitions": (layout.decode_partitions, layout.encode_partitions([PARTITION])),
+    "log dir event": (layout.decode_log_dir_event, layout.encode_log_dir_event(1)),
+    "throttled topics": (layout.decode_throttled_topics, layout.encode_throttled_topics(["t"])),
+    "throttled brokers": (layout.decode_throttled_brokers, layout.encode_throttled_brokers([1])),
+    "config": (layout.decode_config, layout.encode_config({"retention.ms": "1"})),
+    "config change": (layout.decode_config_change, layout.encode_config_change("topics/t")),
+    "cluster id": (layout.decode_cluster_id, layout.encode_cluster_id("id")),
+    "feature": (layout.decode_feature, layout.encode_feature(FeatureNode(2, True, {}))),
+    "producer ids": (layout.decode_producer_ids, layout.encode_producer_ids(ProducerIdBlock(1, 0, 999))),
+    "ACLs": (decode_acls, ACLS),
+    "ACL change": (lambda data: decode_acl_change(PREFIXED, data), ACL_CHANGE),
+    "delegation token": (decode_token, TOKEN),
+    "broker": (lambda data: decode_broker(1, 9, data), encode_broker(BROKER, 1)),
+    "registration": (lambda data: decode_registration(1, data), REGISTRATION),
+}
+
+
+@pytest.mark.parametrize("behind", [b" ", b"}", b"\n# note", b' {"leader":9,"partitions":{"7":[7]}}', b" \xff"], ids=repr)
+@pytest.mark.parametrize("name", NODES)
+def test_the_first_value_of_a_znode_is_read_whatever_follows(name: str, behind: bytes) -> None:
+    decode, data = NODES[name]
+    assert decode(data) is not None
+    assert decode(data + behind) == decode(data)

@@ -18,7 +18,8 @@ public class ControlExample {
     private static final HttpClient HTTP = HttpClient.newHttpClient();
 
     public static void main(String[] arguments) throws Exception {
-        Process klamm = new ProcessBuilder("klamm", "serve", "--port", "0", "--json", "--stop-with-stdin", "--control-port", "0", "--topic", "orders:1")
+        Process klamm = new ProcessBuilder("klamm", "serve", "--port", "0", "--json", "--stop-with-stdin", "--control-port", "0",
+            "--topic", "orders:1")
             .redirectError(ProcessBuilder.Redirect.INHERIT).start();
         try {
             String cluster = new BufferedReader(new InputStreamReader(klamm.getInputStream())).readLine();

@@ -9,8 +9,8 @@ import kafkajs from 'kafkajs'
 let klamm, cluster
 
 before(async () => {
-  const options = ['serve', '--port', '0', '--json', '--control-port', '0', '--topic', 'orders:1']
-  klamm = spawn('klamm', options, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const options = ['serve', '--port', '0', '--json', '--stop-with-stdin', '--control-port', '0', '--topic', 'orders:1']
+  klamm = spawn('klamm', options, { stdio: ['pipe', 'pipe', 'inherit'] })
   const [line] = await once(createInterface({ input: klamm.stdout }), 'line')
   cluster = JSON.parse(line)
 })
