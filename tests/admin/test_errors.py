@@ -10,6 +10,7 @@ import pytest
 
 from klamm.admin import AdminError, BadResponse, Closed, Disconnected, NotAuthenticated, TimedOut, Unsupported
 from klamm.admin.errors import error_of
+from klamm.admin.network.pool import _reason
 from klamm.protocol.errors import ErrorCode
 
 PAIRS = [
@@ -59,3 +60,9 @@ print(type(error).__name__, error, error.errno, isinstance(error, AdminError), "
 def test_kafka_python_is_not_imported_by_a_program_that_does_not_use_it() -> None:
     done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("NotControllerError NOT_CONTROLLER: text 41 True False\n", "")
+
+
+def test_a_connection_error_without_a_text_says_something() -> None:
+    """asyncio raises one when a listener without TLS closes a connection amid the handshake."""
+    assert "the listener has another security protocol" in _reason(ConnectionResetError())
+    assert _reason(ConnectionResetError("gone")) == "gone"
