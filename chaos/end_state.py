@@ -41,7 +41,7 @@ def problems(api: ControlClient, admin: AdminClient, unclean: bool = False, dele
     yield from (f"broker {broker} is {state}" for broker, state in states.items() if state != "running")
     topics = [row["name"] for row in api.get("topics")["topics"]]
     for name in topics:
-        yield from _topic_problems(api.get("topics", name))
+        yield from topic_problems(api.get("topics", name))
     yield from _not_deleted(api, deleted)
     for (topic, partition), move in admin.list_partition_reassignments().items():
         yield f"{topic}-{partition} is still being reassigned to {list(move.replicas)}"
@@ -53,7 +53,8 @@ def problems(api: ControlClient, admin: AdminClient, unclean: bool = False, dele
     yield from _throttles(admin, topics, [broker for broker, state in states.items() if state == "running"])
 
 
-def _topic_problems(shown: dict[str, Any]) -> Iterator[str]:
+def topic_problems(shown: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with a topic that the control API shows so."""
     for row in shown["partitions"]:
         name, stored = f"{shown['name']}-{row['partition']}", row["zookeeper"]
         if sorted(row["isr"]) != sorted(row["replicas"]):

@@ -6,8 +6,10 @@ too. It cannot complete a rebalance, though: what a member begins with after its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from klamm.chaos.history import misread
 
 Log = Sequence[tuple[int, str]]
 
@@ -18,6 +20,8 @@ class Delivery(NamedTuple):
     partition: int
     offset: int
     value: str
+    place: int = 0
+    """How often the member had been given another place in the partition: an assignment, or after it lost its offset."""
 
 
 class Commit(NamedTuple):
@@ -48,15 +52,17 @@ def judge_group(
     partition.
 
     * changed: a member got a record that is not the one at its offset;
+    * misread: a member went back or left out records, although it was given no other place;
     * skipped: an offset below the committed one that no member ever got;
     * fell: a member began below an offset whose commit was acknowledged before its assignment, or such an offset is not committed any more
       at the end.
     """
-    faults: dict[str, list[str]] = {"changed": [], "skipped": [], "fell": []}
+    faults: dict[str, list[str]] = {"changed": [], "misread": [], "skipped": [], "fell": []}
     got: dict[int, set[int]] = {partition: set() for partition in logs}
     records = {partition: dict(log) for partition, log in logs.items()}
     for member in deliveries:
-        for partition, offset, value in member:
+        faults["misread"] += [f"{group}: {said}" for said in _misread(member, logs)]
+        for partition, offset, value, _ in member:
             got[partition].add(offset)
             if records[partition].get(offset) != value:
                 there = records[partition].get(offset)
@@ -66,6 +72,16 @@ def judge_group(
         faults["skipped"] += [f"{group} committed {end} in partition {partition}, nobody got offset {o}" for o in missing]
     faults["fell"] = _fallen(commits, starts, final, group)
     return {rule: found for rule, found in faults.items() if found}
+
+
+def _misread(member: Sequence[Delivery], logs: Mapping[int, Log]) -> Iterator[str]:
+    """Places where a member did not get the next record."""
+    there = {partition: [offset for offset, _ in log] for partition, log in logs.items()}
+    runs: dict[tuple[int, int], list[int]] = {}
+    for partition, offset, _, place in member:
+        runs.setdefault((partition, place), []).append(offset)
+    for (partition, _), offsets in runs.items():
+        yield from (f"partition {partition}: {said}" for said in misread(offsets, there[partition], offsets[0], offsets[-1] + 1))
 
 
 def _fallen(commits: Iterable[Commit], starts: Iterable[Start], final: Mapping[int, int | None], group: str) -> list[str]:

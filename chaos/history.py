@@ -7,11 +7,15 @@ partitions, read from the start to the end, and counts what must not be:
 * lost: acknowledged, and not found;
 * moved: acknowledged with an offset at which another record is found;
 * out of order: of one idempotent producer and partition, a record whose first place is behind that of a later one;
-* duplicates: found twice, although the producer was idempotent;
+* duplicates: found twice, although the producer was idempotent and kept its producer id and epoch;
 * strange: found, and never sent; or at an offset that another record has, or behind a gap;
-* changed: a reader that read along was given another record at that offset than stands there now, or one twice.
+* changed: a reader that read along was given another record at that offset than stands there now;
+* misread: that reader went back, left out records, or did not get the last ones.
 
-What DeleteRecords took away, or retention, is known by the log start offsets: an acknowledged record below is not lost.
+A record below the log start offset is lost too, unless somebody asked for its deletion: whoever judges says up to which offset.
+
+A producer that gets a new producer id or epoch after an error sends again what it has no response to. Apache Kafka then keeps records twice
+too, so the duplicates of this producer, and of no other, are allowed.
 
 A record without acknowledgement may be found or not. Producers that are not idempotent may have duplicates, and records that were
 overtaken: one request in flight means one for each broker, so after a change of leaders a request to the new one may arrive before the
@@ -21,7 +25,7 @@ retry of a request to the former one. Both are counted apart.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -39,6 +43,8 @@ class Sent:
     """Number → offset of those that were acknowledged."""
     errors: dict[int, str] = field(default_factory=dict)
     """Number → error of those that failed for good."""
+    epochs: int = 1
+    """How many producer ids and epochs it was given, one after the other."""
 
     def value(self, number: int) -> str:
         return f"{self.name}:{number}"
@@ -69,6 +75,9 @@ Log = Sequence[tuple[int, str]]
 """Offsets and values of a partition's records, in order."""
 
 
+FAULTS = ("lost", "moved", "out_of_order", "duplicates", "strange", "changed", "misread")
+
+
 @dataclass
 class Verdict:
     """What was counted; lists hold what must not be, as text."""
@@ -86,21 +95,22 @@ class Verdict:
     duplicates: list[str] = field(default_factory=list)
     strange: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
+    misread: list[str] = field(default_factory=list)
 
     @property
     def faults(self) -> dict[str, list[str]]:
         """What must not be, where there is any; the first ten of each kind."""
-        kinds = ("lost", "moved", "out_of_order", "duplicates", "strange", "changed")
-        return {kind: getattr(self, kind)[:10] for kind in kinds if getattr(self, kind)}
+        return {kind: getattr(self, kind)[:10] for kind in FAULTS if getattr(self, kind)}
 
     def text(self) -> str:
         """One line of numbers."""
         return (
             f"sent {self.sent}, acknowledged {self.acknowledged}, failed {self.failed}, found {self.found}, "
-            f"found without acknowledgement {self.unacknowledged_found}, duplicates of producers that are not idempotent "
-            f"{self.allowed_duplicates}, overtaken {self.allowed_overtaken}; "
+            f"found without acknowledgement {self.unacknowledged_found}, allowed duplicates {self.allowed_duplicates}, "
+            f"overtaken {self.allowed_overtaken}; "
             f"lost {len(self.lost)}, moved {len(self.moved)}, out of order {len(self.out_of_order)}, "
-            f"duplicates {len(self.duplicates)}, strange {len(self.strange)}, changed {len(self.changed)}"
+            f"duplicates {len(self.duplicates)}, strange {len(self.strange)}, changed {len(self.changed)}, "
+            f"misread {len(self.misread)}"
         )
 
 
@@ -108,37 +118,41 @@ def judge(
     producers: Iterable[Sent],
     logs: Mapping[int, Log],
     read_along: Mapping[int, Log] | None = None,
-    starts: Mapping[int, int] | None = None,
+    deleted: Mapping[int, int] | None = None,
 ) -> Verdict:
-    """Compare; `logs` by partition, `read_along` what a consumer got while everything went on, `starts` the log start offsets (0)."""
-    starts = starts or {}
+    """Compare; `logs` by partition, `read_along` what a consumer got that read from the start to the end while everything went on. Records
+    below the offsets `deleted` (0) may be gone, because somebody asked for it.
+    """
+    deleted = deleted or {}
     verdict = Verdict(found=sum(len(log) for log in logs.values()))
-    _strange_offsets(logs, verdict)
     places: dict[str, list[tuple[int, int]]] = {}
     for partition, log in logs.items():
+        _judge_offsets(partition, log, deleted.get(partition, 0), verdict)
         for offset, value in log:
             places.setdefault(value, []).append((partition, offset))
     records = {p: dict(log) for p, log in logs.items()}
     for sent in producers:
-        _judge_producer(sent, places, records, starts, verdict)
+        _judge_producer(sent, places, records, deleted, verdict)
     verdict.strange += sorted(f"{value} was never sent" for value in places)
     for partition, log in (read_along or {}).items():
-        _judge_reader(partition, log, records[partition], starts.get(partition, 0), verdict)
+        _judge_reader(partition, log, logs[partition], deleted.get(partition, 0), verdict)
     return verdict
 
 
-def _strange_offsets(logs: Mapping[int, Log], verdict: Verdict) -> None:
-    for partition, log in logs.items():
-        for (before, _), (offset, value) in itertools.pairwise(log):
-            if offset != before + 1:
-                verdict.strange.append(f"partition {partition}: {value} at {offset} behind {before}")
+def _judge_offsets(partition: int, log: Log, deleted: int, verdict: Verdict) -> None:
+    if log and log[0][0] > deleted:
+        asked = f"nobody asked to delete offsets from {deleted} on"
+        verdict.strange.append(f"partition {partition} begins with {log[0][1]} at {log[0][0]}, and {asked}")
+    for (before, _), (offset, value) in itertools.pairwise(log):
+        if offset != before + 1:
+            verdict.strange.append(f"partition {partition}: {value} at {offset} behind {before}")
 
 
 def _judge_producer(
     sent: Sent,
     places: dict[str, list[tuple[int, int]]],
     records: Mapping[int, Mapping[int, str]],
-    starts: Mapping[int, int],
+    deleted: Mapping[int, int],
     verdict: Verdict,
 ) -> None:
     """One producer; takes its values out of `places`."""
@@ -152,16 +166,16 @@ def _judge_producer(
         strange = [place for place in found if place[0] != partition]
         verdict.strange += [f"{value} in partition {other}, sent to {partition}" for other, _ in strange]
         offset = sent.offsets.get(number)
-        deleted = offset is not None and 0 <= offset < starts.get(partition, 0)
+        is_deleted = offset is not None and 0 <= offset < deleted.get(partition, 0)
         if not found:
-            if offset is not None and not deleted:
+            if offset is not None and not is_deleted:
                 verdict.lost.append(f"{value}, acknowledged at {partition}/{offset}")
             continue
         verdict.unacknowledged_found += offset is None
-        if offset is not None and offset >= 0 and not deleted and records[partition].get(offset) != value:
+        if offset is not None and offset >= 0 and not is_deleted and records[partition].get(offset) != value:
             verdict.moved.append(f"{value} at {found}, acknowledged at {partition}/{offset}")
         if len(found) > 1:
-            if sent.idempotent:
+            if sent.idempotent and sent.epochs <= 1:
                 verdict.duplicates.append(f"{value} at {found}")
             else:
                 verdict.allowed_duplicates += len(found) - 1
@@ -173,14 +187,33 @@ def _judge_producer(
         latest[partition] = max(first, latest.get(partition, -1))
 
 
-def _judge_reader(partition: int, log: Log, records: Mapping[int, str], start: int, verdict: Verdict) -> None:
-    counted = Counter(offset for offset, _ in log)
-    verdict.changed += [f"partition {partition}: offset {offset} was read {times} times" for offset, times in counted.items() if times > 1]
+def _judge_reader(partition: int, read: Log, log: Log, deleted: int, verdict: Verdict) -> None:
+    records = dict(log)
     verdict.changed += [
         f"partition {partition}: {value} was read at {offset}, where {records.get(offset)} stands"
-        for offset, value in log
-        if offset >= start and records.get(offset) != value
+        for offset, value in read
+        if records.get(offset) != value and (offset >= deleted or offset in records)
     ]
+    there = [offset for offset, _ in log]
+    wrong = misread([offset for offset, _ in read], there, 0, there[-1] + 1 if there else 0)
+    verdict.misread += [f"partition {partition}: {said}" for said in wrong]
+
+
+def misread(offsets: Iterable[int], there: Sequence[int], start: int, end: int) -> list[str]:
+    """What is wrong with the order in which a consumer got `offsets`, having begun at `start` to read up to `end`: steps back, and records
+    that were left out. `there` are the offsets of all records, in order. One sentence for each place.
+    """
+    wrong = []
+    wanted = start
+    for offset in offsets:
+        if offset < wanted:
+            wrong.append(f"offset {offset} was read when {wanted} was next")
+        elif left_out := there[bisect_left(there, wanted) : bisect_left(there, offset)]:
+            wrong.append(f"offset {offset} was read when {wanted} was next, {len(left_out)} records were left out")
+        wanted = offset + 1
+    if missing := there[bisect_left(there, wanted) : bisect_left(there, end)]:
+        wrong.append(f"{len(missing)} records from offset {missing[0]} on were not read")
+    return wrong
 
 
 def judge_last_values(sent: Sequence[KeyedSent], last: Mapping[str, str | None]) -> list[str]:

@@ -14,6 +14,8 @@ from typing import Any
 from klamm.protocol.errors import did_you_mean
 from klamm.protocol.value_class import dataclass
 
+RECORDS, COPIED = "records", "copies"
+"""The topics that producers and transactions write to."""
 PARTITIONS = 6
 """Of the topic that producers write to."""
 COPIES = 3

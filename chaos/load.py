@@ -1,35 +1,29 @@
-"""The load of a run: two producers, a group that reads and commits, and a group of copiers with transactions."""
+"""The load of a run: two producers, a reader, a group that reads and commits, and a group of copiers with transactions.
+
+What the groups have committed is asked in `committed.py`; what the clients were told is judged in `judgement.py`.
+"""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from klamm.admin import AdminClient, AdminError, TopicPartition
+from klamm.admin import AdminClient
 from klamm.chaos.clients.copiers import Copier
 from klamm.chaos.clients.members import LostOffset, Member
 from klamm.chaos.clients.producers import Gaps, LoadHangs, Producing
-from klamm.chaos.clients.reading import Logs, Reading, log_starts, read_all
-from klamm.chaos.group_history import judge_group
-from klamm.chaos.history import Verdict, judge
-from klamm.chaos.kinds import COPIES, PARTITIONS
-from klamm.chaos.transaction_history import Outcome, judge_copies
+from klamm.chaos.clients.reading import Reading, read_all
+from klamm.chaos.committed import COPIERS, READERS, CommittedOffsets
+from klamm.chaos.kinds import COPIED, COPIES, PARTITIONS, RECORDS
+from klamm.chaos.transaction_history import Outcome
 
-RECORDS, COPIED = "records", "copies"
-READERS, COPIERS = "readers", "copiers"
 QUIET_S = 0.05
 LOOK_S = 0.5
-ASK_MS = 3000
-CATCH_UP_S = 90.0
-"""A group without any progress for so long hangs."""
-MOST_S = 600.0
-"""A group that is slow need not read everything."""
 
 
 class Load:
-    """Everything that clients do. `begin`, then `finish`, then `judged`."""
+    """Everything that clients do. `begin`, then `finish`."""
 
     def __init__(
         self, bootstrap: str, seed: int, admin: AdminClient, reset: LostOffset, ended: Callable[[], str | None],
@@ -51,35 +45,19 @@ class Load:
         """Clients whose library hangs or has lost its brokers; another one was started in place of each, unless the load had ended."""
         self.unexplained: list[str] = []
         """Sentences about those of these that had brokers."""
-        self.final: dict[str, dict[int, int | None]] = {READERS: {}, COPIERS: {}}
-        """Group → partition → committed offset, as the coordinator showed it last."""
-        self._admin = admin
+        self.offsets = CommittedOffsets(admin)
         self._watching = threading.Event()
         self._watch = threading.Thread(target=self._look, name="replaces", daemon=True)
 
     def begin(self) -> None:
         """Start all clients. Raises LoadHangs."""
-        for group in (READERS, COPIERS):
-            self._commit_starts(group)
+        self.offsets.commit_starts()
         self.along.start()
         for producer in self.producers:
             producer.start()
         for group in (READERS, READERS, COPIERS, COPIERS):
             self.join(group)
         self._watch.start()
-
-    def _commit_starts(self, group: str) -> None:
-        """Commit offset 0 of all partitions, so that no member ever has to begin without an offset. Raises LoadHangs."""
-        until = time.monotonic() + CATCH_UP_S
-        while True:
-            try:
-                self._admin.alter_group_offsets(group, {(RECORDS, p): 0 for p in range(PARTITIONS)}, timeout_ms=ASK_MS).all()
-            except AdminError as failure:
-                if time.monotonic() > until:
-                    raise LoadHangs(f"no offsets of group {group} can be committed: {failure}") from None
-                time.sleep(LOOK_S)
-            else:
-                return
 
     def join(self, group: str) -> Member | Copier:
         """One more member of a group."""
@@ -111,15 +89,16 @@ class Load:
         for producer in self.producers:
             self._check()
             producer.finish()
-        behind = self._caught_up()
+        logs = read_all(self.bootstrap, RECORDS, PARTITIONS)
+        behind = self.offsets.wait_for({p: log[-1][0] + 1 for p, log in logs.items() if log}, self._check)
         self._watching.set()
         self._watch.join()
         for member in self._all():
             self._check()
             if member.name not in self._gone:
                 self.leave(member)
-        self._ask_at_the_end()
-        self.along.finish()
+        self.offsets.ask_at_the_end()
+        self.along.finish(logs)
         return behind
 
     def _check(self) -> None:
@@ -127,42 +106,6 @@ class Load:
         said = self._ended()
         if said is not None:
             raise LoadHangs(said)
-
-    def _caught_up(self) -> list[str]:
-        """Wait until both groups have committed the ends of all partitions, as long as they make progress."""
-        logs = read_all(self.bootstrap, RECORDS, PARTITIONS)
-        ends = {p: log[-1][0] + 1 for p, log in logs.items() if log}
-        behind: list[str] = ["the committed offsets cannot be read"]
-        progress: list[object] = []
-        begun = until = time.monotonic()
-        while behind and time.monotonic() - begun < MOST_S and time.monotonic() < until + CATCH_UP_S:
-            time.sleep(LOOK_S)
-            self._check()
-            committed = {group: self.ask(group) for group in (READERS, COPIERS)}
-            if [*committed.values()] != progress:
-                progress, until = [*committed.values()], time.monotonic()
-            behind = [
-                f"group {group} has committed {None if row is None else row.get(p)} of {end} in partition {p}, and goes on no more"
-                for group, row in committed.items() for p, end in ends.items() if row is None or row.get(p) != end
-            ]  # fmt: skip
-        return behind if time.monotonic() >= until + CATCH_UP_S else []
-
-    def _ask_at_the_end(self) -> None:
-        """The last committed offsets, when no member commits any more."""
-        until = time.monotonic() + CATCH_UP_S
-        for group in (READERS, COPIERS):
-            while self.ask(group) is None and time.monotonic() < until:
-                time.sleep(LOOK_S)
-
-    def ask(self, group: str) -> dict[int, int | None] | None:
-        """The committed offsets of a group by partition, kept in `final`; None if the coordinator does not tell."""
-        try:
-            offsets = self._admin.list_group_offsets({group: [(RECORDS, p) for p in range(PARTITIONS)]}, timeout_ms=ASK_MS)[group]
-            rows = {p: offsets[TopicPartition(RECORDS, p)] for p in range(PARTITIONS)}
-        except (AdminError, KeyError):
-            return None
-        self.final[group] = {p: None if row is None else int(row.offset) for p, row in rows.items()}
-        return self.final[group]
 
     def _look(self) -> None:
         """Replace the members that hang."""
@@ -172,50 +115,6 @@ class Load:
                 self.hung.append(member.name)
                 member.ends(0)
                 self.join(READERS if isinstance(member, Member) else COPIERS)
-
-    # --- the judgement
-
-    def judged(self, allow_loss: bool) -> tuple[Verdict, dict[str, list[str]]]:
-        """What the producers were told compared with what the topics have, and all that must not be, by rule. Raises LoadHangs.
-
-        With `allow_loss` only what holds without any acknowledged record counts.
-        """
-        logs = read_all(self.bootstrap, RECORDS, PARTITIONS)
-        starts = log_starts(self.bootstrap, RECORDS, PARTITIONS)
-        verdict = judge([sent for each in self.producers for sent in each.sent], logs, self.along.logs, starts)
-        copies = read_all(self.bootstrap, COPIED, COPIES, isolation_level="read_committed")
-        faults = dict(verdict.faults)
-        fatal = [f"{each.name}: {error}" for each in self.producers for error in each.fatal]
-        if fatal:
-            faults["fatal"] = fatal
-        if self.unexplained:
-            faults["client hangs"] = self.unexplained
-        if self._has_new_epochs():
-            faults.pop("duplicates", None)
-        faults |= self._group_faults(logs)
-        faults |= self._copy_faults(logs, copies)
-        if allow_loss:
-            faults = {rule: found for rule, found in faults.items() if rule in ("aborted visible",)}
-        return verdict, faults
-
-    def _group_faults(self, logs: Logs) -> dict[str, list[str]]:
-        faults = judge_group(
-            [member.deliveries for member in self.members], (start for member in self.members for start in member.starts),
-            (commit for member in self.members for commit in member.commits), self.final[READERS], logs, READERS,
-        )  # fmt: skip
-        return {f"{READERS} {rule}": found for rule, found in faults.items()}
-
-    def _copy_faults(self, logs: Logs, copies: Logs) -> dict[str, list[str]]:
-        committed = {partition: offset for partition, offset in self.final[COPIERS].items() if offset is not None}
-        return judge_copies((a for copier in self.copiers for a in copier.attempts), copies, committed, logs)
-
-    def _has_new_epochs(self) -> bool:
-        """Whether a producer has written under another epoch than its first one: then it may have sent again what it had written."""
-        try:
-            known = self._admin.describe_producers([(RECORDS, p) for p in range(PARTITIONS)])
-            return any(producer.producer_epoch > 0 for p in range(PARTITIONS) for producer in known[TopicPartition(RECORDS, p)])
-        except (AdminError, KeyError):
-            return False
 
     def counts(self) -> dict[str, Any]:
         """Numbers for the summary."""

@@ -16,8 +16,9 @@ from klamm.chaos.actions import Actions, Undo
 from klamm.chaos.clients.producers import LoadHangs
 from klamm.chaos.cluster import UNCLEAN, ServedCluster
 from klamm.chaos.cpu_waits import CpuWaits
-from klamm.chaos.kinds import COPIES, KINDS, PARTITIONS
-from klamm.chaos.load import COPIED, RECORDS, Load
+from klamm.chaos.judgement import judged
+from klamm.chaos.kinds import COPIED, COPIES, KINDS, PARTITIONS, RECORDS
+from klamm.chaos.load import Load
 from klamm.chaos.lost_offsets import is_lost_by_client
 from klamm.chaos.schedule import Schedule, Step
 from klamm.chaos.watch import ClusterHistory, Watch
@@ -190,7 +191,7 @@ class Run:
             wrong = end_state.wait_until_whole(self._cluster.api, admin, self._cluster.end_of_process, unclean, actions.extra_topics)
             if wrong:
                 self._violated("end state", *wrong)
-            verdict, faults = load.judged(self._schedule.options.unclean)
+            verdict, faults = judged(load, unclean)
         except LoadHangs as failure:
             ended = self._cluster.end_of_process()
             self._violated("load hangs" if ended is None else "end state", ended or str(failure))

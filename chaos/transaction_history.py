@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 Log = Sequence[tuple[int, str]]
+ABORTED_VISIBLE = "aborted visible"
 
 
 class Outcome(Enum):
@@ -46,7 +47,7 @@ def judge_copies(
     * copied twice, not copied: a place below the committed offset that is not copied exactly once, or one behind it that is copied;
     * copies out of order; copies changed: the copy is not of the record that is at that place.
     """
-    rules = ("aborted visible", "torn", "copied twice", "not copied", "copies out of order", "copies changed")
+    rules = (ABORTED_VISIBLE, "torn", "copied twice", "not copied", "copies out of order", "copies changed")
     faults: dict[str, list[str]] = {rule: [] for rule in rules}
     visible: dict[str, list[tuple[int, int]]] = {}
     times: dict[tuple[int, int], int] = {}
@@ -78,6 +79,6 @@ def _judge_attempt(attempt: Attempt, visible: list[tuple[int, int]], faults: dic
     said = f"{attempt.name}, {attempt.outcome.value}: {len(set(visible))} of {len(attempt.inputs)} records are visible"
     if attempt.outcome in (Outcome.ABORTED, Outcome.UNCOMMITTED, Outcome.OPEN):
         if visible:
-            faults["aborted visible"].append(said)
+            faults[ABORTED_VISIBLE].append(said)
     elif 0 < len(set(visible)) < len(attempt.inputs) or (attempt.outcome is Outcome.COMMITTED and not visible):
         faults["torn"].append(said)

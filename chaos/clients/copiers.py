@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from klamm.chaos.clients.client_thread import ClientThread
-from klamm.chaos.clients.members import CLOSE_S, Contact, LostOffset, member_settings
+from klamm.chaos.clients.contact import Contact
+from klamm.chaos.clients.members import CLOSE_S, LostOffset, member_settings
 from klamm.chaos.clients.producers import SILENT
 from klamm.chaos.clients.reading import place_of
 from klamm.chaos.transaction_history import Attempt, Outcome, copied

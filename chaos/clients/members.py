@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from klamm.chaos.clients.client_thread import ClientThread
+from klamm.chaos.clients.contact import STATISTICS_MS, Contact
 from klamm.chaos.clients.producers import SILENT
 from klamm.chaos.clients.reading import place_of
 from klamm.chaos.group_history import Commit, Delivery, Start
@@ -21,9 +22,6 @@ COMMIT_EVERY_S = 0.3
 COMMIT_S = 60.0
 """A commit has ended by then."""
 CLOSE_S = 60.0
-LOST_S = 30.0
-_NOT_ASKED = "INIT"
-"""The state of a broker to which librdkafka has no connection and makes none."""
 
 
 def member_settings(bootstrap: str, client_id: str, group: str) -> dict[str, object]:
@@ -31,64 +29,8 @@ def member_settings(bootstrap: str, client_id: str, group: str) -> dict[str, obj
     return {
         **SILENT, "bootstrap.servers": bootstrap, "client.id": client_id, "group.id": group, "enable.auto.commit": False,
         "auto.offset.reset": "error", "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100,
-        "socket.timeout.ms": 10_000, "max.poll.interval.ms": POLL_INTERVAL_MS, "statistics.interval.ms": 5000,
+        "socket.timeout.ms": 10_000, "max.poll.interval.ms": POLL_INTERVAL_MS, "statistics.interval.ms": STATISTICS_MS,
     }  # fmt: skip
-
-
-class Contact:
-    """Whether a client of librdkafka has contact with a broker.
-
-    A response to Metadata without brokers, as one that has just started sends it, lets librdkafka 2.16 drop all its brokers for good
-    (confluentinc/librdkafka issue 5301). It then tells that all brokers are down; a connection to a coordinator can go on. Or it learns of
-    some of them again, but connects to none: a member then sends nothing for the rest of the run, and tells nothing.
-    """
-
-    def __init__(self) -> None:
-        self._lost_at_s: float | None = None
-        self._asks_nobody_since_s: float | None = None
-        self.known = "nothing is known of its brokers"
-        """What librdkafka said of itself last, as text."""
-
-    @property
-    def callbacks(self) -> dict[str, object]:
-        """Settings of the client, with which it hears of it."""
-        return {"error_cb": self.told, "stats_cb": self.told_statistics}
-
-    def begun(self) -> None:
-        """A new client takes the place of the one before."""
-        self._lost_at_s = self._asks_nobody_since_s = None
-
-    def told(self, error: KafkaError) -> None:
-        """An error that is about no partition: the client's `error_cb`."""
-        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._lost_at_s is None:
-            self._lost_at_s = time.monotonic()
-
-    def told_statistics(self, text: str) -> None:
-        """What librdkafka says of itself from time to time: the client's `stats_cb`."""
-        said = json.loads(text)
-        brokers = said["brokers"].values()
-        states = ", ".join(f"{'coordinator' if each['nodeid'] < 0 else each['nodeid']} {each['state']}" for each in brokers) or "none"
-        group = said.get("cgrp", {})
-        self.known = f"brokers: {states}; group: {group.get('state')}, {group.get('join_state')}"
-        if any(each["state"] != _NOT_ASKED for each in brokers):
-            self._asks_nobody_since_s = None
-        elif self._asks_nobody_since_s is None:
-            self._asks_nobody_since_s = time.monotonic()
-
-    def made(self) -> None:
-        """A record came."""
-        self._lost_at_s = None
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether it has told that all brokers are down, and no record came since, or that it asks nobody."""
-        return self._lost_at_s is not None or self._asks_nobody_since_s is not None
-
-    @property
-    def is_lost_for_good(self) -> bool:
-        """Whether that is so for longer than a cluster needs to be there again."""
-        since_s = [each for each in (self._lost_at_s, self._asks_nobody_since_s) if each is not None]
-        return bool(since_s) and time.monotonic() - min(since_s) > LOST_S
 
 
 LostOffset = Callable[[str, int, str], None]
@@ -116,6 +58,7 @@ class Member(ClientThread):
         self._commits_from_s = 0.0
         """There is no other commit before this time."""
         self._assigned_s: dict[int, float] = {}
+        self._places: Counter[int] = Counter()
 
     @property
     def hangs(self) -> bool:
@@ -140,7 +83,7 @@ class Member(ClientThread):
                     continue
                 self.contact.made()
                 partition, offset, value = place_of(message)
-                self.deliveries.append(Delivery(partition, offset, value))
+                self.deliveries.append(Delivery(partition, offset, value, self._places[partition]))
                 self._next[partition] = offset + 1
                 if partition in self._assigned_s:
                     self.starts.append(Start(partition, offset, self._assigned_s.pop(partition)))
@@ -157,12 +100,14 @@ class Member(ClientThread):
         if error.code() != KafkaError._AUTO_OFFSET_RESET or partition is None:
             return
         self._reset(self.name, partition, error.str())
+        self._places[partition] += 1
         with contextlib.suppress(KafkaException):
             place = TopicPartition(self._topic, partition, self._next.get(partition, OFFSET_INVALID))
             consumer.seek(place if place.offset >= 0 else consumer.committed([place], 5)[0])
 
     def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.assignments += bool(partitions)
+        self._places.update(partition.partition for partition in partitions)
         self._assigned_s |= {partition.partition: time.monotonic() for partition in partitions}
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -13,6 +15,7 @@ from klamm.chaos.clients.client_thread import ClientThread
 from klamm.chaos.history import Sent
 
 FLUSH_S = 60.0
+STATISTICS_MS = 500
 QUIET_S = 0.02
 """Between two batches of a producer."""
 SOON = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 5000, "log_level": 0}
@@ -78,9 +81,11 @@ class Producing(ClientThread):
             "linger.ms": 5,
             "socket.timeout.ms": 10_000,
             "retry.backoff.ms": 50,
+            "statistics.interval.ms": STATISTICS_MS if idempotent else 0,
         }
         if not idempotent:
             self._settings["max.in.flight.requests.per.connection"] = 1
+        self._statistics = 0
         self.sent: list[Sent] = []
         self.fatal: list[str] = []
         """Errors after which librdkafka refuses to go on with a producer id."""
@@ -112,7 +117,7 @@ class Producing(ClientThread):
 
     def _live(self, sent: Sent) -> None:
         """As long as one producer goes on."""
-        producer = Producer(self._settings)
+        producer = Producer({**self._settings, "stats_cb": partial(self._told_statistics, sent)})
         failed = threading.Event()
         try:
             while not self._stopped.is_set() and not failed.is_set():
@@ -122,8 +127,20 @@ class Producing(ClientThread):
                 producer.poll(0)
                 self._stopped.wait(self.quiet_s)
             producer.flush(FLUSH_S)
+            self._last_statistics(producer)
         except (KafkaException, SystemError) as fatal:  # the latter if callbacks run while the former is raised
             self.fatal.append(str(fatal.__cause__ or fatal))
+
+    def _told_statistics(self, sent: Sent, text: str) -> None:
+        """What librdkafka says of itself; `epoch_cnt` counts its producer ids and epochs."""
+        self._statistics += 1
+        sent.epochs = max(sent.epochs, json.loads(text).get("eos", {}).get("epoch_cnt", 0))
+
+    def _last_statistics(self, producer: Producer) -> None:
+        """Wait until librdkafka has said something since now."""
+        before, until = self._statistics, time.monotonic() + FLUSH_S
+        while self.idempotent and self._statistics == before and time.monotonic() < until:
+            producer.poll(STATISTICS_MS / 1000)
 
     def _send(self, producer: Producer, sent: Sent, failed: threading.Event) -> bool:
         number = sent.count

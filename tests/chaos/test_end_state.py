@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from confluent_kafka import Producer
 
 import klamm.testing
 from klamm.admin import AdminClient, ConfigResource, ResourceType
-from klamm.chaos.end_state import problems
+from klamm.chaos.clients.producers import SILENT
+from klamm.chaos.end_state import problems, topic_problems
 from klamm.control.client import ControlClient
 from klamm.testing.blocking_cluster import BlockingCluster
 from klamm.tests.harness.names import unique_name
@@ -59,6 +62,35 @@ def test_a_throttle_that_is_left_is_found(whole: Whole) -> None:
     whole.admin.incremental_alter_configs({TOPIC: {"leader.replication.throttled.replicas": "0:1"}}).all()
     wait_for(lambda: whole.wrong() == ["t still has leader.replication.throttled.replicas=0:1"], "it is found")
     whole.admin.incremental_alter_configs({TOPIC: {"leader.replication.throttled.replicas": None}}).all()
+    wait_for(lambda: whole.wrong() == [], "the cluster is whole again")
+
+
+@pytest.mark.parametrize("what", ["log_end_offset", "high_watermark", "leader_epoch"])
+def test_replicas_that_differ_are_found(whole: Whole, what: str) -> None:
+    """In what the control API showed of a topic that is whole."""
+    shown = whole.api.get("topics", "t")
+    assert list(topic_problems(shown)) == []
+    seen = shown["partitions"][0]["brokers"]
+    seen["3"][what] += 1
+    assert [text for text in topic_problems(shown) if f"differ in their {what}" in text], list(topic_problems(shown))
+
+
+@pytest.mark.parametrize(("ends", "state"), [("commit_transaction", "PrepareCommit"), ("abort_transaction", "PrepareAbort")])
+def test_a_transaction_that_does_not_end_is_found(whole: Whole, ends: str, state: str) -> None:
+    name = unique_name("transaction")
+    producer = Producer({**SILENT, "bootstrap.servers": whole.cluster.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("t", b"record", partition=0)
+    producer.flush()
+    assert f"transaction {name} is Ongoing" in whole.wrong()
+    with whole.cluster.hold("TransactionEndPrepared") as hold, ThreadPoolExecutor(1) as other:
+        ended = other.submit(getattr(producer, ends), 30)
+        hold.wait()
+        wrong = whole.wrong()
+        hold.release()
+        ended.result()
+    assert f"transaction {name} is {state}" in wrong, wrong
     wait_for(lambda: whole.wrong() == [], "the cluster is whole again")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from klamm.chaos.group_history import Commit, Delivery, Start, judge_group
 
 LOGS = {0: [(0, "a"), (1, "b"), (2, "c")]}
@@ -23,12 +25,44 @@ def test_a_committed_record_that_nobody_got_is_skipped() -> None:
     assert list(judge_group([ALL[:1], ALL[2:]], BEGUN, DONE, END, LOGS)) == ["skipped"]
 
 
+@pytest.mark.parametrize("missing", [0, 1, 2], ids=["first", "middle", "right below the committed offset"])
+def test_a_single_committed_record_that_nobody_got_is_skipped(missing: int) -> None:
+    got = [[each] for each in ALL if each.offset != missing]
+    assert judge_group(got, BEGUN, DONE, END, LOGS) == {
+        "skipped": [f"the group committed 3 in partition 0, nobody got offset {missing}"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("offsets", "count"),
+    [((0, 2, 1, 0), 3), ((0, 2, 1), 2), ((1, 2, 0), 1), ((0, 1, 2, 2), 1), ((0, 0, 1, 2), 1), ((0, 1, 2, 1), 1)],
+    ids=["astray", "turned", "first comes last", "last twice", "first twice", "back at the end"],
+)
+def test_a_member_gets_each_record_behind_the_one_before(offsets: tuple[int, ...], count: int) -> None:
+    """A member of its own has all records, so that none is skipped."""
+    faults = judge_group([ALL, [ALL[offset] for offset in offsets]], BEGUN, DONE, END, LOGS)
+    assert list(faults) == ["misread"] and len(faults["misread"]) == count, faults
+
+
+def test_a_member_that_is_given_another_place_goes_on_there() -> None:
+    again = [each._replace(place=1) for each in ALL]
+    assert judge_group([[*ALL, *again]], BEGUN, DONE, END, LOGS) == {}
+    assert judge_group([ALL, [ALL[0], again[2]]], BEGUN, DONE, END, LOGS) == {}
+    assert list(judge_group([ALL, [ALL[0], again[0], again[2]]], BEGUN, DONE, END, LOGS)) == ["misread"]
+
+
+def test_partitions_of_a_member_are_judged_by_themselves() -> None:
+    logs = LOGS | {1: [(0, "d"), (1, "e")]}
+    turns = [ALL[0], Delivery(1, 0, "d"), ALL[1], Delivery(1, 1, "e"), ALL[2]]
+    assert judge_group([turns], BEGUN, DONE, END, logs) == {}
+
+
 def test_a_record_behind_the_committed_offset_need_not_be_read() -> None:
     assert judge_group([ALL[:2]], BEGUN, DONE[:1], {0: 2}, LOGS) == {}
 
 
 def test_another_record_than_the_one_at_its_offset_is_changed() -> None:
-    assert list(judge_group([[*ALL, Delivery(0, 1, "x")]], BEGUN, DONE, END, LOGS)) == ["changed"]
+    assert list(judge_group([[*ALL, Delivery(0, 1, "x", place=1)]], BEGUN, DONE, END, LOGS)) == ["changed"]
 
 
 def test_a_record_that_is_not_there_any_more_is_changed() -> None:

@@ -6,9 +6,7 @@ import random
 
 import pytest
 
-from klamm.chaos.history import KeyedSent, Sent, Verdict, judge, judge_last_values
-
-FAULTS = ("lost", "moved", "out_of_order", "duplicates", "strange", "changed")
+from klamm.chaos.history import FAULTS, KeyedSent, Sent, Verdict, judge, judge_last_values
 
 
 def sent(*, idempotent: bool = True, acknowledged: int = 6) -> Sent:
@@ -95,10 +93,37 @@ def test_a_record_in_the_wrong_partition_is_strange() -> None:
     assert "strange" in faults(judge([sent()], {0: LOGS[0], 1: [*LOGS[1], (3, "p:0")]}))
 
 
+def read(*offsets: int, partition: int = 0) -> dict[int, list[tuple[int, str]]]:
+    """What a reader got that read everything of the other partition."""
+    return {**LOGS, partition: [LOGS[partition][offset] for offset in offsets]}
+
+
 def test_what_a_reader_was_given_must_still_stand_there() -> None:
-    assert faults(judge([sent()], LOGS, {0: [(0, "p:0"), (1, "p:4")], 1: []})) == {"changed": 1}
-    assert faults(judge([sent()], LOGS, {0: [(0, "p:0"), (0, "p:0")], 1: []})) == {"changed": 1}
-    assert faults(judge([sent()], LOGS, {0: [(9, "p:0")], 1: []})) == {"changed": 1}
+    assert faults(judge([sent()], LOGS, LOGS | {0: [(0, "p:0"), (1, "p:4"), (2, "p:4")]})) == {"changed": 1}
+    assert faults(judge([sent()], LOGS, LOGS | {0: [*LOGS[0], (3, "p:0")]})) == {"changed": 1}
+
+
+@pytest.mark.parametrize(
+    ("offsets", "count"),
+    [
+        ((), 1), ((1, 2), 1), ((2,), 1), ((0, 2), 1), ((0, 1), 1), ((0,), 1),
+        ((0, 0, 1, 2), 1), ((0, 1, 1, 2), 1), ((0, 1, 2, 2), 1), ((0, 1, 2, 0, 1, 2), 1), ((0, 2, 1, 2), 2), ((1, 0, 1, 2), 2),
+    ],
+    ids=[
+        "nothing", "not the first", "only the last", "one left out", "not the last", "only the first",
+        "first twice", "one twice", "last twice", "everything twice", "back in the middle", "back at the beginning",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_reader_gets_each_record_once_and_in_order(offsets: tuple[int, ...], count: int, partition: int) -> None:
+    assert faults(judge([sent()], LOGS, read(*offsets, partition=partition))) == {"misread": count}
+
+
+def test_a_reader_need_not_get_what_was_deleted_and_may_have_got_it_before() -> None:
+    logs = {0: LOGS[0][2:], 1: LOGS[1]}
+    for offsets in ((2,), (0, 2), (1, 2), (0, 1, 2)):
+        assert faults(judge([sent()], logs, read(*offsets), {0: 2})) == {}
+    assert faults(judge([sent()], logs, read(), {0: 2})) == {"misread": 1}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -119,10 +144,31 @@ def test_one_random_loss_among_many_is_found(seed: int) -> None:
     assert set(judge(producers, logs).faults) == {"lost", "strange"}
 
 
-def test_a_record_below_the_log_start_offset_is_not_lost() -> None:
-    logs = {0: LOGS[0][1:], 1: LOGS[1]}
-    assert faults(judge([sent()], logs, LOGS, {0: 1})) == {}
-    assert faults(judge([sent()], {0: LOGS[0][2:], 1: LOGS[1]}, LOGS, {0: 1})) == {"lost": 1, "changed": 1}
+def test_a_record_whose_deletion_was_asked_for_is_not_lost() -> None:
+    assert faults(judge([sent()], {0: LOGS[0][1:], 1: LOGS[1]}, LOGS, {0: 1})) == {}
+    assert faults(judge([sent()], LOGS, LOGS, {0: 1})) == {}, "the request had no effect"
+    assert faults(judge([sent()], {0: LOGS[0][2:], 1: LOGS[1]}, LOGS, {0: 1})) == {"lost": 1, "changed": 1, "strange": 1}
+
+
+@pytest.mark.parametrize("start", [1, 2])
+def test_records_below_a_log_start_that_nobody_asked_for_are_lost(start: int) -> None:
+    logs = {0: LOGS[0][start:], 1: LOGS[1]}
+    assert faults(judge([sent()], logs)) == {"lost": start, "strange": 1}
+    assert faults(judge([sent(acknowledged=0)], logs)) == {"strange": 1}, "of records without acknowledgement the log start tells"
+
+
+def test_all_records_of_a_partition_lost() -> None:
+    assert faults(judge([sent()], {0: [], 1: LOGS[1]}, LOGS)) == {"lost": 3, "changed": 3}
+    assert faults(judge([sent()], {0: [], 1: LOGS[1]}, LOGS, {0: 2})) == {"lost": 1, "changed": 1}
+
+
+def test_a_producer_with_a_new_epoch_may_double_its_own_records_only() -> None:
+    old, new = sent(), Sent("q", 1, True, 1, {0: 3}, epochs=2)
+    doubled = {0: [*LOGS[0], (3, "q:0"), (4, "q:0")], 1: LOGS[1]}
+    assert faults(judge([old, new], doubled)) == {}
+    assert judge([old, new], doubled).allowed_duplicates == 1
+    assert faults(judge([old, new], {0: [*doubled[0], (5, "p:4")], 1: LOGS[1]})) == {"duplicates": 1}
+    assert faults(judge([old, new], {0: [*doubled[0], (5, "p:0")], 1: LOGS[1]})) == {"duplicates": 1}
 
 
 def keyed(count: int, *acknowledged: int) -> KeyedSent:

@@ -13,6 +13,7 @@ from klamm.chaos.lost_offsets import is_lost_by_client
 from klamm.control.client import ControlClient
 from klamm.testing.blocking_cluster import BlockingCluster
 from klamm.tests.harness.names import unique_name
+from klamm.tests.harness.waits import wait_for
 
 CONFIGS: dict[str, str | int | bool] = {
     "offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1, "offsets.topic.replication.factor": 1,
@@ -53,4 +54,7 @@ def test_an_offset_of_an_open_transaction_is_lost_by_the_client_and_one_that_is_
     assert not is_lost_by_client(api, "asks", 1), "the coordinator told that there is none"
     assert not is_lost_by_client(api, "nobody", 0)
     producer.abort_transaction(30)
+    wait_for(lambda: api.get("transactions")["transactions"][0]["state"] == "CompleteAbort", "no offset is unstable any more")
+    committed(cluster, "waits", 0)
+    assert not is_lost_by_client(api, "waits", 0), "the coordinator told later that there is none"
     group.close()

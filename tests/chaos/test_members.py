@@ -8,8 +8,9 @@ import pytest
 
 import klamm.testing
 from klamm.admin import AdminClient
-from klamm.chaos.clients import members
-from klamm.chaos.clients.members import Contact, Member
+from klamm.chaos.clients import contact as contacts
+from klamm.chaos.clients.contact import Contact
+from klamm.chaos.clients.members import Member
 from klamm.tests.harness.waits import wait_for
 
 CONFIGS: dict[str, str | int | bool] = {
@@ -21,7 +22,7 @@ CONFIGS: dict[str, str | int | bool] = {
 def test_a_reader_whose_metadata_had_no_brokers_has_lost_them_for_good(
     zookeeper: str, chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(members, "LOST_S", 0.5)
+    monkeypatch.setattr(contacts, "LOST_S", 0.5)
     with (
         klamm.testing.Cluster(1, topics="t:1:1", zookeeper=f"{zookeeper}{chroot}", config=CONFIGS) as cluster,
         AdminClient(cluster.bootstrap_servers) as admin,
@@ -36,7 +37,7 @@ def test_a_reader_whose_metadata_had_no_brokers_has_lost_them_for_good(
 
 
 def test_a_client_that_connects_to_none_of_the_brokers_it_knows_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(members, "LOST_S", -1.0)
+    monkeypatch.setattr(contacts, "LOST_S", -1.0)
     contact = Contact()
     idle = {"2": {"nodeid": 2, "state": "INIT"}, "GroupCoordinator": {"nodeid": -1, "state": "INIT"}}
     contact.told_statistics(json.dumps({"brokers": idle, "cgrp": {"state": "query-coord", "join_state": "init"}}))

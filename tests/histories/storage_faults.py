@@ -19,8 +19,9 @@ from klamm.tests.histories.small_disks import SmallDiskMembers
 class StorageFaults:
     """For brokers with two directories each; `topics` with their numbers of partitions, `along` a reader of the first one."""
 
-    def __init__(self, members: SmallDiskMembers, topics: Mapping[str, int], along: Reading) -> None:
-        self.members, self.topics, self.along = members, topics, along
+    def __init__(self, members: SmallDiskMembers, topics: Mapping[str, int], along: Reading, deleted: dict[int, int]) -> None:
+        """`deleted` gets the highest offset by partition up to which the deletion of records is asked for."""
+        self.members, self.topics, self.along, self.deleted = members, topics, along, deleted
 
     def faults(self) -> dict[str, Fault]:
         """What may happen, by name."""
@@ -83,6 +84,7 @@ class StorageFaults:
             state = self.members.tree.state(topic, partition)
             if state is None or state.leader == -1:
                 continue
+            self.deleted[partition] = max(self.deleted.get(partition, 0), row.offset)  # also if no response comes: it may have happened
             try:
                 ask = kind(topics=[kind.DeleteRecordsTopic(name=topic, partitions=[row])], timeout_ms=1000)
                 answer = self.members.ask(ask, 2, state.leader)

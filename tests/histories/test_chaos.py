@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 
 from klamm.chaos.clients.producers import Producing
-from klamm.chaos.clients.reading import Reading, log_starts, read_all
+from klamm.chaos.clients.reading import Reading, read_all
 from klamm.chaos.history import Verdict, judge, judge_last_values
 from klamm.chaos.small_disks import can_mount
-from klamm.protocol import messages
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
 from klamm.tests.histories.chaos import SETTINGS, Chaos, Fault
@@ -61,53 +60,37 @@ def new_members(zookeeper: str, chroot: str, tmp_path: Path) -> Iterator[Callabl
         members.tree.close()
 
 
-def got_a_new_epoch(members: Members) -> bool:
-    """Whether a producer has written under another epoch than its first one: then it may have sent again what was written before."""
-    producers: list[Any] = []
-    for partition in range(PARTITIONS):
-        asked = messages.DescribeProducersRequest.TopicRequest(name=TOPIC, partition_indexes=[partition])
-        leader = members.state(TOPIC, partition).leader
-        (topic,) = members.ask(messages.DescribeProducersRequest(topics=[asked]), 0, to=leader).topics
-        (described,) = topic.partitions
-        assert described.error_code == 0, described
-        producers += described.active_producers
-    assert producers, "the leaders know of no idempotent producer"
-    return any(producer.producer_epoch > 0 for producer in producers)
-
-
 def replicas() -> list[list[int]]:
     """Replicas of each partition, spread evenly."""
     return [[BROKERS[(p + n) % len(BROKERS)] for n in range(FACTOR)] for p in range(PARTITIONS)]
 
 
-def history(members: Members, seconds: float, seed: int, more: Callable[[Reading], Mapping[str, Fault]] | None = None) -> Verdict:
-    """Two idempotent producers and one that is not, a reader beside them, chaos, and then the judgement.
+More = Callable[[Reading, dict[int, int]], Mapping[str, Fault]]
+"""Faults besides the usual ones, for the reader; they note up to which offsets they asked to delete records, by partition."""
 
-    A client that gets a new producer epoch after an error sends again what it has no response to: a real cluster has then kept records
-    twice, and that is no fault of the brokers. `more` gives faults besides the usual ones, for the reader.
-    """
+
+def history(members: Members, seconds: float, seed: int, more: More | None = None) -> Verdict:
+    """Two idempotent producers and one that is not, a reader beside them, chaos, and then the judgement."""
     members.create(TOPIC, replicas(), {"min.insync.replicas": "2"})
     where = (members.bootstrap(), TOPIC, PARTITIONS)
     producers = [Producing(*where, f"idempotent{n}", idempotent=True).start() for n in range(2)]
     producers.append(Producing(*where, "plain", idempotent=False).start())
     along = Reading(*where).start()
-    chaos = Chaos(members, seed, Moving(members, TOPIC, PARTITIONS), more(along) if more is not None else None)
+    deleted: dict[int, int] = {}
+    chaos = Chaos(members, seed, Moving(members, TOPIC, PARTITIONS), more(along, deleted) if more is not None else None)
     try:
         chaos.run(seconds)
     finally:
         for producer in producers:
             producer.finish()
     logs = read_all(*where)
-    along.finish()
-    starts = log_starts(*where)
-    verdict = judge((sent for producer in producers for sent in producer.sent), logs, along.logs, starts)
+    along.finish(logs)
+    verdict = judge((sent for producer in producers for sent in producer.sent), logs, along.logs, deleted)
     fatal = [error for producer in producers for error in producer.fatal]
     read = sum(len(log) for log in along.logs.values())
-    print(f"seed {seed}, {seconds:.0f} s, faults {dict(chaos.done)}; {verdict.text()}; fatal {fatal}; read along {read}; starts {starts}")
-    faults = verdict.faults
-    if got_a_new_epoch(members):
-        faults.pop("duplicates", None)
-    assert faults == {}, f"seed {seed}: {verdict.text()}\n{faults}"
+    print(f"seed {seed}, {seconds:.0f} s, faults {dict(chaos.done)}; {verdict.text()}; fatal {fatal}; read along {read}; deleted {deleted}")
+    assert verdict.faults == {}, f"seed {seed}: {verdict.text()}\n{verdict.faults}"
+    assert along.faults == [], f"seed {seed}"
     assert fatal == [], f"seed {seed}: producers were told what cannot be: {fatal}"
     return verdict
 
@@ -147,8 +130,8 @@ def test_nothing_acknowledged_is_lost_in_a_long_story_of_faults(
     members.create(COMPACTED, replicas(), configs)
     keyed = KeyedProducing(members.bootstrap(), COMPACTED, PARTITIONS, "keyed", KEYS).start()
 
-    def more(along: Reading) -> Mapping[str, Fault]:
-        return {**StorageFaults(members, {TOPIC: PARTITIONS, COMPACTED: PARTITIONS}, along).faults(), **failing_zookeeper.faults()}
+    def more(along: Reading, deleted: dict[int, int]) -> Mapping[str, Fault]:
+        return {**StorageFaults(members, {TOPIC: PARTITIONS, COMPACTED: PARTITIONS}, along, deleted).faults(), **failing_zookeeper.faults()}
 
     try:
         verdict = history(members, LONG_S, SEED, more)

@@ -75,7 +75,7 @@ class FolderHandOver:
         for producer in producers:
             producer.finish()
         logs = read_all(bootstrap, TOPIC, PARTITIONS)
-        reading.finish()
+        reading.finish(logs)
         self.end(in_order=True)
         self.errors = Counter(error for producer in producers for sent in producer.sent for error in sent.errors.values())
         self.fatal = [text for producer in producers for text in producer.fatal]
