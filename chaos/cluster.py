@@ -163,7 +163,8 @@ class ServedCluster:
         told = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if self.log.exists() else []
         raise CannotStart(f"the cluster did not start: {told[-1] if told else self.end_of_process() or 'it took too long'}")
 
-    def _end(self) -> None:
+    def stop(self) -> None:
+        """Stop all brokers in order. Their files stay until the `with` block ends, or for good in a folder that was given."""
         if self._process is not None:
             with contextlib.suppress(ControlFailed, AttributeError):
                 self.api.delete("faults")
@@ -173,5 +174,9 @@ class ServedCluster:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(STOP_S)
             self._process.stop()
+            self._process = None
+
+    def _end(self) -> None:
+        self.stop()
         if self._given is None:
             shutil.rmtree(self.folder, ignore_errors=True)
