@@ -132,9 +132,8 @@ class Producing(ClientThread):
             self.fatal.append(str(fatal.__cause__ or fatal))
 
     def _told_statistics(self, sent: Sent, text: str) -> None:
-        """What librdkafka says of itself; `epoch_cnt` counts its producer ids and epochs."""
         self._statistics += 1
-        sent.epochs = max(sent.epochs, json.loads(text).get("eos", {}).get("epoch_cnt", 0))
+        sent.epochs = max(sent.epochs, epochs_of(text))
 
     def _last_statistics(self, producer: Producer) -> None:
         """Wait until librdkafka has said something since now."""
@@ -171,6 +170,14 @@ class Producing(ClientThread):
             return False
         sent.count += 1
         return True
+
+
+def epochs_of(statistics: str) -> int:
+    """How many producer ids and epochs a client of librdkafka was given, or gave itself, by what it says of itself. librdkafka raises the
+    epoch of an idempotent producer without asking anybody, and does not count that in `epoch_cnt`.
+    """
+    said = json.loads(statistics).get("eos", {})
+    return int(max(said.get("epoch_cnt", 0), said.get("producer_epoch", -1) + 1))
 
 
 def padded(value: str, size: int) -> bytes:

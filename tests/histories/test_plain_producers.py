@@ -2,8 +2,8 @@
 
     KLAMM_CHAOS_SECONDS=1800 KLAMM_CHAOS_SEED=7 .venv/bin/python -m pytest tests/histories -k plain
 
-No broker fails here, and each producer has one connection to each broker and tries each request once. So what holds for idempotent producers
-holds for these too, also with acks=0. Records have all sizes and compressions.
+No broker fails here, and each producer has one connection to each broker and tries each request once. So what holds for idempotent
+producers holds for these too, also with acks=0. Records have all sizes and compressions.
 """
 
 from __future__ import annotations
