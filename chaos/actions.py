@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from klamm.admin import AdminClient, AdminError, ConfigResource, ResourceType
@@ -16,12 +16,14 @@ from klamm.chaos.clients.producers import LoadHangs
 from klamm.chaos.cluster import ServedCluster
 from klamm.chaos.kinds import KINDS
 from klamm.chaos.load import Load
+from klamm.chaos.scenes import RATE, Missed, UncleanCut, Violated
 from klamm.chaos.schedule import Step
 from klamm.control.client import ControlFailed
 
 START_S = 90.0
 LOOK_S = 0.2
 CALL_MS = 5000
+SCENE_BROKERS = 3
 Undo = Callable[[], str]
 """Undoes a step and says what it did."""
 
@@ -41,7 +43,9 @@ class Skipped(Exception):
 class Actions:
     """The steps of one run."""
 
-    def __init__(self, cluster: ServedCluster, admin: AdminClient, load: Load) -> None:
+    def __init__(self, cluster: ServedCluster, admin: AdminClient, load: Load, violated: Violated) -> None:
+        """`violated` hears of what scenes find."""
+        self._violated = violated
         self.cluster, self.api, self.admin, self.load = cluster, cluster.api, admin, load
         self.extra_topics: list[str] = []
         """Topics that were created by steps, and are deleted when these are undone."""
@@ -52,6 +56,7 @@ class Actions:
             "topic-config": self._topic_config, "broker-config": self._broker_config, "topic": self._topic,
             "rebalance": self._rebalance, "expire-members": self._expire_members, "member": self._member,
             "slow-link": self._slow_link, "slow-zookeeper": self._slow_zookeeper, "lossy": self._lossy,
+            "unclean-cut": self._unclean_cut,
         }  # fmt: skip
 
     def begin(self, step: Step) -> Done:
@@ -60,7 +65,7 @@ class Actions:
             if KINDS[step.kind].takes_broker and not self.cluster.options.unclean:
                 self.revive()
             return self._do[step.kind](step.parameters)
-        except (ControlFailed, AdminError, Skipped, OSError, LoadHangs) as refused:
+        except (ControlFailed, AdminError, Skipped, Missed, OSError, LoadHangs) as refused:
             return Done(f"{step.kind} is refused: {refused}", happened=False)
 
     def undo(self, undo: Undo) -> str:
@@ -324,6 +329,28 @@ class Actions:
             return f"topic {name} is deleted"
 
         return Done(f"topic {name} with {given['partitions']} partitions is created", undo)
+
+    def _unclean_cut(self, given: Mapping[str, Any]) -> Done:
+        name, first = f"unclean-{given['number']:x}", self._broker("controller")  # it can take followers out of the ISR while it is cut off
+        chosen = list(dict.fromkeys([first, *(self._peer(first, given["rank"] + n) for n in range(SCENE_BROKERS - 1))]))
+        if len(chosen) < SCENE_BROKERS:
+            raise Skipped(f"only brokers {chosen} run")
+        self.extra_topics.append(name)
+        try:
+            said = UncleanCut(self.cluster, self.admin, name, chosen).play(self._violated)
+        except (ControlFailed, AdminError, Missed, LoadHangs):
+            self._end_scene(name, chosen)
+            raise
+        return Done(said, lambda: self._end_scene(name, chosen))
+
+    def _end_scene(self, name: str, brokers: Sequence[int]) -> str:
+        """The brokers of a scene run again, its topic is deleted, and its throttle is over."""
+        self.api.delete("faults")
+        self.revive()
+        self.api.delete("topics", name)
+        configs = {ConfigResource(ResourceType.BROKER, str(broker)): {RATE: None} for broker in brokers}
+        self.admin.incremental_alter_configs(configs, timeout_ms=CALL_MS).all()
+        return f"all brokers run again, topic {name} is deleted"
 
     # --- groups
 

@@ -66,6 +66,8 @@ class Kind:
     takes_broker: bool
     draw: Callable[[random.Random, Shape], Parameters]
     needs_disks: bool = False
+    is_asked_for: bool = False
+    """Whether it occurs only where `--only` names it: it takes long, or takes more than one broker away."""
     min_brokers: int = 3
 
 
@@ -135,6 +137,10 @@ def _nothing(_chance: random.Random, _shape: Shape) -> Parameters:
     return {}
 
 
+def _scene(chance: random.Random, shape: Shape) -> Parameters:
+    return {"rank": chance.randrange(shape.brokers), "number": chance.randrange(1 << 20)}
+
+
 def _slow_link(chance: random.Random, shape: Shape) -> Parameters:
     return {"broker": _role(chance, shape), "rank": chance.randrange(shape.brokers), "ms": chance.choice((20, 100, 500))}
 
@@ -160,6 +166,14 @@ _TABLE = (
     Kind("expire", "the ZooKeeper session of a broker expires", None, True, _broker),
     Kind("disk-full", "one of the two disks of a broker is full for a while; then the broker starts again", (500, 4000), True, _disk, True),
     Kind("crash", "the broker that reaches a phase is killed there and is started again", (2000, 5000), True, _crash),
+    Kind(
+        "unclean-cut",
+        "after an unclean election of a topic of its own the replicas that are left are cut off from each other; the leader dies",
+        (0, 0),
+        True,
+        _scene,
+        is_asked_for=True,
+    ),
     Kind("controller", "another broker becomes controller", None, False, _controller),
     Kind("elect", "preferred leaders are elected", None, False, _nothing),
     Kind("reassign", "partitions move to other replicas, some with a throttle", None, False, _reassign),

@@ -102,7 +102,7 @@ class Run:
             load = Load(cluster.bootstrap_servers, self._schedule.seed, admin, self._lost_offset, cluster.end_of_process, waits.seconds)
             history = ClusterHistory(self._violated)
             watch = Watch(cluster.api, (RECORDS, COPIED), history)
-            actions = Actions(cluster, admin, load)
+            actions = Actions(cluster, admin, load, self._violated)
             self._begun = time.monotonic()
             load.begin()
             watch.start()

@@ -36,7 +36,7 @@ class Options:
     processes: bool = False
     unclean: bool = False
     small_disks: bool = False
-    kinds: tuple[str, ...] = tuple(KINDS)
+    kinds: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if not kind.is_asked_for)
 
     @property
     def shape(self) -> Shape:
@@ -74,9 +74,9 @@ class Schedule:
 
 
 def chosen_kinds(only: Iterable[str] = (), without: Iterable[str] = ()) -> tuple[str, ...]:
-    """Names of kinds in the order of the table: `only` these or all, `without` those. Raises BadSchedule."""
+    """Names of kinds in the order of the table: `only` these or all that need not be asked for, `without` those. Raises BadSchedule."""
     try:
-        wanted = {kind_named(name).name for name in only} or set(KINDS)
+        wanted = {kind_named(name).name for name in only} or {name for name, kind in KINDS.items() if not kind.is_asked_for}
         wanted -= {kind_named(name).name for name in without}
     except ValueError as unknown:
         raise BadSchedule(str(unknown)) from None

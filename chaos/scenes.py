@@ -1,0 +1,134 @@
+"""A scene is a step with a topic of its own: it plays one story from its beginning to its end and judges what came of it.
+
+`UncleanCut`: an unclean election, and then a cut between the two replicas that are left. What all in-sync replicas acknowledged after the
+election may not be lost in a clean one. The followers are behind because of a throttle, so they hear of a high watermark above all
+records that they have; under another leader they must forget it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from klamm.admin import AdminClient, ConfigResource, ResourceType
+from klamm.chaos.clients.producers import SILENT
+from klamm.chaos.clients.reading import read_all
+from klamm.chaos.cluster import CONFIGS, UNCLEAN, ServedCluster
+from klamm.control.client import ControlFailed
+
+Violated = Callable[[str, str], None]
+"""Called with a rule and what violates it."""
+FILLED = 3000
+RECORD_BYTES = 1000
+"""More than a follower gets with one fetch (`replica.fetch.max.bytes`)."""
+THROTTLED = {"leader.replication.throttled.replicas": "*"}
+RATE = "leader.replication.throttled.rate"
+WAIT_S = 20.0
+LOOK_S = 0.1
+QUIET_S = 2 * int(CONFIGS["replica.fetch.wait.max.ms"]) / 1000
+"""A fetch that waits at the leader has ended by then."""
+ACKNOWLEDGED_S = int(CONFIGS["replica.lag.time.max.ms"]) / 2000
+"""Before the leader may take a follower out of the ISR."""
+RULE = "lost after an unclean election"
+
+
+class Missed(Exception):
+    """The scene cannot go on; the text says why."""
+
+
+class UncleanCut:
+    """The scene of one topic. Brokers that it killed do not run afterwards, and its cuts are there."""
+
+    def __init__(self, cluster: ServedCluster, admin: AdminClient, topic: str, brokers: Sequence[int]) -> None:
+        """`brokers` are the first leader and its two followers."""
+        self.cluster, self.api, self.admin, self.topic = cluster, cluster.api, admin, topic
+        self.first, *self.others = brokers
+
+    def play(self, violated: Violated) -> str:
+        """All of it; what happened. Raises Missed, ControlFailed, AdminError, LoadHangs."""
+        self._fall_behind()
+        self.api.post("brokers", self.first, "kill", body={"expire": True})
+        state = self._wait(lambda row: row["leader"] in self.others and sorted(row["isr"]) == sorted(self.others), "the others lead")
+        leader = int(state["leader"])
+        follower = next(broker for broker in self.others if broker != leader)
+        promised = self._write("all", ["before the cut"], WAIT_S)
+        self._cut(leader, follower)
+        time.sleep(QUIET_S)
+        promised += self._write("all", ["during the cut"], ACKNOWLEDGED_S)
+        in_sync = self._row()["isr"]
+        self.api.post("brokers", leader, "kill", body={"expire": True})
+        if follower not in in_sync:
+            raise Missed(f"the ISR is {in_sync} already")
+        self._wait(lambda row: row["leader"] == follower, f"broker {follower} leads")
+        there = {value for _, value in read_all(self._bootstrap(follower), self.topic, 1)[0]}
+        for value in promised:
+            if value not in there:
+                said = f"broker {leader} acknowledged {value!r} with ISR {in_sync}"
+                violated(RULE, f"{self.topic}: {said}, and broker {follower}, the next leader, does not have it")
+        return f"brokers {self.first} and {leader} are killed, broker {follower} leads; {len(promised)} records were promised"
+
+    def _fall_behind(self) -> None:
+        """The followers leave the ISR, and then get a part of the records only."""
+        self.admin.incremental_alter_configs({ConfigResource(ResourceType.BROKER, str(self.first)): {RATE: "1"}}).all()
+        configs = UNCLEAN | THROTTLED
+        self.api.post("topics", body={"name": self.topic, "replicas": [[self.first, *self.others]], "configs": configs})
+        self._wait(lambda row: len(row["isr"]) == 1 + len(self.others), "all replicas are in sync")
+        cuts = [number for other in self.others for number in self._cut(self.first, other)]
+        self._write("1", [f"{number}".ljust(RECORD_BYTES, ".") for number in range(FILLED)], WAIT_S)
+        self._wait(lambda row: row["isr"] == [self.first] and self._end(row, self.first) == FILLED, "the followers are out of the ISR")
+        for number in cuts:
+            self.api.delete("faults", number)
+        self._wait(lambda row: any(0 < self._end(row, other) < FILLED for other in self.others), "a follower has a part of the records")
+        time.sleep(QUIET_S)
+
+    def _end(self, row: Mapping[str, Any], broker: int) -> int:
+        return int(row["brokers"].get(str(broker), {}).get("log_end_offset") or 0)
+
+    def _cut(self, one: int, other: int) -> list[int]:
+        return list(self.api.post("links", body={"from_broker": one, "to_broker": other, "cut": True})["faults"])
+
+    def _row(self) -> dict[str, Any]:
+        row: dict[str, Any] = self.api.get("topics", self.topic)["partitions"][0]
+        return row
+
+    def _wait(self, holds: Callable[[Mapping[str, Any]], bool], what: str) -> dict[str, Any]:
+        """The state of the partition as soon as this holds. Raises Missed."""
+        until = time.monotonic() + WAIT_S
+        row: dict[str, Any] = {}
+        while time.monotonic() < until:
+            try:
+                row = self._row()
+                if holds(row):
+                    return row
+            except (ControlFailed, KeyError):
+                pass  # the brokers learn of the topic, or of a change
+            time.sleep(LOOK_S)
+        raise Missed(f"{what}: not within {WAIT_S:.0f} s, {row}")
+
+    def _bootstrap(self, broker: int) -> str:
+        """Where clients reach this broker: the n-th address is that of the n-th broker."""
+        return self.cluster.bootstrap_servers.split(",")[broker - 1]
+
+    def _write(self, acks: str, values: Sequence[str], within_s: float) -> list[str]:
+        """Write records once; those that were acknowledged."""
+        acknowledged: list[str] = []
+
+        def told(error: KafkaError | None, message: Message) -> None:
+            value = message.value()
+            if error is None and value is not None:
+                acknowledged.append(bytes(value).decode())
+
+        settings = {
+            "bootstrap.servers": self.cluster.bootstrap_servers,
+            "acks": acks,
+            "message.timeout.ms": int(within_s * 1000),
+            "linger.ms": 5,
+        }
+        producer = Producer({**SILENT, **settings})
+        for value in values:
+            producer.produce(self.topic, value.encode(), partition=0, on_delivery=told)
+        producer.flush(within_s + 1)
+        return acknowledged
