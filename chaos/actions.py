@@ -16,7 +16,7 @@ from klamm.chaos.clients.producers import LoadHangs
 from klamm.chaos.cluster import ServedCluster
 from klamm.chaos.kinds import KINDS
 from klamm.chaos.load import Load
-from klamm.chaos.scenes import RATE, Missed, UncleanCut, Violated
+from klamm.chaos.scenes import RATE, Missed, UncleanCut, Violated, expire_beside_transaction
 from klamm.chaos.schedule import Step
 from klamm.control.client import ControlFailed
 
@@ -56,7 +56,7 @@ class Actions:
             "topic-config": self._topic_config, "broker-config": self._broker_config, "topic": self._topic,
             "rebalance": self._rebalance, "expire-members": self._expire_members, "member": self._member,
             "slow-link": self._slow_link, "slow-zookeeper": self._slow_zookeeper, "lossy": self._lossy,
-            "unclean-cut": self._unclean_cut,
+            "unclean-cut": self._unclean_cut, "expire-offset": self._expire_offset,
         }  # fmt: skip
 
     def begin(self, step: Step) -> Done:
@@ -353,6 +353,10 @@ class Actions:
         return f"all brokers run again, topic {name} is deleted"
 
     # --- groups
+
+    def _expire_offset(self, given: Mapping[str, Any]) -> Done:
+        group = f"expiring-{given['number']:x}"
+        return Done(expire_beside_transaction(self.cluster.bootstrap_servers, self.admin, group, self._violated))
 
     def _rebalance(self, given: Mapping[str, Any]) -> Done:
         self.api.post("groups", given["group"], "rebalance")

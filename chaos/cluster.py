@@ -39,6 +39,7 @@ CONFIGS = {
     "leader.imbalance.check.interval.seconds": "10",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
+    "offsets.retention.check.interval.ms": "1000",
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "3",

@@ -141,6 +141,10 @@ def _scene(chance: random.Random, shape: Shape) -> Parameters:
     return {"rank": chance.randrange(shape.brokers), "number": chance.randrange(1 << 20)}
 
 
+def _number(chance: random.Random, _shape: Shape) -> Parameters:
+    return {"number": chance.randrange(1 << 20)}
+
+
 def _slow_link(chance: random.Random, shape: Shape) -> Parameters:
     return {"broker": _role(chance, shape), "rank": chance.randrange(shape.brokers), "ms": chance.choice((20, 100, 500))}
 
@@ -172,6 +176,14 @@ _TABLE = (
         (0, 0),
         True,
         _scene,
+        is_asked_for=True,
+    ),
+    Kind(
+        "expire-offset",
+        "a committed offset of a group of its own expires while a transaction holds another one",
+        None,
+        False,
+        _number,
         is_asked_for=True,
     ),
     Kind("controller", "another broker becomes controller", None, False, _controller),

@@ -3,21 +3,30 @@
 `UncleanCut`: an unclean election, and then a cut between the two replicas that are left. What all in-sync replicas acknowledged after the
 election may not be lost in a clean one. The followers are behind because of a throttle, so they hear of a high watermark above all
 records that they have; under another leader they must forget it.
+
+`expire_beside_transaction`: a committed offset expires while a transaction holds the next one. After the transaction has committed, the
+group has that one.
 """
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from klamm.admin import AdminClient, ConfigResource, ResourceType
+from klamm.admin import TopicPartition as AdminPartition
 from klamm.chaos.clients.producers import SILENT
 from klamm.chaos.clients.reading import read_all
 from klamm.chaos.cluster import CONFIGS, UNCLEAN, ServedCluster
+from klamm.chaos.committed import ASK_MS
+from klamm.chaos.kinds import RECORDS
 from klamm.control.client import ControlFailed
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
 
 Violated = Callable[[str, str], None]
 """Called with a rule and what violates it."""
@@ -33,6 +42,10 @@ QUIET_S = 2 * int(CONFIGS["replica.fetch.wait.max.ms"]) / 1000
 ACKNOWLEDGED_S = int(CONFIGS["replica.lag.time.max.ms"]) / 2000
 """Before the leader may take a follower out of the ISR."""
 RULE = "lost after an unclean election"
+EXPIRY_RULE = "lost by the expiry of an older offset"
+OFFSET, HELD = 1, 2
+"""The offset that expires, and the one that the transaction holds."""
+EXPIRES_MS = 1000
 
 
 class Missed(Exception):
@@ -132,3 +145,71 @@ class UncleanCut:
             producer.produce(self.topic, value.encode(), partition=0, on_delivery=told)
         producer.flush(within_s + 1)
         return acknowledged
+
+
+def expire_beside_transaction(bootstrap: str, admin: AdminClient, group: str, violated: Violated) -> str:
+    """All of it, with a group of its own; what happened. Raises Missed, AdminError, OSError."""
+    _commit_for_a_moment(bootstrap, group)
+    settings: dict[str, object] = {**SILENT, "bootstrap.servers": bootstrap}
+    producer = Producer({**settings, "transactional.id": group, "transaction.timeout.ms": int(WAIT_S * 1000)})
+    member = Consumer({**settings, "group.id": group})
+    try:
+        producer.init_transactions(WAIT_S)
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction([TopicPartition(RECORDS, 0, HELD)], member.consumer_group_metadata(), WAIT_S)
+        if not _gets_offset(admin, group, None):
+            raise Missed(f"the offset of group {group} does not expire")
+        producer.commit_transaction(WAIT_S)
+    except KafkaException as failure:
+        raise Missed(f"the transaction of {group}: {failure}") from None
+    finally:
+        member.close()
+    if not _gets_offset(admin, group, HELD):
+        violated(EXPIRY_RULE, f"a transaction committed offset {HELD} of group {group} after an older one had expired, and it is not there")
+    return f"an offset of group {group} expires while a transaction holds another one"
+
+
+def _commit_for_a_moment(bootstrap: str, group: str) -> None:
+    """Commit an offset with a retention time, as old clients can. Raises Missed, OSError."""
+    kind = messages.OffsetCommitRequest
+    partition = kind.OffsetCommitRequestPartition(partition_index=0, committed_offset=OFFSET, committed_metadata="")
+    commit = kind(
+        group_id=group, generation_id_or_member_epoch=-1, member_id="", retention_time_ms=EXPIRES_MS,
+        topics=[kind.OffsetCommitRequestTopic(name=RECORDS, partitions=[partition])],
+    )  # fmt: skip
+    until = time.monotonic() + WAIT_S
+    while True:
+        found = _ask(bootstrap.split(",")[0], messages.FindCoordinatorRequest(key=group, key_type=0), 1)
+        code = found.error_code or _ask(f"{found.host}:{found.port}", commit, 2).topics[0].partitions[0].error_code
+        if code == ErrorCode.NONE:
+            return
+        if time.monotonic() > until:
+            raise Missed(f"group {group} cannot commit: {ErrorCode(code).name}")
+        time.sleep(LOOK_S)
+
+
+def _ask(address: str, message: Any, version: int) -> Any:
+    """Send one request that no client library sends any more, on a connection of its own. Returns the response. Raises OSError."""
+    name = type(message).__name__.removesuffix("Request")
+    key = next(key for key, api in messages.APIS.items() if api.name == name)
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), WAIT_S) as connection, connection.makefile("rb") as stream:
+        connection.sendall(messages.encode_request(key, version, 1, "chaos", messages.encode(message, version)))
+        size = stream.read(4)
+        payload = stream.read(int.from_bytes(size, "big"))
+    if not payload:
+        raise ConnectionResetError(f"no response to {name}")
+    _, offset = messages.decode_response_header(key, version, payload)
+    return messages.decode(f"{name}Response", version, payload, offset)[0]
+
+
+def _gets_offset(admin: AdminClient, group: str, wanted: int | None) -> bool:
+    """Whether this becomes the committed offset of the group. Raises AdminError."""
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        shown = admin.list_group_offsets({group: [(RECORDS, 0)]}, timeout_ms=ASK_MS)[group]
+        row = shown[AdminPartition(RECORDS, 0)]
+        if (None if row is None else row.offset) == wanted:
+            return True
+        time.sleep(LOOK_S)
+    return False

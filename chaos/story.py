@@ -63,6 +63,8 @@ def _told_others(kind: str, given: Mapping[str, Any], who: str, seconds: float) 
             return f"connections close {given['close']} {given['probability']:.0%} of the responses of {given['api']}, for {seconds:.1f} s"
         case "controller":
             return "the controller resigns" if given["to"] is None else f"{_broker(given['to'])} becomes controller"
+        case "expire-offset":
+            return "a committed offset of a group of its own expires while a transaction holds another one, which then is committed"
         case "unclean-cut":
             return (
                 "a topic of its own has an unclean election; the replicas that are left are cut off from each other, one more record is "

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from klamm.chaos.run import Run
-from klamm.chaos.scenes import RULE
+from klamm.chaos.scenes import EXPIRY_RULE, RULE
 from klamm.chaos.schedule import Options, Schedule
 from klamm.chaos.summary import as_lines
 from klamm.tests.chaos.early_acknowledgements import FOUND_BY
 from klamm.tests.chaos.ends_early import EXIT_CODE
+from klamm.tests.chaos.greedy_expiry import FOUND_BY as EXPIRY
 from klamm.tests.chaos.stale_high_watermark import FOUND_BY as CUT
 from klamm.tests.cli.running import Running
 
@@ -65,13 +66,13 @@ def test_records_that_are_acknowledged_too_early_are_found_when_their_leader_die
 
 
 @pytest.mark.slow
-def test_a_high_watermark_that_outlives_its_leader_is_found_by_a_cut_after_an_unclean_election() -> None:
-    outcome = Run([sys.executable, "-m", "klamm.tests.chaos.stale_high_watermark"], CUT, lambda _: None).outcome()
-    assert (outcome.steps["unclean-cut"], [violation.rule for violation in outcome.violations]) == (1, [RULE]), "\n".join(as_lines(outcome))
-    assert "during the cut" in outcome.violations[0].found[0]
-
-
-@pytest.mark.slow
-def test_the_cut_after_an_unclean_election_finds_nothing_otherwise() -> None:
-    outcome = Run([sys.executable, "-m", "klamm"], CUT, lambda _: None).outcome()
-    assert (outcome.steps["unclean-cut"], outcome.violations) == (1, []), "\n".join(as_lines(outcome))
+@pytest.mark.parametrize(
+    ("plant", "schedule", "rule"),
+    [("stale_high_watermark", CUT, RULE), ("greedy_expiry", EXPIRY, EXPIRY_RULE)],
+    ids=["a high watermark that outlives its leader", "an expiry that forgets offsets of transactions"],
+)
+def test_a_planted_fault_is_found_by_the_scene_that_is_made_for_it(plant: str, schedule: Schedule, rule: str) -> None:
+    found = Run([sys.executable, "-m", f"klamm.tests.chaos.{plant}"], schedule, lambda _: None).outcome()
+    assert [violation.rule for violation in found.violations] == [rule], "\n".join(as_lines(found))
+    clean = Run([sys.executable, "-m", "klamm"], schedule, lambda _: None).outcome()
+    assert (sum(clean.steps.values()), clean.violations) == (1, []), "\n".join(as_lines(clean))
