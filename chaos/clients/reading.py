@@ -24,10 +24,15 @@ Logs = dict[int, list[tuple[int, str]]]
 
 
 def reader(
-    bootstrap: str, topic: str, partitions: int, places: Mapping[int, int] | None = None, contact: Contact | None = None, **more: object
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    more: Mapping[str, object],
+    places: Mapping[int, int] | None = None,
+    contact: Contact | None = None,
 ) -> Consumer:
     """A consumer without a group's protocol that begins at these places, or at the start of a partition. `contact` hears of its brokers.
-    `more` with underscores for dots.
+    `more` are settings, with underscores for dots.
     """
     settings: dict[str, object] = {
         **SILENT, "bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "auto.offset.reset": "error",
@@ -51,7 +56,7 @@ class Reading(ClientThread):
         self.errors: list[str] = []
         """What it was told besides records, in order."""
         self._contact = Contact()
-        self._reader = partial(reader, bootstrap, topic, partitions, contact=self._contact, **more)
+        self._reader = partial(reader, bootstrap, topic, partitions, more, contact=self._contact)
 
     @property
     def faults(self) -> list[str]:
@@ -125,7 +130,7 @@ def to_the_end(bootstrap: str, topic: str, partitions: int, within_s: float, **m
 
     Raises LoadHangs.
     """
-    consumer = reader(bootstrap, topic, partitions, enable_partition_eof=True, **more)
+    consumer = reader(bootstrap, topic, partitions, {"enable_partition_eof": True, **more})
     try:
         ends = {p: _marks(consumer, topic, p)[1] for p in range(partitions)}
         until = time.monotonic() + within_s

@@ -22,5 +22,5 @@ def _forget_all(offsets: Offsets, partitions: Iterable[TopicPartition]) -> list[
 
 
 if __name__ == "__main__":
-    Offsets.forget_committed = _forget_all  # type: ignore[method-assign]
+    Offsets.forget_committed = _forget_all  # type: ignore[method-assign, assignment]
     main()

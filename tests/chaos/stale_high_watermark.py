@@ -15,5 +15,5 @@ def _keep(log: Log, offset: int) -> bool:
 
 
 if __name__ == "__main__":
-    Log.follow_high_watermark = _keep  # type: ignore[method-assign]
+    Log.follow_high_watermark = _keep  # type: ignore[method-assign, assignment]
     main()

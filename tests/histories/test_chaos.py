@@ -10,7 +10,6 @@ fails.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from klamm.tests.harness.tree import Tree
 from klamm.tests.histories.chaos import SETTINGS, Chaos, Fault
 from klamm.tests.histories.small_disks import SmallDiskMembers
 from klamm.tests.histories.storage_faults import StorageFaults
-from klamm.tests.histories.workload import KeyedProducing, last_values
+from klamm.tests.histories.workload import LONG_S, SEED, KeyedProducing, last_values
 from klamm.tests.histories.zookeeper_faults import FailingZooKeeper
 from klamm.tests.moves.moving import Moving
 from klamm.tests.reference.jars import jars
@@ -38,8 +37,6 @@ TOPIC = "history"
 COMPACTED = "latest"
 KEYS = 300
 ALL_REAL_S = 30.0
-LONG_S = float(os.environ.get("KLAMM_CHAOS_SECONDS", "60"))
-SEED = int(os.environ.get("KLAMM_CHAOS_SEED", secrets.randbelow(1_000_000)))
 REAL_SESSION_MS = 4_000
 """A real broker that starts on a busy machine may lose a shorter session, and then it ends."""
 SMALL_SEGMENTS: dict[str, Any] = {"log_segment_bytes": 256 * 1024}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from functools import partial
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -9,6 +11,9 @@ from confluent_kafka import KafkaError, Message, Producer
 from klamm.chaos.clients.producers import FLUSH_S, SOON, Producing, padded
 from klamm.chaos.clients.reading import to_the_end
 from klamm.chaos.history import KeyedSent, Sent
+
+LONG_S = float(os.environ.get("KLAMM_CHAOS_SECONDS", "60"))
+SEED = int(os.environ.get("KLAMM_CHAOS_SEED", secrets.randbelow(1_000_000)))
 
 
 class KeyedProducing(Producing):
