@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from klamm.admin import AdminClient, AdminError, ConfigResource, ResourceType
@@ -336,21 +336,20 @@ class Actions:
         if len(chosen) < SCENE_BROKERS:
             raise Skipped(f"only brokers {chosen} run")
         self.extra_topics.append(name)
+        scene = UncleanCut(self.cluster, self.admin, name, chosen)
         try:
-            said = UncleanCut(self.cluster, self.admin, name, chosen).play(self._violated)
+            return Done(scene.play(self._violated), lambda: self._end_scene(scene))
         except (ControlFailed, AdminError, Missed, LoadHangs):
-            self._end_scene(name, chosen)
+            self._end_scene(scene)
             raise
-        return Done(said, lambda: self._end_scene(name, chosen))
 
-    def _end_scene(self, name: str, brokers: Sequence[int]) -> str:
-        """The brokers of a scene run again, its topic is deleted, and its throttle is over."""
-        self.api.delete("faults")
+    def _end_scene(self, scene: UncleanCut) -> str:
+        """The brokers of a scene run again and reach each other, its throttle is over, and its topic is deleted."""
+        self._remove(scene.cuts)
         self.revive()
-        self.api.delete("topics", name)
-        configs = {ConfigResource(ResourceType.BROKER, str(broker)): {RATE: None} for broker in brokers}
-        self.admin.incremental_alter_configs(configs, timeout_ms=CALL_MS).all()
-        return f"all brokers run again, topic {name} is deleted"
+        self.admin.incremental_alter_configs({scene.throttled: {RATE: None}}, timeout_ms=CALL_MS).all()
+        self.api.delete("topics", scene.topic)
+        return f"all brokers run again, topic {scene.topic} is deleted"
 
     # --- groups
 

@@ -53,12 +53,15 @@ class Missed(Exception):
 
 
 class UncleanCut:
-    """The scene of one topic. Brokers that it killed do not run afterwards, and its cuts are there."""
+    """The scene of one topic. Afterwards the brokers that it killed do not run, and `cuts` and the config of `throttled` are there."""
 
     def __init__(self, cluster: ServedCluster, admin: AdminClient, topic: str, brokers: Sequence[int]) -> None:
         """`brokers` are the first leader and its two followers."""
         self.cluster, self.api, self.admin, self.topic = cluster, cluster.api, admin, topic
         self.first, *self.others = brokers
+        self.throttled = ConfigResource(ResourceType.BROKER, str(self.first))
+        self.cuts: list[int] = []
+        """Faults of the control API."""
 
     def play(self, violated: Violated) -> str:
         """All of it; what happened. Raises Missed, ControlFailed, AdminError, LoadHangs."""
@@ -85,23 +88,24 @@ class UncleanCut:
 
     def _fall_behind(self) -> None:
         """The followers leave the ISR, and then get a part of the records only."""
-        self.admin.incremental_alter_configs({ConfigResource(ResourceType.BROKER, str(self.first)): {RATE: "1"}}).all()
+        self.admin.incremental_alter_configs({self.throttled: {RATE: "1"}}).all()
         configs = UNCLEAN | THROTTLED
         self.api.post("topics", body={"name": self.topic, "replicas": [[self.first, *self.others]], "configs": configs})
         self._wait(lambda row: len(row["isr"]) == 1 + len(self.others), "all replicas are in sync")
-        cuts = [number for other in self.others for number in self._cut(self.first, other)]
+        for other in self.others:
+            self._cut(self.first, other)
         self._write("1", [f"{number}".ljust(RECORD_BYTES, ".") for number in range(FILLED)], WAIT_S)
         self._wait(lambda row: row["isr"] == [self.first] and self._end(row, self.first) == FILLED, "the followers are out of the ISR")
-        for number in cuts:
-            self.api.delete("faults", number)
+        while self.cuts:
+            self.api.delete("faults", self.cuts.pop())
         self._wait(lambda row: any(0 < self._end(row, other) < FILLED for other in self.others), "a follower has a part of the records")
         time.sleep(QUIET_S)
 
     def _end(self, row: Mapping[str, Any], broker: int) -> int:
         return int(row["brokers"].get(str(broker), {}).get("log_end_offset") or 0)
 
-    def _cut(self, one: int, other: int) -> list[int]:
-        return list(self.api.post("links", body={"from_broker": one, "to_broker": other, "cut": True})["faults"])
+    def _cut(self, one: int, other: int) -> None:
+        self.cuts += self.api.post("links", body={"from_broker": one, "to_broker": other, "cut": True})["faults"]
 
     def _row(self) -> dict[str, Any]:
         row: dict[str, Any] = self.api.get("topics", self.topic)["partitions"][0]
