@@ -146,7 +146,9 @@ class TokenTale:
         })
         answer = await (await self.session(user, broker)).ask(message, version)
         if answer is not None and answer.error_code == 0:
-            self._tokens[token] = Token(token, answer)
+            self._tokens[token] = made = Token(token, answer)
+            if made.max_ms - made.issued_ms < SLACK_MS:  # the end of this token must not be the beginning of the next one: times have names
+                await waits.eventually(lambda: time.time() * 1000 > made.max_ms + 1, "the token has ended")
         self.say(f"{user}{f' at {broker}' if broker else ''} Create v{version} {token} {about}", self.shown(answer, version))
         return self._tokens.get(token)
 
