@@ -20,7 +20,7 @@ ids = st.binary(min_size=16, max_size=16).map(id_text)
 
 def by_json(data: bytes, monkeypatch: pytest.MonkeyPatch) -> Any:
     with monkeypatch.context() as patch:
-        patch.setattr(topic_layout, "_decode_settled_topic", lambda _: None)
+        patch.setattr(topic_layout, "_decode_settled_topic", lambda *_: None)
         return topic_layout.decode_topic("t", data)
 
 
