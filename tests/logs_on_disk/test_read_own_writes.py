@@ -53,6 +53,12 @@ def delete_records(offset: int) -> Any:
     return messages.DeleteRecordsRequest(topics=[topic], timeout_ms=10_000)
 
 
+def end_of_epoch() -> Any:
+    part = messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)
+    topic = messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="t", partitions=[part])
+    return messages.OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic])
+
+
 def frame(message: Any, version: int, number: int) -> bytes:
     name = type(message).__name__.removesuffix("Request")
     return messages.encode_request(KEYS[name], version, number, "own", messages.encode(message, version))
@@ -88,6 +94,10 @@ def wrong_reads(broker: OwnedBroker) -> list[str]:
             end += 1
             if (listed.error_code, listed.offset) != (0, end):
                 wrong.append(f"ListOffsets: {listed.error_code} {listed.offset} of {end}")
+            (epoch,) = told(connection, end_of_epoch(), 3, 10 * turn).topics[0].partitions
+            end += 1
+            if (epoch.error_code, epoch.end_offset) != (0, end):
+                wrong.append(f"OffsetForLeaderEpoch: {epoch.error_code} {epoch.end_offset} of {end}")
             (deleted,) = told(connection, delete_records(end + 1), 1, 10 * turn).topics[0].partitions
             end += 1
             if (deleted.error_code, deleted.low_watermark) != (0, end):
