@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -19,11 +20,18 @@ from klamm.tests.harness import requests
 from klamm.tests.harness.client import KEYS
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker
 from klamm.tests.harness.kafka import request as ask
-from klamm.tests.logs_on_disk.test_read_own_writes import SETTINGS, delete_records, end_of_epoch, fetch, frame, list_offsets, own_tree
+from klamm.tests.harness.tree import Tree
+from klamm.tests.logs_on_disk.pipelined_requests import SETTINGS, delete_records, end_of_epoch, fetch, frame, list_offsets
 
-__all__ = ["own_tree"]
 PARTITIONS = 4
 NOW = 1_700_000_000_000
+
+
+@pytest.fixture
+def own_tree(zookeeper: str, chroot: str) -> Iterator[Tree]:
+    made = Tree(zookeeper, chroot)
+    yield made
+    made.close()
 
 
 def draw_batch(random: Random, version: int) -> tuple[int, bytes]:
@@ -102,11 +110,11 @@ def run(broker: OwnedBroker, seed: int, turns: int) -> list[str]:
         broker.kill()
 
 
-def test_random_pipelines_have_the_outcome_of_one_request_after_the_other(own_tree: Any, tmp_path: Path) -> None:
+def test_random_pipelines_have_the_outcome_of_one_request_after_the_other(own_tree: Tree, tmp_path: Path) -> None:
     assert run(OwnedBroker(own_tree, tmp_path, 0, **SETTINGS), 1, 60) == []
 
 
 @pytest.mark.slow
 @pytest.mark.reference
-def test_random_pipelines_have_this_outcome_in_kafka(own_tree: Any, tmp_path: Path, kafka_jars: Path) -> None:
+def test_random_pipelines_have_this_outcome_in_kafka(own_tree: Tree, tmp_path: Path, kafka_jars: Path) -> None:
     assert run(KafkaBroker(kafka_jars, own_tree, tmp_path, 0, **SETTINGS), 1, 60) == []
