@@ -73,8 +73,14 @@ class AdminZk:
         return epoch
 
     async def update_broker(self, broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_version: int = 5) -> None:
-        """Rewrite the broker's znode. The broker epoch does not change."""
-        await self._session.set(paths.broker_path(broker.id), encode_broker(broker, timestamp_ms, jmx_port, json_version))
+        """Rewrite the broker's znode. The broker epoch does not change. Raises NoNode if the znode is not one of this session, BadVersion if it
+        has changed meanwhile: after an expiry another broker may have the id.
+        """
+        path = paths.broker_path(broker.id)
+        node = await self._session.get(path)
+        if node is None or node.ephemeral_owner != self._session.session_id:
+            raise NoNode(path)
+        await self._session.set(path, encode_broker(broker, timestamp_ms, jmx_port, json_version), node.version)
 
     async def brokers(self) -> dict[int, Broker]:
         """All registered brokers whose znodes can be read."""

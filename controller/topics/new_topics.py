@@ -12,6 +12,7 @@ from klamm.controller.phases import PartitionsAppeared
 from klamm.controller.propagation.batch import Recipients
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.term import Term
+from klamm.controller.throttles.removal import remove_when_idle
 from klamm.controller.topics.topic_writes import MOST_ATTEMPTS
 from klamm.controller.values import Assignment, StoredTopic, TopicWrite, WriteOutcome
 
@@ -23,9 +24,12 @@ async def on_topic_change(term: Term) -> None:
     cluster = term.cluster
     names = await term.store.topics()
     current = set(names)
-    for name in [t for t in cluster.topics if t not in current]:
+    vanished = [t for t in cluster.topics if t not in current]
+    for name in vanished:
         log.info("topic %s was removed from ZooKeeper", name)
         cluster.topic_removed(name)
+    if vanished:
+        await remove_when_idle(term)  # perhaps the last reassignment was one of theirs
     new = [t for t in names if t not in cluster.topics]
     if new:
         partitions = await take_in(term, new)

@@ -460,6 +460,18 @@ async def test_an_unregistered_broker_has_nothing_to_update(admin: AdminZk) -> N
         await admin.update_broker(broker(0), NOW_MS)
 
 
+async def test_the_registration_of_another_broker_with_the_id_is_not_updated(
+    session: ZkSession, admin: AdminZk, zookeeper: str, chroot: str
+) -> None:
+    other = ZkSession(zookeeper + chroot, SESSION_MS)
+    await other.start(SESSION_MS)
+    await AdminZk(other).register_broker(broker(0, 9093), NOW_MS)
+    with pytest.raises(NoNode):
+        await admin.update_broker(broker(0), NOW_MS)
+    assert (await admin.brokers())[0].endpoints == broker(0, 9093).endpoints
+    await other.stop()
+
+
 async def test_the_lab_agrees_on_the_paths(real: RealLab) -> None:
     """What plain kazoo sees of them."""
     assert real.zk is not None

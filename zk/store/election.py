@@ -156,7 +156,10 @@ class ZkFeature(ZkArea):
             if version is not None and found.enabled:
                 wanted = FeatureNode(version, True, _feature_levels(found.features, version))
             if found != wanted:
-                stat = await self._session.set(paths.FEATURE, layout.encode_feature(wanted))
+                try:
+                    stat = await self._session.set(paths.FEATURE, layout.encode_feature(wanted), node.version)
+                except (BadVersion, NoNode):
+                    continue  # somebody else has written it, or removed it
                 await self._feature_written(stat.version)
             return
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from klamm.controller.events import catalogue as events
 from klamm.controller.throttles.configs import ATTEMPTS
 from klamm.controller.throttles.removal import remove_when_idle
 from klamm.controller.values import Assignment, ConfigWrite, ControllerMoved, WriteOutcome
@@ -114,6 +115,16 @@ async def test_a_partition_with_adding_or_removing_replicas_is_an_ongoing_reassi
     before = tree(stage.world)
     await remove_when_idle(stage.term)
     assert tree(stage.world) == before
+
+
+@pytest.mark.requirement("R179-23")
+async def test_the_last_reassignment_ends_with_a_topic_that_vanishes_from_zookeeper(stage: Stage) -> None:
+    await throttled(stage, ["t"], [1])
+    stage.cluster.reassignments_began([stage.cluster.partition_added(stage.cluster.topics["a"], 0, Assignment((2, 1), (2,), ()))])
+    del stage.world.topics["a"]
+    await stage.put(events.TopicChange())
+    assert unthrottled(stage) == ["topics/t", "brokers/1"]
+    assert [content(stage.world, path) for path in REMOVALS] == [None] * 4
 
 
 @pytest.mark.requirement("R179-26")
