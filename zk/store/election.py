@@ -12,7 +12,7 @@ from klamm.zk.layout import paths
 from klamm.zk.layout import znodes as layout
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.znodes import FeatureNode
-from klamm.zk.session.requests import BAD_VERSION, NODE_EXISTS, MultiFailed, NodeExists
+from klamm.zk.session.requests import BAD_VERSION, NODE_EXISTS, BadVersion, MultiFailed, NodeExists, NoNode
 from klamm.zk.store.base import ZkArea
 
 log = logging.getLogger("klamm.zk.store.store")
