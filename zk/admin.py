@@ -73,13 +73,13 @@ class AdminZk:
         return epoch
 
     async def update_broker(self, broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_version: int = 5) -> None:
-        """Rewrite the broker's znode. The broker epoch does not change. Raises NoNode if the znode is not one of this session, BadVersion if it
-        has changed meanwhile: after an expiry another broker may have the id.
+        """Rewrite the broker's znode. The broker epoch does not change. Raises NoNode if the znode is not one of this session, BadVersion
+        if it has changed meanwhile: after an expiry another broker may have the id.
         """
         path = paths.broker_path(broker.id)
         node = await self._session.get(path)
         if node is None or node.ephemeral_owner != self._session.session_id:
-            raise NoNode(path)
+            raise NoNode(NO_NODE, path)
         await self._session.set(path, encode_broker(broker, timestamp_ms, jmx_port, json_version), node.version)
 
     async def brokers(self) -> dict[int, Broker]:
