@@ -79,7 +79,7 @@ class AdminZk:
         path = paths.broker_path(broker.id)
         node = await self._session.get(path)
         if node is None or node.ephemeral_owner != self._session.session_id:
-            raise NoNode(NO_NODE, path)
+            raise NoNode(NO_NODE)
         await self._session.set(path, encode_broker(broker, timestamp_ms, jmx_port, json_version), node.version)
 
     async def brokers(self) -> dict[int, Broker]:
