@@ -15,13 +15,13 @@ from klamm.protocol import messages
 from klamm.protocol.records.batch import Codec
 from klamm.protocol.records.legacy import encode_messages
 from klamm.protocol.records.record import Record, encode_batch
+from klamm.tests.frames.pipelined_requests import SETTINGS, delete_records, end_of_epoch, fetch, frame, list_offsets
 from klamm.tests.frames.socket_frames import read_frame
 from klamm.tests.harness import requests
 from klamm.tests.harness.client import KEYS
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker
 from klamm.tests.harness.kafka import request as ask
 from klamm.tests.harness.tree import Tree
-from klamm.tests.logs_on_disk.pipelined_requests import SETTINGS, delete_records, end_of_epoch, fetch, frame, list_offsets
 
 PARTITIONS = 4
 NOW = 1_700_000_000_000

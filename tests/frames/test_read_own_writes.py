@@ -11,13 +11,13 @@ import pytest
 
 from klamm.benchmarks.data_clusters import record_batch
 from klamm.protocol import messages
+from klamm.tests.frames.pipelined_requests import SETTINGS, delete_records, end_of_epoch, fetch, frame, list_offsets
 from klamm.tests.frames.socket_frames import read_frame
 from klamm.tests.harness import requests
 from klamm.tests.harness.client import KEYS
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker
 from klamm.tests.harness.kafka import request as ask
 from klamm.tests.harness.tree import Tree
-from klamm.tests.logs_on_disk.pipelined_requests import SETTINGS, delete_records, end_of_epoch, fetch, frame, list_offsets
 
 TURNS = 20
 
