@@ -505,6 +505,9 @@ class Log(LocalLog):
                 self._cut(segment, position, offset, newest)
         except OSError as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except KeyError:
+            if self._truncation is truncation:  # otherwise nobody waits for this cut any more
+                raise _gone(segment) from None
         finally:
             if self._truncation is truncation:
                 self._truncation = None
@@ -540,7 +543,7 @@ class Log(LocalLog):
         """
         kept = bisect_right(self.segments, segment.base_offset, key=base_offset_of)
         if not kept or self.segments[kept - 1] is not segment:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"segment {segment.base_offset} was deleted or compacted meanwhile")
+            raise _gone(segment)
         gone = self.segments[kept:]
         del self.segments[kept:]
         before = segment.memory
@@ -695,3 +698,7 @@ class Log(LocalLog):
         if self.storage is not None and not self.is_failed:
             entry = self.segments[-1].time_index_entry() if self.segments else None
             self.storage.execute(Close(self.next_offset, entry, self._producers_to_write(), self._unflushed_segments()))
+
+
+def _gone(segment: Segment) -> ApiError:
+    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"segment {segment.base_offset} was deleted or compacted meanwhile")

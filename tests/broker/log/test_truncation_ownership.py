@@ -17,6 +17,7 @@ from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.storage import EpochEntry, ReadCommand
 from klamm.broker.replica_manager import ReplicaManager
+from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.record import read_records
 from klamm.protocol.records.validation import Origin
@@ -123,6 +124,16 @@ async def test_a_truncation_that_is_cancelled_lets_others_append() -> None:
     await asyncio.gather(cutting, return_exceptions=True)
     assert not log.is_truncating
     log.append_as_follower(batch(base_offset=10, leader_epoch=0), 0)
+
+
+async def test_a_truncation_whose_segment_was_replaced_meanwhile_is_for_another_time() -> None:
+    _, storage, log, cutting = await a_follower_that_looks_for_its_place()
+    storage.files[100] = storage.files.pop(0)
+    storage.gate.set()
+    with pytest.raises(ApiError) as refused:
+        await cutting
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.next_offset, log.is_truncating) == (10, False)
 
 
 # --- the high watermark of a former leader
@@ -313,7 +324,11 @@ class Schedule:
         cut = truncation(*there, end, end, lambda each: log.epochs.end_offset_for(each, end))
         rest = log.truncate_to(cut.offset)
         if rest is not None:
-            await rest
+            try:
+                await rest
+            except ApiError as error:
+                assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+                return  # the cleaner has replaced the segment: a follower tries again
         if epoch == self.epoch and log.next_offset == cut.offset:
             follower.is_compared = cut.is_complete
 
@@ -323,7 +338,11 @@ class Schedule:
             return
         data = leader.log.read(at, 1_000, leader.log.log_end_offset, True)
         if isinstance(data, FileRead):
-            data = await data.load()
+            try:
+                data = await data.load()
+            except ApiError:
+                assert at > leader.log.log_end_offset, "only a leader that was cut meanwhile does not have the offset"
+                return
         if epoch != self.epoch or not follower.is_compared or log.is_truncating or log.next_offset != at:
             return  # the fetcher does not follow this leader any more
         if data:
