@@ -12,7 +12,7 @@ partitions, read from the start to the end, and counts what must not be:
 * changed: a reader that read along was given another record at that offset than stands there now;
 * misread: that reader went back, left out records, or did not get the last ones.
 
-A record below the log start offset is lost too, unless somebody asked for its deletion: whoever judges says up to which offset.
+A record below the log start offset is lost too, unless somebody asked for its deletion: the caller says up to which offset.
 
 A producer that gets a new producer id or epoch after an error sends again what it has no response to. Apache Kafka then keeps records twice
 too, so the duplicates of this producer, and of no other, are allowed.

@@ -39,7 +39,7 @@ ANY_ERROR = "any"
 CLIENT_ID = "klamm-control"
 """Requests of the control API itself have this client id. They are not requests of clients."""
 _NO_LENGTH = b"\0\0\0\0"
-"""Stands for the length of a frame, of which the history has the payload."""
+"""Stands for the length of a frame: the history keeps only the payload."""
 _KEY_AND_VERSION = Packed(">hh").unpack_from
 _OF_REPLICAS = frozenset((ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH))
 _REPLICA_STATE_SINCE = 15

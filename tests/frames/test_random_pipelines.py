@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -25,13 +24,6 @@ from klamm.tests.harness.tree import Tree
 
 PARTITIONS = 4
 NOW = 1_700_000_000_000
-
-
-@pytest.fixture
-def own_tree(zookeeper: str, chroot: str) -> Iterator[Tree]:
-    made = Tree(zookeeper, chroot)
-    yield made
-    made.close()
 
 
 def draw_batch(random: Random, version: int) -> tuple[int, bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ from klamm.tests.harness.kafka import request as ask
 from klamm.tests.harness.tree import Tree
 
 TURNS = 20
-
-
-@pytest.fixture
-def own_tree(zookeeper: str, chroot: str) -> Iterator[Tree]:
-    made = Tree(zookeeper, chroot)
-    yield made
-    made.close()
 
 
 def produce(acks: int) -> Any:

@@ -161,12 +161,12 @@ async def test_records_that_the_former_leader_had_replicated_count_as_such_when_
     assert (log.log_end_offset, log.high_watermark) == (5, 4)
 
 
-@pytest.mark.parametrize("anew", [False, True], ids=["cut", "started again"])
-async def test_a_high_watermark_from_before_a_truncation_says_nothing_of_later_records(anew: bool) -> None:
+@pytest.mark.parametrize("starts_again", [False, True], ids=["cut", "started again"])
+async def test_a_high_watermark_from_before_a_truncation_says_nothing_of_later_records(starts_again: bool) -> None:
     storage = SimulatedStorage()
     log = make(storage)
     log.append_as_follower(batch(9, leader_epoch=0), 9)
-    if anew:
+    if starts_again:
         log.truncate_fully_and_start_at(0)
     else:
         assert log.truncate_to(0) is None
