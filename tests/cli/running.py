@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from unittest.mock import patch
 
 from klamm.cli.main import main
@@ -55,8 +55,7 @@ class Running:
         """The next line on stdout."""
         assert self.process.stdout is not None
         while b"\n" not in self._unread:
-            readable, _, _ = select.select([self.process.stdout], [], [], WITHIN_S)
-            assert readable, f"nothing on stdout; stderr: {self.stderr}"
+            assert readable(self.process.stdout, WITHIN_S), f"nothing on stdout; stderr: {self.stderr}"
             read = os.read(self.process.stdout.fileno(), 65536)
             assert read, f"stdout ended; stderr: {self.stderr}"
             self._unread += read
@@ -154,3 +153,10 @@ def call_with(stdin: bytes, *arguments: object) -> subprocess.CompletedProcess[b
         code = 1
     assert isinstance(code, int)
     return subprocess.CompletedProcess(words, code, written.getvalue(), errors.getvalue())
+
+
+def readable(pipe: IO[bytes], within_s: float = WITHIN_S) -> bool:
+    """Wait until the pipe has bytes or has ended; False when that takes longer. Any descriptor: `select.select` takes none above 1023."""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    return bool(poll.poll(within_s * 1000))

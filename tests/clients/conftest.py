@@ -7,7 +7,6 @@ There are two: the brokers of one register in ZooKeeper, those of the other with
 from __future__ import annotations
 
 import json
-import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from klamm.tests.cli.running import readable
 from klamm.tests.clients.served import Served
 from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.tree import Tree
@@ -43,7 +43,7 @@ def served(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pyt
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         assert process.stdout is not None
         try:
-            assert select.select([process.stdout], [], [], READY_S)[0], "klamm serve says nothing"
+            assert readable(process.stdout, READY_S), "klamm serve says nothing"
             ready = json.loads(process.stdout.readline())
             ports = {b["id"]: b["port"] for b in ready["brokers"]}
             in_zookeeper = set() if request.param == "controller" else set(map(str, ports))

@@ -70,11 +70,17 @@ class Throttled:
         self.moving.move({0: [self.target]})
 
     def measured(self, seconds: float = MEASURED_S) -> float:
-        """How many bytes per second the new replica grows by, over so many seconds from now."""
-        begin, size = time.monotonic(), self.size(self.target)
+        """How many bytes per second the new replica grows by, from one of its fetches to the first that comes so many seconds later."""
+        begin, size = self._grown()
         time.sleep(seconds)  # the rate of this time is what is asked for
-        grown = self.size(self.target) - size
-        return grown / (time.monotonic() - begin)
+        end, grown = self._grown()
+        return (grown - size) / (end - begin)
+
+    def _grown(self) -> tuple[float, int]:
+        """The time at which the new replica has just grown, and its size; a fetch brings up to a megabyte at once."""
+        size = self.size(self.target)
+        wait_for(lambda: self.size(self.target) > size, "the new replica grows")
+        return time.monotonic(), self.size(self.target)
 
     def settled(self, rate: int) -> None:
         """Wait until the window holds nothing of another rate: the replica has grown by what comes in a window."""

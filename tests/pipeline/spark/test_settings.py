@@ -37,6 +37,10 @@ def test_a_row_has_a_reason_and_gains_enough_if_it_is_there_for_speed(row: Setti
     assert "test" not in row.key, "a setting that Spark keeps for its own tests may go without a word"
 
 
+HADOOP = "spark.hadoop."
+"""Keys that begin so are passed on to Hadoop and what reads its files, and are in no table of Spark's."""
+
+
 @pytest.mark.parametrize("table", SILVER, ids=lambda table: table.name)
 def test_spark_reads_each_table_of_silver_in_batches(table: Table) -> None:
     """It reads a table row by row that has more columns than this, those in structs counted."""
@@ -71,4 +75,6 @@ def test_this_spark_knows_each_setting(spark: Any) -> None:
     """A key that Spark has renamed is taken without a word, and does nothing."""
     find = spark._jvm.org.apache.spark.internal.config.ConfigEntry.findEntry
     keys = {row.key for row in SETTINGS if row.kind is Kind.SPARK and row.when is not When.SERVER}
-    assert [key for key in keys if find(key) is None] == []
+    of_hadoop = {key.removeprefix(HADOOP) for key in keys if key.startswith(HADOOP)}
+    assert [key for key in keys if not key.startswith(HADOOP) and find(key) is None] == []
+    assert of_hadoop == {spark._jvm.org.apache.parquet.hadoop.ParquetInputFormat.PAGE_VERIFY_CHECKSUM_ENABLED}
