@@ -1,8 +1,7 @@
 """A typed admin client of Kafka clusters, for threads and for asyncio.
 
-It is built on kafka-python's connections (sockets, proxies, TLS, SASL, API versions) and exceptions. It has the APIs of KIP-183, KIP-455
-and KIP-179, the other calls that a reassignment tool needs, those for groups and
-their offsets, and those for transactions. docs/admin.md describes it.
+It has the APIs of KIP-183, KIP-455 and KIP-179, the other calls that a reassignment tool needs, those for groups and their offsets, and
+those for transactions. Settings of connections and exceptions are named as in kafka-python. docs/admin.md describes it.
 """
 
 from klamm.admin.async_client import AsyncAdminClient

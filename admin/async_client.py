@@ -56,7 +56,7 @@ from klamm.protocol.security.acls import Filter as AclFilter
 class AsyncAdminClient:
     """`AdminClient` for asyncio, with the same arguments, results and errors. `async with`, or `await close()`, closes everything.
 
-    kafka-python's connections run in a separate thread, which starts with the first call. Cancelling a task cancels its call.
+    Connections run in a separate thread, which starts with the first call. Cancelling a task cancels its call.
     """
 
     def __init__(

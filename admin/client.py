@@ -56,7 +56,7 @@ DEFAULT_WORK_TIMEOUT_MS = 60_000
 
 
 class AdminClient:
-    """A typed admin client of a Kafka cluster, on kafka-python's connections. It may be used from several threads.
+    """A typed admin client of a Kafka cluster. It may be used from several threads.
 
     `bootstrap_servers` is "host:port,host:port" or a list. `request_timeout_ms` is the timeout of calls without a timeout of their own.
     `security` has kafka-python's settings with their names there (`security_protocol`, `ssl_…`, `sasl_…`, `proxy_url`). Without them

@@ -109,7 +109,7 @@ def _class_of(code: int) -> type[AdminError]:
 
 
 def _exception_of_kafka_python(kind: type[AdminError]) -> type[Exception] | None:
-    """The exception of kafka-python that the error is too; None if kafka-python is not imported, or does not have it."""
+    """The matching exception class of kafka-python; None if kafka-python is not imported, or does not have it."""
     module: ModuleType | None = sys.modules.get("kafka.errors")
     code = getattr(kind, "errno", None)
     for_code = getattr(module, "for_code", None)

@@ -1,4 +1,4 @@
-"""The verbs of `Control` about what coordinators have: groups and transactional ids."""
+"""The verbs of `Control` for groups and transactional ids."""
 
 from __future__ import annotations
 

@@ -399,7 +399,7 @@ class Control:
         return self.controller()
 
     async def resign_controller(self) -> dict[str, Any]:
-        """Let the controller give up its office; any broker can become the next one."""
+        """Make the controller resign; any broker can become the next one."""
         if self.cluster.controller_id < 0:
             raise Refused("there is no controller", 409)
         return await self.move_controller(MoveBody())

@@ -260,7 +260,7 @@ def _build_whole(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
 
 
 def _build_windows(spark: Any, lake: Path, run: str, sizes: WindowSizes) -> bool:
-    """Build the windows of a run that are not final; False if the run is not to be cut."""
+    """Build the windows of a run that are not final; False if the run needs no windows."""
     closed = last_closed(lake, run)
     is_cut = False
     for window in windows(lake, run, closed, sizes):

@@ -259,7 +259,7 @@ class AsyncCluster:
         return self.controller_id
 
     async def resign_controller(self) -> int:
-        """Let the controller give up its office; any broker but it becomes the next one. Returns its id when every broker shows it."""
+        """Make the controller resign; another broker takes over. Returns its id when every broker shows it."""
         await self._control.resign_controller()
         return self.controller_id
 

@@ -345,7 +345,7 @@ class BlockingCluster:
         return self._thread.call(self._inner.move_controller(to))
 
     def resign_controller(self) -> int:
-        """Let the controller give up its office; any broker but it becomes the next one. Returns its id when every broker shows it."""
+        """Make the controller resign; another broker takes over. Returns its id when every broker shows it."""
         return self._thread.call(self._inner.resign_controller())
 
     def expire_session(self, broker: int) -> None:

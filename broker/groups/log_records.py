@@ -67,7 +67,7 @@ def group_key(group_id: str) -> bytes:
 
 
 def offset_record(group_id: str, partition: TopicPartition, commit: OffsetCommit) -> Record:
-    """The record of a committed offset. One that expires at a time of its own has the older version, which alone has that time."""
+    """The record of a committed offset. Version 1 if the offset has its own expiry time; only that version stores one."""
     version = OFFSET_VALUE if commit.expire_ms is None else OFFSET_VALUE_WITH_EXPIRY
     value = encode(
         "OffsetCommitValue", version, offset=commit.offset, leader_epoch=commit.leader_epoch, metadata=commit.metadata,

@@ -65,6 +65,6 @@ class Contact:
 
     @property
     def is_lost_for_good(self) -> bool:
-        """Whether that is so for longer than a cluster needs to be there again."""
+        """Whether it has been lost for longer than LOST_S."""
         since_s = [each for each in (self._lost_at_s, self._asks_nobody_since_s) if each is not None]
         return bool(since_s) and time.monotonic() - min(since_s) > LOST_S

@@ -67,19 +67,19 @@ def restart(api: ControlApi, number: int, lose_log: bool) -> None:
     _show(api, api.post("brokers", number, "restart", body={"lose_log": lose_log or None}))
 
 
-@broker.command("pause", short_help="Let a broker serve nobody.")
+@broker.command("pause", short_help="Freeze a broker, as SIGSTOP does.")
 @id_argument
 @control_command()
 def pause(api: ControlApi, number: int) -> None:
-    """Let the broker ID read nothing from its connections. Its ZooKeeper session goes on."""
+    """Freeze the broker ID: it reads and sends nothing, and its ZooKeeper session ends in time."""
     _show(api, api.post("brokers", number, "pause"))
 
 
-@broker.command("resume", short_help="End a pause.")
+@broker.command("resume", short_help="Let a frozen broker go on.")
 @id_argument
 @control_command()
 def resume(api: ControlApi, number: int) -> None:
-    """End the pause of the broker ID."""
+    """Let the frozen broker ID go on."""
     _show(api, api.post("brokers", number, "resume"))
 
 

@@ -24,7 +24,7 @@ from klamm.cli.shell.value_completion import complete_phases
 @click.option("--fail", metavar="ERROR", help="Let what reaches the phase fail with this error at once.")
 @click.option("--delay-ms", type=int, metavar="MS", help="Let what reaches the phase go on after this time.")
 @click.option("--wait", is_flag=True, help="Wait until something is held.")
-@click.option("--timeout-ms", type=int, default=30_000, show_default=True, help="With --wait: for at most this time.")
+@click.option("--timeout-ms", type=int, default=30_000, show_default=True, help="With --wait: the longest wait.")
 @control_command()
 def command(
     api: ControlApi, phase: str, where: tuple[str, ...], count: int | None, nth: int, crash: bool, fail: str | None, delay_ms: int | None,

@@ -13,7 +13,7 @@ from klamm.cli.shell.value_completion import complete_errors
 @click.command("holds", short_help="List holds.")
 @click.argument("number", type=int, required=False, metavar="[ID]")
 @click.option("--wait", is_flag=True, help="Wait until the hold holds something.")
-@click.option("--timeout-ms", type=int, default=30_000, show_default=True, help="With --wait: for at most this time.")
+@click.option("--timeout-ms", type=int, default=30_000, show_default=True, help="With --wait: the longest wait.")
 @control_command()
 def holds(api: ControlApi, number: int | None, wait: bool, timeout_ms: int) -> None:
     """List all holds, or show the hold ID. A hold is armed, reached while it holds something, or released.

@@ -26,8 +26,8 @@ TARGETS = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", "t
 @group_argument
 @click.option("--topic", "topics", type=TOPIC, multiple=True, help="Topic, with some of its partitions or with all. Repeatable.")
 @click.option("--all-topics", is_flag=True, help="All partitions for which the group has offsets.")
-@click.option("--to-earliest", is_flag=True, help="The first offsets of the logs.")
-@click.option("--to-latest", is_flag=True, help="The ends of the logs.")
+@click.option("--to-earliest", is_flag=True, help="Reset to the first offset of each partition.")
+@click.option("--to-latest", is_flag=True, help="Reset to the end of each partition.")
 @click.option("--to-current", is_flag=True, help="The current offsets; the ends of the logs where there are none.")
 @click.option("--to-offset", type=INT64, help="This offset.")
 @click.option("--shift-by", type=INT64, help="The current offsets plus this number, which may be negative.")

@@ -33,7 +33,7 @@ def _file(name: str, text: str) -> Any:
 @click.option("--generate", is_flag=True, help="Propose new replicas for all partitions of topics. Changes nothing.")
 @click.option("--execute", is_flag=True, help="Start the reassignments of a file, or change the throttle of reassignments in progress.")
 @click.option("--verify", is_flag=True, help="Print the status of the reassignments of a file. Remove throttles if none is in progress.")
-@click.option("--cancel", is_flag=True, help="Cancel the reassignments of a file that are in progress. About throttles, see above.")
+@click.option("--cancel", is_flag=True, help="Cancel the reassignments of a file that are in progress. Throttles: see above.")
 @click.option("--list", is_flag=True, help="Print all reassignments in progress.")
 @click.option("--progress", is_flag=True, help="Print the lag of each replica of a file.")
 @bootstrap_option()

@@ -253,7 +253,7 @@ class ProcessControl:
         return "down" if part is None else "paused" if part.is_paused else "running"
 
     def is_controller(self, number: int) -> bool:
-        """Brokers know better; nothing is decided by this."""
+        """Unused here: each broker decides by its own metadata."""
         return True
 
     async def _until(
@@ -484,7 +484,7 @@ class ProcessControl:
         return shown
 
     async def resign_controller(self) -> dict[str, Any]:
-        """Let the controller give up its office; any broker can become the next one."""
+        """Make the controller resign; any broker can become the next one."""
         if (await self.controller())["id"] < 0:
             raise Refused("there is no controller", 409)
         return await self.move_controller(MoveBody())

@@ -264,7 +264,7 @@ def rows_before(lake: Path, parts: Collection[Part], ns: int) -> int:
 
 
 def _cuts(lake: Path, parts: Collection[Part], since: Cut, times_ns: Sequence[int]) -> list[Cut]:
-    """The places in the journals at these times, all behind the place `since`."""
+    """Journal positions at these times; all are later than `since`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

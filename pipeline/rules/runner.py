@@ -162,7 +162,7 @@ def judge(
     others: Sequence[Reader] = (),
     window: Window | None = None,
 ) -> Judgement:
-    """Judge what the session's views hold (`pipeline.tables.views`), which are the rows of `runs`, by all rules or the chosen ones.
+    """Judge what the session's views hold (`views`), which are the rows of `runs`, by all rules or the chosen ones.
 
     With `contents`, rules without anything to look at are left out, and queries over few rows have the settings for few rows.
     """

@@ -18,7 +18,7 @@ from klamm.protocol.security.acls import ALL, ALLOW, DENY, EVERYBODY, LITERAL, P
 from klamm.server.security.authorizer import Operation, Resource, ResourceType
 
 MOST_DECISIONS = 20_000
-"""So many decisions of each kind are remembered, those that were used last."""
+"""Size of the cache of each kind of decision; the least recently used goes first."""
 
 _ALLOWING: dict[int, tuple[int, ...]] = {
     Operation.DESCRIBE: (

@@ -58,7 +58,7 @@ class DirectoryInUse(Exception):
 
 
 class DuplicateLogs(Exception):
-    """A log is in several directories. The text is one line for the user."""
+    """Raised if a log is found in several directories; its text is one line."""
 
 
 class LogDirectory:
