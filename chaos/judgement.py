@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from klamm.chaos.clients.reading import Logs, read_all
 from klamm.chaos.committed import COPIERS, READERS
-from klamm.chaos.group_history import judge_group
-from klamm.chaos.history import Verdict, judge
+from klamm.chaos.histories.group_history import judge_group
+from klamm.chaos.histories.history import Verdict, judge
+from klamm.chaos.histories.transaction_history import ABORTED_VISIBLE, judge_copies
 from klamm.chaos.kinds import COPIED, COPIES, PARTITIONS, RECORDS
 from klamm.chaos.load import Load
-from klamm.chaos.transaction_history import ABORTED_VISIBLE, judge_copies
 
 Faults = dict[str, list[str]]
 """Rule → what violates it, in sentences."""

@@ -15,8 +15,8 @@ from klamm.chaos.clients.members import LostOffset, Member
 from klamm.chaos.clients.producers import Gaps, LoadHangs, Producing
 from klamm.chaos.clients.reading import Reading, read_all
 from klamm.chaos.committed import COPIERS, READERS, CommittedOffsets
+from klamm.chaos.histories.transaction_history import Outcome
 from klamm.chaos.kinds import COPIED, COPIES, PARTITIONS, RECORDS
-from klamm.chaos.transaction_history import Outcome
 
 QUIET_S = 0.05
 LOOK_S = 0.5

@@ -16,14 +16,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from klamm.configs import rules as config_rules
-from klamm.configs.blacklist import BLACKLIST
-from klamm.configs.definition import ConfigKey, synonyms
+from klamm.configs.definitions.blacklist import BLACKLIST
+from klamm.configs.definitions.definition import ConfigKey, synonyms
+from klamm.configs.definitions.types import ConfigError
 from klamm.configs.dynamic import check_entry, check_listener_configs, check_listener_limits, check_names, usable
-from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.configs.listeners import ListenerConfig, ListenerConfigs, ListenerProperties, listeners_of
 from klamm.configs.passwords import PasswordEncoder
+from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.configs.tables.broker import BROKER, MEANINGFUL, OF_AUTHORIZER, OWN, QUOTAS, SWITCHES, key_of
-from klamm.configs.types import ConfigError
 
 __all__ = ["BrokerConfig", "ConfigError", "DynamicChange", "ListenerConfig"]
 
@@ -230,8 +230,8 @@ def check_values(values: Mapping[str, Any], properties: Mapping[str, str]) -> Li
 def _defaults_as_of(version: str | None) -> Mapping[str, Any]:
     if version is None:
         return {}
-    from klamm.configs.kafka_releases import release_of
     from klamm.configs.release_defaults import defaults_of  # few brokers need the tables
+    from klamm.configs.releases.kafka_releases import release_of
 
     release = release_of(version)
     return {} if release is None else defaults_of(release)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from klamm.configs.types import ConfigType, double_text, parse_double, parse_integer
+from klamm.configs.definitions.types import ConfigType, double_text, parse_double, parse_integer
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"

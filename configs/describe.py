@@ -14,10 +14,10 @@ from itertools import dropwhile
 from typing import NamedTuple
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.definition import READ_ONLY, ConfigKey, synonyms
+from klamm.configs.definitions.definition import READ_ONLY, ConfigKey, synonyms
+from klamm.configs.definitions.types import ConfigType, text_of
 from klamm.configs.tables.broker import BROKER, TOPICS
 from klamm.configs.topic import topic_values
-from klamm.configs.types import ConfigType, text_of
 
 
 class ConfigSource(IntEnum):

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from klamm.configs import rules as config_rules
-from klamm.configs.definition import DEFAULT_ONLY, PER_BROKER, READ_ONLY, ConfigKey, without_listener
+from klamm.configs.definitions.definition import DEFAULT_ONLY, PER_BROKER, READ_ONLY, ConfigKey, without_listener
+from klamm.configs.definitions.types import ConfigError, ConfigType
 from klamm.configs.listeners import ListenerConfigs
 from klamm.configs.passwords import CannotDecrypt, PasswordEncoder
 from klamm.configs.tables.broker import BROKER, QUOTAS, key_of
-from klamm.configs.types import ConfigError, ConfigType
 
 DYNAMIC: Mapping[str, ConfigKey] = {name: key for name, key in BROKER.items() if key.mode is not READ_ONLY}
 # Only allowed for one listener: key stores, trust stores and keys of TLS.

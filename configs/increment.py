@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 
-from klamm.configs.blacklist import BLACKLIST, with_brokers, without_brokers
-from klamm.configs.definition import ConfigKey
-from klamm.configs.types import ConfigType, text_of
+from klamm.configs.definitions.blacklist import BLACKLIST, with_brokers, without_brokers
+from klamm.configs.definitions.definition import ConfigKey
+from klamm.configs.definitions.types import ConfigType, text_of
 from klamm.protocol.errors import ApiError, ErrorCode
 
 

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from klamm.configs.definitions.types import ConfigError, parse_integer, trim
 from klamm.configs.tables.broker import BROKER
-from klamm.configs.types import ConfigError, parse_integer, trim
 from klamm.protocol.nouns import SecurityProtocol
 
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")

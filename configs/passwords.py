@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from klamm.configs.types import ConfigError
+from klamm.configs.definitions.types import ConfigError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import Cipher

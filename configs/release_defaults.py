@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.configs.inter_broker_protocol import MetadataVersion
-from klamm.configs.kafka_releases import RELEASES
+from klamm.configs.releases.inter_broker_protocol import MetadataVersion
+from klamm.configs.releases.kafka_releases import RELEASES
 
 _NO_LIMIT = (1 << 31) - 1
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from klamm.configs.definition import synonyms
-from klamm.configs.inter_broker_protocol import MetadataVersion
-from klamm.configs.types import ConfigError, parse_integer, split_list, trim
+from klamm.configs.definitions.definition import synonyms
+from klamm.configs.definitions.types import ConfigError, parse_integer, split_list, trim
+from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 
 Values = Mapping[str, Any]
 
@@ -185,7 +185,7 @@ def check(values: Values) -> None:
     connection_overrides(values["max.connections.per.ip.overrides"])
     _early_start_listeners(values)
     if values["klamm.as.version"] is not None or values["klamm.api.versions"] is not None:
-        from klamm.configs.api_versions import check_offered  # few brokers need it
+        from klamm.configs.definitions.api_versions import check_offered  # few brokers need it
 
         check_offered(values)
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from klamm.configs import rules as config_rules
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.inter_broker_protocol import MetadataVersion
+from klamm.configs.definitions.types import ConfigError
+from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.configs.tables.broker import TOPICS
 from klamm.configs.tables.topic import MAX_LONG
-from klamm.configs.types import ConfigError
 from klamm.protocol.errors import ApiError, ErrorCode
 
 _NOT_WITH_ZOOKEEPER = "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode."

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from klamm.configs.blacklist import listed_brokers
-from klamm.configs.types import ConfigError
+from klamm.configs.definitions.blacklist import listed_brokers
+from klamm.configs.definitions.types import ConfigError
 from klamm.controller.term import Term
 from klamm.controller.values import DEFAULT_BROKER, ConfigEntity, StoredConfig
 

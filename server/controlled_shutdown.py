@@ -13,7 +13,7 @@ import logging
 from typing import Protocol
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.inter_broker_protocol import MetadataVersion
+from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey

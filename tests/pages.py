@@ -486,9 +486,9 @@ def _not_exercised() -> dict[str, str]:
 
 def versions_page() -> str:
     """What brokers offer with `--as-version`: the tables of releases, and what stays as in 3.9."""
-    from klamm.configs.inter_broker_protocol import MetadataVersion
-    from klamm.configs.kafka_releases import RELEASES, steps
     from klamm.configs.release_defaults import DEFAULTS
+    from klamm.configs.releases.inter_broker_protocol import MetadataVersion
+    from klamm.configs.releases.kafka_releases import RELEASES, steps
     from klamm.protocol.apis import APIS
 
     lines = [NOTE, (TESTS / "versions" / "page_head.md").read_text()]

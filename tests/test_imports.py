@@ -61,6 +61,37 @@ def test_no_module_imports_itself_through_others() -> None:
     assert circles(imports()) == []
 
 
+FOLDERS_IN_CIRCLES = ("klamm.admin", "klamm.broker", "klamm.controller", "klamm.pipeline", "klamm.protocol", "klamm.server")
+"""Packages whose folders import each other in circles still."""
+
+
+def test_no_folder_imports_itself_through_others() -> None:
+    """The folders of a package have an order, and no file imports upward; a package's own modules are a folder too."""
+    imported = imports()
+    packages = {module for module in imported if any(other.startswith(f"{module}.") for other in imported)}
+    folders: dict[str, set[str]] = {}
+    for module, others in imported.items():
+        if module not in packages and not module.startswith(FOLDERS_IN_CIRCLES):
+            folder = module.rpartition(".")[0]
+            folders.setdefault(folder, set()).update(other.rpartition(".")[0] for other in others - packages)
+            folders[folder].discard(folder)
+    assert circles({folder: others & folders.keys() for folder, others in folders.items()}) == []
+
+
+def test_contracts_give_the_order_of_all_folders_of_a_package() -> None:
+    ordered = {
+        f"{container}.{folder}"
+        for contract in PROJECT["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+        for container in contract.get("containers", ())
+        for layer in contract["layers"]
+        for folder in re.findall(r"\w+", layer)
+    }
+    files = [file for package in PACKAGES for file in (ROOT / package).glob("*/**/__init__.py")]
+    folders = {".".join(["klamm", *file.parent.relative_to(ROOT).parts]) for file in files}
+    assert {folder for folder in folders - ordered if not folder.startswith((*EXCEPT, *FOLDERS_IN_CIRCLES))} == set()
+
+
 def test_each_contract_of_one_knowing_package_names_all_others() -> None:
     packages = {f"klamm.{package}" for package in PACKAGES}
     knowing = [contract for contract in PROJECT["tool"]["importlinter"]["contracts"] if contract["name"].startswith("Only ")]

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from klamm.controller.values import StoreRefused
 from klamm.protocol.nouns import TopicPartition
-from klamm.zk.batches import batches
 from klamm.zk.layout.paths import may_be_in_path
+from klamm.zk.session.batches import batches
 from klamm.zk.session.requests import MultiFailed, NodeExists, NoNode
 from klamm.zk.session.session import ZkSession
 

@@ -7,9 +7,9 @@ from dataclasses import field
 from typing import Any
 
 from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.definitions.types import ConfigError
 from klamm.configs.tables.broker import TOPICS
 from klamm.configs.topic import topic_defaults
-from klamm.configs.types import ConfigError
 from klamm.protocol.records.batch import Codec
 from klamm.protocol.records.validation import AppendRules
 from klamm.protocol.value_class import dataclass

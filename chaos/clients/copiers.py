@@ -13,7 +13,7 @@ from klamm.chaos.clients.contact import Contact
 from klamm.chaos.clients.members import CLOSE_S, LostOffset, member_settings
 from klamm.chaos.clients.producers import SILENT
 from klamm.chaos.clients.reading import place_of
-from klamm.chaos.transaction_history import Attempt, Outcome, copied
+from klamm.chaos.histories.transaction_history import Attempt, Outcome, copied
 
 ABORTED = 0.1
 """Of the transactions."""

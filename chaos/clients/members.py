@@ -13,7 +13,7 @@ from klamm.chaos.clients.client_thread import ClientThread
 from klamm.chaos.clients.contact import STATISTICS_MS, Contact
 from klamm.chaos.clients.producers import SILENT
 from klamm.chaos.clients.reading import place_of
-from klamm.chaos.group_history import Commit, Delivery, Start
+from klamm.chaos.histories.group_history import Commit, Delivery, Start
 
 SESSION_MS = 6000
 POLL_INTERVAL_MS = 45_000

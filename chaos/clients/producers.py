@@ -12,7 +12,7 @@ from functools import partial
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from klamm.chaos.clients.client_thread import ClientThread
-from klamm.chaos.history import Sent
+from klamm.chaos.histories.history import Sent
 
 FLUSH_S = 60.0
 STATISTICS_MS = 500

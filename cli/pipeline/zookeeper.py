@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.configs.blacklist import listed_brokers
-from klamm.configs.types import ConfigError
+from klamm.configs.definitions.blacklist import listed_brokers
+from klamm.configs.definitions.types import ConfigError
 from klamm.controller.values import DEFAULT_BROKER, Assignment, ConfigEntity, LeaderAndIsr
 from klamm.pipeline.simulation.snapshot import BadSource, Snapshot
 from klamm.protocol.nouns import TopicPartition

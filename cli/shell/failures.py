@@ -27,7 +27,7 @@ class PackageMissing(Exception):
 
 
 EXPECTED: tuple[tuple[str, str], ...] = (
-    ("klamm.configs.types", "ConfigError"),
+    ("klamm.configs.definitions.types", "ConfigError"),
     ("klamm.configs.properties", "PropertiesError"),
     ("klamm.pipeline.simulation.snapshot", "BadSource"),
     ("klamm.pipeline.simulation.steps", "BadStep"),

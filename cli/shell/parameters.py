@@ -121,7 +121,7 @@ class AsVersion(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The version as it was given."""
-        from klamm.configs.kafka_releases import RELEASES, release_of
+        from klamm.configs.releases.kafka_releases import RELEASES, release_of
 
         if release_of(value) is None:
             self.fail(f"{value!r} is not a version of Apache Kafka from {RELEASES[0]} to {RELEASES[-1]}", param, ctx)
@@ -135,7 +135,7 @@ class ApiVersion(click.ParamType[tuple[str, str]]):
 
     def convert(self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         """The pair of name and range. Whether the range is offered at all is checked later."""
-        from klamm.configs.api_versions import parse_api_versions
+        from klamm.configs.definitions.api_versions import parse_api_versions
 
         if isinstance(value, tuple):
             return value

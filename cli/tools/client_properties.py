@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from klamm.cli.shell.logs import printable
+from klamm.configs.definitions.types import trim
 from klamm.configs.properties import read_properties
-from klamm.configs.types import trim
 
 
 class BadClientProperties(Exception):
@@ -70,8 +70,8 @@ def warn_of_unknown(path: Path | None) -> None:
 
 def _tls(path: Path, protocol: str, properties: dict[str, str]) -> SSLContext:
     """The context of a client, from the same configs as a broker's connections to other brokers. Raises BadClientProperties."""
+    from klamm.configs.definitions.types import ConfigError
     from klamm.configs.listeners import ListenerProperties
-    from klamm.configs.types import ConfigError
     from klamm.server.security.tls.contexts import client_context  # few files have TLS
 
     try:

@@ -7,8 +7,9 @@ validated and shown, but has no effect. The broker logs this once.
 
 from __future__ import annotations
 
-from klamm.configs.blacklist import BLACKLIST
-from klamm.configs.definition import LONG, READ_ONLY, ConfigKey, by_name, synonyms, without_listener
+from klamm.configs.definitions.blacklist import BLACKLIST
+from klamm.configs.definitions.definition import LONG, READ_ONLY, ConfigKey, by_name, synonyms, without_listener
+from klamm.configs.definitions.validators import Range
 from klamm.configs.tables.cluster import CLUSTER
 from klamm.configs.tables.groups import GROUPS
 from klamm.configs.tables.klamm import KLAMM
@@ -18,7 +19,6 @@ from klamm.configs.tables.network import NETWORK
 from klamm.configs.tables.security import SECURITY
 from klamm.configs.tables.tiered_storage import TIERED
 from klamm.configs.tables.topic import TOPIC
-from klamm.configs.validators import Range
 
 BROKER = by_name(NETWORK, CLUSTER, LOG, GROUPS, SECURITY, KRAFT, TIERED)
 TOPICS = by_name(TOPIC)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.configs.definition import BOOLEAN, CLASS, CLUSTER_WIDE, INT, LIST, LONG, PASSWORD, STRING, ConfigKey
-from klamm.configs.validators import KnownVersion, Range
+from klamm.configs.definitions.definition import BOOLEAN, CLASS, CLUSTER_WIDE, INT, LIST, LONG, PASSWORD, STRING, ConfigKey
+from klamm.configs.definitions.validators import KnownVersion, Range
 
 K = ConfigKey
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.configs.definition import BOOLEAN, CLUSTER_WIDE, INT, LIST, LONG, SHORT, STRING, ConfigKey
-from klamm.configs.validators import ListOf, OneOf, Range
+from klamm.configs.definitions.definition import BOOLEAN, CLUSTER_WIDE, INT, LIST, LONG, SHORT, STRING, ConfigKey
+from klamm.configs.definitions.validators import ListOf, OneOf, Range
 
 K = ConfigKey
 MAX_INT = 2**31 - 1

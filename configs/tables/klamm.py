@@ -6,8 +6,8 @@ One that is not read-only can also be set as a dynamic config; then DescribeConf
 
 from __future__ import annotations
 
-from klamm.configs.definition import BOOLEAN, CLUSTER_WIDE, INT, LONG, STRING, ConfigKey
-from klamm.configs.validators import ApiVersionRanges, KafkaRelease, Pattern, Range
+from klamm.configs.definitions.definition import BOOLEAN, CLUSTER_WIDE, INT, LONG, STRING, ConfigKey
+from klamm.configs.definitions.validators import ApiVersionRanges, KafkaRelease, Pattern, Range
 
 K = ConfigKey
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.configs.definition import BOOLEAN, INT, LIST, LONG, STRING, ConfigKey
-from klamm.configs.validators import ListOf, Matching, Range
+from klamm.configs.definitions.definition import BOOLEAN, INT, LIST, LONG, STRING, ConfigKey
+from klamm.configs.definitions.validators import ListOf, Matching, Range
 
 K = ConfigKey
 MAX_LONG = 2**63 - 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.configs.definition import BOOLEAN, CLASS, CLUSTER_WIDE, INT, LIST, LONG, PER_BROKER, STRING, ConfigKey
-from klamm.configs.validators import OneOf, Range
+from klamm.configs.definitions.definition import BOOLEAN, CLASS, CLUSTER_WIDE, INT, LIST, LONG, PER_BROKER, STRING, ConfigKey
+from klamm.configs.definitions.validators import OneOf, Range
 
 K = ConfigKey
 MAX_INT = 2**31 - 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.configs.definition import BOOLEAN, CLASS, DOUBLE, INT, LIST, LONG, PASSWORD, PER_BROKER, SHORT, STRING, ConfigKey
-from klamm.configs.validators import NonNull, OneOf, Range
+from klamm.configs.definitions.definition import BOOLEAN, CLASS, DOUBLE, INT, LIST, LONG, PASSWORD, PER_BROKER, SHORT, STRING, ConfigKey
+from klamm.configs.definitions.validators import NonNull, OneOf, Range
 
 K = ConfigKey
 

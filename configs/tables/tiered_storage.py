@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.configs.definition import BOOLEAN, CLUSTER_WIDE, DOUBLE, INT, LONG, STRING, ConfigKey
-from klamm.configs.validators import NonEmpty, Range
+from klamm.configs.definitions.definition import BOOLEAN, CLUSTER_WIDE, DOUBLE, INT, LONG, STRING, ConfigKey
+from klamm.configs.definitions.validators import NonEmpty, Range
 
 K = ConfigKey
 MAX_LONG = 2**63 - 1

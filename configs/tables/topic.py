@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.configs.definition import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, ConfigKey
-from klamm.configs.validators import KnownVersion, ListOf, OneOf, Range, ThrottledReplicas
+from klamm.configs.definitions.definition import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, ConfigKey
+from klamm.configs.definitions.validators import KnownVersion, ListOf, OneOf, Range, ThrottledReplicas
 
 K = ConfigKey
 MAX_LONG = 2**63 - 1

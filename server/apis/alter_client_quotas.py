@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from klamm.configs.client_quotas import CLIENT_QUOTAS, IP_QUOTAS, SCRAM_MECHANISMS, check_quotas, quota_text
-from klamm.configs.types import ConfigType
+from klamm.configs.definitions.types import ConfigType
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, NamedTuple
 
 from klamm.configs.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
-from klamm.configs.types import ConfigType, parse_double
+from klamm.configs.definitions.types import ConfigType, parse_double
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import Pace

@@ -19,9 +19,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from klamm.configs.definitions.types import ConfigError, parse_integer
 from klamm.configs.dynamic import is_password
 from klamm.configs.topic import validate_topic_configs
-from klamm.configs.types import ConfigError, parse_integer
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.types import ConfigError
+from klamm.configs.definitions.types import ConfigError
 
 CREATE_TOPIC = "create.topic.policy.class.name"
 ALTER_CONFIG = "alter.config.policy.class.name"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.definition import ConfigKey
+from klamm.configs.definitions.definition import ConfigKey
 from klamm.configs.tables.broker import BROKER, OWN, QUOTAS, SWITCHES, TOPICS
 from klamm.machine.extras import install_command
 from klamm.protocol.clock import Clock

@@ -20,7 +20,7 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.recovery import LeaderRecovery, RecoveryProcess
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuotas
-from klamm.configs.types import ConfigError
+from klamm.configs.definitions.types import ConfigError
 from klamm.controller.brokers.startup_and_failure import unsupported_features
 from klamm.controller.events.catalogue import WatchEvent
 from klamm.controller.loop import Controller

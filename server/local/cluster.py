@@ -30,7 +30,7 @@ from klamm.broker.log.memory_directory import MemoryDirectory
 from klamm.broker.metadata_cache import CachedPartition
 from klamm.broker.recovery import Recovery
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.types import ConfigError
+from klamm.configs.definitions.types import ConfigError
 from klamm.controller.phases import ControllerElectionDue, EventPhase
 from klamm.protocol.steering import Steering
 from klamm.server.broker_server import BrokerServer

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.types import ConfigError
+from klamm.configs.definitions.types import ConfigError
 from klamm.machine.faults import contained
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey

@@ -28,7 +28,7 @@ def version_for(config: BrokerConfig, key: int, newest: int) -> int:
     """The version of an API, up to `newest`, that brokers with these configs offer. Raises StartFailed if they hide the API."""
     if not config.is_narrowed:
         return newest
-    from klamm.configs.api_versions import newest_offered  # few brokers need it
+    from klamm.configs.definitions.api_versions import newest_offered  # few brokers need it
 
     version = newest_offered(config.values, key, newest)
     if version is None:

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerConfig, ListenerProperties
 from klamm.configs.rules import connection_overrides
-from klamm.configs.types import ConfigError
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.nouns import Endpoint, SecurityProtocol
 from klamm.server.net.connection_limits import ConnectionLimits, ConnectionRate, Gate

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from klamm.broker.follower_session import Content, FollowedPartition, FollowedTopic
 from klamm.broker.partition import HostedPartition
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.inter_broker_protocol import MetadataVersion
+from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode

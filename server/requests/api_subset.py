@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from klamm.configs.api_versions import AS_VERSION, OfferedApis
-from klamm.configs.kafka_releases import RELEASES, release_of
+from klamm.configs.definitions.api_versions import AS_VERSION, OfferedApis
+from klamm.configs.releases.kafka_releases import RELEASES, release_of
 from klamm.protocol.apis import APIS, Api, ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.server.requests.context import CloseConnection, Context

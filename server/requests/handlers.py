@@ -169,7 +169,7 @@ def handlers_of(config: BrokerConfig) -> dict[int, Handler]:
     handlers |= {key: _unsupported(HANDLERS[key]) for key in _hidden(config)}
     if not config.is_narrowed:
         return handlers
-    from klamm.configs.api_versions import offered_apis  # few brokers need these
+    from klamm.configs.definitions.api_versions import offered_apis  # few brokers need these
     from klamm.server.requests.api_subset import narrowed
 
     return narrowed(handlers, offered_apis(config.values), config)
@@ -196,6 +196,6 @@ def offered_by(config: BrokerConfig) -> tuple[Api, ...]:
     keys = handlers_of(config).keys() - _hidden(config) | {ApiKey.ENVELOPE}  # listed by Kafka since 3.4; a request closes the connection
     if not config.is_narrowed:
         return offered(keys)
-    from klamm.configs.api_versions import offered_apis  # few brokers need it
+    from klamm.configs.definitions.api_versions import offered_apis  # few brokers need it
 
     return tuple(api for api in offered_apis(config.values).apis if api.key in keys)

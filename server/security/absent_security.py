@@ -8,8 +8,8 @@ no effect without them in Apache Kafka either, so they are allowed.
 from __future__ import annotations
 
 from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.definitions.types import ConfigError
 from klamm.configs.tables.broker import BROKER
-from klamm.configs.types import ConfigError
 
 AUTHORIZER = "authorizer.class.name"
 PRINCIPAL_BUILDER = "principal.builder.class"

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.types import ConfigError
+from klamm.configs.definitions.types import ConfigError
 from klamm.controller.values import StoreLost
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ApiError, ErrorCode

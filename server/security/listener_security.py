@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerProperties
-from klamm.configs.types import ConfigError
 from klamm.protocol.clock import Clock
 from klamm.server.security.authorizer import ANONYMOUS, Principal
 from klamm.server.security.jaas import LoginModule

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ssl
 
 from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerConfig, ListenerProperties
-from klamm.configs.types import ConfigError
 from klamm.protocol.security.sasl_client import Credentials, Send, authenticate
 from klamm.server.security.sasl.login_modules import JAAS, login_module
 

@@ -13,7 +13,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from klamm.configs.types import parse_integer
+from klamm.configs.definitions.types import parse_integer
 from klamm.protocol.security.scram import SCRAM_DIGESTS, salted, scram_keys
 
 log = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from pathlib import PurePath
 from typing import Any
 
 from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerProperties
 from klamm.configs.tables.broker import BROKER
-from klamm.configs.types import ConfigError
 from klamm.server.security.tls.contexts import client_context
 
 ENABLED = "zookeeper.ssl.client.enable"

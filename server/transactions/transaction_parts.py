@@ -67,6 +67,6 @@ def _verification_version(config: BrokerConfig) -> int:
     """The version of AddPartitionsToTxn with which leaders verify."""
     if config.get("klamm.as.version") is None:
         return VERSION
-    from klamm.configs.api_versions import offered_apis  # few brokers need it
+    from klamm.configs.definitions.api_versions import offered_apis  # few brokers need it
 
     return min(VERSION, offered_apis(config.values).full[ApiKey.ADD_PARTITIONS_TO_TXN][1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.chaos.group_history import Commit, Delivery, Start, judge_group
+from klamm.chaos.histories.group_history import Commit, Delivery, Start, judge_group
 
 LOGS = {0: [(0, "a"), (1, "b"), (2, "c")]}
 ALL = [Delivery(0, offset, value) for offset, value in LOGS[0]]

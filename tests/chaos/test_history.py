@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from klamm.chaos.history import FAULTS, KeyedSent, Sent, Verdict, judge, judge_last_values
+from klamm.chaos.histories.history import FAULTS, KeyedSent, Sent, Verdict, judge, judge_last_values
 
 
 def sent(*, idempotent: bool = True, acknowledged: int = 6) -> Sent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.chaos.transaction_history import Attempt, Outcome, copied, judge_copies
+from klamm.chaos.histories.transaction_history import Attempt, Outcome, copied, judge_copies
 
 SOURCE = {0: [(0, "a"), (1, "b"), (2, "c"), (3, "d")]}
 

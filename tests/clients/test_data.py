@@ -13,7 +13,7 @@ import pytest
 
 from klamm.chaos.clients.producers import Producing
 from klamm.chaos.clients.reading import read_all
-from klamm.chaos.history import judge
+from klamm.chaos.histories.history import judge
 from klamm.tests.clients.traffic import Aio, Java, Js, Python, Traffic
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree

@@ -23,7 +23,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from klamm.chaos.clients.reading import read_all
-from klamm.chaos.history import Sent
+from klamm.chaos.histories.history import Sent
 from klamm.tests.harness.kafka import java_command
 
 Logs = dict[int, list[tuple[int, str]]]

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from klamm.configs.blacklist import BLACKLIST, listed_brokers, with_brokers, without_brokers
 from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.definitions.blacklist import BLACKLIST, listed_brokers, with_brokers, without_brokers
+from klamm.configs.definitions.types import ConfigError, ConfigType
 from klamm.configs.describe import ConfigSource, describe_broker
-from klamm.configs.types import ConfigError, ConfigType
 from klamm.server.configs.properties_log import log_properties
 from klamm.server.security.authorizer import Operation
 from klamm.tests.configs.conftest import APPEND, BROKER, DELETE, SET, SUBTRACT, TOPIC, describing

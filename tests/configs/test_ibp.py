@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.configs.inter_broker_protocol import LATEST_PRODUCTION, VERSIONS, MetadataVersion
+from klamm.configs.releases.inter_broker_protocol import LATEST_PRODUCTION, VERSIONS, MetadataVersion
 
 # IBP: LeaderAndIsr, UpdateMetadata, StopReplica
 REQUESTS = {

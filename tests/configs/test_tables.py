@@ -12,11 +12,11 @@ import pytest
 
 from klamm import cli, server
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.definition import READ_ONLY
+from klamm.configs.definitions.definition import READ_ONLY
+from klamm.configs.definitions.types import ConfigType, text_of
 from klamm.configs.describe import ConfigSource, DescribedConfig, describe_broker, describe_default_broker, describe_topic
 from klamm.configs.dynamic import DYNAMIC
 from klamm.configs.tables.broker import BROKER, MEANINGFUL, QUOTAS, SWITCHES, TOPICS
-from klamm.configs.types import ConfigType, text_of
 
 GOLDEN = json.loads(gzip.decompress((Path(__file__).parent.parent / "golden" / "describe_configs.json.gz").read_bytes()))
 TOPIC, BROKER_RESOURCE = 2, 4

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klamm.configs.definitions.types import ConfigError, ConfigType, double_text, parse, parse_double, split_list, text_of
 from klamm.configs.tables.broker import BROKER, TOPICS
-from klamm.configs.types import ConfigError, ConfigType, double_text, parse, parse_double, split_list, text_of
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from klamm.configs.kafka_releases import RELEASES
+from klamm.configs.releases.kafka_releases import RELEASES
 from klamm.tests.harness.pytest_plugin import plugin_arguments
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "docs" / "examples"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from klamm.configs.inter_broker_protocol import MetadataVersion
+from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.protocol import json_form, messages
 from klamm.protocol.nouns import ZERO_UUID, TopicPartition
 from klamm.server.requests.handlers import HANDLERS as DISPATCHED

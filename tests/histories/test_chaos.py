@@ -18,7 +18,7 @@ import pytest
 
 from klamm.chaos.clients.producers import Producing
 from klamm.chaos.clients.reading import Reading, read_all
-from klamm.chaos.history import Verdict, judge, judge_last_values
+from klamm.chaos.histories.history import Verdict, judge, judge_last_values
 from klamm.chaos.small_disks import can_mount
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree

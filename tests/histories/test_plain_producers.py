@@ -25,7 +25,7 @@ from klamm.chaos import end_state
 from klamm.chaos.clients.producers import FLUSH_S, SILENT
 from klamm.chaos.clients.reading import Logs, to_the_end
 from klamm.chaos.cluster import ServedCluster
-from klamm.chaos.history import Sent, judge
+from klamm.chaos.histories.history import Sent, judge
 from klamm.chaos.schedule import Options
 from klamm.tests.histories.workload import LONG_S, SEED
 from klamm.tests.moves.moving import equal_on_disk

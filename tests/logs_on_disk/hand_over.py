@@ -8,7 +8,7 @@ from pathlib import Path
 
 from klamm.chaos.clients.producers import Producing
 from klamm.chaos.clients.reading import Reading, read_all
-from klamm.chaos.history import Verdict, judge
+from klamm.chaos.histories.history import Verdict, judge
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker, wait_for
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.ports import free_port

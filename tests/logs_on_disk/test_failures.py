@@ -11,7 +11,7 @@ import pytest
 
 from klamm.chaos.clients.producers import Producing
 from klamm.chaos.clients.reading import read_all
-from klamm.chaos.history import judge
+from klamm.chaos.histories.history import judge
 from klamm.tests.harness.kafka import wait_for
 from klamm.tests.harness.members import Members
 

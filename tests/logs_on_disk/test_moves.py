@@ -10,7 +10,7 @@ import pytest
 from klamm.benchmarks.data_clusters import record_batch
 from klamm.chaos.clients.producers import Producing
 from klamm.chaos.clients.reading import read_all
-from klamm.chaos.history import judge
+from klamm.chaos.histories.history import judge
 from klamm.protocol import messages
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import wait_for

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from klamm.chaos.clients.producers import Producing
 from klamm.chaos.clients.reading import Reading, read_all
-from klamm.chaos.history import Sent, Verdict, judge
+from klamm.chaos.histories.history import Sent, Verdict, judge
 from klamm.protocol import messages
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import request

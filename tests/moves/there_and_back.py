@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from klamm.chaos.history import Verdict
+from klamm.chaos.histories.history import Verdict
 from klamm.tests.harness.members import Members
 from klamm.tests.moves.moving import Moving, MovingCluster, create, equal_on_disk, has_logs, only_on
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from klamm.configs.types import ConfigError
+from klamm.configs.definitions.types import ConfigError
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker
 from klamm.tests.harness.tree import Tree
 from klamm.tests.security import signed_tokens

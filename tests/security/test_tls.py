@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat, pkcs12
 
+from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerProperties
-from klamm.configs.types import ConfigError
 from klamm.protocol import messages
 from klamm.server.broker_server import BrokerServer
 from klamm.server.local.made_security import certificate, hosts_of

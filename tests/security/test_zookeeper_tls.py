@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from klamm.configs.types import ConfigError
+from klamm.configs.definitions.types import ConfigError
 from klamm.protocol import messages
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.made_security import certificate, hosts_of

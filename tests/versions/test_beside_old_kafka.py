@@ -8,7 +8,7 @@ import pytest
 from kafka import KafkaProducer
 
 from klamm.admin import AdminClient, NewTopic, PartitionDescription
-from klamm.configs.kafka_releases import release_of
+from klamm.configs.releases.kafka_releases import release_of
 from klamm.tests.harness.kafka import OwnedBroker, all_know, wait_for
 from klamm.tests.harness.tree import Tree
 from klamm.tests.reference import jars

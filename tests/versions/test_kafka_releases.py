@@ -9,9 +9,9 @@ import pytest
 
 import klamm
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.kafka_releases import RELEASES, release_of, versions_in
+from klamm.configs.definitions.types import text_of
 from klamm.configs.release_defaults import DEFAULTS, defaults_of
-from klamm.configs.types import text_of
+from klamm.configs.releases.kafka_releases import RELEASES, release_of, versions_in
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.tests.harness.tree import Tree

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.definitions.types import ConfigError
 from klamm.configs.describe import ConfigSource, describe_broker
-from klamm.configs.kafka_releases import RELEASES, versions_in
-from klamm.configs.types import ConfigError
+from klamm.configs.releases.kafka_releases import RELEASES, versions_in
 from klamm.protocol import messages
 from klamm.protocol.apis import ADMIN_SOFTWARE, APIS, BROKER_SOFTWARE, ApiKey
 from klamm.server.requests.handlers import offered_by

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from klamm.controller.values import ControllerMoved, StoreLost, WriteOutcome
-from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
+from klamm.zk.session.batches import BATCH_BYTES, BATCH_OPERATIONS
 from klamm.zk.session.requests import BAD_VERSION, NO_NODE, NODE_EXISTS, NOT_EMPTY, MultiFailed, TooLarge
 from klamm.zk.store.fenced_writes import Entry, settle, settle_delete, together, write_entries
 

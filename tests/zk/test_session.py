@@ -18,7 +18,7 @@ from klamm.controller.values import StoreLost
 from klamm.tests.harness.waits import eventually
 from klamm.tests.zk.flaky import Road
 from klamm.tests.zk.session_ends import SESSION_MS, expire
-from klamm.zk.batches import batches
+from klamm.zk.session.batches import batches
 from klamm.zk.session.connection import Change, Link, Watch
 from klamm.zk.session.kazoo_connection import KazooConnection, _Reply
 from klamm.zk.session.requests import (

@@ -9,9 +9,9 @@ import pytest
 from klamm.controller.values import LeaderAndIsr, StateWrite
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.zk.labs import RealLab
-from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS, spans
 from klamm.zk.layout import paths
 from klamm.zk.layout.topics import decode_state, encode_state
+from klamm.zk.session.batches import BATCH_BYTES, BATCH_OPERATIONS, spans
 from klamm.zk.session.requests import ERROR, Operations, ZkError
 from klamm.zk.store.state_requests import ReadStates, _begin, updates
 

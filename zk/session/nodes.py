@@ -13,7 +13,7 @@ from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, Ge
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from klamm.zk.batches import BATCH_BYTES, BATCH_WATCHES, batches
+from klamm.zk.session.batches import BATCH_BYTES, BATCH_WATCHES, batches
 from klamm.zk.session.connection import Connection, Watch, WatchCallback
 from klamm.zk.session.requests import (
     BadPath,

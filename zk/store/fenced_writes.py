@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from klamm.controller.values import ControllerMoved, StoreLost, StoreRefused, WriteOutcome
-from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
 from klamm.zk.layout import paths
+from klamm.zk.session.batches import BATCH_BYTES, BATCH_OPERATIONS
 from klamm.zk.session.requests import BAD_VERSION, NO_NODE, NODE_EXISTS, MultiFailed, TooLarge, path_with_data
 from klamm.zk.session.session import ZkSession
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from klamm.controller.values import StateWrite, WriteOutcome
-from klamm.zk.batches import BATCH_OPERATIONS, batches, spans
 from klamm.zk.layout import paths
 from klamm.zk.layout.topics import encode_state
+from klamm.zk.session.batches import BATCH_OPERATIONS, batches, spans
 from klamm.zk.session.requests import NO_NODE, NODE_EXISTS, MultiFailed, utf8_size
 from klamm.zk.session.session import ZkSession
 from klamm.zk.store.fenced_writes import Entry, Fence, outcome_of, together

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from klamm.controller.events import catalogue as events
 from klamm.controller.values import LeaderAndIsr, StateWrite, StoredTopic, TopicWrite, WriteOutcome
 from klamm.protocol.nouns import TopicPartition
-from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
 from klamm.zk.layout import paths
 from klamm.zk.layout import topics as topic_layout
+from klamm.zk.session.batches import BATCH_BYTES, BATCH_OPERATIONS
 from klamm.zk.session.requests import utf8_size
 from klamm.zk.session.session import ZkSession
 from klamm.zk.store.base import ZkArea

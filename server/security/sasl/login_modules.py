@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerProperties
-from klamm.configs.types import ConfigError
 from klamm.server.security.jaas import LoginModule, parse_jaas
 
 _MODULES = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
+from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerProperties
-from klamm.configs.types import ConfigError
 from klamm.protocol.clock import Clock
 
 if TYPE_CHECKING:

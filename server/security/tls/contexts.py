@@ -7,8 +7,8 @@ import ssl
 import tempfile
 from typing import TYPE_CHECKING
 
+from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerProperties
-from klamm.configs.types import ConfigError
 from klamm.protocol.security.secret_texts import new_secret
 from klamm.server.security.tls.cipher_suites import AS_JAVA, OF_TLS_1_3, below_tls_1_3
 from klamm.server.security.tls.key_stores import own_key, trusted

@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerProperties
-from klamm.configs.types import ConfigError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes

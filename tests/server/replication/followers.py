@@ -13,7 +13,7 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuota
-from klamm.configs.inter_broker_protocol import MetadataVersion
+from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID

@@ -10,7 +10,7 @@ import pytest
 from klamm.broker.follower_session import Content, FollowedPartition, FollowedTopic
 from klamm.broker.partition import HostedPartition
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.inter_broker_protocol import MetadataVersion
+from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.nouns import ZERO_UUID

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from klamm.configs.types import ConfigError
+from klamm.configs.definitions.types import ConfigError
 from klamm.protocol.security.acls import ALLOW, LITERAL, PREFIXED, Entry, Filter, Pattern
 from klamm.server.background import BackgroundTasks
 from klamm.server.security.acl_authorizer import AclAuthorizer

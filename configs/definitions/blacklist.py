@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from klamm.configs.definition import DEFAULT_ONLY, LIST, ConfigKey
-from klamm.configs.types import parse_integer
+from klamm.configs.definitions.definition import DEFAULT_ONLY, LIST, ConfigKey
+from klamm.configs.definitions.types import parse_integer
 from klamm.protocol.value_class import dataclass
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Protocol
 
-from klamm.configs.inter_broker_protocol import MetadataVersion
+from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.protocol.value_class import dataclass
 
 
@@ -106,7 +106,7 @@ class KafkaRelease:
     """A version of Apache Kafka whose APIs are known."""
 
     def check(self, name: str, value: Any) -> str | None:
-        from klamm.configs.kafka_releases import RELEASES, release_of  # few brokers need the table
+        from klamm.configs.releases.kafka_releases import RELEASES, release_of  # few brokers need the table
 
         return None if release_of(value) is not None else f"must be a version of Apache Kafka from {RELEASES[0]} to {RELEASES[-1]}"
 
@@ -116,7 +116,7 @@ class ApiVersionRanges:
     """Names of APIs with the versions that are offered."""
 
     def check(self, name: str, value: Any) -> str | None:
-        from klamm.configs.api_versions import parse_api_versions  # few brokers need it
+        from klamm.configs.definitions.api_versions import parse_api_versions  # few brokers need it
 
         try:
             parse_api_versions(value)

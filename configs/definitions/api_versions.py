@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from klamm.configs.inter_broker_protocol import MetadataVersion
-from klamm.configs.kafka_releases import release_of, versions_in
-from klamm.configs.types import ConfigError
+from klamm.configs.definitions.types import ConfigError
+from klamm.configs.releases.inter_broker_protocol import MetadataVersion
+from klamm.configs.releases.kafka_releases import release_of, versions_in
 from klamm.protocol.apis import APIS, Api, ApiKey
 from klamm.protocol.errors import did_you_mean
 

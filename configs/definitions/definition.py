@@ -11,8 +11,8 @@ import re
 from enum import Enum
 from typing import Any
 
-from klamm.configs.types import ConfigError, ConfigType, parse
-from klamm.configs.validators import Validator, blamed
+from klamm.configs.definitions.types import ConfigError, ConfigType, parse
+from klamm.configs.definitions.validators import Validator, blamed
 from klamm.protocol.value_class import dataclass
 
 BOOLEAN = ConfigType.BOOLEAN

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from klamm.chaos.history import misread
+from klamm.chaos.histories.history import misread
 
 Log = Sequence[tuple[int, str]]
 

@@ -1,0 +1,1 @@
+"""Histories of what clients did and were told, and how each is judged."""

@@ -1,0 +1,1 @@
+"""What a config is: its name, type, default and validator, and how its text is parsed."""
