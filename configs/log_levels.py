@@ -42,7 +42,7 @@ COUNTERPARTS = {
     "klamm.controller.topics.deletion": "kafka.controller.TopicDeletionManager",
     "klamm.controller.reassignment.procedure": "kafka.controller.KafkaController",
     "klamm.controller.state_change": "state.change.logger",
-    "klamm.controller.throttles.throttled_replicas": "kafka.controller.KafkaController",
+    "klamm.controller.throttles.procedure": "kafka.controller.KafkaController",
     "klamm.journal.disk": "kafka.server.KafkaServer",
     "klamm.server.apis.describe_configs": "kafka.server.ConfigHelper",
     "klamm.server.replication.isr_updates": "kafka.cluster.Partition",

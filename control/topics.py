@@ -10,7 +10,7 @@ from klamm.control.bodies import PartitionsBody, TopicBody
 from klamm.control.brokers import Brokers
 from klamm.control.event_log import EventLog
 from klamm.control.refusal import Refused
-from klamm.controller.topics.topic_requests import is_valid_name
+from klamm.controller.decisions.topic_requests import is_valid_name
 from klamm.controller.values import StoreLost
 from klamm.server.broker_server import BrokerServer
 

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 
 from klamm.controller import changes
 from klamm.controller.changes import Subscriber
-from klamm.controller.reassignment.reassignments import Reassignments
+from klamm.controller.reassignments import Reassignments
 from klamm.controller.states import (
     NO_REPLICAS,
     REPLICA_MOVES,
@@ -21,7 +21,7 @@ from klamm.controller.states import (
     ReplicaStateMaps,
     ReplicaStates,
 )
-from klamm.controller.topics.topic_deletions import DeletionProgress, TopicDeletions
+from klamm.controller.topic_deletions import DeletionProgress, TopicDeletions
 from klamm.controller.values import Assignment, Broker, BrokerRegistration, BrokerState, LeaderAndIsr
 from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import ZERO_UUID, Ints, TopicPartition

@@ -187,8 +187,8 @@ _ALL = (
     # --- decisions and actions of the controller ---
     Kind(
         "decision",
-        "A rule decided about partitions in the same situation; one row per situation and attempt. `controller/decision_json.py` can "
-        "repeat it.",
+        "A rule decided about partitions in the same situation; one row per situation and attempt. "
+        "`controller/event_loop/decision_json.py` can repeat it.",
         ("controller_epoch",),
         '{"rule": {"name", its fields}, "situation": SITUATION, "partitions": [[topic, partition], …]}',
         '{"write": STATE, "recipients": [ids]|null} or {"keep": STATE, "recipients": [ids]|null} or '

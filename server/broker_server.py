@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
-from klamm.controller.loop import Controller
+from klamm.controller.event_loop.loop import Controller
 from klamm.protocol.nouns import Endpoint
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.lifecycle.broker_parts import BrokerParts

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from klamm.controller.loop import Controller
+from klamm.controller.event_loop.loop import Controller
 from klamm.server.background import BackgroundTasks
 from klamm.server.broker_registration import Registration
 from klamm.server.configs.dynamic_configs import DynamicConfigs

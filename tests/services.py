@@ -13,10 +13,10 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.broker_sessions import Connection
 from klamm.controller.events.causes import Cause
 from klamm.controller.ids import random_topic_id
 from klamm.controller.metadata_log.fetches import NOT_CONTROLLER, MetadataFetch, MetadataFetched
-from klamm.controller.registrations.broker_sessions import Connection
 from klamm.controller.values import (
     Assignment,
     BrokerRegistration,

@@ -26,7 +26,7 @@ from klamm.admin import (
 from klamm.cli.reassign_partitions.cluster import LOG_DIR_RATE, BrokerReplicas, HostedReplica, Replica, Throttles, TopicView
 from klamm.cli.tools.client import CONNECT_MS, error_text, failure_of, open_client, outcome, reach
 from klamm.cli.tools.failures import ToolFailed
-from klamm.controller.throttles import throttled_replicas as throttles
+from klamm.controller.decisions import throttled_replicas as throttles
 from klamm.controller.values import Assignment
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition

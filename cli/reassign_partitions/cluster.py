@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from klamm.controller.throttles import throttled_replicas as throttles
+from klamm.controller.decisions import throttled_replicas as throttles
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import Ints, TopicPartition
 

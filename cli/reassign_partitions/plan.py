@@ -9,7 +9,7 @@ from klamm.cli.reassign_partitions.cluster import Replica, Throttles, TopicView
 from klamm.cli.tools.failures import ToolFailed
 from klamm.cli.tools.files import ANY, Move, Moves
 from klamm.controller.decisions.placement import place_replicas
-from klamm.controller.throttles.throttled_replicas import move_to, running_move
+from klamm.controller.decisions.throttled_replicas import move_to, running_move
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import Ints, TopicPartition
 

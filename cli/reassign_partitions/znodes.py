@@ -15,7 +15,7 @@ import click
 
 from klamm.cli.reassign_partitions.cluster import LOG_DIR_RATE, BrokerReplicas, Replica, Throttles, TopicView
 from klamm.cli.tools.failures import NotReachable, ToolFailed
-from klamm.controller.throttles import throttled_replicas as throttles
+from klamm.controller.decisions import throttled_replicas as throttles
 from klamm.controller.values import Assignment, ControllerMoved, StoredTopic, StoreLost
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.zk.layout.json_values import Unreadable

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 
+from klamm.controller.brokers import broker_states
 from klamm.controller.brokers import startup_and_failure as brokers
-from klamm.controller.registrations import broker_states
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 
 log = logging.getLogger("klamm.controller")
 

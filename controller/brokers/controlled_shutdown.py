@@ -11,7 +11,7 @@ from klamm.controller.decisions import elections
 from klamm.controller.partitions import partition_machine, replica_machine
 from klamm.controller.procedures import SHUTDOWN, SHUTDOWN_PHASES, ShutdownStep
 from klamm.controller.states import ReplicaState
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH, TopicPartition
 

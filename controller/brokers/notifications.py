@@ -13,7 +13,7 @@ from klamm.controller.partitions import replica_machine
 from klamm.controller.reassignment import procedure as reassignment
 from klamm.controller.reassignment import steps as reassignment_steps
 from klamm.controller.states import ReplicaState
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.topics import deletion
 from klamm.controller.values import Broker
 from klamm.protocol import messages

@@ -19,7 +19,7 @@ from klamm.controller.partitions import partition_machine, replica_machine
 from klamm.controller.procedures import FAILURE, FAILURE_PHASES, STARTUP, STARTUP_PHASES, FailureStep, StartupStep
 from klamm.controller.reassignment import procedure as reassignment
 from klamm.controller.states import PartitionState, ReplicaState
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.topics import deletion
 from klamm.controller.values import Broker
 

@@ -1,1 +1,1 @@
-"""Pure rules: which leader is elected, where replicas are placed, and decisions as values."""
+"""Pure rules: which leader is elected, where replicas are placed, which topics may be created; decisions as values."""

@@ -1,1 +1,1 @@
-"""What can happen to a controller: the events, what caused each, their queue, and what an error does to them."""
+"""What can happen to a controller: the events, what caused each, their queue, what an error does to them, and who observes them."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable, Collection, Mapping
 
+from klamm.controller.broker_sessions import Connection
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import ProcedurePhase
-from klamm.controller.registrations.broker_sessions import Connection
 from klamm.controller.values import Assignment, BrokerRegistration, BrokerToRegister, ConfigEntity, Election, ElectionResult, Result
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode

@@ -8,7 +8,7 @@ from collections import deque
 from klamm.controller.events import catalogue as events
 from klamm.controller.events.catalogue import Event
 from klamm.controller.events.causes import Cause, QueuedEvent
-from klamm.controller.observation import Observer
+from klamm.controller.events.observation import Observer
 
 
 class EventQueue:

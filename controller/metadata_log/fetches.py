@@ -20,12 +20,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from klamm.controller.broker_sessions import BrokerSessions, Connection
 from klamm.controller.cluster import Cluster
 from klamm.controller.events import catalogue as events
 from klamm.controller.events.catalogue import Event
 from klamm.controller.events.causes import Cause
 from klamm.controller.metadata_log.log import MetadataLog
-from klamm.controller.registrations.broker_sessions import BrokerSessions, Connection
 from klamm.controller.values import BrokerState
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode

@@ -16,7 +16,7 @@ from klamm.controller.cluster import Cluster, Partition, Topic
 from klamm.controller.decisions.decision import Decision, Keep, Refusal, Refuse, Situation, Write
 from klamm.controller.partitions.commit import Uncommitted, commit_decided
 from klamm.controller.phases import IsrsAltered
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr, Proposal, WriteOutcome, intern_ints
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode

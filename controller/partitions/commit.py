@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from klamm.controller.cluster import Partition
 from klamm.controller.decisions.decision import Decide, Decision, Keep, Refusal, Refuse, Situation, Write
-from klamm.controller.observation import Observer
+from klamm.controller.events.observation import Observer
 from klamm.controller.propagation.batch import Recipients, RequestBatch
 from klamm.controller.states import PartitionState
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.values import LeaderAndIsr, StateWrite, WriteOutcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.identity_memo import IdentityMemo

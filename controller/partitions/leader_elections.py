@@ -11,7 +11,7 @@ from klamm.controller.partitions import partition_machine
 from klamm.controller.partitions.partition_machine import ElectionNotNeeded, StateChangeFailed
 from klamm.controller.phases import PreferredLeadersElected
 from klamm.controller.states import PartitionState
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.values import Election, ElectionResult, LeaderAndIsr
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition

@@ -17,7 +17,7 @@ from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.decisions import elections
 from klamm.controller.partitions import partition_machine
 from klamm.controller.partitions.partition_machine import StateChangeFailed
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.protocol.nouns import Ints
 from klamm.protocol.pace import SLICE, Pace
 

@@ -16,7 +16,7 @@ from klamm.controller.decisions.elections import Choice, Strategy
 from klamm.controller.partitions.commit import MAX_TRIES, Uncommitted, commit_states
 from klamm.controller.propagation.batch import RequestBatch
 from klamm.controller.states import PARTITION_MOVES, PartitionState
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr
 from klamm.protocol.nouns import next_epoch
 from klamm.protocol.value_class import dataclass

@@ -14,7 +14,7 @@ from klamm.controller.decisions.decision import Decision, Keep, Refusal, Refuse,
 from klamm.controller.partitions.commit import MAX_TRIES, Uncommitted, commit_states
 from klamm.controller.propagation.batch import RequestBatch
 from klamm.controller.states import ReplicaState
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.values import Assignment, LeaderAndIsr, intern_ints
 from klamm.protocol.hash_order import in_hash_order
 from klamm.protocol.nouns import NO_LEADER, next_epoch

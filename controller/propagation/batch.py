@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from klamm.controller.cluster import Cluster, Partition
-from klamm.controller.observation import Observer, Requests
+from klamm.controller.events.observation import Observer, Requests
 from klamm.controller.options import ControllerOptions
 from klamm.controller.propagation.frames import UNENCODABLE, Encoder
 from klamm.protocol.apis import ApiKey

@@ -21,15 +21,15 @@ from klamm.controller import phases
 from klamm.controller.cluster import Partition
 from klamm.controller.phases import ReassignmentPhase
 from klamm.controller.procedures import COMPLETION, REASSIGNMENT_PHASES, WAITING, ReassignmentStep
-from klamm.controller.reassignment import entries as reassignment_entries
 from klamm.controller.reassignment import steps as reassignment_steps
 from klamm.controller.reassignment import unassigned_replicas
 from klamm.controller.reassignment.requests import FAILED, NO_SUCH_PARTITION, NOT_REASSIGNING, check_target, reassigned
 from klamm.controller.reassignment.steps import Group
-from klamm.controller.term import Term
-from klamm.controller.throttles.removal import remove_when_idle
+from klamm.controller.term.term import Term
 from klamm.controller.topics import deletion
 from klamm.controller.values import Assignment
+from klamm.controller.writes import reassignment_entries
+from klamm.controller.writes.throttle_removal import remove_when_idle
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import NO_LEADER, Ints, TopicPartition
 from klamm.protocol.pace import Pace

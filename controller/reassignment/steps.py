@@ -15,11 +15,10 @@ from klamm.controller.decisions.decision import Decision, Refusal, Refuse, Situa
 from klamm.controller.partitions import partition_machine, replica_machine
 from klamm.controller.partitions.commit import commit_states
 from klamm.controller.procedures import ReassignmentStep
-from klamm.controller.reassignment import entries as reassignment_entries
 from klamm.controller.states import ReplicaState
-from klamm.controller.term import Term
-from klamm.controller.topics import topic_writes
+from klamm.controller.term.term import Term
 from klamm.controller.values import Assignment, LeaderAndIsr, TopicWrite, WriteOutcome, intern_ints
+from klamm.controller.writes import reassignment_entries, topic_writes
 from klamm.protocol.hash_order import in_hash_order
 from klamm.protocol.nouns import NO_LEADER, Ints, TopicPartition, next_epoch
 from klamm.protocol.value_class import dataclass

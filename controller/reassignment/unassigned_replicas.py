@@ -13,7 +13,7 @@ import logging
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.reassignment import steps as reassignment_steps
 from klamm.controller.states import ReplicaState
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.protocol.nouns import NO_LEADER, Ints
 
 log = logging.getLogger("klamm.controller.reassignment.procedure")

@@ -1,1 +1,1 @@
-"""Replication throttles that requests set, and their removal (KIP-179, controller 22)."""
+"""Requests that set replication throttles, step by step (KIP-179, controller 22)."""

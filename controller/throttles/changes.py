@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from klamm.controller.cluster import Cluster
+from klamm.controller.decisions import throttled_replicas as throttles
+from klamm.controller.decisions.throttled_replicas import NO_RATES, NO_REPLICAS, broker_entity, topic_entity
+from klamm.controller.decisions.topic_requests import is_valid_name
 from klamm.controller.events import catalogue as events
-from klamm.controller.throttles import throttled_replicas as throttles
-from klamm.controller.throttles.steps import ChangeConfig, RecordBrokers, RecordTopics, Step
-from klamm.controller.throttles.throttled_replicas import NO_RATES, NO_REPLICAS, broker_entity, topic_entity
-from klamm.controller.topics.topic_requests import is_valid_name
+from klamm.controller.throttle_steps import ChangeConfig, RecordBrokers, RecordTopics, Step
 from klamm.controller.values import BrokerState, Result
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition

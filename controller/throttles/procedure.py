@@ -14,21 +14,21 @@ from collections.abc import Iterable
 from typing import Any, assert_never
 
 from klamm.controller import phases
+from klamm.controller.decisions.throttled_replicas import broker_entity, topic_entity
 from klamm.controller.events import catalogue as events
 from klamm.controller.phases import ThrottlePhase
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
+from klamm.controller.term.throttle_requests import ThrottleProcedure
+from klamm.controller.throttle_steps import ChangeConfig, RecordBrokers, RecordMoves, RecordTopics, StartMoves, Step
 from klamm.controller.throttles import changes as throttle_changes
-from klamm.controller.throttles import configs as throttle_configs
 from klamm.controller.throttles import throttled_reassignment
-from klamm.controller.throttles.removal import remove_when_idle
-from klamm.controller.throttles.requests import ThrottleProcedure
-from klamm.controller.throttles.steps import ChangeConfig, RecordBrokers, RecordMoves, RecordTopics, StartMoves, Step
-from klamm.controller.throttles.throttled_replicas import broker_entity, topic_entity
 from klamm.controller.values import ConfigEntity, ControllerMoved, Result, StoreLost, StoreRefused
+from klamm.controller.writes import throttle_configs
+from klamm.controller.writes.throttle_removal import remove_when_idle
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 
-log = logging.getLogger("klamm.controller.throttles.throttled_replicas")
+log = logging.getLogger("klamm.controller.throttles.procedure")
 
 UNWRITTEN: Result = ErrorCode.UNKNOWN_SERVER_ERROR, "A config of it cannot be read or written."
 

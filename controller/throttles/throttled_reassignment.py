@@ -11,20 +11,20 @@ import logging
 from collections.abc import Collection
 
 from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.decisions import throttled_replicas as throttles
+from klamm.controller.decisions.throttled_replicas import UNTHROTTLED, broker_entity, topic_entity
 from klamm.controller.events import catalogue as events
-from klamm.controller.reassignment import entries as reassignment_entries
 from klamm.controller.reassignment import procedure as reassignment
 from klamm.controller.reassignment.requests import FAILED, NO_SUCH_PARTITION, check_target, reassigned
-from klamm.controller.term import Term
-from klamm.controller.throttles import throttled_replicas as throttles
-from klamm.controller.throttles.steps import ChangeConfig, RecordBrokers, RecordMoves, RecordTopics, StartMoves, Step
-from klamm.controller.throttles.throttled_replicas import UNTHROTTLED, broker_entity, topic_entity
+from klamm.controller.term.term import Term
+from klamm.controller.throttle_steps import ChangeConfig, RecordBrokers, RecordMoves, RecordTopics, StartMoves, Step
 from klamm.controller.values import Assignment, Result, ThrottleRemovals
+from klamm.controller.writes import reassignment_entries
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.protocol.pace import Pace
 
-log = logging.getLogger("klamm.controller.throttles.throttled_replicas")
+log = logging.getLogger("klamm.controller.throttles.procedure")
 
 SLOW = 1024
 """Bytes per second below which a throttle hardly lets anything through (R179-5)."""

@@ -22,10 +22,10 @@ from klamm.controller.phases import (
     DeletionReplicasDeleted,
     DeletionReplicasStopped,
 )
-from klamm.controller.reassignment import entries as reassignment_entries
 from klamm.controller.states import PartitionState, ReplicaState
-from klamm.controller.term import Term
-from klamm.controller.topics.topic_deletions import DeletionProgress
+from klamm.controller.term.term import Term
+from klamm.controller.topic_deletions import DeletionProgress
+from klamm.controller.writes import reassignment_entries
 from klamm.protocol.nouns import NO_LEADER
 
 log = logging.getLogger("klamm.controller.topics.deletion")

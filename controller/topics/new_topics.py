@@ -11,10 +11,10 @@ from klamm.controller.partitions import partition_machine, replica_machine
 from klamm.controller.phases import PartitionsAppeared
 from klamm.controller.propagation.batch import Recipients
 from klamm.controller.states import PartitionState, ReplicaState
-from klamm.controller.term import Term
-from klamm.controller.throttles.removal import remove_when_idle
-from klamm.controller.topics.topic_writes import MOST_ATTEMPTS
+from klamm.controller.term.term import Term
 from klamm.controller.values import Assignment, StoredTopic, TopicWrite, WriteOutcome
+from klamm.controller.writes.throttle_removal import remove_when_idle
+from klamm.controller.writes.topic_writes import MOST_ATTEMPTS
 
 log = logging.getLogger("klamm.controller")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def difference(given: str | None, decided: str | None) -> str | None:
     """What is wrong with a journaled decision, in one line; None if deciding again gives the same result."""
-    from klamm.controller.decision_json import replay
+    from klamm.controller.event_loop.decision_json import replay
 
     if given is None:
         return "the decision has no input"

@@ -18,7 +18,7 @@ from itertools import takewhile
 from typing import Any
 
 from klamm.controller.decisions.placement import check_racks
-from klamm.controller.topics.topic_requests import GrowthPlan, NothingToFollow, plan_growth, refuse_growths
+from klamm.controller.decisions.topic_requests import GrowthPlan, NothingToFollow, plan_growth, refuse_growths
 from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode

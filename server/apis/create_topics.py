@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 
 from klamm.configs.describe import describe_topic
-from klamm.controller.topics.topic_requests import CLUSTER_METADATA_TOPIC, refuse_creations
+from klamm.controller.decisions.topic_requests import CLUSTER_METADATA_TOPIC, refuse_creations
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klamm.controller.topics.topic_requests import Deletion, judge_deletions, settle_deletions
+from klamm.controller.decisions.topic_requests import Deletion, judge_deletions, settle_deletions
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID

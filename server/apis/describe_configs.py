@@ -23,7 +23,7 @@ from typing import TypeAlias
 from klamm.configs.definitions.types import ConfigError, ConfigType
 from klamm.configs.describe import ConfigSource, DescribedConfig, describe_broker, describe_default_broker, describe_topic
 from klamm.configs.log_levels import log_levels
-from klamm.controller.topics.topic_requests import is_valid_name, why_invalid
+from klamm.controller.decisions.topic_requests import is_valid_name, why_invalid
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode

@@ -7,7 +7,7 @@ Source: `KafkaApis.handleDescribeProducersRequest` of Apache Kafka 3.9.1.
 
 from __future__ import annotations
 
-from klamm.controller.topics.topic_requests import is_valid_name, why_invalid
+from klamm.controller.decisions.topic_requests import is_valid_name, why_invalid
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import Pace

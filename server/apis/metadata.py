@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from klamm.broker import metadata_responses
 from klamm.broker.metadata_responses import OPERATIONS_OMITTED, missing_topic_bytes
-from klamm.controller.topics.topic_requests import is_valid_name
+from klamm.controller.decisions.topic_requests import is_valid_name
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID

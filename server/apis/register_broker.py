@@ -1,7 +1,7 @@
 """RegisterBroker (100), version 0, from a draft KIP: a broker registers with the controller instead of in ZooKeeper.
 
 Needs CLUSTER_ACTION on the cluster. Only the active controller registers brokers. The response has the new broker epoch and the state
-FENCED, or an error with epoch -1 and the stored state of the broker. The rules are in `controller/registrations/register_broker.py`;
+FENCED, or an error with epoch -1 and the stored state of the broker. The rules are in `controller/brokers/register_broker.py`;
 source: controller 25.
 """
 

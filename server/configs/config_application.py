@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 from klamm.broker.log.manager import LogManager
 from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.event_loop.loop import Controller
 from klamm.controller.events.catalogue import ConfigsChanged, OptionsChanged
 from klamm.controller.events.causes import ConfigChanged
-from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
 from klamm.controller.values import DEFAULT_BROKER, ConfigEntity
 from klamm.server.background import BackgroundTasks

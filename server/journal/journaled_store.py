@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
+from klamm.controller.decisions.throttled_replicas import NO_RATES, NO_REPLICAS
 from klamm.controller.store import Store
-from klamm.controller.throttles.throttled_replicas import NO_RATES, NO_REPLICAS
 from klamm.controller.values import (
     BrokerRegistration,
     ConfigEntity,

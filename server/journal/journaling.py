@@ -17,13 +17,13 @@ from typing import Any, Protocol
 
 from klamm.controller import changes
 from klamm.controller.changes import Change
-from klamm.controller.decision_json import input_json, output_json
 from klamm.controller.decisions.decision import Decide, Decision, Situation
+from klamm.controller.event_loop.decision_json import input_json, output_json
 from klamm.controller.events.catalogue import Event, PhaseReleased, ThrottleRequest
 from klamm.controller.events.causes import Cause, QueuedEvent, RequestReceived, ResponseReceived, TimerFired
-from klamm.controller.observation import Requests
+from klamm.controller.events.observation import Requests
 from klamm.controller.phases import Phase
-from klamm.controller.throttles.steps import Step
+from klamm.controller.throttle_steps import Step
 from klamm.controller.values import Assignment, Broker, BrokerRegistration, LeaderAndIsr
 from klamm.protocol.nouns import TopicPartition, id_text
 

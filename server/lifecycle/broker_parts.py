@@ -22,9 +22,9 @@ from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.definitions.types import ConfigError
 from klamm.controller.brokers.startup_and_failure import unsupported_features
+from klamm.controller.event_loop.loop import Controller
 from klamm.controller.events.catalogue import WatchEvent
-from klamm.controller.loop import Controller
-from klamm.controller.observation import Observer
+from klamm.controller.events.observation import Observer
 from klamm.controller.store import Store
 from klamm.protocol.nouns import Endpoint
 from klamm.protocol.value_class import dataclass

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definitions.types import ConfigError
 from klamm.configs.topic import validate_topic_configs
-from klamm.controller.topics.topic_requests import is_valid_name
+from klamm.controller.decisions.topic_requests import is_valid_name
 from klamm.protocol.errors import ApiError
 from klamm.server.local.arguments import BadArgument, SeedTopic
 

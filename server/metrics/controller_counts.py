@@ -1,7 +1,7 @@
 """How long the controller takes for its events, how long they wait, and how many leaders it elects uncleanly.
 
-`ControllerCounts` looks on at the controller (`controller/observation.py`). A broker that keeps a journal has another observer: that one
-is called first, and its numbers are those that count.
+`ControllerCounts` looks on at the controller (`controller/events/observation.py`). A broker that keeps a journal has another
+observer: that one is called first, and its numbers are those that count.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from klamm.controller.decisions.decision import Decide, Decision, Situation, Wri
 from klamm.controller.decisions.elections import Offline
 from klamm.controller.events import catalogue as events
 from klamm.controller.events.causes import QueuedEvent
-from klamm.controller.observation import Observer, Requests
+from klamm.controller.events.observation import Observer, Requests
 from klamm.controller.partitions.partition_machine import ElectLeader
 from klamm.controller.phases import Phase
-from klamm.controller.throttles.steps import Step
+from klamm.controller.throttle_steps import Step
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.metrics.distribution import Distribution
 

@@ -13,7 +13,7 @@ from klamm.broker.partition import HostedPartition, Role
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.cluster import Cluster
-from klamm.controller.loop import Controller
+from klamm.controller.event_loop.loop import Controller
 from klamm.protocol.value_class import dataclass
 from klamm.server.lifecycle.broker_parts import BrokerParts
 from klamm.server.lifecycle.foundation import Foundation

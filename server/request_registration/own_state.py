@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable
 
 from klamm.broker.metadata_view import ViewedBroker
-from klamm.controller.registrations.broker_sessions import NOTICE_SHARE
+from klamm.controller.broker_sessions import NOTICE_SHARE
 from klamm.controller.values import BrokerRegistration, BrokerState
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock, Timer

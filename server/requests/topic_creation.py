@@ -1,8 +1,8 @@
 """Creates topics, for CreateTopics and for Metadata requests that name topics which do not exist.
 
-Topics are planned one by one (`controller/topics/topic_requests.py`), counted against the mutation quota, and written to ZooKeeper together
-by this broker, config znode first; the controller finds them there. The caller may then wait until this broker's metadata cache shows a
-leader for every partition. For a client that means "created".
+Topics are planned one by one (`controller/decisions/topic_requests.py`), counted against the mutation quota, and written to ZooKeeper
+together by this broker, config znode first; the controller finds them there. The caller may then wait until this broker's metadata cache
+shows a leader for every partition. For a client that means "created".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from klamm.configs.topic import validate_topic_configs
-from klamm.controller.topics.topic_requests import (
+from klamm.controller.decisions.topic_requests import (
     Assignments,
     CreationFacts,
     TopicNames,

@@ -18,11 +18,11 @@ from typing import Any
 
 from klamm.controller.changes import Change
 from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.event_loop.loop import Controller
 from klamm.controller.events import catalogue as events
-from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
 from klamm.controller.states import PartitionState, ReplicaState
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.values import DEFAULT_BROKER, BrokerRegistration, BrokerToRegister, ControllerMoved, LeaderAndIsr, StateWrite
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock

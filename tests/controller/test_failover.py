@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.controller_election import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
+from klamm.controller.event_loop.controller_election import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
 from klamm.controller.events import catalogue as events
 from klamm.controller.phases import EventPhase, FailoverLoaded, FailoverPartitionsStarted, FailoverReplicasStarted, PartitionsAppeared
 from klamm.controller.values import Assignment, ControllerMoved, Election, StoredTopic, StoreLost, StoreRefused

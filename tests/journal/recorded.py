@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from klamm.controller.loop import Controller
+from klamm.controller.event_loop.loop import Controller
 from klamm.journal.columns import EVENTS, WHERE
 from klamm.journal.kinds import KINDS
 from klamm.server.journal.journaled_store import JournaledStore

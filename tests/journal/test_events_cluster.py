@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from klamm.admin.async_client import AsyncAdminClient
-from klamm.controller import decision_json
+from klamm.controller.event_loop import decision_json
 from klamm.journal.kinds import KINDS
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.local.arguments import SeedTopic

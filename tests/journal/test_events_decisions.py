@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import klamm.controller
-from klamm.controller import decision_json
 from klamm.controller.decisions import elections
 from klamm.controller.decisions.decision import Decision, Keep, Refusal, Refuse, Situation, Write
+from klamm.controller.event_loop import decision_json
 from klamm.controller.partitions import alter_partition
 from klamm.controller.partitions.partition_machine import ElectLeader
 from klamm.controller.partitions.replica_machine import LeaveIsr

@@ -66,7 +66,7 @@ def test_none_and_all_can_be_asked_for(share: int, number: int) -> None:
 @pytest.mark.parametrize(
     ("file", "folders"),
     [
-        ("controller/throttles/removal.py", {"tests/cluster", "tests/controller", "tests/moves"}),
+        ("controller/writes/throttle_removal.py", {"tests/cluster", "tests/controller", "tests/moves"}),
         ("pipeline/rules/answers.py", {"tests/pipeline", "tests/pipeline/injected", "tests/pipeline/real_clusters"}),
         ("broker/log/log.py", {"tests/histories", "tests/logs_on_disk"}),
         ("tests/mixed/data_story.py", {"tests/mixed"}),

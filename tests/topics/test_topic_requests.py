@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from klamm.controller.decisions.placement import place_replicas
-from klamm.controller.topics.topic_requests import (
+from klamm.controller.decisions.topic_requests import (
     MAX_CREATED_PARTITIONS,
     MAX_PARTITIONS,
     CreationFacts,

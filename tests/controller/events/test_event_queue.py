@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from klamm.controller.decision_log import cause_text
+from klamm.controller.event_loop.decision_log import cause_text
 from klamm.controller.events import catalogue as events
 from klamm.controller.events.causes import (
     WATCH_FIRED,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from klamm.controller.metadata_log.log import MetadataLog
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.values import Assignment
 from klamm.protocol.metadata_records import decode_records
 from klamm.protocol.nouns import TopicPartition

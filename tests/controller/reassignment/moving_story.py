@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
-from klamm.controller.loop import Controller
+from klamm.controller.event_loop.loop import Controller
 from klamm.controller.values import Assignment
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition

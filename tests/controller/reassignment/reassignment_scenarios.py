@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from klamm.controller.throttles import throttled_replicas as throttles
+from klamm.controller.decisions import throttled_replicas as throttles
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.tests.controller.simulation.crash_matrix import CrashRun, Scenario, outside, topic

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.controller.loop import Controller
+from klamm.controller.event_loop.loop import Controller
 from klamm.controller.metadata_log.fetches import MetadataFetch
 from klamm.controller.values import BrokerToRegister
 from klamm.protocol.errors import ApiError, ErrorCode

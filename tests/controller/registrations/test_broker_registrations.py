@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.registrations.register_broker import LONGEST_REGISTRATION, why_invalid
+from klamm.controller.brokers.register_broker import LONGEST_REGISTRATION, why_invalid
 from klamm.controller.values import BrokerRegistration, BrokerState, BrokerToRegister
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Endpoint

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from klamm.controller.broker_sessions import FORGOTTEN_AFTER, GRACE_S, NOTED_AFTER, BrokerSessions
+from klamm.controller.brokers import broker_states
 from klamm.controller.changes import RegistrationsChanged
-from klamm.controller.controller_election import SeenController
+from klamm.controller.event_loop.controller_election import SeenController
 from klamm.controller.phases import FailoverBegun
-from klamm.controller.registrations import broker_states
-from klamm.controller.registrations.broker_sessions import FORGOTTEN_AFTER, GRACE_S, NOTED_AFTER, BrokerSessions
 from klamm.controller.states import BROKER_MOVES, REGISTERING_MOVES
 from klamm.controller.values import BrokerRegistration, BrokerState
 from klamm.protocol.errors import ApiError, ErrorCode

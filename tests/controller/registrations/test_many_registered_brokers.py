@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from klamm.controller.broker_sessions import GRACE_S, MOMENT_S, NOTED_AFTER, BrokerSessions
 from klamm.controller.metadata_log.fetches import MetadataFetch
-from klamm.controller.registrations.broker_sessions import GRACE_S, MOMENT_S, NOTED_AFTER, BrokerSessions
 from klamm.controller.values import BrokerState, BrokerToRegister
 from klamm.protocol.nouns import Endpoint
 from klamm.server.local.driven_clock import DrivenClock

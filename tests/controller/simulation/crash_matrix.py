@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from klamm.controller.event_loop.loop import Controller
 from klamm.controller.events.catalogue import AutoPreferredReplicaLeaderElection, TopicUncleanLeaderElectionEnabled
-from klamm.controller.loop import Controller
 from klamm.controller.values import Election, StoreLost
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, get_args
 
+from klamm.controller.event_loop.loop import Controller
 from klamm.controller.events import catalogue as events
-from klamm.controller.loop import Controller
 from klamm.controller.phases import DeletionPhase, Phase
 from klamm.controller.values import DEFAULT_BROKER, Election
 from klamm.protocol.nouns import TopicPartition

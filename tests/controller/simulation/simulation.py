@@ -13,8 +13,8 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from klamm.controller.changes import Change, TermBegan
+from klamm.controller.event_loop.loop import Controller
 from klamm.controller.events.catalogue import WatchEvent
-from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
 from klamm.controller.propagation.batch import Channels
 from klamm.controller.replay import replay

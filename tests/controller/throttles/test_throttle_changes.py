@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from klamm.controller.decisions import throttled_replicas as throttles
 from klamm.controller.events.catalogue import BrokerChange
 from klamm.controller.phases import (
     BrokerThrottlesRemoved,
@@ -16,7 +17,6 @@ from klamm.controller.phases import (
     TopicThrottlesSet,
 )
 from klamm.controller.throttles import changes as throttle_changes
-from klamm.controller.throttles import throttled_replicas as throttles
 from klamm.controller.throttles.changes import MAX_PAIRS
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from klamm.controller.events import catalogue as events
-from klamm.controller.throttles.configs import ATTEMPTS
-from klamm.controller.throttles.removal import remove_when_idle
 from klamm.controller.values import Assignment, ConfigWrite, ControllerMoved, WriteOutcome
+from klamm.controller.writes.throttle_configs import ATTEMPTS
+from klamm.controller.writes.throttle_removal import remove_when_idle
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.stage import Stage
 from klamm.tests.controller.throttles.throttle_tree import (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from klamm.controller.decisions.throttled_replicas import UNTHROTTLED
 from klamm.controller.phases import (
     BrokerThrottlesSet,
     ReassignmentReplicasStarted,
@@ -16,7 +17,6 @@ from klamm.controller.phases import (
     ThrottledTopicsRecorded,
     TopicThrottlesSet,
 )
-from klamm.controller.throttles.throttled_replicas import UNTHROTTLED
 from klamm.controller.values import Assignment, Result, StoreRefused, WriteOutcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.controller.throttles import throttled_replicas as throttles
-from klamm.controller.throttles.throttled_replicas import FOLLOWER_REPLICAS, LEADER_REPLICAS, Move
+from klamm.controller.decisions import throttled_replicas as throttles
+from klamm.controller.decisions.throttled_replicas import FOLLOWER_REPLICAS, LEADER_REPLICAS, Move
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import Ints
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from klamm.controller.decisions import throttled_replicas as throttles
 from klamm.controller.phases import DeletionQueued
-from klamm.controller.throttles import throttled_replicas as throttles
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.tests.controller.reassignment.reassignment_scenarios import (

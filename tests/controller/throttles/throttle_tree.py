@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from klamm.controller.throttles import throttled_replicas as throttles
+from klamm.controller.decisions import throttled_replicas as throttles
 from klamm.tests.controller.simulated import SimulatedWorld
 from klamm.tests.controller.stage import Stage
 from klamm.tests.zk.simulated_zookeeper import Operation

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from klamm.controller.throttles import throttled_replicas as throttles
+from klamm.controller.decisions import throttled_replicas as throttles
 from klamm.tests.controller.simulated import SimulatedWorld
 from klamm.tests.zk.simulated_zookeeper import Operation
 from klamm.zk.layout import paths

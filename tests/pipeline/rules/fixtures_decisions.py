@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from klamm.controller.decision_json import input_json, output_json
 from klamm.controller.decisions.decision import Situation
 from klamm.controller.decisions.elections import Offline, Preferred
+from klamm.controller.event_loop.decision_json import input_json, output_json
 from klamm.controller.partitions.partition_machine import ElectLeader, InitialiseLeader
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.protocol.nouns import TopicPartition

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from klamm.controller.decision_json import input_json, output_json
+from klamm.controller.event_loop.decision_json import input_json, output_json
 from klamm.journal.reading import segments
 from klamm.pipeline.quick import tables
 from klamm.pipeline.quick.judge import TableContents, judge

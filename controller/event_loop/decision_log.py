@@ -25,7 +25,7 @@ from klamm.controller.events.causes import (
     TimerFired,
     WatchFired,
 )
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.values import LeaderAndIsr
 from klamm.protocol import messages
 from klamm.protocol.nouns import TopicPartition

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 
-from klamm.controller.term import Term
-from klamm.controller.throttles import configs as throttle_configs
-from klamm.controller.throttles.throttled_replicas import NO_RATES, NO_REPLICAS, broker_entity, topic_entity
-from klamm.controller.topics.topic_requests import is_valid_name
+from klamm.controller.decisions.throttled_replicas import NO_RATES, NO_REPLICAS, broker_entity, topic_entity
+from klamm.controller.decisions.topic_requests import is_valid_name
+from klamm.controller.term.term import Term
+from klamm.controller.writes import throttle_configs
 
-log = logging.getLogger("klamm.controller.throttles.throttled_replicas")
+log = logging.getLogger("klamm.controller.throttles.procedure")
 
 
 async def remove_when_idle(term: Term) -> None:

@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Sequence
 
+from klamm.controller.broker_sessions import Silence
 from klamm.controller.brokers import controlled_shutdown as shutdown
 from klamm.controller.brokers import startup_and_failure as brokers
 from klamm.controller.phases import BrokerStatesStored
-from klamm.controller.registrations.broker_sessions import Silence
 from klamm.controller.states import BROKER_MOVES
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.values import Broker, BrokerRegistration, BrokerState, StoreRefused, WriteOutcome
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH, TopicPartition

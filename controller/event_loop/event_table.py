@@ -6,8 +6,9 @@ import asyncio
 import logging
 from typing import Protocol, TypeVar, assert_never
 
-from klamm.controller import config_events
-from klamm.controller.brokers import broker_changes, notifications
+from klamm.controller.brokers import broker_changes, broker_states, notifications
+from klamm.controller.brokers import register_broker as broker_registrations
+from klamm.controller.event_loop import config_events
 from klamm.controller.events import catalogue as events
 from klamm.controller.events.catalogue import ControllerEvent, Event
 from klamm.controller.events.causes import QueuedEvent
@@ -15,14 +16,12 @@ from klamm.controller.partitions import alter_partition, leader_elections, leade
 from klamm.controller.phases import DeletionPhase, ThrottlePhase
 from klamm.controller.reassignment import procedure as reassignment
 from klamm.controller.reassignment import requests as reassignment_requests
-from klamm.controller.registrations import broker_states
-from klamm.controller.registrations import register_broker as broker_registrations
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.throttles import procedure as throttling
-from klamm.controller.throttles.removal import remove_when_idle
 from klamm.controller.topics import deletion
 from klamm.controller.topics import new_topics as topics
 from klamm.controller.values import Broker
+from klamm.controller.writes.throttle_removal import remove_when_idle
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 

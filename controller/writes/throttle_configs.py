@@ -11,15 +11,13 @@ import logging
 from collections.abc import Mapping
 
 from klamm.controller.store import Store
+from klamm.controller.throttle_steps import Properties
 from klamm.controller.values import ConfigEntity, ConfigWrite, WriteOutcome
 
-log = logging.getLogger("klamm.controller.throttles.throttled_replicas")
+log = logging.getLogger("klamm.controller.throttles.procedure")
 
 # An entity that somebody else writes again and again is given up after this number of tries.
 ATTEMPTS = 20
-
-Properties = Mapping[str, str | None]
-"""Values by name; None for a property that goes."""
 
 
 async def change(store: Store, wanted: Mapping[ConfigEntity, Properties]) -> set[ConfigEntity]:

@@ -15,7 +15,7 @@ from klamm.controller.decisions.decision import Decide, Decision, Situation
 from klamm.controller.events.catalogue import ThrottleRequest
 from klamm.controller.events.causes import QueuedEvent
 from klamm.controller.phases import Phase
-from klamm.controller.throttles.steps import Step
+from klamm.controller.throttle_steps import Step
 from klamm.protocol.nouns import TopicPartition
 
 Requests = tuple[tuple[int, int, tuple[int, ...]], ...]

@@ -12,16 +12,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, assert_never
 
-from klamm.controller import failover
+from klamm.controller.event_loop import failover
 from klamm.controller.events import catalogue as events
 from klamm.controller.events.catalogue import ElectionEvent, Event
 from klamm.controller.events.causes import Cause, TimerFired
-from klamm.controller.observation import Observer
+from klamm.controller.events.observation import Observer
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import ControllerElectionDue
 from klamm.controller.propagation.batch import Channels
 from klamm.controller.store import Store
-from klamm.controller.term import Term, reach
+from klamm.controller.term.term import Term, reach
 from klamm.controller.values import ControllerEpoch, ControllerMoved, StoreLost, StoreRefused
 from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.nouns import next_epoch

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from klamm.configs.definitions.blacklist import listed_brokers
 from klamm.configs.definitions.types import ConfigError
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.values import DEFAULT_BROKER, ConfigEntity, StoredConfig
 
 log = logging.getLogger("klamm.controller")

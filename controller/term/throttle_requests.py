@@ -1,6 +1,6 @@
 """Requests that set throttles and are under way: one record each, state of a procedure that goes on with events (KIP-179).
 
-A request is planned when its turn comes: it becomes a list of steps (`steps.py`). The steps that are left say how far it is.
+A request is planned when its turn comes: it becomes a list of steps (`throttle_steps.py`). The steps that are left say how far it is.
 One request is worked on at a time, in the order of their arrival, because what a removal znode must name depends on the request
 before. Records belong to a term: when it ends, those who wait learn that another controller has to do it.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from klamm.controller.events import catalogue as events
 from klamm.controller.phases import ProcedurePhase
-from klamm.controller.throttles.steps import Step
+from klamm.controller.throttle_steps import Step
 from klamm.controller.values import ConfigEntity, Result
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.pace import Pace

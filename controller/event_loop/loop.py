@@ -15,27 +15,27 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from klamm.controller import decision_log, event_table
+from klamm.controller.broker_sessions import Connection
 from klamm.controller.brokers import notifications
 from klamm.controller.changes import Change, Subscriber
 from klamm.controller.cluster import Cluster, Partition
-from klamm.controller.controller_election import ControllerElection
+from klamm.controller.event_loop import decision_log, event_table
+from klamm.controller.event_loop.controller_election import ControllerElection
 from klamm.controller.events import catalogue as events
 from klamm.controller.events import faults as event_faults
 from klamm.controller.events.catalogue import ElectionEvent, Event
 from klamm.controller.events.causes import WATCH_FIRED, BrokerStarted, Cause, QueuedEvent, RequestReceived, ResponseReceived, SessionChanged
+from klamm.controller.events.observation import Observer
 from klamm.controller.events.queue import EventQueue
 from klamm.controller.ids import random_topic_id
 from klamm.controller.metadata_log.fetches import NOT_CONTROLLER, MetadataFetch, MetadataFetched
 from klamm.controller.metadata_log.log import MetadataLog
 from klamm.controller.metadata_log.logged_store import LoggedStore
-from klamm.controller.observation import Observer
 from klamm.controller.options import ControllerOptions
 from klamm.controller.propagation.batch import Channels, RequestSender
 from klamm.controller.propagation.frames import Encoder
-from klamm.controller.registrations.broker_sessions import Connection
 from klamm.controller.store import Store
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.values import Assignment, BrokerRegistration, BrokerState, BrokerToRegister, Election, ElectionResult, Result
 from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock

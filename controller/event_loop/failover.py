@@ -7,12 +7,13 @@ import logging
 from collections.abc import Awaitable, Collection
 from typing import Any
 
-from klamm.controller import config_events, phases
+from klamm.controller import phases
+from klamm.controller.brokers import register_broker as broker_registrations
 from klamm.controller.brokers import startup_and_failure as brokers
+from klamm.controller.event_loop import config_events
 from klamm.controller.partitions import leader_elections, partition_machine, replica_machine
 from klamm.controller.reassignment import procedure as reassignment
-from klamm.controller.registrations import register_broker as broker_registrations
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.topics import deletion
 from klamm.controller.topics import new_topics as topics
 from klamm.controller.values import BrokerRegistration

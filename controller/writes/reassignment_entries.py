@@ -1,6 +1,6 @@
 """The end of reassignments: entries leave `/admin/reassign_partitions` (controller 11.3 B7, 11.5, 26).
 
-Apart from the procedure itself (`procedure.py`) because the deletion of a topic ends reassignments too.
+Apart from the procedure itself (`reassignment/procedure.py`) because the deletion of a topic ends reassignments too.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 
 from klamm.controller.events.catalogue import ZkPartitionReassignment
 from klamm.controller.events.causes import WATCH_FIRED
-from klamm.controller.term import Term
-from klamm.controller.throttles.removal import remove_when_idle
+from klamm.controller.term.term import Term
+from klamm.controller.writes.throttle_removal import remove_when_idle
 from klamm.protocol.nouns import Ints, TopicPartition
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from klamm.controller.cluster import Topic
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.values import StoredTopic, TopicWrite, WriteOutcome
 
 MOST_ATTEMPTS = 5

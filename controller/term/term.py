@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from klamm.controller.broker_sessions import BrokerSessions
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.events.catalogue import AutoPreferredReplicaLeaderElection, BrokerSessionsExpired, Event, PhaseReleased
 from klamm.controller.events.causes import Cause, QueuedEvent, ReleasedFromPhase, TimerFired
+from klamm.controller.events.observation import Observer
 from klamm.controller.metadata_log.fetches import MetadataFetches
 from klamm.controller.metadata_log.log import MetadataLog
-from klamm.controller.observation import Observer
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import EventPhase, ProcedurePhase
 from klamm.controller.propagation.batch import Channels, RequestSender
-from klamm.controller.registrations.broker_sessions import BrokerSessions
 from klamm.controller.store import Store
-from klamm.controller.throttles.requests import ThrottleRequests
+from klamm.controller.term.throttle_requests import ThrottleRequests
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
 from klamm.protocol.steering import HeldPhase, Steering
 

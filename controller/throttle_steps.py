@@ -6,10 +6,14 @@ a controller that takes over knows it.
 
 from __future__ import annotations
 
-from klamm.controller.throttles.configs import Properties
+from collections.abc import Mapping
+
 from klamm.controller.values import ConfigEntity
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.protocol.value_class import dataclass
+
+Properties = Mapping[str, str | None]
+"""Values by name; None for a property that goes."""
 
 
 @dataclass(frozen=True, slots=True)

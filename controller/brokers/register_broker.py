@@ -13,13 +13,13 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Sequence
 
+from klamm.controller.brokers import broker_states
 from klamm.controller.brokers import startup_and_failure as brokers
 from klamm.controller.cluster import Cluster
 from klamm.controller.events import catalogue as events
 from klamm.controller.phases import BrokerStatesStored
-from klamm.controller.registrations import broker_states
 from klamm.controller.states import REGISTERING_MOVES
-from klamm.controller.term import Term
+from klamm.controller.term.term import Term
 from klamm.controller.values import BrokerRegistration, BrokerState, BrokerToRegister
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import SecurityProtocol
