@@ -5,29 +5,9 @@ those for transactions. Settings of connections and exceptions are named as in k
 """
 
 from klamm.admin.async_client import AsyncAdminClient
-from klamm.admin.client import AdminClient
-from klamm.admin.errors import AdminError, BadResponse, Closed, Disconnected, NotAuthenticated, TimedOut, Unsupported
-from klamm.admin.groups.group_values import (
-    CommittedOffset,
-    GroupDescription,
-    GroupState,
-    GroupType,
-    ListedGroup,
-    MemberDescription,
-    MemberToRemove,
-)
-from klamm.admin.metadata_log import MetadataLogPart
-from klamm.admin.results import Described, Listed, PartitionResult, Result
-from klamm.admin.security.acls import Acl
-from klamm.admin.topics import NewTopic
-from klamm.admin.transactions.transaction_values import (
-    ActiveProducer,
-    ListedTransaction,
-    ProducerIdAndEpoch,
-    TransactionDescription,
-    TransactionState,
-)
-from klamm.admin.values import (
+from klamm.admin.calls.errors import AdminError, BadResponse, Closed, Disconnected, NotAuthenticated, TimedOut, Unsupported
+from klamm.admin.calls.results import Described, Listed, PartitionResult, Result
+from klamm.admin.calls.values import (
     MAX_THROTTLE,
     AlterOperation,
     Broker,
@@ -47,6 +27,26 @@ from klamm.admin.values import (
     TopicDescription,
     TopicPartition,
     TopicPartitionReplica,
+)
+from klamm.admin.client import AdminClient
+from klamm.admin.groups.group_values import (
+    CommittedOffset,
+    GroupDescription,
+    GroupState,
+    GroupType,
+    ListedGroup,
+    MemberDescription,
+    MemberToRemove,
+)
+from klamm.admin.metadata_log import MetadataLogPart
+from klamm.admin.security.acls import Acl
+from klamm.admin.topics import NewTopic
+from klamm.admin.transactions.transaction_values import (
+    ActiveProducer,
+    ListedTransaction,
+    ProducerIdAndEpoch,
+    TransactionDescription,
+    TransactionState,
 )
 from klamm.protocol.security.acls import Entry as AclEntry
 from klamm.protocol.security.acls import Filter as AclFilter

@@ -1,4 +1,4 @@
-"""The admin client for asyncio: the methods of `AdminClient` as coroutines. Both run the same calls (see `klamm.admin.io_thread`)."""
+"""The admin client for asyncio: the methods of `AdminClient` as coroutines. Both run the same calls (`network/io_thread.py`)."""
 
 from __future__ import annotations
 
@@ -7,33 +7,10 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from klamm.admin import configs, elections, log_dirs, log_offsets, metadata, metadata_log, reassignments, throttles, topics
-from klamm.admin.client import DEFAULT_WORK_TIMEOUT_MS
-from klamm.admin.groups import group_offsets, groups
-from klamm.admin.groups.group_values import (
-    CommittedOffset,
-    GroupDescription,
-    GroupPartitions,
-    GroupState,
-    GroupType,
-    ListedGroup,
-    MemberToRemove,
-)
-from klamm.admin.io_thread import IoThread
-from klamm.admin.results import Described, Listed, PartitionResult, Result
-from klamm.admin.scope import OnRetry
-from klamm.admin.security import acls
-from klamm.admin.security.acls import Acl
-from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
-from klamm.admin.topics import NewTopic
-from klamm.admin.transactions import producers, transactions
-from klamm.admin.transactions.transaction_values import (
-    ActiveProducer,
-    ListedTransaction,
-    ProducerIdAndEpoch,
-    TransactionDescription,
-    TransactionState,
-)
-from klamm.admin.values import (
+from klamm.admin.calls.results import Described, Listed, PartitionResult, Result
+from klamm.admin.calls.scope import OnRetry
+from klamm.admin.calls.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
+from klamm.admin.calls.values import (
     MAX_THROTTLE,
     AnyPartition,
     AnyReplica,
@@ -49,6 +26,29 @@ from klamm.admin.values import (
     TopicDescription,
     TopicPartition,
     TopicPartitionReplica,
+)
+from klamm.admin.client import DEFAULT_WORK_TIMEOUT_MS
+from klamm.admin.groups import group_offsets, groups
+from klamm.admin.groups.group_values import (
+    CommittedOffset,
+    GroupDescription,
+    GroupPartitions,
+    GroupState,
+    GroupType,
+    ListedGroup,
+    MemberToRemove,
+)
+from klamm.admin.network.io_thread import IoThread
+from klamm.admin.security import acls
+from klamm.admin.security.acls import Acl
+from klamm.admin.topics import NewTopic
+from klamm.admin.transactions import producers, transactions
+from klamm.admin.transactions.transaction_values import (
+    ActiveProducer,
+    ListedTransaction,
+    ProducerIdAndEpoch,
+    TransactionDescription,
+    TransactionState,
 )
 from klamm.protocol.security.acls import Filter as AclFilter
 

@@ -7,32 +7,10 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from klamm.admin import configs, elections, log_dirs, log_offsets, metadata, metadata_log, reassignments, throttles, topics
-from klamm.admin.groups import group_offsets, groups
-from klamm.admin.groups.group_values import (
-    CommittedOffset,
-    GroupDescription,
-    GroupPartitions,
-    GroupState,
-    GroupType,
-    ListedGroup,
-    MemberToRemove,
-)
-from klamm.admin.io_thread import IoThread
-from klamm.admin.results import Described, Listed, PartitionResult, Result
-from klamm.admin.scope import OnRetry
-from klamm.admin.security import acls
-from klamm.admin.security.acls import Acl
-from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
-from klamm.admin.topics import NewTopic
-from klamm.admin.transactions import producers, transactions
-from klamm.admin.transactions.transaction_values import (
-    ActiveProducer,
-    ListedTransaction,
-    ProducerIdAndEpoch,
-    TransactionDescription,
-    TransactionState,
-)
-from klamm.admin.values import (
+from klamm.admin.calls.results import Described, Listed, PartitionResult, Result
+from klamm.admin.calls.scope import OnRetry
+from klamm.admin.calls.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
+from klamm.admin.calls.values import (
     MAX_THROTTLE,
     AnyPartition,
     AnyReplica,
@@ -49,6 +27,28 @@ from klamm.admin.values import (
     TopicPartition,
     TopicPartitionReplica,
 )
+from klamm.admin.groups import group_offsets, groups
+from klamm.admin.groups.group_values import (
+    CommittedOffset,
+    GroupDescription,
+    GroupPartitions,
+    GroupState,
+    GroupType,
+    ListedGroup,
+    MemberToRemove,
+)
+from klamm.admin.network.io_thread import IoThread
+from klamm.admin.security import acls
+from klamm.admin.security.acls import Acl
+from klamm.admin.topics import NewTopic
+from klamm.admin.transactions import producers, transactions
+from klamm.admin.transactions.transaction_values import (
+    ActiveProducer,
+    ListedTransaction,
+    ProducerIdAndEpoch,
+    TransactionDescription,
+    TransactionState,
+)
 from klamm.protocol.security.acls import Filter as AclFilter
 
 DEFAULT_WORK_TIMEOUT_MS = 60_000
@@ -62,9 +62,9 @@ class AdminClient:
     `security` has kafka-python's settings with their names there (`security_protocol`, `ssl_…`, `sasl_…`, `proxy_url`). Without them
     connections are PLAINTEXT. Nothing is opened before the first call; `close`, or the end of a `with` block, closes everything.
 
-    Every call ends by its deadline. It returns its result or raises an `AdminError` (see `klamm.admin.errors`): `TimedOut`, `Disconnected`,
-    `BadResponse`, `Unsupported`, `NotAuthenticated`, `Closed`, or the error of a response. Each is also the matching exception of
-    kafka-python. A wrong argument raises TypeError or ValueError before anything is sent.
+    Every call ends by its deadline. It returns its result or raises an `AdminError` (see `klamm.admin.calls.errors`): `TimedOut`,
+    `Disconnected`, `BadResponse`, `Unsupported`, `NotAuthenticated`, `Closed`, or the error of a response. Each is also the matching
+    exception of kafka-python. A wrong argument raises TypeError or ValueError before anything is sent.
     """
 
     def __init__(

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from klamm.admin.arguments import check_bool, check_broker, check_iterable, check_mapping, check_timeout
-from klamm.admin.errors import AdminError, error_of, response_error
-from klamm.admin.io_thread import Call
-from klamm.admin.results import Described, Result
-from klamm.admin.scope import Scope
-from klamm.admin.session import Outcomes, Session
-from klamm.admin.values import AlterOperation, Changes, ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ResourceType
+from klamm.admin.calls.arguments import check_bool, check_broker, check_iterable, check_mapping, check_timeout
+from klamm.admin.calls.errors import AdminError, error_of, response_error
+from klamm.admin.calls.results import Described, Result
+from klamm.admin.calls.scope import Scope
+from klamm.admin.calls.values import AlterOperation, Changes, ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ResourceType
+from klamm.admin.network.io_thread import Call
+from klamm.admin.network.session import Outcomes, Session
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.compiler import Message

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from klamm.admin.arguments import (
+from klamm.admin.calls.arguments import (
     INT32_MAX,
     by_topic,
     check_broker,
@@ -17,12 +17,12 @@ from klamm.admin.arguments import (
     check_timeout,
     check_topic,
 )
-from klamm.admin.errors import AdminError, error_of, response_error
-from klamm.admin.io_thread import Call
-from klamm.admin.results import Described, Result
-from klamm.admin.scope import Scope
-from klamm.admin.session import Outcomes, Session
-from klamm.admin.values import AnyReplica, LogDir, LogDirReplica, TopicPartitionReplica
+from klamm.admin.calls.errors import AdminError, error_of, response_error
+from klamm.admin.calls.results import Described, Result
+from klamm.admin.calls.scope import Scope
+from klamm.admin.calls.values import AnyReplica, LogDir, LogDirReplica, TopicPartitionReplica
+from klamm.admin.network.io_thread import Call
+from klamm.admin.network.session import Outcomes, Session
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from klamm.admin.arguments import INT64_MAX, by_topic, check_bool, check_int, check_mapping, check_partition, check_timeout
-from klamm.admin.errors import AdminError, Unsupported, error_of
-from klamm.admin.io_thread import Call
-from klamm.admin.results import Described
+from klamm.admin.calls.arguments import INT64_MAX, by_topic, check_bool, check_int, check_mapping, check_partition, check_timeout
+from klamm.admin.calls.errors import AdminError, Unsupported, error_of
+from klamm.admin.calls.results import Described
+from klamm.admin.calls.scope import Scope
+from klamm.admin.calls.values import AnyPartition, LogOffset, OffsetSpec
+from klamm.admin.network.io_thread import Call
+from klamm.admin.network.session import Session
 from klamm.admin.routing.leaders import each_to_leader
-from klamm.admin.scope import Scope
-from klamm.admin.session import Session
-from klamm.admin.values import AnyPartition, LogOffset, OffsetSpec
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.nouns import TopicPartition

@@ -7,19 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from klamm.admin.arguments import INT32_MAX, check_int, check_iterable, check_timeout, check_topic
-from klamm.admin.errors import AdminError, Unsupported, error_of, response_error
-from klamm.admin.io_thread import Call
-from klamm.admin.network.pool import Make
-from klamm.admin.results import Described
-from klamm.admin.scope import OnRetry, Scope
-from klamm.admin.session import Session
-from klamm.admin.values import Broker, ClusterDescription, PartitionDescription, TopicDescription
-from klamm.protocol import messages
+from klamm.admin.calls.arguments import INT32_MAX, check_int, check_iterable, check_timeout, check_topic
+from klamm.admin.calls.errors import AdminError, error_of, response_error
+from klamm.admin.calls.results import Described
+from klamm.admin.calls.scope import OnRetry, Scope
+from klamm.admin.calls.values import Broker, ClusterDescription, PartitionDescription, TopicDescription
+from klamm.admin.network.io_thread import Call
+from klamm.admin.network.session import Session, metadata_of_topics
 from klamm.protocol.errors import ErrorCode
-
-_NAMES_WITHOUT_CREATION = 4
-"""Since this version a request can forbid the broker to create topics that do not exist."""
 
 
 def supports(api_key: int, timeout_ms: int) -> Call[bool]:
@@ -53,20 +48,6 @@ def describe_topics(topics: Iterable[str] | None, timeout_ms: int) -> Call[Descr
         return _described(response, wanted)
 
     return Call(check_timeout(timeout_ms), run)
-
-
-def metadata_of_topics(topics: list[str] | None) -> Make:
-    """Builds a Metadata request for these topics, or for all. For old brokers it is always for all: they would create missing ones."""
-
-    def make(version: int) -> messages.MetadataRequest:
-        if version == 0:
-            raise Unsupported("the broker is older than Kafka 0.10: its Metadata response does not have the controller")
-        if topics is None or version < _NAMES_WITHOUT_CREATION:
-            return messages.MetadataRequest(topics=None, allow_auto_topic_creation=version < _NAMES_WITHOUT_CREATION)
-        named = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-        return messages.MetadataRequest(topics=named, allow_auto_topic_creation=False)
-
-    return make
 
 
 def _described(response: Any, wanted: list[str] | None) -> Described[str, TopicDescription]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from klamm.admin.arguments import INT32_MAX, check_int, check_timeout
-from klamm.admin.errors import AdminError, BadResponse, error_of
-from klamm.admin.io_thread import Call
-from klamm.admin.scope import Scope
-from klamm.admin.session import Session
+from klamm.admin.calls.arguments import INT32_MAX, check_int, check_timeout
+from klamm.admin.calls.errors import AdminError, BadResponse, error_of
+from klamm.admin.calls.scope import Scope
+from klamm.admin.network.io_thread import Call
+from klamm.admin.network.session import Session
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode

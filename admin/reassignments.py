@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from klamm.admin.arguments import by_topic, check_mapping, check_partition, check_partitions, check_target, check_timeout
-from klamm.admin.deadlines import deadline_ms, work_ms
-from klamm.admin.errors import error_of
-from klamm.admin.io_thread import Call
-from klamm.admin.results import PartitionResult
-from klamm.admin.scope import Scope
-from klamm.admin.session import Outcomes, Session
-from klamm.admin.values import AnyPartition, Reassignment
+from klamm.admin.calls.arguments import by_topic, check_mapping, check_partition, check_partitions, check_target, check_timeout
+from klamm.admin.calls.deadlines import deadline_ms, work_ms
+from klamm.admin.calls.errors import error_of
+from klamm.admin.calls.results import PartitionResult
+from klamm.admin.calls.scope import Scope
+from klamm.admin.calls.values import AnyPartition, Reassignment
+from klamm.admin.network.io_thread import Call
+from klamm.admin.network.session import Outcomes, Session
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode

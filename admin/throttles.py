@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from klamm.admin.arguments import (
+from klamm.admin.calls.arguments import (
     INT64_MAX,
     by_topic,
     check_bool,
@@ -20,13 +20,13 @@ from klamm.admin.arguments import (
     check_target,
     check_timeout,
 )
-from klamm.admin.deadlines import deadline_ms, work_ms
-from klamm.admin.errors import Unsupported, error_of
-from klamm.admin.io_thread import Call
-from klamm.admin.results import PartitionResult, Result
-from klamm.admin.scope import Scope
-from klamm.admin.session import Outcomes, Session
-from klamm.admin.values import AnyPartition
+from klamm.admin.calls.deadlines import deadline_ms, work_ms
+from klamm.admin.calls.errors import Unsupported, error_of
+from klamm.admin.calls.results import PartitionResult, Result
+from klamm.admin.calls.scope import Scope
+from klamm.admin.calls.values import AnyPartition
+from klamm.admin.network.io_thread import Call
+from klamm.admin.network.session import Outcomes, Session
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.nouns import Ints, TopicPartition

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from klamm.admin.arguments import INT32_MAX, check_bool, check_int, check_iterable, check_mapping, check_timeout, check_topic
-from klamm.admin.deadlines import deadline_ms, work_ms
-from klamm.admin.errors import Unsupported, error_of
-from klamm.admin.io_thread import Call
-from klamm.admin.results import Result
-from klamm.admin.scope import Scope
-from klamm.admin.session import Outcomes, Session
+from klamm.admin.calls.arguments import INT32_MAX, check_bool, check_int, check_iterable, check_mapping, check_timeout, check_topic
+from klamm.admin.calls.deadlines import deadline_ms, work_ms
+from klamm.admin.calls.errors import Unsupported, error_of
+from klamm.admin.calls.results import Result
+from klamm.admin.calls.scope import Scope
+from klamm.admin.network.io_thread import Call
+from klamm.admin.network.session import Outcomes, Session
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from klamm.admin.arguments import (
+from klamm.admin.calls.arguments import (
     INT32_MAX,
     INT64_MAX,
     by_topic,
@@ -19,14 +19,14 @@ from klamm.admin.arguments import (
     check_text,
     check_timeout,
 )
-from klamm.admin.errors import AdminError, Unsupported, error_of, response_error
+from klamm.admin.calls.errors import AdminError, Unsupported, error_of, response_error
+from klamm.admin.calls.results import Described, PartitionResult
+from klamm.admin.calls.scope import Scope
+from klamm.admin.calls.values import AnyPartition
 from klamm.admin.groups.group_values import CommittedOffset, GroupPartitions
-from klamm.admin.io_thread import Call
-from klamm.admin.results import Described, PartitionResult
+from klamm.admin.network.io_thread import Call
+from klamm.admin.network.session import Outcomes, Session
 from klamm.admin.routing.coordinators import RETRIED, KeyType, each_to_coordinator
-from klamm.admin.scope import Scope
-from klamm.admin.session import Outcomes, Session
-from klamm.admin.values import AnyPartition
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode

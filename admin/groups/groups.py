@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from klamm.admin.arguments import check_group, check_iterable, check_timeout
-from klamm.admin.errors import AdminError, Unsupported, error_of, response_error
+from klamm.admin.calls.arguments import check_group, check_iterable, check_timeout
+from klamm.admin.calls.errors import AdminError, Unsupported, error_of, response_error
+from klamm.admin.calls.results import Described, Listed, Result
+from klamm.admin.calls.scope import Scope
 from klamm.admin.groups.group_values import GroupDescription, GroupState, GroupType, ListedGroup, MemberDescription, MemberToRemove
-from klamm.admin.io_thread import Call
-from klamm.admin.results import Described, Listed, Result
+from klamm.admin.network.io_thread import Call
+from klamm.admin.network.session import Outcomes, Session
 from klamm.admin.routing.coordinators import RETRIED, KeyType, each_to_coordinator
 from klamm.admin.routing.list_at_brokers import list_at_brokers
-from klamm.admin.scope import Scope
-from klamm.admin.session import Outcomes, Session
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode

@@ -1,1 +1,1 @@
-"""Connections to brokers."""
+"""Connections to brokers, and the thread that uses them."""

@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, cast
 
-from klamm.admin.errors import Unsupported
+from klamm.admin.calls.errors import Unsupported
+from klamm.admin.calls.settings import Address, Settings
 from klamm.admin.network.sockets import connected
-from klamm.admin.settings import Address, Settings
 from klamm.protocol import messages
 from klamm.protocol.apis import ADMIN_SOFTWARE, APIS, SOFTWARE_VERSION, Api, ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError

@@ -15,10 +15,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from klamm.admin.errors import AdminError, BadResponse, Disconnected, HandshakeFailed, NotAuthenticated, TimedOut, Unsupported
+from klamm.admin.calls.errors import AdminError, BadResponse, Disconnected, HandshakeFailed, NotAuthenticated, TimedOut, Unsupported
+from klamm.admin.calls.scope import Scope
+from klamm.admin.calls.settings import Address, Settings
 from klamm.admin.network.broker_connection import BrokerConnection
-from klamm.admin.scope import Scope
-from klamm.admin.settings import Address, Settings
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.compiler import Message

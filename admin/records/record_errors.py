@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-from klamm.admin.errors import AdminError, Disconnected, TimedOut, error_of
+from klamm.admin.calls.errors import AdminError, Disconnected, TimedOut, error_of
 
 
 @contextmanager

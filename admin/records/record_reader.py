@@ -11,9 +11,9 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, T
 from kafka.errors import CommitFailedError, RebalanceInProgressError
 from kafka.structs import MemberState
 
+from klamm.admin.calls.settings import Security
 from klamm.admin.records.codecs import use_own_codecs
 from klamm.admin.records.record_errors import as_admin_errors
-from klamm.admin.settings import Security
 
 POLL_MS = 200
 METADATA_AGE_MS = 2000

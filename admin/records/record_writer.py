@@ -10,10 +10,10 @@ from typing import Any, Self
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from klamm.admin.arguments import INT32_MAX
+from klamm.admin.calls.arguments import INT32_MAX
+from klamm.admin.calls.settings import Security
 from klamm.admin.records.codecs import use_own_codecs
 from klamm.admin.records.record_errors import as_admin_errors
-from klamm.admin.settings import Security
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _UNFINISHED = 10_000

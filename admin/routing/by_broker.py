@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable
 from typing import Any, TypeVar
 
-from klamm.admin.errors import AdminError, Disconnected, TimedOut, response_error
-from klamm.admin.scope import Scope
-from klamm.admin.session import RETRY_BACKOFF_S, Session
+from klamm.admin.calls.errors import AdminError, Disconnected, TimedOut, response_error
+from klamm.admin.calls.scope import Scope
+from klamm.admin.network.session import RETRY_BACKOFF_S, Session
 from klamm.protocol.errors import ErrorCode
 
 K = TypeVar("K", bound=Hashable)

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from klamm.admin.errors import AdminError, Unsupported, error_of, response_error
+from klamm.admin.calls.errors import AdminError, Unsupported, error_of, response_error
+from klamm.admin.calls.scope import Scope
+from klamm.admin.network.session import Session
 from klamm.admin.routing.by_broker import Send, each_by_broker
-from klamm.admin.scope import Scope
-from klamm.admin.session import Session
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode

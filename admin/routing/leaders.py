@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from klamm.admin.errors import AdminError, error_of, response_error
-from klamm.admin.metadata import metadata_of_topics
+from klamm.admin.calls.errors import AdminError, error_of, response_error
+from klamm.admin.calls.scope import Scope
+from klamm.admin.network.session import Session, metadata_of_topics
 from klamm.admin.routing.by_broker import Send, each_by_broker
-from klamm.admin.scope import Scope
-from klamm.admin.session import Session
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import NO_LEADER, TopicPartition
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from klamm.admin.errors import AdminError, error_of
+from klamm.admin.calls.errors import AdminError, error_of
+from klamm.admin.calls.results import Listed
+from klamm.admin.calls.scope import Scope
 from klamm.admin.network.pool import Make
-from klamm.admin.results import Listed
+from klamm.admin.network.session import RETRY_BACKOFF_S, Session
 from klamm.admin.routing.coordinators import RETRIED
-from klamm.admin.scope import Scope
-from klamm.admin.session import RETRY_BACKOFF_S, Session
 from klamm.protocol.apis import ApiKey
 
 V = TypeVar("V")

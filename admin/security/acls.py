@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from klamm.admin.arguments import check_iterable
-from klamm.admin.deadlines import deadline_ms
-from klamm.admin.errors import AdminError, Unsupported, error_of
-from klamm.admin.io_thread import Call
-from klamm.admin.results import Described, Result
-from klamm.admin.scope import Scope
-from klamm.admin.session import Session
+from klamm.admin.calls.arguments import check_iterable
+from klamm.admin.calls.deadlines import deadline_ms
+from klamm.admin.calls.errors import AdminError, Unsupported, error_of
+from klamm.admin.calls.results import Described, Result
+from klamm.admin.calls.scope import Scope
+from klamm.admin.network.io_thread import Call
+from klamm.admin.network.session import Session
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.security.acls import LITERAL, Entry, Filter, Pattern

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from klamm.admin.arguments import INT64_MAX, check_int, check_iterable, check_text, check_timeout
-from klamm.admin.errors import AdminError, Unsupported, error_of
-from klamm.admin.io_thread import Call
-from klamm.admin.results import Described, Listed
+from klamm.admin.calls.arguments import INT64_MAX, check_int, check_iterable, check_text, check_timeout
+from klamm.admin.calls.errors import AdminError, Unsupported, error_of
+from klamm.admin.calls.results import Described, Listed
+from klamm.admin.calls.scope import Scope
+from klamm.admin.network.io_thread import Call
+from klamm.admin.network.session import Session
 from klamm.admin.routing.coordinators import RETRIED, KeyType, each_to_coordinator
 from klamm.admin.routing.list_at_brokers import list_at_brokers
-from klamm.admin.scope import Scope
-from klamm.admin.session import Session
 from klamm.admin.transactions.transaction_values import ListedTransaction, ProducerIdAndEpoch, TransactionDescription, TransactionState
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey

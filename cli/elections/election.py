@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from klamm.admin import AdminError, AsyncAdminClient, ElectionType, PartitionResult, TimedOut
-from klamm.admin.arguments import check_partitions
+from klamm.admin.calls.arguments import check_partitions
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import say
 from klamm.cli.tools.client import connected_client, error_text

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from klamm.admin import AsyncAdminClient, CommittedOffset, GroupDescription, GroupState, LogOffset, MemberDescription
-from klamm.admin.arguments import by_topic
+from klamm.admin.calls.arguments import by_topic
 from klamm.cli.tools.commands import fail_together
 from klamm.protocol.nouns import TopicPartition
 

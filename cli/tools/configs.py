@@ -141,7 +141,7 @@ async def _run(given: dict[str, Any], additions: dict[str, str], deletions: list
 
 async def _dynamic(client: AsyncAdminClient, resource: ConfigResource) -> dict[str, ConfigEntry]:
     """The dynamic configs of this resource, without those that it inherits. Raises AdminError."""
-    from klamm.admin.errors import response_error
+    from klamm.admin.calls.errors import response_error
     from klamm.protocol.errors import ErrorCode
 
     described = await client.describe_configs([resource], include_synonyms=True)

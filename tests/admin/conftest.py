@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import klamm
-from klamm.admin import deadlines
+from klamm.admin.calls import deadlines
 from klamm.server.local.library import BlockingCluster
 from klamm.tests.admin.scripted import ScriptedCluster, client_threads, scripted
 from klamm.tests.harness.members import Members

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from klamm.admin import AdminClient, AsyncAdminClient, CommittedOffset, ConfigChange, ConfigResource, MemberToRemove, ResourceType
-from klamm.admin.values import AlterOperation
+from klamm.admin.calls.values import AlterOperation
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.admin.scripted import ScriptedCluster

@@ -9,7 +9,7 @@ import kafka.errors
 import pytest
 
 from klamm.admin import AdminError, BadResponse, Closed, Disconnected, NotAuthenticated, TimedOut, Unsupported
-from klamm.admin.errors import error_of
+from klamm.admin.calls.errors import error_of
 from klamm.admin.network.pool import _reason
 from klamm.protocol.errors import ErrorCode
 
@@ -47,7 +47,7 @@ def test_an_unknown_code_is_kept() -> None:
 ALONE = """
 import sys
 from klamm.admin import AdminClient, AdminError, TimedOut
-from klamm.admin.errors import error_of
+from klamm.admin.calls.errors import error_of
 try:
     AdminClient("127.0.0.1:1").describe_cluster(timeout_ms=100)
 except TimedOut as error:

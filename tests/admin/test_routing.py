@@ -15,7 +15,7 @@ import kafka.errors
 import pytest
 
 from klamm.admin import AdminClient, AsyncAdminClient, BadResponse, ConfigChange, ConfigResource, Disconnected, ResourceType, TimedOut
-from klamm.admin.values import Broker
+from klamm.admin.calls.values import Broker
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode

@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 from klamm.admin import AdminClient
-from klamm.admin.errors import TimedOut
+from klamm.admin.calls.errors import TimedOut
 from klamm.tests.harness.ports import free_ports
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.images.containers import Compose, logs, podman

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.admin import deadlines
+from klamm.admin.calls import deadlines
 from klamm.cli.elections.election import ALL_LED
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode

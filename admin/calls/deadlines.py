@@ -6,7 +6,7 @@ take one second longer, so that this response can arrive.
 
 from __future__ import annotations
 
-from klamm.admin.scope import Scope
+from klamm.admin.calls.scope import Scope
 
 RESPONSE_GRACE_MS = 1000
 

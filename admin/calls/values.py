@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
-from klamm.admin.errors import AdminError
+from klamm.admin.calls.errors import AdminError
 from klamm.protocol.nouns import TopicPartition
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from klamm.admin.errors import AdminError, response_error
+from klamm.admin.calls.errors import AdminError, response_error
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from klamm.admin.errors import AdminError, Closed, TimedOut
+from klamm.admin.calls.errors import AdminError, Closed, TimedOut
 
 R = TypeVar("R")
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Coroutine, Hashable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from klamm.admin.errors import AdminError, BadResponse, Disconnected, TimedOut, Unsupported, response_error
+from klamm.admin.calls.errors import AdminError, BadResponse, Disconnected, TimedOut, Unsupported, response_error
+from klamm.admin.calls.scope import Scope
+from klamm.admin.calls.settings import Address, Settings
+from klamm.admin.calls.values import Broker
 from klamm.admin.network.pool import Connections, Make
-from klamm.admin.scope import Scope
-from klamm.admin.settings import Address, Settings
-from klamm.admin.values import Broker
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -29,6 +29,9 @@ Outcomes = dict[K, AdminError | None]
 
 RETRY_BACKOFF_S = 0.1
 """Pause between two attempts."""
+
+_NAMES_WITHOUT_CREATION = 4
+"""Since this version a request can forbid the broker to create topics that do not exist."""
 
 _ELSEWHERE = (Disconnected, TimedOut, BadResponse)
 """Errors of one broker, after which another broker is tried."""
@@ -222,6 +225,20 @@ class Session:
             raise TimedOut(cause.message) from error
         scope.last_error = cause
         raise scope.too_late() from error
+
+
+def metadata_of_topics(topics: list[str] | None) -> Make:
+    """Builds a Metadata request for these topics, or for all. For old brokers it is always for all: they would create missing ones."""
+
+    def make(version: int) -> messages.MetadataRequest:
+        if version == 0:
+            raise Unsupported("the broker is older than Kafka 0.10: its Metadata response does not have the controller")
+        if topics is None or version < _NAMES_WITHOUT_CREATION:
+            return messages.MetadataRequest(topics=None, allow_auto_topic_creation=version < _NAMES_WITHOUT_CREATION)
+        named = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        return messages.MetadataRequest(topics=named, allow_auto_topic_creation=False)
+
+    return make
 
 
 def _no_topics(version: int) -> messages.MetadataRequest:

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Protocol, TypedDict
 from urllib.parse import urlsplit
 
-from klamm.admin.arguments import INT32_MAX, check_int, check_iterable
+from klamm.admin.calls.arguments import INT32_MAX, check_int, check_iterable
 from klamm.protocol.security.sasl_client import MECHANISMS, BearerToken, Credentials
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -15,10 +15,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from klamm.admin.errors import AdminError, Closed
-from klamm.admin.scope import Scope
-from klamm.admin.session import Session
-from klamm.admin.settings import Settings
+from klamm.admin.calls.errors import AdminError, Closed
+from klamm.admin.calls.scope import Scope
+from klamm.admin.calls.settings import Settings
+from klamm.admin.network.session import Session
 
 R = TypeVar("R")
 

@@ -1,0 +1,1 @@
+"""What each call has: checked arguments, settings, a deadline, results and errors."""
