@@ -6,8 +6,7 @@ they look in their own metadata cache. Requests of a client to several brokers a
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.groups.rules import X_05
-from klamm.pipeline.rules.record import Rule, View, errors_of
+from klamm.pipeline.rules.record import Rule, View, errors_of, messages_of
 from klamm.protocol.apis import BROKER_NAMES, ONLY_OF_BROKERS
 
 CONTROLLER_KEYS = "19, 20, 37, 43, 45, 46"
@@ -134,6 +133,25 @@ FROM counted"""
 
 VIEWS = (CLIENTS, DISCOVERIES, THROTTLED, LASTING)
 
+_OWNED_ONCE = """
+WITH sends AS (
+    SELECT run_id, node_id, conn_id, seq, answer_seq, group_id, generation, known.seq AS known_seq, sent
+    FROM member_calls
+    WHERE api_key = 14 AND array_contains(codes, 0) AND known.generation = generation AND known.protocol_type = 'consumer'
+        AND exists(sent, each -> each.assignment.partitions IS NOT NULL)),
+members AS (SELECT * EXCEPT (sent) FROM sends LATERAL VIEW explode(sent) AS s),
+topics AS (SELECT * EXCEPT (s), s.memberId AS member_id FROM members LATERAL VIEW explode(s.assignment.partitions) AS t),
+owned AS (SELECT * EXCEPT (t), t.topic AS topic FROM topics LATERAL VIEW explode(t.partitions) AS partition),
+twice AS (
+    SELECT run_id, node_id, seq, min(concat(topic, '-', partition)) AS one FROM (
+        SELECT run_id, node_id, seq, topic, partition FROM owned GROUP BY ALL HAVING count(DISTINCT member_id) > 1)
+    GROUP BY run_id, node_id, seq)
+SELECT s.run_id, s.node_id, s.conn_id, s.seq,
+    if(t.one IS NULL, NULL, concat('group ', s.group_id, ', generation ', s.generation, ': two members get ', t.one)) AS detail,
+    array(s.known_seq, s.seq) AS evidence
+FROM sends s LEFT JOIN twice t ON t.run_id = s.run_id AND t.node_id = s.node_id AND t.seq = s.seq"""
+"""About a leader, which is a client: the broker does not look into assignments."""
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "X-01", "warn", "After NOT_CONTROLLER a client sends no more requests for the controller to that broker before it has asked for "
@@ -153,5 +171,8 @@ RULES: tuple[Rule, ...] = (
         f"A client that goes on asks for metadata within {REFRESH_NS // 1_000_000_000} s of error 3, 5, 6 or 74 to Produce, "
         "Fetch or ListOffsets.", "wire 9", ("lasting", "discoveries"), _STALE, about="lasting",
     ),
-    X_05,
+    Rule(
+        "X-05", "warn", "The leader of a consumer group gives a partition to one member of a generation.", "clients", ("member_calls",),
+        _OWNED_ONCE, about="member_calls", needs=(messages_of(14),),
+    ),
 )

@@ -170,31 +170,7 @@ SELECT t.run_id, t.node_id, t.first.conn_id AS conn_id, coalesce(b.seq, t.first.
 FROM told t LEFT JOIN beats b ON b.run_id = t.run_id AND b.node_id = t.node_id AND b.process = t.process AND b.group_id = t.group_id
     AND b.turn = t.turn AND b.member_id = t.member_id AND b.instance_id <=> t.instance_id"""
 
-_OWNED_ONCE = """
-WITH sends AS (
-    SELECT run_id, node_id, conn_id, seq, answer_seq, group_id, generation, known.seq AS known_seq, sent
-    FROM member_calls
-    WHERE api_key = 14 AND array_contains(codes, 0) AND known.generation = generation AND known.protocol_type = 'consumer'
-        AND exists(sent, each -> each.assignment.partitions IS NOT NULL)),
-members AS (SELECT * EXCEPT (sent) FROM sends LATERAL VIEW explode(sent) AS s),
-topics AS (SELECT * EXCEPT (s), s.memberId AS member_id FROM members LATERAL VIEW explode(s.assignment.partitions) AS t),
-owned AS (SELECT * EXCEPT (t), t.topic AS topic FROM topics LATERAL VIEW explode(t.partitions) AS partition),
-twice AS (
-    SELECT run_id, node_id, seq, min(concat(topic, '-', partition)) AS one FROM (
-        SELECT run_id, node_id, seq, topic, partition FROM owned GROUP BY ALL HAVING count(DISTINCT member_id) > 1)
-    GROUP BY run_id, node_id, seq)
-SELECT s.run_id, s.node_id, s.conn_id, s.seq,
-    if(t.one IS NULL, NULL, concat('group ', s.group_id, ', generation ', s.generation, ': two members get ', t.one)) AS detail,
-    array(s.known_seq, s.seq) AS evidence
-FROM sends s LEFT JOIN twice t ON t.run_id = s.run_id AND t.node_id = s.node_id AND t.seq = s.seq"""
-
 _JOINS, _SYNCS = (messages_of(11),), (messages_of(14),)
-
-X_05 = Rule(
-    "X-05", "warn", "The leader of a consumer group gives a partition to one member of a generation.", "clients", ("member_calls",),
-    _OWNED_ONCE, about="member_calls", needs=_SYNCS,
-)
-"""A rule about clients: the broker does not look into assignments."""
 
 RULES: tuple[Rule, ...] = (
     Rule(
