@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from klamm.journal.segments import OpenSegment, disk_schema
-from klamm.pipeline.bronze import convert_here, pending
-from klamm.pipeline.commits import Commits
+from klamm.pipeline.lake.bronze import convert_here, pending
+from klamm.pipeline.lake.commits import Commits
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
 BATCH = 500

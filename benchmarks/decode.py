@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from klamm.journal.columns import FRAMES
-from klamm.pipeline.bronze import GROUP_ROWS
 from klamm.pipeline.decode.batches import INPUT, decode_batch
 from klamm.pipeline.decode.frame_decoder import decode_frame
+from klamm.pipeline.lake.bronze import GROUP_ROWS
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.silver import Source, build_silver
 from klamm.pipeline.silver_files import Piece, write_task

@@ -40,8 +40,8 @@ def main() -> None:
 
 def _simulated(spark: object, cluster: Generated) -> float:
     """Seconds of one simulation."""
-    from klamm.pipeline.simulate import Partitions, simulate
     from klamm.pipeline.simulation import generated_cluster
+    from klamm.pipeline.simulation.simulate import Partitions, simulate
 
     steps = (Kill(tuple(range(1, 11))), Blacklist((20, 21, 22, 23, 24)), Unclean(True), Elect())
     began = time.perf_counter()

@@ -17,7 +17,10 @@ from typing import Any, NamedTuple, Protocol
 from klamm.journal.reading import ask_to_seal, seal_leftovers
 from klamm.journal.segments import SEAL, Segment
 from klamm.pipeline import stream
-from klamm.pipeline.bronze import (
+from klamm.pipeline.gold import build_gold
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import unjudged_rows as missing
+from klamm.pipeline.lake.bronze import (
     LOCAL_BYTES,
     Converted,
     PendingSegments,
@@ -27,14 +30,11 @@ from klamm.pipeline.bronze import (
     own_segments,
     pending,
 )
-from klamm.pipeline.commits import Commits
-from klamm.pipeline.gold import build_gold
-from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake import unjudged_rows as missing
+from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import spark_failures, written
-from klamm.pipeline.lake.retention import finish
 from klamm.pipeline.lake.tables import GOLD, SILVER
+from klamm.pipeline.retention import finish
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.upkeep import upkeep
 
@@ -66,7 +66,7 @@ class RunOutcome(NamedTuple):
 def run(
     folder: Path, session: Callable[[], Any], progress: Progress, *, gold: bool = True, keep_ns: int | None = None
 ) -> RunOutcome:
-    """Bring all tables of a lake up to date. `session` opens Spark. With `keep_ns`, what is older is removed (`lake/retention.py`).
+    """Bring all tables of a lake up to date. `session` opens Spark. With `keep_ns`, what is older is removed (`retention.py`).
 
     Raises PipelineFailed, also if rows got lost.
     """

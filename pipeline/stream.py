@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from klamm.pipeline.commits import COMMIT_COLUMNS, COMMITS, PURGED, Commits
 from klamm.pipeline.lake import layout, manifest
+from klamm.pipeline.lake.commits import COMMIT_COLUMNS, COMMITS, PURGED, Commits
 from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
 from klamm.pipeline.lake.table_parts import STAGED
 from klamm.pipeline.lake.tables import SILVER

@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import unjudged_rows as missing
+from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.merge import merge_small
-from klamm.pipeline.lake.retention import Removal, retain
 from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER
+from klamm.pipeline.retention import Removal, retain
 from klamm.pipeline.stream import account
 
 

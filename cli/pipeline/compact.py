@@ -23,9 +23,9 @@ def command(lake: Path, purge: bool, as_json: bool) -> None:
     A part gets at most 500,000 rows and covers at most a week. Readers that began before go on with files that are deleted; run it while
     nobody reads.
     """
-    from klamm.pipeline.lake import compact
+    from klamm.pipeline import compact
     from klamm.pipeline.lake.folder import written
-    from klamm.pipeline.lake.retention import finish
+    from klamm.pipeline.retention import finish
 
     with Bars() as bars, written(lake) as folder:
         finish(folder)

@@ -29,10 +29,10 @@ def command(lake: Path, keep_ns: int | None, runs: tuple[str, ...], dry_run: boo
     """
     if keep_ns is None and not runs:
         raise click.UsageError("nothing says what to remove: add --keep or --run")
-    from klamm.pipeline.commits import Commits
+    from klamm.pipeline.lake.commits import Commits
     from klamm.pipeline.lake.damage import damage_named
     from klamm.pipeline.lake.folder import written
-    from klamm.pipeline.lake.retention import finish, retain
+    from klamm.pipeline.retention import finish, retain
 
     with written(lake) as folder, damage_named(folder):
         finish(folder)

@@ -19,8 +19,8 @@ from klamm.cli.shell.parameters import Decimal, Whole
 from klamm.cli.shell.text_table import text_table
 
 if TYPE_CHECKING:
-    from klamm.pipeline.simulate import Partitions
     from klamm.pipeline.simulation.outcome import Outcome
+    from klamm.pipeline.simulation.simulate import Partitions
     from klamm.pipeline.simulation.steps import Step
     from klamm.protocol.nouns import Ints, TopicPartition
 
@@ -145,7 +145,7 @@ def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | No
     klamm pipeline simulate LAKE --reassign plan.json --throttle 50M --rows
     """
     from klamm.cli.tools.files import read_reassignment
-    from klamm.pipeline.simulate import finished_rows, simulate
+    from klamm.pipeline.simulation.simulate import finished_rows, simulate
     from klamm.pipeline.simulation.tables import write_outcome, write_rows
 
     if given["rows"] and lake is None:

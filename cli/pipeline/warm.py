@@ -19,7 +19,7 @@ def command() -> None:
     It takes about a minute and 200 MB of the user's cache folder. The archive belongs to one Java runtime and one PySpark: after a
     change of either, Spark starts without it until this command is run again.
     """
-    from klamm.pipeline.spark.warm import sample_work, warm
+    from klamm.pipeline.warm import sample_work, warm
 
     with Bars() as bars:
         bars.begin("warming", None)

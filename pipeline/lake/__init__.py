@@ -1,1 +1,1 @@
-"""The lake: its folder, its tables, their manifests and parts."""
+"""The lake: its folder, its tables, their manifests and parts, and bronze."""

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from klamm.journal.reading import early_ends, retained_to
 from klamm.journal.segments import node_folder
-from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_numbers import Span, gaps, merged, spans_by_node
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from klamm.journal.reading import ask_to_seal, count_rows, open_segment, segments
 from klamm.journal.segments import Segment
-from klamm.pipeline.bronze import own_segments, pending
+from klamm.pipeline.lake.bronze import own_segments, pending
 from klamm.pipeline.lake.folder import PipelineFailed, existing
 from klamm.pipeline.lake.unjudged_rows import empty_segments, missing_rows
 from klamm.pipeline.quick import tables

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from klamm.journal.reading import open_segment
 from klamm.journal.segments import Segment
-from klamm.pipeline.bronze import KILLED, batch_name
 from klamm.pipeline.decode.batches import joined
+from klamm.pipeline.lake.bronze import KILLED, batch_name
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.tables import HEADER, HEADERS, HEADERS_VIEW, SILVER, Table
 from klamm.pipeline.lake.unjudged_rows import Torn

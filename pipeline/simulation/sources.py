@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klamm.pipeline.simulate import Partitions, group
 from klamm.pipeline.simulation import generated_cluster as generator
 from klamm.pipeline.simulation.generated_cluster import Generated
 from klamm.pipeline.simulation.journal import read_journal
 from klamm.pipeline.simulation.patterns import Scenario
+from klamm.pipeline.simulation.simulate import Partitions, group
 from klamm.pipeline.simulation.snapshot import Snapshot, with_sizes, with_targets
 from klamm.pipeline.simulation.steps import Brokers, Step, check
 from klamm.protocol.nouns import Ints, TopicPartition

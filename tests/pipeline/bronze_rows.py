@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from klamm.journal.reading import segments
-from klamm.pipeline.bronze import convert
+from klamm.pipeline.lake.bronze import convert
 from klamm.pipeline.silver import Source
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from klamm.pipeline.bronze import convert_here, pending
-from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.lake import unjudged_rows as missing
+from klamm.pipeline.lake.bronze import convert_here, pending
+from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES
 from klamm.pipeline.stream import account
 

@@ -11,10 +11,10 @@ import pytest
 from klamm.journal.reading import seal_leftovers, segments
 from klamm.journal.writer import JournalWriter
 from klamm.pipeline import stream
-from klamm.pipeline.bronze import Converted, PendingSegments, convert, convert_here, foreign_files, own_segments, pending
-from klamm.pipeline.commits import COMMITS, Commits
+from klamm.pipeline.compact import purge
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.compact import purge
+from klamm.pipeline.lake.bronze import Converted, PendingSegments, convert, convert_here, foreign_files, own_segments, pending
+from klamm.pipeline.lake.commits import COMMITS, Commits
 from klamm.pipeline.lake.folder import PipelineFailed, existing, written
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.tables import BRONZE
@@ -127,7 +127,7 @@ def test_a_later_look_finds_what_is_new_and_where_segments_are_written(tmp_path:
 
 
 def test_commits_have_so_many_rows_and_take_the_brokers_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klamm.pipeline.commits.COMMIT_ROWS", 8)
+    monkeypatch.setattr("klamm.pipeline.lake.commits.COMMIT_ROWS", 8)
     for node in (2, 1):
         with journal(tmp_path, node=node) as tiny:
             tiny.roll()

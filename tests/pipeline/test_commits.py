@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from klamm.pipeline import stream
-from klamm.pipeline.bronze import convert_here, pending
-from klamm.pipeline.commits import COMMITS, COMMITTED, Commits
+from klamm.pipeline.lake.bronze import convert_here, pending
+from klamm.pipeline.lake.commits import COMMITS, COMMITTED, Commits
 from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
 from klamm.pipeline.lake.row_numbers import Span
 from klamm.pipeline.lake.unjudged_rows import Missing, missing_rows

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.delta import HOUR_NS, Published, publish, remove_old
 from klamm.pipeline.lake.merge import merge_small
-from klamm.pipeline.lake.retention import retain
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES
+from klamm.pipeline.retention import retain
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 from klamm.tests.pipeline.journals import numbers
 from klamm.tests.pipeline.lakes_by_hand import to_silver

@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from klamm.pipeline.commits import COMMITS, Commits
-from klamm.pipeline.lake import compact, manifest
+from klamm.pipeline import compact
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.commits import COMMITS, Commits
 from klamm.pipeline.lake.folder import PipelineFailed, written
 from klamm.pipeline.lake.layout import LAYOUT, PLACE
 from klamm.pipeline.lake.tables import MESSAGES, views

@@ -1,4 +1,4 @@
-"""Rules `G`: consumer groups, as frames between members and their coordinator show them; and what the leader of a group should assign.
+"""Rules `G`: consumer groups, as frames between members and their coordinator show them.
 
 What a coordinator knows from the log only, a journal does not show. So a rule begins with what the coordinator told in the same turn
 (`calls.py`), and leaves open what came before.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from klamm.journal.reading import segments
-from klamm.pipeline.bronze import convert
+from klamm.pipeline.lake.bronze import convert
 from klamm.pipeline.lake.tables import views
 from klamm.pipeline.quick.judge import judge
 from klamm.pipeline.rules import runner

@@ -12,10 +12,10 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
-from klamm.pipeline.bronze import convert_here, pending
-from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import delta, manifest
 from klamm.pipeline.lake import table_parts as parts
+from klamm.pipeline.lake.bronze import convert_here, pending
+from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.delta import HOUR_NS, LONGEST_STATED, Removed, publish, remove_old
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.tables import MESSAGES

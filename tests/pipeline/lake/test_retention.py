@@ -17,12 +17,12 @@ import pytest
 from klamm.journal.proof import verify
 from klamm.journal.reading import segments
 from klamm.journal.writer import JournalWriter
-from klamm.pipeline.bronze import convert_here, pending
-from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.bronze import convert_here, pending
+from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.retention import PLAN, finish, retain
 from klamm.pipeline.lake.unjudged_rows import Missing, missing_rows, silver_numbers
+from klamm.pipeline.retention import PLAN, finish, retain
 from klamm.pipeline.stream import account
 from klamm.pipeline.upkeep import upkeep
 from klamm.tests.cli.running import call

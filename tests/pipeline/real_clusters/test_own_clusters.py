@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from klamm.pipeline import run
-from klamm.pipeline.bronze import own_segments, pending
 from klamm.pipeline.gold import OF_ROWS, THAT_END, build_gold
 from klamm.pipeline.lake import manifest, tables
+from klamm.pipeline.lake.bronze import own_segments, pending
 from klamm.pipeline.lake.tables import LEADER_TIMELINE, REASSIGN_SPANS
 from klamm.pipeline.lake.windows import NUMBERED, SIZES, WindowSizes, windows
 from klamm.pipeline.quick.judge import judge

@@ -12,12 +12,12 @@ import pytest
 
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.pipeline.lake import tables
-from klamm.pipeline.simulate import Partitions, finished_rows, group, over_ratio, simulate
 from klamm.pipeline.simulation import generated_cluster as generator
 from klamm.pipeline.simulation import sources
 from klamm.pipeline.simulation.generated_cluster import Generated
 from klamm.pipeline.simulation.outcome import Outcome, outcome
 from klamm.pipeline.simulation.patterns import Counts, Pattern, Scenario, count_pattern
+from klamm.pipeline.simulation.simulate import Partitions, finished_rows, group, over_ratio, simulate
 from klamm.pipeline.simulation.simulated_partition import Simulated
 from klamm.pipeline.simulation.snapshot import BadSource, Snapshot
 from klamm.pipeline.simulation.steps import Blacklist, Elect, Kill, Reassign, Rebalance, Return, Shutdown, Step, Unclean

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from klamm.machine.java import Java
-from klamm.pipeline.spark import jvm, session, warm
+from klamm.pipeline import warm
+from klamm.pipeline.spark import jvm, session
 from klamm.pipeline.spark.jvm import JvmEnded
 from klamm.pipeline.spark.session import NoSpark
 

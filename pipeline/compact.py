@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.merge import Merged, merge_small
 from klamm.pipeline.lake.tables import SILVER
 from klamm.pipeline.stream import account

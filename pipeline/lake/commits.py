@@ -15,8 +15,8 @@ from typing import Any
 
 from klamm.journal.segments import segment_number
 from klamm.machine.replaced_file import replacing
-from klamm.pipeline.bronze import Converted
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.bronze import Converted
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.row_numbers import Span, has, merged

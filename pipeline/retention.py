@@ -20,9 +20,9 @@ from pathlib import Path
 from klamm.journal.reading import is_written, locked, retained_to, segments
 from klamm.journal.segments import RETAINED, Segment, journal_folder
 from klamm.machine.replaced_file import replacing
-from klamm.pipeline.bronze import batch_name
-from klamm.pipeline.commits import Commits
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.bronze import batch_name
+from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import CHECKPOINTS, LAYERS, PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.stream import account
