@@ -43,7 +43,7 @@ from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake, together
 from klamm.pipeline.rules.traffic import FRAME_COUNTS
 from klamm.pipeline.rules.transactions.calls import TRANSACTIONS_TOLD, TXN_MARKERS
 from klamm.pipeline.rules.verdict_tables import drop_parts, last_closed, read_judgement, write_judgement, write_window
-from klamm.protocol.apis import APIS
+from klamm.protocol.apis import APIS, ApiKey
 
 BATCH = "gold"
 """The batch of all parts: a run has one of each table. That of a final part has a number behind it."""
@@ -77,7 +77,8 @@ FROM (
 )
 """,
     API_MATRIX: f"""
-SELECT h.*, {_API} AS api, if(api_key <> 18 AND NOT coalesce(api_version BETWEEN a.low AND a.high, true), requests, 0) AS outside
+SELECT h.*, {_API} AS api,
+  if(api_key <> {ApiKey.API_VERSIONS} AND NOT coalesce(api_version BETWEEN a.low AND a.high, true), requests, 0) AS outside
 FROM (
   SELECT run_id, node_id, client_sw, client_id, api_key, api_version,
     sum(if(dir = 0, frames, 0)) AS requests, sum(if(dir = 1, frames, 0)) AS responses, sum(if(dir = 1, failed, 0)) AS errors,
@@ -87,7 +88,7 @@ FROM (
 ) h
 LEFT JOIN ({_ADVERTISED}) a ON a.run_id = h.run_id AND a.node_id = h.node_id AND a.key = h.api_key
 """,
-    LEADER_TIMELINE: """
+    LEADER_TIMELINE: f"""
 WITH told AS (
   SELECT run_id, topic, topic_id, partition, leader, leader_epoch, controller_epoch, node_id, seq, ts_ns,
     -- A topic without an id begins again under its name when it has been deleted.
@@ -95,7 +96,8 @@ WITH told AS (
       PARTITION BY run_id, topic, topic_id, partition ORDER BY ts_ns, node_id, seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ), 0)) AS life
   FROM partition_state
-  WHERE api_key IN (4, 6) AND dir IN (0, 2) AND leader >= -2 AND leader_epoch IS NOT NULL AND topic IS NOT NULL
+  WHERE api_key IN ({ApiKey.LEADER_AND_ISR}, {ApiKey.UPDATE_METADATA}) AND dir IN (0, 2)
+    AND leader >= -2 AND leader_epoch IS NOT NULL AND topic IS NOT NULL
 ), leaders AS (
   SELECT run_id, topic, topic_id, partition, life, leader, leader_epoch,
     min_by(struct(controller_epoch, node_id, seq, ts_ns), struct(ts_ns, node_id, seq)) AS first
@@ -147,7 +149,7 @@ LEFT JOIN (
   GROUP BY run_id, client_sw, client_id
 ) l ON l.run_id = c.run_id AND l.client_sw <=> c.client_sw AND l.client_id <=> c.client_id
 """,
-    GROUP_GENERATIONS: """
+    GROUP_GENERATIONS: f"""
 WITH told AS (
   SELECT run_id, node_id, process, group_id, turn, life, generation, min_by(protocol_type, answer_seq) AS protocol_type,
     min_by(protocol, answer_seq) AS protocol, min_by(leader, answer_seq) AS leader,
@@ -160,7 +162,7 @@ WITH told AS (
     max(if(exists(sent, each -> each.assignment.partitions IS NOT NULL),
       size(flatten(transform(sent, each -> coalesce(flatten(transform(each.assignment.partitions, t -> t.partitions)), array())))),
       NULL)) AS partitions
-  FROM member_calls WHERE api_key = 14 AND array_contains(codes, 0) AND known.generation = generation
+  FROM member_calls WHERE api_key = {ApiKey.SYNC_GROUP} AND array_contains(codes, 0) AND known.generation = generation
   GROUP BY run_id, node_id, process, group_id, turn, known.life, generation
 )
 SELECT t.run_id, t.node_id, t.process, t.group_id, t.generation, t.protocol_type, t.protocol, t.leader, t.members,

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.api_keys import CONTROLLER_APIS, keys
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.parquet_files import opened
+from klamm.protocol.apis import ApiKey
 
 WIDTH_NS = 3_600_000_000_000
 """Longest time of a window."""
@@ -30,12 +32,18 @@ ROWS = 2_000_000
 STEP_ROWS = 4_000_000
 """Of a long run that was never judged, about this number of rows is judged at a time."""
 
-_OF_CONTROLLERS = "api_key IN (4, 5, 6)"
+_COORDINATORS_CALLS = (
+    ApiKey.JOIN_GROUP, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP, ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.WRITE_TXN_MARKERS, ApiKey.DELETE_GROUPS,
+)
+"""Calls that make generations of groups, producers and transactions."""
+
+_OF_CONTROLLERS = f"api_key IN ({keys(CONTROLLER_APIS)})"
 
 HISTORY = {
     "messages": _OF_CONTROLLERS,
     "quarantine": _OF_CONTROLLERS,
-    "fields": "api_key IN (4, 5, 6, 11, 13, 14, 22, 24, 25, 26, 27, 42)",
+    "fields": f"api_key IN ({keys((*CONTROLLER_APIS, *_COORDINATORS_CALLS))})",
     "events": "kind NOT IN ('conn_open', 'conn_close', 'decision')",
     "partition_state": "dir IN (0, 2)",
     "broker_state": "dir IN (0, 2)",

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from klamm.pipeline.rules.record import Rule, View
+from klamm.protocol.apis import ApiKey
 
 NAMED = View(
     "named",
     ("fields",),
-    """
+    f"""
 SELECT run_id, node_id, conn_id, seq, dir, peer_id, api_key, api_version, cause_seq, flags, error_code, names,
     -- Metadata may ask by id: then the answer has a name that the request has not, and is looked for by its id.
     ids, coalesce(is_odd, false) AS is_odd
 FROM fields
-WHERE names IS NOT NULL AND (dir IN (0, 1) OR api_key IN (4, 5) AND peer_id IS NOT NULL)""",
+WHERE names IS NOT NULL AND (dir IN (0, 1) OR api_key IN ({ApiKey.LEADER_AND_ISR}, {ApiKey.STOP_REPLICA}) AND peer_id IS NOT NULL)""",
 )
 """What requests and responses of some APIs name, as lists of texts: topics, or topic-partition."""
 
-_SAME = """
+_SAME = f"""
 WITH journaled AS (SELECT DISTINCT run_id, node_id FROM ends),
 pairs AS (
     SELECT a.run_id, a.node_id, a.conn_id, a.seq, a.cause_seq, a.api_key, q.flags & 2 <> 0 AS is_cut,
@@ -26,15 +27,15 @@ pairs AS (
     JOIN named q ON q.run_id = a.run_id AND q.node_id = a.node_id AND q.seq = a.cause_seq AND q.api_key = a.api_key
     LEFT JOIN journaled j ON j.run_id = a.run_id AND j.node_id = a.peer_id
     WHERE a.dir IN (1, 3) AND q.dir IN (0, 2) AND (a.dir = 1 OR j.node_id IS NULL) AND q.names IS NOT NULL AND a.names IS NOT NULL
-        AND a.flags & 2 = 0 AND NOT q.is_odd AND (a.api_key NOT IN (4, 5) OR a.error_code = 0)
-        AND NOT (q.flags & 2 <> 0 AND a.api_key = 20)),
+        AND a.flags & 2 = 0 AND NOT q.is_odd AND (a.api_key NOT IN ({ApiKey.LEADER_AND_ISR}, {ApiKey.STOP_REPLICA}) OR a.error_code = 0)
+        AND NOT (q.flags & 2 <> 0 AND a.api_key = {ApiKey.DELETE_TOPICS})),
 compared AS (
     SELECT *,
-        CASE WHEN api_key = 20 THEN NULL
-            WHEN api_key = 3 THEN array_except(array_except(asked, answered), ids)
+        CASE WHEN api_key = {ApiKey.DELETE_TOPICS} THEN NULL
+            WHEN api_key = {ApiKey.METADATA} THEN array_except(array_except(asked, answered), ids)
             ELSE array_except(asked, answered) END AS missing,
-        CASE WHEN api_key = 20 OR is_cut THEN NULL
-            WHEN api_key = 3 THEN transform(filter(sequence(0, size(answered)), i -> i < size(answered)
+        CASE WHEN api_key = {ApiKey.DELETE_TOPICS} OR is_cut THEN NULL
+            WHEN api_key = {ApiKey.METADATA} THEN transform(filter(sequence(0, size(answered)), i -> i < size(answered)
                 AND NOT array_contains(asked, coalesce(answered[i], '')) AND NOT coalesce(array_contains(asked, ids[i]), false)),
                 i -> coalesce(answered[i], ids[i]))
             ELSE array_except(answered, asked) END AS surplus,
@@ -44,7 +45,7 @@ compared AS (
             AND (ids IS NULL OR size(array_distinct(arrays_zip(answered, ids))) < size(answered)) AS is_repeated
     FROM pairs)
 SELECT run_id, node_id, conn_id, seq,
-    CASE WHEN api_key = 20 AND size(asked) <> size(answered)
+    CASE WHEN api_key = {ApiKey.DELETE_TOPICS} AND size(asked) <> size(answered)
             THEN concat(size(asked), ' topics are named, ', size(answered), ' are answered')
         WHEN size(missing) > 0 THEN concat('<api ', api_key, '> does not answer ', array_join(slice(missing, 1, 5), ', '))
         WHEN size(surplus) > 0

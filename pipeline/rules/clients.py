@@ -6,10 +6,16 @@ they look in their own metadata cache. Requests of a client to several brokers a
 
 from __future__ import annotations
 
+from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.rules.record import Rule, View, errors_of, messages_of
-from klamm.protocol.apis import BROKER_NAMES, ONLY_OF_BROKERS
+from klamm.protocol.apis import BROKER_NAMES, ONLY_OF_BROKERS, ApiKey
 
-CONTROLLER_KEYS = "19, 20, 37, 43, 45, 46"
+CONTROLLER_KEYS = keys(
+    [
+        ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ]
+)
 
 STORM = 100
 """Answers with errors to one API of one client in one second."""
@@ -20,12 +26,31 @@ GRACE_NS = 20_000_000
 REFRESH_NS = 10_000_000_000
 """How long a client may wait with a Metadata request after an error that requires one."""
 
-THROTTLES_FROM = {
-    0: 6, 1: 8, 2: 3, 3: 6, 8: 4, 9: 4, 10: 2, 11: 3, 12: 2, 13: 2, 14: 2, 15: 2, 16: 2, 19: 3, 20: 2, 21: 1, 22: 1, 24: 1, 25: 1, 26: 1,
-    28: 1, 29: 1, 30: 1, 31: 1, 32: 2, 33: 1, 34: 1, 35: 1, 37: 1, 38: 1, 39: 1, 40: 1, 41: 1, 42: 1, 43: 0, 44: 0, 45: 0, 46: 0, 47: 0,
-    48: 0, 49: 0, 50: 0, 51: 0, 57: 0, 60: 0, 61: 0, 64: 0, 65: 0, 66: 0,
+_FIRST_VERSIONS = {
+    8: (ApiKey.FETCH,),
+    6: (ApiKey.PRODUCE, ApiKey.METADATA),
+    4: (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH),
+    3: (ApiKey.LIST_OFFSETS, ApiKey.JOIN_GROUP, ApiKey.CREATE_TOPICS),
+    2: (
+        ApiKey.FIND_COORDINATOR, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP, ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS,
+        ApiKey.DELETE_TOPICS, ApiKey.DESCRIBE_CONFIGS,
+    ),
+    1: (
+        ApiKey.DELETE_RECORDS, ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN,
+        ApiKey.TXN_OFFSET_COMMIT, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_CONFIGS,
+        ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.CREATE_PARTITIONS, ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.DELETE_GROUPS,
+    ),
+    0: (
+        ApiKey.ELECT_LEADERS, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.OFFSET_DELETE, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.UPDATE_FEATURES, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_PRODUCERS, 64,
+        ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS,
+    ),
 }
-"""API key → the first version in which the client waits, and the broker answers at once (KIP-219)."""
+"""The first version in which the client waits, and the broker answers at once → APIs (KIP-219). 64 is UnregisterBroker."""
+
+THROTTLES_FROM = {int(api): version for version, apis in _FIRST_VERSIONS.items() for api in apis}
 
 CLIENTS = View(
     "clients",
@@ -35,15 +60,15 @@ SELECT run_id, client_id, host, max(last_ts_ns) AS last_ts_ns
 FROM frame_counts WHERE dir = 0 AND api_key IS NOT NULL
 GROUP BY ALL
 HAVING NOT bool_or(coalesce(client_id RLIKE '^({BROKER_NAMES})$'
-    OR client_id RLIKE '^[0-9]+$' AND api_key IN ({", ".join(str(int(key)) for key in sorted(ONLY_OF_BROKERS))}), false))""",
+    OR client_id RLIKE '^[0-9]+$' AND api_key IN ({keys(sorted(ONLY_OF_BROKERS))}), false))""",
 )
 """Clients that sent requests, without brokers: `is_broker` in SQL."""
 
 DISCOVERIES = View(
     "discoveries",
     ("rare_traffic",),
-    """
-SELECT run_id, client_id, host, ts_ns FROM rare_traffic WHERE dir = 0 AND api_key IN (3, 60)""",
+    f"""
+SELECT run_id, client_id, host, ts_ns FROM rare_traffic WHERE dir = 0 AND api_key IN ({ApiKey.METADATA}, {ApiKey.DESCRIBE_CLUSTER})""",
 )
 """When clients asked for metadata, on any broker."""
 
@@ -114,7 +139,7 @@ LASTING = View(
 SELECT DISTINCT e.run_id, e.node_id, e.conn_id, e.seq, e.ts_ns, e.error_code, t.client_id, t.host
 FROM api_errors e JOIN notable t ON t.run_id = e.run_id AND t.node_id = e.node_id AND t.seq = e.seq
 JOIN clients c ON c.run_id = t.run_id AND c.client_id <=> t.client_id AND c.host = t.host AND c.last_ts_ns > e.ts_ns + {REFRESH_NS}
-WHERE e.dir = 1 AND e.api_key IN (0, 1, 2) AND e.error_code IN (3, 5, 6, 74)""",
+WHERE e.dir = 1 AND e.api_key IN ({ApiKey.PRODUCE}, {ApiKey.FETCH}, {ApiKey.LIST_OFFSETS}) AND e.error_code IN (3, 5, 6, 74)""",
     needs=(errors_of(3, 5, 6, 74),),
     is_kept=True,
 )
@@ -133,11 +158,11 @@ FROM counted"""
 
 VIEWS = (CLIENTS, DISCOVERIES, THROTTLED, LASTING)
 
-_OWNED_ONCE = """
+_OWNED_ONCE = f"""
 WITH sends AS (
     SELECT run_id, node_id, conn_id, seq, answer_seq, group_id, generation, known.seq AS known_seq, sent
     FROM member_calls
-    WHERE api_key = 14 AND array_contains(codes, 0) AND known.generation = generation AND known.protocol_type = 'consumer'
+    WHERE api_key = {ApiKey.SYNC_GROUP} AND array_contains(codes, 0) AND known.generation = generation AND known.protocol_type = 'consumer'
         AND exists(sent, each -> each.assignment.partitions IS NOT NULL)),
 members AS (SELECT * EXCEPT (sent) FROM sends LATERAL VIEW explode(sent) AS s),
 topics AS (SELECT * EXCEPT (s), s.memberId AS member_id FROM members LATERAL VIEW explode(s.assignment.partitions) AS t),
@@ -173,6 +198,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "X-05", "warn", "The leader of a consumer group gives a partition to one member of a generation.", "clients", ("member_calls",),
-        _OWNED_ONCE, about="member_calls", needs=(messages_of(14),),
+        _OWNED_ONCE, about="member_calls", needs=(messages_of(ApiKey.SYNC_GROUP),),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from klamm.pipeline.rules.record import Need, Rule
 from klamm.pipeline.rules.traffic import unless_gaps
+from klamm.protocol.apis import ApiKey
 
 C_01 = Rule(
     "C-01", "error", "the leader epoch of a partition never falls at a broker, in LeaderAndIsr and UpdateMetadata that it took",
@@ -139,12 +140,12 @@ C_08 = Rule(
 C_17 = Rule(
     "C-17", "error", "a new partition has leader epoch 0, its online replicas in order as ISR, and the first of them as leader",
     "controller 5.1", ("states",),
-    """
+    f"""
     WITH created AS (
         SELECT *, next_update.partition_epoch = 0 AND next_update.controller_epoch = controller_epoch
             AND next_update.broker_epoch = broker_epoch AND next_update.offline IS NOT NULL AS is_known,
             filter(replicas, each -> NOT array_contains(next_update.offline, each)) AS online
-        FROM states WHERE api_key = 4 AND is_new AND partition_epoch = 0)
+        FROM states WHERE api_key = {ApiKey.LEADER_AND_ISR} AND is_new AND partition_epoch = 0)
     SELECT run_id, node_id, conn_id, seq, CASE
         WHEN leader_epoch <> 0 THEN format_string('%s-%s is new with leader epoch %s', topic, partition, leader_epoch)
         WHEN is_known AND (isr <> online OR leader <> try_element_at(online, 1))

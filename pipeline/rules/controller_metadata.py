@@ -14,6 +14,7 @@ from __future__ import annotations
 from klamm.pipeline.rules.controller_views import ZERO_ID
 from klamm.pipeline.rules.record import Rule, View
 from klamm.pipeline.rules.traffic import unless_gaps
+from klamm.protocol.apis import ApiKey
 
 _AGREES = (
     "(m.leader = u.leader OR m.leader = -1 AND m.error_code IN (5, 72)) AND (m.leader_epoch IS NULL OR m.leader_epoch = u.leader_epoch) "
@@ -24,13 +25,13 @@ _AGREES = (
 _BROKER = "PARTITION BY run_id, node_id, process ORDER BY seq"
 _PARTITION = "PARTITION BY run_id, node_id, process, topic, partition ORDER BY seq"
 
-_TOLD = """
+_TOLD = f"""
     told AS (
         SELECT run_id, node_id, receiver_process AS process, topic, partition, seq, answer_seq, error, leader, leader_epoch, isr, replicas,
             offline, if(has_id, topic_key, NULL) AS topic_id,
             lead(if(error = 0, answer_seq, NULL)) IGNORE NULLS OVER (PARTITION BY run_id, node_id, receiver_process, topic, partition
                 ORDER BY seq) AS replaced_seq
-        FROM states WHERE api_key = 6 AND source = -1 AND coalesce(error, 0) = 0)"""
+        FROM states WHERE api_key = {ApiKey.UPDATE_METADATA} AND source = -1 AND coalesce(error, 0) = 0)"""
 """What brokers took from UpdateMetadata, and when the next one replaced it."""
 
 SHOWN_STATES = View(
@@ -41,7 +42,7 @@ SHOWN_STATES = View(
     shown AS (
         SELECT run_id, node_id, process, topic, partition, seq, conn_id, request_seq, api_version, flags, error_code, leader, leader_epoch,
             isr, replicas, offline, nullif(topic_id, '{ZERO_ID}') AS topic_id
-        FROM partition_state WHERE api_key = 3 AND dir = 1),
+        FROM partition_state WHERE api_key = {ApiKey.METADATA} AND dir = 1),
     merged AS (
         SELECT *, struct(seq, leader, leader_epoch, isr, replicas, offline, topic_id) AS told,
             CAST(NULL AS STRUCT<conn_id: BIGINT, request_seq: BIGINT, api_version: SMALLINT, flags: INT, error_code: SMALLINT, leader: INT,
@@ -95,8 +96,9 @@ _NUMBERS = f"""
     lists AS (
         SELECT a.run_id, a.node_id, a.process, a.seq, a.conn_id, q.seq AS request_seq, a.client_id, a.names
         FROM rare_fields q JOIN rare_fields a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
-        WHERE q.api_key = 3 AND q.dir = 0 AND q.has_body AND q.flags & 2 = 0 AND q.names IS NULL AND NOT coalesce(q.is_odd, false)
-            AND a.api_key = 3 AND a.dir = 1 AND a.names IS NOT NULL AND a.flags & 2 = 0),
+        WHERE q.api_key = {ApiKey.METADATA} AND q.dir = 0 AND q.has_body AND q.flags & 2 = 0 AND q.names IS NULL
+            AND NOT coalesce(q.is_odd, false)
+            AND a.api_key = {ApiKey.METADATA} AND a.dir = 1 AND a.names IS NOT NULL AND a.flags & 2 = 0),
     all_topics AS (
         SELECT run_id, node_id, process, conn_id, seq, request_seq, client_id, names, known FROM (
             SELECT *, last_value(size, true) OVER ({_BROKER} ROWS UNBOUNDED PRECEDING) AS known
@@ -115,9 +117,11 @@ _NUMBERS = f"""
         SELECT a.run_id, a.node_id, a.seq, min(struct(a.topic, a.last.seq AS seq)) AS one
         FROM absences a
         JOIN rare_fields f ON f.run_id = a.run_id AND f.client_id <=> a.client_id AND array_contains(f.names, a.topic)
-        LEFT ANTI JOIN (SELECT DISTINCT run_id FROM rare_traffic WHERE dir = 1 AND api_key IN (30, 31) AND errors = 0) p
+        LEFT ANTI JOIN (
+            SELECT DISTINCT run_id FROM rare_traffic
+            WHERE dir = 1 AND api_key IN ({ApiKey.CREATE_ACLS}, {ApiKey.DELETE_ACLS}) AND errors = 0) p
             ON p.run_id = a.run_id
-        WHERE a.last.n > 0 AND f.api_key = 3 AND f.dir = 1 GROUP BY a.run_id, a.node_id, a.seq)"""
+        WHERE a.last.n > 0 AND f.api_key = {ApiKey.METADATA} AND f.dir = 1 GROUP BY a.run_id, a.node_id, a.seq)"""
 """How many partitions and topics Metadata responses have, and how many the broker knew."""
 
 C_16 = Rule(
@@ -128,15 +132,16 @@ C_16 = Rule(
     ("shown_states", "states", "controller_requests", "broker_state", "rare_fields", "rare_traffic", "midway", "gappy"),
     unless_gaps(f"""
     WITH {_TOLD},
-    cut AS (SELECT DISTINCT run_id, node_id, process FROM rare_traffic WHERE dir = 0 AND api_key = 6 AND flags & 2 <> 0),
+    cut AS (
+        SELECT DISTINCT run_id, node_id, process FROM rare_traffic WHERE dir = 0 AND api_key = {ApiKey.UPDATE_METADATA} AND flags & 2 <> 0),
     {_NUMBERS},
     live_lists AS (
         SELECT run_id, node_id, process, seq, struct(answer_seq, live, seq, controller_id) AS listed, CAST(NULL AS BIGINT) AS request_seq,
             CAST(NULL AS BIGINT) AS conn_id, CAST(NULL AS STRING) AS listener
-        FROM controller_requests WHERE dir = 0 AND api_key = 6 AND coalesce(error, 0) = 0
+        FROM controller_requests WHERE dir = 0 AND api_key = {ApiKey.UPDATE_METADATA} AND coalesce(error, 0) = 0
         UNION ALL
         SELECT run_id, node_id, process, seq, NULL, cause_seq, conn_id, listener FROM rare_traffic
-        WHERE api_key = 3 AND dir = 1 AND reason IS NULL AND cause_seq IS NOT NULL),
+        WHERE api_key = {ApiKey.METADATA} AND dir = 1 AND reason IS NULL AND cause_seq IS NOT NULL),
     frames AS (
         SELECT run_id, node_id, process, seq, conn_id, listener, request_seq, last_listed AS listed,
             last_listed.answer_seq < request_seq AS is_settled

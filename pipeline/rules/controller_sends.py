@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from klamm.pipeline.lake.api_keys import CONTROLLER_APIS, keys
 from klamm.pipeline.rules.record import Rule, View
 from klamm.pipeline.rules.traffic import unless_gaps
 from klamm.pipeline.rules.wire import PATIENCE_NS
+from klamm.protocol.apis import ApiKey
 
 C_03 = Rule(
     "C-03", "error", "a controller's request gets STALE_CONTROLLER_EPOCH exactly when the broker took a higher controller epoch before",
@@ -86,10 +88,12 @@ C_09 = Rule(
         SELECT a.run_id, a.node_id, a.event_seq, b.seq AS batch_seq
         FROM altered a JOIN events b ON a.run_id = b.run_id AND a.node_id = b.node_id AND b.cause_seq = a.event_seq AND b.kind = 'batch'),
     sent AS (
-        SELECT b.run_id, b.node_id, b.event_seq, s.topic, s.partition, min(if(s.api_key = 4, s.seq, NULL)) AS lead_seq,
-            min(if(s.api_key = 6, s.seq, NULL)) AS update_seq
+        SELECT b.run_id, b.node_id, b.event_seq, s.topic, s.partition,
+            min(if(s.api_key = {ApiKey.LEADER_AND_ISR}, s.seq, NULL)) AS lead_seq,
+            min(if(s.api_key = {ApiKey.UPDATE_METADATA}, s.seq, NULL)) AS update_seq
         FROM batches b JOIN partition_state s
-            ON b.run_id = s.run_id AND b.node_id = s.node_id AND s.cause_seq = b.batch_seq AND s.dir = 2 AND s.api_key IN (4, 6)
+            ON b.run_id = s.run_id AND b.node_id = s.node_id AND s.cause_seq = b.batch_seq AND s.dir = 2
+                AND s.api_key IN ({ApiKey.LEADER_AND_ISR}, {ApiKey.UPDATE_METADATA})
         GROUP BY ALL),
     kept AS (
         SELECT run_id, node_id, cause_seq AS event_seq, topic, partition, min_by(struct(leader_epoch, epoch_before), seq) AS led
@@ -130,13 +134,13 @@ C_09 = Rule(
 C_10 = Rule(
     "C-10", "error", "in a batch a broker gets LeaderAndIsr, then UpdateMetadata, then StopReplica", "controller 13.2, 4.2",
     ("controller_requests",),
-    """
+    f"""
     WITH ordered AS (
         SELECT *, lag(api_key) OVER w AS key_before, lag(seq) OVER w AS seq_before
         FROM controller_requests WHERE dir = 2 AND batch_seq IS NOT NULL
         WINDOW w AS (PARTITION BY run_id, node_id, batch_seq, peer_id ORDER BY seq))
     SELECT run_id, node_id, conn_id, seq,
-        if(key_before <> api_key AND (key_before = 5 OR api_key = 4),
+        if(key_before <> api_key AND (key_before = {ApiKey.STOP_REPLICA} OR api_key = {ApiKey.LEADER_AND_ISR}),
             format_string('<api %s> after <api %s> in a batch', api_key, key_before), NULL) AS detail,
         array(batch_seq, seq_before, seq) AS evidence
     FROM ordered WHERE key_before IS NOT NULL
@@ -167,9 +171,9 @@ REPEATS = View(
 C_11 = Rule(
     "C-11", "error", "a channel has one request in flight; one without a response ends its connection, and is repeated with a new "
     "correlation id", "controller 13.1", ("in_channels", "repeats", "rare_fields", "events", "gappy"),
-    unless_gaps("""
+    unless_gaps(f"""
     WITH bodies AS (
-        SELECT run_id, node_id, seq, digest AS body FROM rare_fields WHERE api_key IN (4, 5, 6) AND digest IS NOT NULL),
+        SELECT run_id, node_id, seq, digest AS body FROM rare_fields WHERE api_key IN ({keys(CONTROLLER_APIS)}) AND digest IS NOT NULL),
     gone AS (
         SELECT DISTINCT r.run_id, r.node_id, r.seq FROM repeats r JOIN events e ON r.run_id = e.run_id AND r.node_id = e.node_id
             AND r.peer_id = e.broker AND e.seq BETWEEN r.before AND r.seq AND e.kind IN ('broker_down', 'broker_up', 'broker_fenced')),
@@ -193,14 +197,14 @@ C_11 = Rule(
 C_12 = Rule(
     "C-12", "error", "all UpdateMetadata requests of a batch name the same partitions", "controller 13.2, 4.2",
     ("controller_requests", "partition_state"),
-    """
+    f"""
     WITH named AS (
         SELECT run_id, node_id, seq, bit_xor(xxhash64(topic, partition)) AS named, count(*) AS count
-        FROM partition_state WHERE dir = 2 AND api_key = 6 GROUP BY ALL),
+        FROM partition_state WHERE dir = 2 AND api_key = {ApiKey.UPDATE_METADATA} GROUP BY ALL),
     updates AS (
         SELECT r.run_id, r.node_id, r.conn_id, r.seq, r.batch_seq, coalesce(n.named, 0) AS named, coalesce(n.count, 0) AS count
         FROM controller_requests r LEFT JOIN named n ON r.run_id = n.run_id AND r.node_id = n.node_id AND r.seq = n.seq
-        WHERE r.dir = 2 AND r.api_key = 6 AND r.batch_seq IS NOT NULL AND r.flags & 2 = 0),
+        WHERE r.dir = 2 AND r.api_key = {ApiKey.UPDATE_METADATA} AND r.batch_seq IS NOT NULL AND r.flags & 2 = 0),
     compared AS (
         SELECT *, first_value(named) OVER w AS named_first, first_value(count) OVER w AS count_first, first_value(seq) OVER w AS first
         FROM updates WINDOW w AS (PARTITION BY run_id, node_id, batch_seq ORDER BY seq))
@@ -215,17 +219,17 @@ C_13 = Rule(
     "C-13", "error", "UpdateMetadata lists the brokers that count as registered when its batch is made, and no fenced one, and "
     "LeaderAndIsr those of them that lead one of its partitions. Requests go to brokers that are registered", "controller 13.4, RREG-6",
     ("known_brokers", "partition_state", "gappy"),
-    unless_gaps("""
+    unless_gaps(f"""
     WITH leaders AS (
         SELECT run_id, node_id, seq, array_sort(collect_set(leader)) AS leading FROM partition_state
-        WHERE dir = 2 AND api_key = 4 AND cause_seq IS NOT NULL GROUP BY ALL),
+        WHERE dir = 2 AND api_key = {ApiKey.LEADER_AND_ISR} AND cause_seq IS NOT NULL GROUP BY ALL),
     looked AS (
-        SELECT k.*, if(api_key = 4, array_intersect(coalesce(leading, array()), known.live), known.live) AS expected,
+        SELECT k.*, if(api_key = {ApiKey.LEADER_AND_ISR}, array_intersect(coalesce(leading, array()), known.live), known.live) AS expected,
             map_contains_key(known.epochs, peer_id) OR map_contains_key(known.fenced, peer_id) AS is_registered
         FROM known_brokers k LEFT JOIN leaders USING (run_id, node_id, seq))
     SELECT run_id, node_id, conn_id, seq, CASE
         WHEN NOT is_registered THEN format_string('goes to broker %s, which is not registered', peer_id)
-        WHEN live <> expected AND api_key = 4
+        WHEN live <> expected AND api_key = {ApiKey.LEADER_AND_ISR}
             THEN format_string('lists leaders %s, and %s lead and are registered', to_json(live), to_json(expected))
         WHEN live <> expected THEN format_string('lists %s, and %s are registered', to_json(live), to_json(expected))
         END AS detail, array(known.seq, batch_seq, seq) AS evidence
@@ -234,11 +238,14 @@ C_13 = Rule(
 )
 
 _TABLE = {
-    4: (("3.4-IV0", 7), ("3.2-IV0", 6), ("2.8-IV1", 5), ("2.4-IV1", 4), ("2.4-IV0", 3), ("2.2-IV0", 2), ("1.0-IV0", 1)),
-    6: (("3.4-IV0", 8), ("2.8-IV1", 7), ("2.4-IV1", 6), ("2.2-IV0", 5), ("1.0-IV0", 4), ("0.10.2-IV0", 3), ("0.10.0-IV1", 2), ("0.9.0", 1)),
-    5: (("3.4-IV0", 4), ("2.6-IV0", 3), ("2.4-IV1", 2), ("2.2-IV0", 1)),
+    ApiKey.LEADER_AND_ISR: (("3.4-IV0", 7), ("3.2-IV0", 6), ("2.8-IV1", 5), ("2.4-IV1", 4), ("2.4-IV0", 3), ("2.2-IV0", 2), ("1.0-IV0", 1)),
+    ApiKey.UPDATE_METADATA: (
+        ("3.4-IV0", 8), ("2.8-IV1", 7), ("2.4-IV1", 6), ("2.2-IV0", 5), ("1.0-IV0", 4),
+        ("0.10.2-IV0", 3), ("0.10.0-IV1", 2), ("0.9.0", 1),
+    ),
+    ApiKey.STOP_REPLICA: (("3.4-IV0", 4), ("2.6-IV0", 3), ("2.4-IV1", 2), ("2.2-IV0", 1)),
 }
-"""Key → the versions that an inter-broker protocol uses from a release on (controller 13.3); below all of them 0."""
+"""API → the versions that an inter-broker protocol uses from a release on (controller 13.3); below all of them 0."""
 
 
 def _number(text: str) -> str:
@@ -311,15 +318,16 @@ C_15 = Rule(
 C_20 = Rule(
     "C-20", "error", "LeaderAndIsr goes to replicas of the partition alone, and UpdateMetadata with the same or a later state follows",
     "controller 7, 8, 13.2", ("states", "gappy"),
-    unless_gaps("""
+    unless_gaps(f"""
     WITH looked AS (
         SELECT *, (next_update IS NULL OR next_update.partition_epoch < partition_epoch AND next_update.leader <> -2)
             AND last_update > seq AND coalesce(error, 0) = 0 AS is_alone
-        FROM states WHERE api_key = 4),
+        FROM states WHERE api_key = {ApiKey.LEADER_AND_ISR}),
     followed AS (
         SELECT DISTINCT a.run_id, a.node_id, a.seq, a.topic_key, a.partition FROM looked a
         JOIN states b ON a.run_id = b.run_id AND a.receiver = b.receiver AND a.source = b.source AND a.topic_key = b.topic_key
-            AND a.partition = b.partition AND b.api_key = 6 AND b.seq > a.seq AND (b.partition_epoch >= a.partition_epoch OR b.leader = -2)
+            AND a.partition = b.partition AND b.api_key = {ApiKey.UPDATE_METADATA} AND b.seq > a.seq
+            AND (b.partition_epoch >= a.partition_epoch OR b.leader = -2)
         WHERE a.is_alone)
     SELECT a.run_id, a.node_id, a.conn_id, a.seq, CASE
         WHEN NOT array_contains(replicas, receiver)

@@ -10,7 +10,9 @@ rules that compare brokers leave out topics without ids that were deleted in the
 
 from __future__ import annotations
 
+from klamm.pipeline.lake.api_keys import CONTROLLER_APIS, keys
 from klamm.pipeline.rules.record import View, messages_of
+from klamm.protocol.apis import ApiKey
 
 ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -20,24 +22,25 @@ OF_PARTITION = "PARTITION BY run_id, receiver, source, topic_key, partition, inc
 CONTROLLER_REQUESTS = View(
     "controller_requests",
     ("rare_fields", "rare_traffic", "journals"),
-    """
+    f"""
     WITH journaled AS (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM journals),
     responses AS (
         SELECT run_id, node_id, cause_seq AS seq, min(seq) AS answer_seq, min_by(error_code, seq) AS error
-        FROM rare_traffic WHERE dir IN (1, 3) AND api_key IN (4, 5, 6) AND cause_seq IS NOT NULL GROUP BY ALL),
+        FROM rare_traffic WHERE dir IN (1, 3) AND api_key IN ({keys(CONTROLLER_APIS)}) AND cause_seq IS NOT NULL GROUP BY ALL),
     requests AS (
         SELECT run_id, node_id, process, seq, ts_ns, conn_id, dir, api_key, api_version, correlation_id, flags,
             if(dir = 2, cause_seq, NULL) AS batch_seq, peer_id,
             if(dir = 0, node_id, peer_id) AS receiver, if(dir = 0, process, 0) AS receiver_process, if(dir = 0, -1, node_id) AS source,
             controller_id, controller_epoch, broker_epoch, live
-        FROM rare_fields WHERE api_key IN (4, 5, 6) AND dir IN (0, 2) AND has_body)
+        FROM rare_fields WHERE api_key IN ({keys(CONTROLLER_APIS)}) AND dir IN (0, 2) AND has_body)
     SELECT requests.*, answer_seq, error, dir = 0 OR (peer_id IS NOT NULL AND journaled_id IS NULL) AS judged,
-        if(bool_or(api_key = 6 AND flags & 2 <> 0) OVER channel, NULL, max(if(api_key = 6, seq, NULL)) OVER channel) AS last_update
+        if(bool_or(api_key = {ApiKey.UPDATE_METADATA} AND flags & 2 <> 0) OVER channel, NULL,
+            max(if(api_key = {ApiKey.UPDATE_METADATA}, seq, NULL)) OVER channel) AS last_update
     FROM requests LEFT JOIN responses USING (run_id, node_id, seq)
     LEFT JOIN journaled ON dir = 2 AND run_id = of_run AND peer_id = journaled_id
     WINDOW channel AS (PARTITION BY run_id, node_id, dir, receiver, controller_epoch, broker_epoch)
     """,
-    needs=(messages_of(4, 5, 6),),
+    needs=(messages_of(*CONTROLLER_APIS),),
 )
 """LeaderAndIsr, StopReplica and UpdateMetadata requests, one row for each frame. `answer_seq` is null where no response came, `error` is
 the top-level code. `live` are the ids in LiveBrokers, or LiveLeaders, sorted. `last_update` is the last UpdateMetadata of this
@@ -51,7 +54,7 @@ REFUSED = View(
         one.partitionIndex AS partition, one.errorCode AS refusal
     FROM (
         SELECT run_id, node_id, cause_seq AS seq, explode(refused) AS one FROM rare_fields
-        WHERE api_key = 4 AND dir IN (1, 3) AND errors > 0 AND error_code = 0)
+        WHERE api_key = {ApiKey.LEADER_AND_ISR} AND dir IN (1, 3) AND errors > 0 AND error_code = 0)
     """,
 )
 """Partitions of LeaderAndIsr requests that the receiver responded with an error to."""
@@ -64,31 +67,32 @@ STATES = View(
         SELECT s.run_id, s.node_id, s.process, s.seq, s.ts_ns, s.conn_id, s.api_key, s.api_version, s.topic, s.partition,
             coalesce(nullif(s.topic_id, '{ZERO_ID}'), s.topic) AS topic_key, coalesce(s.topic_id, '{ZERO_ID}') <> '{ZERO_ID}' AS has_id,
             s.leader, s.leader_epoch, s.isr, s.replicas, s.offline, s.adding, s.removing, s.partition_epoch,
-            if(s.api_key = 4 AND s.api_version >= 6, s.recovery, NULL) AS recovery, coalesce(s.is_new, false) AS is_new,
+            if(s.api_key = {ApiKey.LEADER_AND_ISR} AND s.api_version >= 6, s.recovery, NULL) AS recovery,
+            coalesce(s.is_new, false) AS is_new,
             r.receiver, r.receiver_process, r.source, r.controller_id, r.controller_epoch, r.broker_epoch, r.batch_seq, r.answer_seq,
             r.last_update, if(r.error = 0, coalesce(f.refusal, 0), r.error) AS error
         FROM partition_state s
         JOIN controller_requests r ON s.run_id = r.run_id AND s.node_id = r.node_id AND s.seq = r.seq AND r.judged
         LEFT JOIN refused_states f ON s.run_id = f.run_id AND s.node_id = f.node_id AND s.seq = f.seq AND s.partition = f.partition
             AND (s.topic_id = f.refused_id OR s.topic = f.refused_topic)
-        WHERE s.api_key IN (4, 6) AND s.dir IN (0, 2)),
+        WHERE s.api_key IN ({ApiKey.LEADER_AND_ISR}, {ApiKey.UPDATE_METADATA}) AND s.dir IN (0, 2)),
     named AS (SELECT *, if(has_id, 0, receiver_process) AS incarnation FROM joined),
     segmented AS (
         SELECT *, lag(struct(replicas, seq)) OVER ({OF_PARTITION}) AS before, lead(seq) OVER ({OF_PARTITION}) AS next_seq,
-            sum(if(leader = -2 AND api_key = 6, 1, 0)) OVER ({OF_PARTITION} ROWS UNBOUNDED PRECEDING) AS deletions
+            sum(if(leader = -2 AND api_key = {ApiKey.UPDATE_METADATA}, 1, 0)) OVER ({OF_PARTITION} ROWS UNBOUNDED PRECEDING) AS deletions
         FROM named),
     tellings AS (
         SELECT *, if(error = 0 AND leader <> -2, struct(deletions, leader_epoch AS epoch, answer_seq, seq), NULL) AS told_leader_epoch,
             if(error = 0 AND leader <> -2, struct(deletions, partition_epoch AS epoch, answer_seq, seq), NULL) AS told_partition_epoch,
-            if(api_key = 6 AND coalesce(error, 0) = 0, struct(partition_epoch, leader, offline, seq, controller_epoch,
-                broker_epoch), NULL) AS update
+            if(api_key = {ApiKey.UPDATE_METADATA} AND coalesce(error, 0) = 0,
+                struct(partition_epoch, leader, offline, seq, controller_epoch, broker_epoch), NULL) AS update
         FROM segmented)
     SELECT * EXCEPT (told_leader_epoch, told_partition_epoch, update, next_seq, before),
         max(told_leader_epoch) OVER ({OF_PARTITION} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS leader_epoch_before,
         max(told_partition_epoch) OVER ({OF_PARTITION} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS partition_epoch_before,
         last_value(if(before.replicas <> replicas, before, NULL), true) OVER ({OF_PARTITION} ROWS UNBOUNDED PRECEDING) AS others,
         row_number() OVER ({OF_PARTITION}) AS nth,
-        if(api_key = 4, coalesce(lead(update, 1) OVER ({OF_PARTITION}), lead(update, 2) OVER ({OF_PARTITION}),
+        if(api_key = {ApiKey.LEADER_AND_ISR}, coalesce(lead(update, 1) OVER ({OF_PARTITION}), lead(update, 2) OVER ({OF_PARTITION}),
             lead(update, 3) OVER ({OF_PARTITION})), NULL) AS next_update
     FROM tellings
     """,
@@ -103,14 +107,14 @@ it was told that the topic is being deleted. `others` has the last list of repli
 PARTITION_EPOCHS = View(
     "partition_epochs",
     ("states",),
-    """
+    f"""
     WITH deleted AS (
         SELECT DISTINCT run_id, topic_key FROM states WHERE leader = -2 AND NOT has_id),
     facts AS (
         SELECT run_id, topic_key, partition, partition_epoch, any_value(topic) AS topic,
             min(leader) AS leader, max(leader) AS leader_most, min(leader_epoch) AS leader_epoch, max(leader_epoch) AS leader_epoch_most,
             min(isr) AS isr, max(isr) AS isr_most, min(recovery) AS recovery, max(recovery) AS recovery_most,
-            min(if(api_key = 4, api_version, api_version - 1)) AS lowest_version, max(controller_id) AS controller_id,
+            min(if(api_key = {ApiKey.LEADER_AND_ISR}, api_version, api_version - 1)) AS lowest_version, max(controller_id) AS controller_id,
             min(struct(ts_ns, node_id, seq, conn_id)) AS first, max(struct(ts_ns, node_id, seq, conn_id)) AS last,
             min(struct(leader, leader_epoch, isr, coalesce(recovery, 0) AS recovery, ts_ns, node_id, seq)) AS least,
             max(struct(leader, leader_epoch, isr, coalesce(recovery, 0) AS recovery, ts_ns, node_id, seq)) AS most
@@ -144,7 +148,7 @@ ALTERS = View(
     f"""
     WITH requests AS (
         SELECT run_id, node_id, process, seq, conn_id, dir, api_version, peer_id, broker_id, altered AS topics
-        FROM rare_fields WHERE api_key = 56 AND dir IN (0, 2) AND has_body),
+        FROM rare_fields WHERE api_key = {ApiKey.ALTER_PARTITION} AND dir IN (0, 2) AND has_body),
     topics AS (SELECT * EXCEPT (topics, place, t), place AS topic_place, t FROM requests LATERAL VIEW posexplode(topics) each AS place, t),
     asked AS (
         SELECT * EXCEPT (t, p), coalesce(nullif(t.topicId, '{ZERO_ID}'), t.topicName) AS topic_key,
@@ -157,7 +161,7 @@ ALTERS = View(
     answers AS (
         SELECT run_id, node_id, seq AS answer_seq, cause_seq AS seq, error_code AS top_error,
             alterations AS topics
-        FROM rare_fields WHERE api_key = 56 AND dir IN (1, 3)),
+        FROM rare_fields WHERE api_key = {ApiKey.ALTER_PARTITION} AND dir IN (1, 3)),
     results AS (
         SELECT run_id, node_id, seq, coalesce(nullif(t.topicId, '{ZERO_ID}'), t.topicName) AS topic_key, explode(t.partitions) AS result
         FROM (SELECT run_id, node_id, seq, explode(topics) AS t FROM answers)),
@@ -171,7 +175,7 @@ ALTERS = View(
     LEFT JOIN topic_names n ON n.run_id = l.run_id AND n.named_key = l.topic_key
     WHERE nth = 1
     """,
-    needs=(messages_of(56),),
+    needs=(messages_of(ApiKey.ALTER_PARTITION),),
     is_kept=True,
 )
 """Partitions of AlterPartition requests with what the controller responded: `result` is null without a response, or with a top-level

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.rules.record import Rule, View, messages_of
 from klamm.pipeline.rules.traffic import unless_gaps
+from klamm.protocol.apis import ApiKey
 
 ELECTED = View(
     "elected",
     ("rare_fields",),
-    """
+    f"""
 WITH asked AS (
-    SELECT run_id, node_id, seq, election_type, asks_all FROM rare_fields WHERE api_key = 43 AND dir = 0 AND has_body),
+    SELECT run_id, node_id, seq, election_type, asks_all FROM rare_fields WHERE api_key = {ApiKey.ELECT_LEADERS} AND dir = 0 AND has_body),
 answers AS (
     SELECT run_id, node_id, process, conn_id, seq, cause_seq, api_version, t.topic, p.partitionId AS partition, p.errorCode AS error_code,
         p.errorMessage AS message
     FROM rare_fields
     LATERAL VIEW explode(elected) AS t
     LATERAL VIEW explode(t.partitionResult) AS p
-    WHERE api_key = 43 AND dir = 1)
+    WHERE api_key = {ApiKey.ELECT_LEADERS} AND dir = 1)
 SELECT a.*, coalesce(q.election_type, 0) AS election_type, q.asks_all
 FROM answers a JOIN asked q ON q.run_id = a.run_id AND q.node_id = a.node_id AND q.seq = a.cause_seq""",
-    needs=(messages_of(43),),
+    needs=(messages_of(ApiKey.ELECT_LEADERS),),
     is_kept=True,
 )
 """One row for each partition in an answer to ElectLeaders."""
@@ -41,12 +43,12 @@ told AS (
         s.isr, coalesce(s.offline, array()) AS offline
     FROM partition_state s LEFT SEMI JOIN won w ON w.run_id = s.run_id AND w.node_id = s.node_id AND w.topic = s.topic
         AND w.partition = s.partition
-    WHERE s.api_key = 6 AND s.dir = 0),
+    WHERE s.api_key = {ApiKey.UPDATE_METADATA} AND s.dir = 0),
 shown AS (
     SELECT s.run_id, s.node_id, s.process, s.seq, s.topic, s.partition, s.leader_epoch
     FROM partition_state s LEFT SEMI JOIN won w ON w.run_id = s.run_id AND w.node_id = s.node_id AND w.topic = s.topic
         AND w.partition = s.partition
-    WHERE s.api_key = 3 AND s.leader_epoch >= 0),
+    WHERE s.api_key = {ApiKey.METADATA} AND s.leader_epoch >= 0),
 outcomes AS (
     SELECT w.run_id, w.node_id, w.process, w.conn_id, w.seq, w.cause_seq, w.api_version, w.topic, w.partition, w.election_type,
         max_by(struct(t.leader, t.leader_epoch, t.replicas, t.isr, t.offline), t.seq) FILTER (WHERE t.seq < w.cause_seq) AS before,
@@ -111,19 +113,27 @@ SELECT run_id, node_id, conn_id, seq,
     array(any_value(cause_seq), seq) AS evidence
 FROM elected GROUP BY run_id, node_id, process, conn_id, seq, topic, partition"""
 
-_NOT_CONTROLLER = """
+_WITH_CODES = (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS)
+"""Calls for the controller that are answered with several codes."""
+
+_FOR_CONTROLLER = (
+    ApiKey.CONTROLLED_SHUTDOWN, *_WITH_CODES, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.ALTER_PARTITION, ApiKey.ALLOCATE_PRODUCER_IDS,
+)
+
+_NOT_CONTROLLER = f"""
 WITH processes AS (SELECT DISTINCT run_id, node_id, process FROM events WHERE kind IN ('broker_started', 'advertised')),
 changes AS (
     SELECT run_id, node_id, process, seq, kind = 'controller_elected' AS is_elected
     FROM events WHERE kind IN ('controller_elected', 'controller_resigned')),
 answers AS (
     SELECT m.run_id, m.node_id, m.process, m.conn_id, m.seq, m.cause_seq, m.api_key,
-        if(m.api_key IN (19, 20, 37, 43), f.codes, array(CAST(m.error_code AS INT))) AS codes
+        if(m.api_key IN ({keys(_WITH_CODES)}), f.codes, array(CAST(m.error_code AS INT))) AS codes
     FROM rare_traffic m
-    LEFT JOIN (SELECT run_id, node_id, seq, codes FROM rare_fields WHERE dir = 1 AND api_key IN (19, 20, 37, 43)) f
+    LEFT JOIN (SELECT run_id, node_id, seq, codes FROM rare_fields WHERE dir = 1 AND api_key IN ({keys(_WITH_CODES)})) f
         ON f.run_id = m.run_id AND f.node_id = m.node_id AND f.seq = m.seq
     JOIN processes p ON p.run_id = m.run_id AND p.node_id = m.node_id AND p.process = m.process
-    WHERE m.dir = 1 AND m.reason IS NULL AND m.api_key IN (7, 19, 20, 37, 43, 45, 46, 56, 67) AND m.cause_seq IS NOT NULL),
+    WHERE m.dir = 1 AND m.reason IS NULL AND m.api_key IN ({keys(_FOR_CONTROLLER)}) AND m.cause_seq IS NOT NULL),
 judged AS (
     SELECT a.run_id, a.node_id, a.process, a.conn_id, a.seq, a.cause_seq, a.api_key, any_value(a.codes) AS codes,
         coalesce(max_by(c.is_elected, c.seq) FILTER (WHERE c.seq < a.cause_seq), false) AS was_controller,
@@ -131,8 +141,8 @@ judged AS (
     FROM answers a LEFT JOIN changes c ON c.run_id = a.run_id AND c.node_id = a.node_id AND c.process = a.process AND c.seq < a.seq
     GROUP BY a.run_id, a.node_id, a.process, a.conn_id, a.seq, a.cause_seq, a.api_key),
 wrong AS (
-    SELECT j.*, filter(codes, x -> NOT (x IN (29, 31) OR x = if(j.api_key = 7, 11, 41)
-        OR (j.api_key = 43 AND x = -1 AND NOT coalesce(t.election_type, 0) IN (0, 1)))) AS wrong
+    SELECT j.*, filter(codes, x -> NOT (x IN (29, 31) OR x = if(j.api_key = {ApiKey.CONTROLLED_SHUTDOWN}, 11, 41)
+        OR (j.api_key = {ApiKey.ELECT_LEADERS} AND x = -1 AND NOT coalesce(t.election_type, 0) IN (0, 1)))) AS wrong
     FROM judged j LEFT JOIN (SELECT DISTINCT run_id, node_id, seq, election_type FROM elected) t
         ON t.run_id = j.run_id AND t.node_id = j.node_id AND t.seq = j.seq
     WHERE NOT was_controller AND NOT has_changed AND size(codes) > 0)
@@ -165,8 +175,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "E-04", "error",
         "A broker that is not the controller, by its own events, answers NOT_CONTROLLER: each element of CreateTopics, "
-        "DeleteTopics, CreatePartitions and ElectLeaders; at the top of 45, 46, 56 and 67; to ControlledShutdown STALE_CONTROLLER_EPOCH. "
-        "Errors of authorization come first.", "wire 5, R183-5, ctl 10.4", ("elected", "rare_traffic", "rare_fields", "events", "gappy"),
-        unless_gaps(_NOT_CONTROLLER),
+        "DeleteTopics, CreatePartitions and ElectLeaders; at the top of AlterPartitionReassignments, ListPartitionReassignments, "
+        "AlterPartition and AllocateProducerIds; to ControlledShutdown STALE_CONTROLLER_EPOCH. Errors of authorization come first.",
+        "wire 5, R183-5, ctl 10.4", ("elected", "rare_traffic", "rare_fields", "events", "gappy"), unless_gaps(_NOT_CONTROLLER),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from klamm.pipeline.rules.record import Need, Rule, View, events_of
 from klamm.pipeline.rules.traffic import unless_gaps
+from klamm.protocol.apis import ApiKey
 
 _PATHS = "('/admin/throttled_replicas_removal', '/admin/throttled_rates_removal')"
 _THROTTLES = "array('leader.replication.throttled.rate', 'follower.replication.throttled.rate', " \
@@ -202,10 +203,10 @@ R_04 = Rule(
     "R-04", "error", "replicas are the target and then the rest of the origin while replicas are added or removed, and have all of these",
     "controller 1",
     ("states", "reassign"),
-    """
+    f"""
     WITH moving AS (
         SELECT run_id, node_id, conn_id, seq, topic, partition, replicas, adding, removing FROM states
-        WHERE api_key = 4 AND (size(adding) > 0 OR size(removing) > 0)
+        WHERE api_key = {ApiKey.LEADER_AND_ISR} AND (size(adding) > 0 OR size(removing) > 0)
         UNION ALL
         SELECT run_id, node_id, NULL, seq, topic, partition, replicas, adding, removing FROM reassign
         WHERE kind = 'assignment' AND (size(adding) > 0 OR size(removing) > 0))

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from klamm.protocol.apis import APIS
+from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.value_class import dataclass
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def events_of(*kinds: str) -> Need:
     return Need("events", "kind", frozenset(kinds))
 
 
-def messages_of(*api_keys: int) -> Need:
+def messages_of(*apis: ApiKey) -> Need:
     """Requests or responses of one of these APIs."""
-    return Need("messages", "api_key", frozenset(api_keys))
+    return Need("messages", "api_key", frozenset(map(int, apis)))
 
 
 def errors_of(*codes: int) -> Need:

@@ -12,14 +12,13 @@ from typing import Any
 from klamm.pipeline.rules.record import Rows, Tried, judged_schema
 from klamm.pipeline.rules.traffic import JOURNALED
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
-
-API_VERSIONS = 18
 
 _FLEXIBLE = ", ".join(f"{api.key}, {api.flexible_from}" for api in messages.APIS.values() if api.flexible_from is not None)
 _CONCERNED = (
     "(dir = 1 OR dir = 3 AND peer_id IS NOT NULL AND journaled_id IS NULL) "
-    f"AND (api_key = {API_VERSIONS} OR api_version >= try_element_at(map({_FLEXIBLE}), CAST(api_key AS INT)))"
+    f"AND (api_key = {ApiKey.API_VERSIONS} OR api_version >= try_element_at(map({_FLEXIBLE}), CAST(api_key AS INT)))"
 )
 
 DECODED = Rows(
@@ -47,7 +46,7 @@ def header_of_other_version(api_key: int, version: int, frame: bytes) -> str | N
     api = messages.APIS.get(api_key)
     if api is None or not api.min_version <= version <= api.max_version:
         return None
-    has_tags = api_key != API_VERSIONS and api.flexible_from is not None and version >= api.flexible_from
+    has_tags = api_key != ApiKey.API_VERSIONS and api.flexible_from is not None and version >= api.flexible_from
     start = 8 if has_tags else 9
     try:
         _, end = messages.decode(f"{api.name}Response", version, frame, start)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.lake.tables import FIELD_TABLE
 from klamm.pipeline.rules.record import Join, View
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import SASL_IDS
 
 CONNECTION = ("conn_id", "run_id", "node_id", "process")
@@ -18,8 +20,8 @@ ANSWERS = f"dir = 1 AND flags & {NO_RESPONSE_OR_TOKEN} = 0"
 NUMBERED = f"dir = 0 AND reason IS NULL AND flags & 8 = 0 AND correlation_id BETWEEN 0 AND {SASL_IDS.start - 1}"
 """SQL: requests whose correlation ids have to rise."""
 
-OVERTAKING_KEYS = "3, 18, 71, 72"
-"""Metadata, ApiVersions, GetTelemetrySubscriptions and PushTelemetry: a client of Java numbers them when it sends them, and other requests
+OVERTAKING_KEYS = f"{ApiKey.METADATA}, {ApiKey.API_VERSIONS}, 71, 72"
+"""71 and 72 are GetTelemetrySubscriptions and PushTelemetry. A client of Java numbers them when it sends them, and other requests
 before they wait for the connection. Other clients may let Metadata wait too, for ApiVersions."""
 
 HOST = "substring(peer, 1, length(peer) - length(substring_index(peer, ':', -1)) - 1)"
@@ -66,7 +68,8 @@ ORDERED = View(
 SELECT run_id, node_id, process, conn_id, seq, api_key, correlation_id, cause_seq, client_id, is_answer, is_numbered, is_overtaking,
     max(if(is_answer, cause_seq, NULL)) OVER before AS answered_before,
     max(if(is_numbered, struct(correlation_id, seq), NULL)) OVER before AS id_before,
-    max(if(is_numbered AND (api_key = 3 OR NOT is_overtaking), struct(correlation_id, seq), NULL)) OVER before AS metadata_id_before,
+    max(if(is_numbered AND (api_key = {ApiKey.METADATA} OR NOT is_overtaking), struct(correlation_id, seq), NULL)) OVER before
+        AS metadata_id_before,
     max(if(is_numbered AND NOT is_overtaking, struct(correlation_id, seq), NULL)) OVER before AS other_id_before
 FROM (
     SELECT run_id, node_id, process, conn_id, seq, api_key, correlation_id, cause_seq, client_id, {ANSWERS} AS is_answer,
@@ -91,8 +94,8 @@ FROM headers WHERE {NUMBERED} AND api_key IN ({OVERTAKING_KEYS}) GROUP BY {", ".
 """The correlation ids of requests that may overtake others: an id is looked for here, because it may be below that of the last one before
 it."""
 
-FREQUENT_KEYS = "0, 1, 18"
-"""Produce, Fetch and ApiVersions: nearly all frames of a long journal may be theirs."""
+FREQUENT_KEYS = keys([ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.API_VERSIONS])
+"""Nearly all frames of a long journal may be theirs."""
 
 RARE_TRAFFIC = View("rare_traffic", ("traffic",), f"SELECT * FROM traffic WHERE api_key NOT IN ({FREQUENT_KEYS})")
 """The frames of all other APIs, which are few in most journals."""
@@ -144,7 +147,7 @@ FROM processes WINDOW node AS (PARTITION BY run_id, node_id)""",
 RANGES = View(
     "ranges",
     ("events", "fields"),
-    """
+    f"""
 WITH told AS (
     SELECT run_id, node_id, process, get_json_object(input, '$.listener') AS listener, seq AS from_seq,
         lead(seq, 1, 9223372036854775807) OVER (
@@ -155,7 +158,7 @@ answered AS (
     SELECT DISTINCT run_id, node_id, process, listener, CAST(0 AS BIGINT) AS from_seq, 9223372036854775807 AS until_seq,
         advertised AS apis
     FROM fields LEFT ANTI JOIN told USING (run_id, node_id, process)
-    WHERE api_key = 18 AND dir = 1 AND error_code = 0),
+    WHERE api_key = {ApiKey.API_VERSIONS} AND dir = 1 AND error_code = 0),
 listed AS (
     SELECT run_id, node_id, process, listener, from_seq, until_seq, api.key AS key, api.low AS low, api.high AS high
     FROM (SELECT * FROM told UNION ALL SELECT * FROM answered) LATERAL VIEW explode(apis) AS api)

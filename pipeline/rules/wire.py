@@ -6,9 +6,11 @@ Frames of which only the header was kept are judged by their headers.
 
 from __future__ import annotations
 
+from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.rules.record import Join, Rows, Rule, View, messages_of
 from klamm.pipeline.rules.response_headers import DECODED, TRIED_AGAIN
 from klamm.pipeline.rules.traffic import CONNECTION, JOURNALED, PAIRED, RANGE, TOLD, unless_gaps
+from klamm.protocol.apis import ApiKey
 
 LIMIT = 104_857_600
 """Bytes of a request, without the length: `socket.request.max.bytes`."""
@@ -19,7 +21,12 @@ PATIENCE_NS = 30_000_000_000
 LONG_PATIENCE_NS = 330_000_000_000
 """The same of APIs that wait for others: a group's members wait for a rebalance, at most five minutes by default."""
 
-LONG_APIS = "0, 1, 7, 11, 14, 19, 20, 21, 37, 43, 45"
+LONG_APIS = keys(
+    [
+        ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS, ApiKey.DELETE_RECORDS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ]
+)
 
 MALFORMED = "'unknown_key', 'unknown_version', 'truncated', 'bad_length', 'malformed'"
 
@@ -32,7 +39,7 @@ _ORDER = Rows(
 )
 
 _RANGE = Rows(
-    "traffic", "dir = 1 AND api_key <> 18 AND cause_seq IS NOT NULL AND told_run IS NOT NULL",
+    "traffic", f"dir = 1 AND api_key <> {ApiKey.API_VERSIONS} AND cause_seq IS NOT NULL AND told_run IS NOT NULL",
     """CASE WHEN low IS NULL THEN concat('answered <api ', api_key, '>, which is not advertised')
         WHEN api_version NOT BETWEEN low AND high
             THEN concat('answered version ', api_version, ' of <api ', api_key, '>, advertised are ', low, ' to ', high)
@@ -99,11 +106,11 @@ FROM open"""
 TOO_NEW = View(
     "too_new",
     ("notable", "quarantine"),
-    """
+    f"""
     SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.api_version, t.low, t.high
     FROM notable t
     LEFT JOIN quarantine q ON q.run_id = t.run_id AND q.node_id = t.node_id AND q.seq = t.seq
-    WHERE t.dir = 0 AND t.api_key = 18 AND t.api_version NOT BETWEEN t.low AND t.high
+    WHERE t.dir = 0 AND t.api_key = {ApiKey.API_VERSIONS} AND t.api_version NOT BETWEEN t.low AND t.high
         -- The header is whole: the client id and no tagged field are there.
         AND (q.seq IS NULL OR (length(q.frame) >= 15 AND (
             (hex(substring(q.frame, 13, 2)) >= '8000' AND hex(substring(q.frame, 15, 1)) = '00')
@@ -112,20 +119,20 @@ TOO_NEW = View(
 )
 """ApiVersions requests with a whole header, in a version outside the range that was advertised."""
 
-_TOO_NEW = """
+_TOO_NEW = f"""
 WITH answers AS (
     SELECT t.run_id, t.node_id, t.cause_seq, t.seq, t.reason, t.error_code, keys
     FROM traffic t LEFT JOIN (
-        SELECT run_id, node_id, seq, advertised AS keys FROM fields WHERE api_key = 18 AND dir = 1 AND error_code = 35) b
+        SELECT run_id, node_id, seq, advertised AS keys FROM fields WHERE api_key = {ApiKey.API_VERSIONS} AND dir = 1 AND error_code = 35) b
         ON b.run_id = t.run_id AND b.node_id = t.node_id AND b.seq = t.seq
-    WHERE t.dir = 1 AND t.api_key = 18)
+    WHERE t.dir = 1 AND t.api_key = {ApiKey.API_VERSIONS})
 SELECT q.run_id, q.node_id, q.conn_id, q.seq,
     CASE WHEN a.seq IS NULL AND c.seq IS NOT NULL AND e.is_gapless
             THEN concat('version ', q.api_version, ' is not answered, the connection is closed')
         WHEN a.seq IS NULL THEN NULL
         WHEN a.reason IS NOT NULL THEN concat('version ', q.api_version, ': the answer is no body of version 0')
         WHEN NOT a.error_code <=> 35 THEN concat('version ', q.api_version, ' is answered with error ', coalesce(a.error_code, 0))
-        WHEN a.keys IS NOT NULL AND NOT (size(a.keys) = 1 AND a.keys[0].key <=> 18 AND a.keys[0].low <=> q.low
+        WHEN a.keys IS NOT NULL AND NOT (size(a.keys) = 1 AND a.keys[0].key <=> {ApiKey.API_VERSIONS} AND a.keys[0].low <=> q.low
                 AND a.keys[0].high <=> q.high)
             THEN concat('version ', q.api_version, ': the answer is not the one entry of API 18 from ', q.low, ' to ', q.high)
     END AS detail,
@@ -142,12 +149,13 @@ REFUSED = View(
     f"""
 SELECT run_id, node_id, process, conn_id, seq, ts_ns, concat('what is ', replace(reason, '_', ' ')) AS what
 FROM notable
-WHERE dir = 0 AND reason IN ({MALFORMED}) AND flags & 10 = 0 AND NOT (api_key <=> 18 AND reason = 'unknown_version')
+WHERE dir = 0 AND reason IN ({MALFORMED}) AND flags & 10 = 0 AND NOT (api_key <=> {ApiKey.API_VERSIONS} AND reason = 'unknown_version')
 UNION ALL
 SELECT run_id, node_id, process, conn_id, seq, ts_ns,
     if(low IS NULL, concat('<api ', api_key, '>, which is not advertised'), concat('<api ', api_key, '> in version ', api_version))
 FROM notable
-WHERE dir = 0 AND reason IS NULL AND api_key <> 18 AND is_told AND (low IS NULL OR api_version NOT BETWEEN low AND high)""",
+WHERE dir = 0 AND reason IS NULL AND api_key <> {ApiKey.API_VERSIONS} AND is_told
+    AND (low IS NULL OR api_version NOT BETWEEN low AND high)""",
     is_kept=True,
 )
 """Requests that must get no response, and the reason in words."""
@@ -171,21 +179,22 @@ LEFT JOIN answered a ON a.run_id = r.run_id AND a.node_id = r.node_id AND a.seq 
 LEFT JOIN closings c ON c.run_id = r.run_id AND c.node_id = r.node_id AND c.process = r.process AND c.conn_id = r.conn_id AND c.seq > r.seq
 LEFT JOIN ends e ON e.run_id = r.run_id AND e.node_id = r.node_id AND e.process = r.process"""
 
-_SASL = """
+_SASL = f"""
 WITH listeners AS (
-    SELECT DISTINCT run_id, node_id, process, listener FROM traffic WHERE dir = 1 AND api_key = 17 AND error_code = 0),
+    SELECT DISTINCT run_id, node_id, process, listener FROM traffic WHERE dir = 1 AND api_key = {ApiKey.SASL_HANDSHAKE} AND error_code = 0),
 marks AS (
     SELECT run_id, node_id, process, conn_id, min(seq) AS seq FROM events WHERE kind = 'authenticated' GROUP BY ALL),
 signs AS (
     SELECT run_id, node_id, process, conn_id,
-        min(if(api_key = 17 AND error_code = 0 AND api_version >= 1 AND dir = 1, seq, NULL)) AS handshake,
-        coalesce(min(if(api_key = 36 AND error_code = 0 AND dir = 1, seq, NULL)), max(if(flags & 8 <> 0, seq, NULL))) AS done,
+        min(if(api_key = {ApiKey.SASL_HANDSHAKE} AND error_code = 0 AND api_version >= 1 AND dir = 1, seq, NULL)) AS handshake,
+        coalesce(min(if(api_key = {ApiKey.SASL_AUTHENTICATE} AND error_code = 0 AND dir = 1, seq, NULL)),
+            max(if(flags & 8 <> 0, seq, NULL))) AS done,
         max(if(dir = 1, seq, NULL)) AS last
     FROM traffic GROUP BY ALL),
 early AS (
     SELECT t.*, s.handshake, s.last,
-        count_if(t.api_key = 18 AND t.error_code = 0) OVER so_far AS versions_told,
-        count_if(t.api_key = 17 AND t.error_code = 0) OVER so_far AS handshakes
+        count_if(t.api_key = {ApiKey.API_VERSIONS} AND t.error_code = 0) OVER so_far AS versions_told,
+        count_if(t.api_key = {ApiKey.SASL_HANDSHAKE} AND t.error_code = 0) OVER so_far AS handshakes
     FROM traffic t
     JOIN listeners l ON l.run_id = t.run_id AND l.node_id = t.node_id AND l.process = t.process AND l.listener <=> t.listener
     JOIN signs s ON s.run_id = t.run_id AND s.node_id = t.node_id AND s.process = t.process AND s.conn_id = t.conn_id
@@ -193,11 +202,13 @@ early AS (
     WHERE t.dir = 1 AND t.api_key IS NOT NULL AND (coalesce(m.seq, s.done) IS NULL OR t.seq < coalesce(m.seq, s.done))
     WINDOW so_far AS (PARTITION BY t.conn_id, t.run_id, t.node_id, t.process ORDER BY t.seq))
 SELECT run_id, node_id, conn_id, seq,
-    CASE WHEN api_key = 17 AND error_code = 0 AND handshakes > 1 THEN 'a second SaslHandshake succeeds before authentication'
-        WHEN api_key = 17 AND error_code <> 0 AND handshakes > 0 AND last > seq
+    CASE WHEN api_key = {ApiKey.SASL_HANDSHAKE} AND error_code = 0 AND handshakes > 1
+            THEN 'a second SaslHandshake succeeds before authentication'
+        WHEN api_key = {ApiKey.SASL_HANDSHAKE} AND error_code <> 0 AND handshakes > 0 AND last > seq
             THEN 'after a second SaslHandshake before authentication the connection serves on'
-        WHEN api_key IN (17, 36) OR (api_key = 18 AND error_code <> 0) OR (api_key = 18 AND versions_told <= 1) THEN NULL
-        WHEN api_key = 18 THEN 'a second ApiVersions is answered before authentication'
+        WHEN api_key IN ({ApiKey.SASL_HANDSHAKE}, {ApiKey.SASL_AUTHENTICATE}) OR (api_key = {ApiKey.API_VERSIONS} AND error_code <> 0)
+            OR (api_key = {ApiKey.API_VERSIONS} AND versions_told <= 1) THEN NULL
+        WHEN api_key = {ApiKey.API_VERSIONS} THEN 'a second ApiVersions is answered before authentication'
         WHEN error_code = 0 OR errors = 0 AND error_code IS NOT NULL THEN concat('<api ', api_key, '> is served before authentication')
         WHEN handshake IS NULL OR handshake > seq
             THEN concat('<api ', api_key, '> is answered before authentication without a SaslHandshake of version 1')
@@ -239,7 +250,7 @@ ON conn_id = overtaker_conn AND run_id = overtaker_run AND node_id = overtaker_n
     AND if(is_numbered, correlation_id, NULL) = overtaker_id""")
 """Which request has the correlation id of another one that may overtake others: the first of these is `overtaker_seq`, else null."""
 
-_BEFORE = "CASE WHEN api_key = 3 THEN metadata_id_before WHEN is_overtaking THEN id_before ELSE other_id_before END"
+_BEFORE = f"CASE WHEN api_key = {ApiKey.METADATA} THEN metadata_id_before WHEN is_overtaking THEN id_before ELSE other_id_before END"
 
 _CORRELATION = Rows(
     "ordered_traffic", "is_numbered",
@@ -290,7 +301,7 @@ RULES: tuple[Rule, ...] = (
         "W-06", "error", "Before authentication a SASL listener answers one successful ApiVersions, one successful SaslHandshake, "
         "SaslAuthenticate and tokens. All else closes the connection, after a handshake of version 1 behind an answer with error 34.",
         "wire 4, 7",
-        ("traffic", "events", "gappy"), unless_gaps(_SASL), needs=(messages_of(17),),
+        ("traffic", "events", "gappy"), unless_gaps(_SASL), needs=(messages_of(ApiKey.SASL_HANDSHAKE),),
     ),
     Rule(
         "W-07", "error", "A response has header version 1 if its API is flexible in this version, else 0; ApiVersions always 0.", "wire 2",

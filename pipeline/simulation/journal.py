@@ -10,19 +10,24 @@ from typing import Any
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.pipeline.lake import manifest, tables
 from klamm.pipeline.simulation.snapshot import BadSource, Snapshot
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.nouns import NO_LEADER, TopicPartition
 
-_STATES = """
+_STATES = f"""
 SELECT topic, partition,
     max_by(struct(leader, leader_epoch, isr, replicas, partition_epoch, recovery), struct(controller_epoch, ts_ns, seq)) AS last,
-    max_by(struct(replicas, adding, removing, recovery), struct(controller_epoch, ts_ns, seq)) FILTER (WHERE api_key = 4) AS told
-FROM simulated_states WHERE api_key IN (4, 6) AND topic IS NOT NULL AND replicas IS NOT NULL GROUP BY topic, partition
+    max_by(struct(replicas, adding, removing, recovery), struct(controller_epoch, ts_ns, seq))
+        FILTER (WHERE api_key = {ApiKey.LEADER_AND_ISR}) AS told
+FROM simulated_states
+WHERE api_key IN ({ApiKey.LEADER_AND_ISR}, {ApiKey.UPDATE_METADATA}) AND topic IS NOT NULL AND replicas IS NOT NULL
+GROUP BY topic, partition
 """
 """`told`: UpdateMetadata names neither the replicas that are added and removed nor the recovery mark, LeaderAndIsr does."""
-_BROKERS = """
+_BROKERS = f"""
 SELECT broker_id, max_by(rack, struct(ts_ns, seq)) AS rack,
-    max(struct(controller_epoch, ts_ns)) = (SELECT max(struct(controller_epoch, ts_ns)) FROM simulated_brokers WHERE api_key = 6) AS runs
-FROM simulated_brokers WHERE api_key = 6 GROUP BY broker_id
+    max(struct(controller_epoch, ts_ns)) = (
+        SELECT max(struct(controller_epoch, ts_ns)) FROM simulated_brokers WHERE api_key = {ApiKey.UPDATE_METADATA}) AS runs
+FROM simulated_brokers WHERE api_key = {ApiKey.UPDATE_METADATA} GROUP BY broker_id
 """
 
 

@@ -6,7 +6,10 @@ What a coordinator knows from the log only, a journal does not show. So a rule b
 
 from __future__ import annotations
 
+from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.rules.groups.calls import MEMBER_APIS
 from klamm.pipeline.rules.record import Rule, messages_of
+from klamm.protocol.apis import ApiKey
 
 KEPT_NS = 60_000_000_000
 """An offset lives at least so long: `offsets.retention.minutes` is 1 or more."""
@@ -25,7 +28,7 @@ synced AS (
     SELECT run_id, node_id, process, group_id, turn, known.life AS life, generation, conn_id, seq, answer_seq, member_id, given,
         first_value(struct(given, answer_seq AS seq)) OVER (
             PARTITION BY run_id, node_id, process, group_id, turn, known.life, generation, member_id ORDER BY answer_seq) AS first
-    FROM member_calls WHERE api_key = 14 AND array_contains(codes, 0) AND known.generation = generation)
+    FROM member_calls WHERE api_key = {ApiKey.SYNC_GROUP} AND array_contains(codes, 0) AND known.generation = generation)
 SELECT t.run_id, t.node_id, t.conn_id, t.answer_seq AS seq,
     CASE WHEN t.leader <> t.first.leader AND NOT coalesce(array_contains(r.ids, t.leader), false)
             THEN concat('group ', t.group_id, ', generation ', t.generation, ': leader ', t.leader, ' and ', t.first.leader)
@@ -53,7 +56,7 @@ WITH steps AS (
 -- A generation whose members all failed to join is not seen.
 failed AS (
     SELECT run_id, node_id, process, group_id, turn, seq, answer_seq FROM group_calls
-    WHERE api_key = 11 AND (error IS NULL OR error NOT IN (0, 79))),
+    WHERE api_key = {ApiKey.JOIN_GROUP} AND (error IS NULL OR error NOT IN (0, 79))),
 jumps AS (
     SELECT s.run_id, s.node_id, s.seq, count(f.seq) AS failures
     FROM steps s LEFT JOIN failed f ON f.run_id = s.run_id AND f.node_id = s.node_id AND f.process = s.process AND f.group_id = s.group_id
@@ -70,7 +73,7 @@ SELECT s.run_id, s.node_id, s.conn_id, s.answer_seq AS seq,
     array_compact(array(s.own.seq, s.seq_before, s.seq, s.answer_seq)) AS evidence
 FROM steps s LEFT JOIN jumps j ON j.run_id = s.run_id AND j.node_id = s.node_id AND j.seq = s.seq"""
 
-_FROM_LEADER = """
+_FROM_LEADER = f"""
 WITH leaders AS (
     SELECT DISTINCT run_id, node_id, process, group_id, turn, life, generation, leader FROM group_joins),
 sends AS (
@@ -79,13 +82,13 @@ sends AS (
     FROM member_calls s JOIN leaders l ON l.run_id = s.run_id AND l.node_id = s.node_id AND l.process = s.process
         AND l.group_id = s.group_id AND l.turn = s.turn AND l.life = s.known.life AND l.generation = s.generation AND l.leader = s.member_id
     -- A static leader that came back may send nothing: the assignment before counts.
-    WHERE s.api_key = 14 AND (size(s.sent) > 0 OR s.instance_id IS NULL) GROUP BY ALL),
+    WHERE s.api_key = {ApiKey.SYNC_GROUP} AND (size(s.sent) > 0 OR s.instance_id IS NULL) GROUP BY ALL),
 synced AS (
     SELECT m.*, s.seq AS sent_seq, filter(s.sent, each -> each.memberId = m.member_id) AS own,
         array_contains(s.first_members, m.member_id) AS is_known
     FROM member_calls m JOIN sends s ON s.run_id = m.run_id AND s.node_id = m.node_id AND s.process = m.process
         AND s.group_id = m.group_id AND s.turn = m.turn AND s.life = m.known.life AND s.generation = m.generation
-    WHERE m.api_key = 14 AND array_contains(m.codes, 0) AND m.answer_seq > s.seq)
+    WHERE m.api_key = {ApiKey.SYNC_GROUP} AND array_contains(m.codes, 0) AND m.answer_seq > s.seq)
 SELECT run_id, node_id, conn_id, answer_seq AS seq,
     CASE WHEN size(own) = 0 AND given.size > 0
             THEN concat('group ', group_id, ', generation ', generation, ': member ', member_id, ' gets what the leader did not send')
@@ -97,19 +100,19 @@ SELECT run_id, node_id, conn_id, answer_seq AS seq,
 -- A static member that came back has the assignment of its former id, whatever it sends itself.
 FROM synced WHERE is_known OR instance_id IS NULL"""
 
-_COMMITTED = """
+_COMMITTED = f"""
 SELECT run_id, node_id, conn_id, answer_seq AS seq,
     if(generation <> known.generation,
         concat('group ', group_id, ': a commit of generation ', generation, ' succeeds in generation ', known.generation), NULL) AS detail,
     array(known.seq, seq, answer_seq) AS evidence
-FROM member_calls WHERE api_key = 8 AND array_contains(codes, 0)"""
+FROM member_calls WHERE api_key = {ApiKey.OFFSET_COMMIT} AND array_contains(codes, 0)"""
 
 _LAST_COMMIT = f"""
 WITH groups_of_others AS (
     SELECT DISTINCT run_id, group_id FROM (
-        SELECT run_id, group_id FROM rare_fields WHERE api_key = 47 AND dir = 0
+        SELECT run_id, group_id FROM rare_fields WHERE api_key = {ApiKey.OFFSET_DELETE} AND dir = 0
         UNION ALL
-        SELECT run_id, explode(group_ids) FROM rare_fields WHERE api_key = 42 AND dir = 0)),
+        SELECT run_id, explode(group_ids) FROM rare_fields WHERE api_key = {ApiKey.DELETE_GROUPS} AND dir = 0)),
 deleted AS (SELECT DISTINCT run_id, topic FROM partition_state WHERE leader = -2),
 -- `known_seq` is when a commit was known to count: its response, or that to the marker of its transaction.
 known AS (
@@ -146,7 +149,7 @@ SELECT run_id, node_id, conn_id, answer_seq AS seq,
     array(last_seq, seq, answer_seq) AS evidence
 FROM possible WHERE committed_offset >= 0 OR ts_ns - last_ts_ns < {KEPT_NS} AND NOT may_expire"""
 
-_FENCED = """
+_FENCED = f"""
 WITH joined AS (
     SELECT run_id, node_id, process, group_id, turn, member_id, max(answer_seq) AS seq FROM group_joins GROUP BY ALL),
 -- A member that was given its id is unknown until it joins.
@@ -155,14 +158,14 @@ told AS (
         min(struct(c.answer_seq AS seq, c.conn_id)) AS first, bool_or(array_contains(c.codes, 82)) AS is_fenced
     FROM group_calls c LEFT JOIN joined j ON j.run_id = c.run_id AND j.node_id = c.node_id AND j.process = c.process
         AND j.group_id = c.group_id AND j.turn = c.turn AND j.member_id = c.member_id
-    WHERE c.api_key IN (8, 11, 12, 14) AND c.member_id <> '' AND c.turn = c.answer_turn
+    WHERE c.api_key IN ({keys(MEMBER_APIS)}) AND c.member_id <> '' AND c.turn = c.answer_turn
         AND (array_contains(c.codes, 25) OR array_contains(c.codes, 82)) AND c.answer_seq > coalesce(j.seq, 0)
     GROUP BY c.run_id, c.node_id, c.process, c.group_id, c.turn, c.member_id, c.instance_id),
 beats AS (
     SELECT t.run_id, t.node_id, t.process, t.group_id, t.turn, t.member_id, t.instance_id, min(c.answer_seq) AS seq
     FROM told t JOIN group_calls c ON c.run_id = t.run_id AND c.node_id = t.node_id AND c.process = t.process AND c.group_id = t.group_id
         AND c.turn = t.turn AND c.answer_turn = t.turn AND c.member_id = t.member_id AND c.instance_id <=> t.instance_id
-    WHERE c.api_key = 12 AND c.error = 0 AND c.seq > t.first.seq GROUP BY ALL)
+    WHERE c.api_key = {ApiKey.HEARTBEAT} AND c.error = 0 AND c.seq > t.first.seq GROUP BY ALL)
 SELECT t.run_id, t.node_id, t.first.conn_id AS conn_id, coalesce(b.seq, t.first.seq) AS seq,
     if(b.seq IS NULL, NULL, concat('group ', t.group_id, ': a heartbeat of member ', t.member_id, ' succeeds after ',
         if(t.is_fenced, 'FENCED_INSTANCE_ID', 'UNKNOWN_MEMBER_ID'))) AS detail,
@@ -170,7 +173,7 @@ SELECT t.run_id, t.node_id, t.first.conn_id AS conn_id, coalesce(b.seq, t.first.
 FROM told t LEFT JOIN beats b ON b.run_id = t.run_id AND b.node_id = t.node_id AND b.process = t.process AND b.group_id = t.group_id
     AND b.turn = t.turn AND b.member_id = t.member_id AND b.instance_id <=> t.instance_id"""
 
-_JOINS, _SYNCS = (messages_of(11),), (messages_of(14),)
+_JOINS, _SYNCS = (messages_of(ApiKey.JOIN_GROUP),), (messages_of(ApiKey.SYNC_GROUP),)
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -189,17 +192,17 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "G-04", "error", "A commit of a member that succeeds has the current generation of the group.", "wire 12", ("member_calls",),
-        _COMMITTED, about="member_calls", needs=(messages_of(8),),
+        _COMMITTED, about="member_calls", needs=(messages_of(ApiKey.OFFSET_COMMIT),),
     ),
     Rule(
         "G-05", "error", "OffsetFetch returns the offset that was committed last, where the order is known and nothing is deleted or "
         "expires. Offsets of a transaction count from its marker on, and not if it is aborted.", "wire 12",
         ("fetched_offsets", "commits", "txn_commits", "rare_fields", "partition_state"), _LAST_COMMIT,
-        about="fetched_offsets", needs=(messages_of(9),),
+        about="fetched_offsets", needs=(messages_of(ApiKey.OFFSET_FETCH),),
     ),
     Rule(
         "G-06", "error", "A member that was told UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID has no successful heartbeat after it. Before it "
         "joins, a member with an id is unknown.", "wire 12", ("group_calls", "group_joins"), _FENCED, about="group_calls",
-        needs=(messages_of(8, 11, 12, 14),),
+        needs=(messages_of(*MEMBER_APIS),),
     ),
 )

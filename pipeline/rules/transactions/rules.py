@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.rules.record import Rule, messages_of
-from klamm.pipeline.rules.transactions.calls import REFUSED
-from klamm.protocol.apis import BROKER_NAMES
+from klamm.pipeline.rules.transactions.calls import ADDITIONS, CHANGES, REFUSED
+from klamm.protocol.apis import BROKER_NAMES, ApiKey
 
 _OUTCOME = f"""
 WITH calls AS (
     SELECT run_id, node_id, seq, api_key, producer_id, producer_epoch, partitions, is_commit
-    FROM txn_calls WHERE api_key IN (24, 25, 26) AND (code IS NULL OR code NOT IN ({REFUSED}))),
+    FROM txn_calls WHERE api_key IN ({keys(CHANGES)}) AND (code IS NULL OR code NOT IN ({REFUSED}))),
 added AS (
     SELECT run_id, node_id, producer_id, producer_epoch, '__consumer_offsets' AS name, min(seq) AS seq
-    FROM calls WHERE api_key = 25 GROUP BY run_id, node_id, producer_id, producer_epoch
+    FROM calls WHERE api_key = {ApiKey.ADD_OFFSETS_TO_TXN} GROUP BY run_id, node_id, producer_id, producer_epoch
     UNION ALL SELECT run_id, node_id, producer_id, producer_epoch, name, min(seq)
-    FROM calls LATERAL VIEW explode(partitions) AS name WHERE api_key = 24 GROUP BY run_id, node_id, producer_id, producer_epoch, name),
+    FROM calls LATERAL VIEW explode(partitions) AS name WHERE api_key = {ApiKey.ADD_PARTITIONS_TO_TXN}
+    GROUP BY run_id, node_id, producer_id, producer_epoch, name),
 outcomes AS (
     SELECT run_id, node_id, producer_id, producer_epoch AS begun_epoch, producer_epoch, is_commit, false AS is_fence, min(seq) AS seq
-    FROM calls WHERE api_key = 26 GROUP BY run_id, node_id, producer_id, producer_epoch, is_commit
+    FROM calls WHERE api_key = {ApiKey.END_TXN} GROUP BY run_id, node_id, producer_id, producer_epoch, is_commit
     -- Who is fenced or too slow has the transaction aborted with the next epoch.
     UNION ALL SELECT run_id, node_id, producer_id, producer_epoch, producer_epoch + 1, false, true, min(seq)
-    FROM calls WHERE api_key IN (24, 25) GROUP BY run_id, node_id, producer_id, producer_epoch),
+    FROM calls WHERE api_key IN ({keys(ADDITIONS)}) GROUP BY run_id, node_id, producer_id, producer_epoch),
 known AS (
     SELECT run_id, producer_id, producer_epoch, is_commit, collect_list(struct(node_id, seq, is_fence)) AS causes
     FROM outcomes GROUP BY run_id, producer_id, producer_epoch, is_commit),
@@ -31,23 +33,24 @@ inside AS (
     GROUP BY o.run_id, o.producer_id, o.producer_epoch, o.is_commit, a.name),
 given AS (
     SELECT run_id, node_id, given_id, given_epoch, min(answer_seq) AS seq
-    FROM txn_calls WHERE api_key = 22 AND code = 0 GROUP BY run_id, node_id, given_id, given_epoch),
+    FROM txn_calls WHERE api_key = {ApiKey.INIT_PRODUCER_ID} AND code = 0 GROUP BY run_id, node_id, given_id, given_epoch),
 -- Where a journal begins in the middle, what a producer did before is known only if its first epoch was given later.
 producers AS (
     SELECT c.run_id, c.given_id AS producer_id FROM txn_calls c LEFT JOIN (SELECT DISTINCT run_id FROM midway) y ON y.run_id = c.run_id
-    WHERE c.api_key = 22 AND c.code = 0 GROUP BY c.run_id, c.given_id, y.run_id HAVING y.run_id IS NULL OR min(c.given_epoch) = 0),
+    WHERE c.api_key = {ApiKey.INIT_PRODUCER_ID} AND c.code = 0 GROUP BY c.run_id, c.given_id, y.run_id
+    HAVING y.run_id IS NULL OR min(c.given_epoch) = 0),
 -- Who has a transaction, whatever else is known of it.
 named AS (
-    SELECT run_id, producer_id FROM txn_calls WHERE api_key IN (24, 25, 26) AND coalesce(code, 0) = 0
-    UNION SELECT run_id, given_id FROM txn_calls WHERE api_key = 22 AND code = 0),
+    SELECT run_id, producer_id FROM txn_calls WHERE api_key IN ({keys(CHANGES)}) AND coalesce(code, 0) = 0
+    UNION SELECT run_id, given_id FROM txn_calls WHERE api_key = {ApiKey.INIT_PRODUCER_ID} AND code = 0),
 -- Where the transaction topic was created in the run, and all its leaders have whole journals, all ids that were given are known.
 told AS (
-    SELECT run_id, leader, api_key = 4 AND is_new AND leader_epoch = 0 AS is_begin FROM partition_state
+    SELECT run_id, leader, api_key = {ApiKey.LEADER_AND_ISR} AND is_new AND leader_epoch = 0 AS is_begin FROM partition_state
     WHERE topic = '__transaction_state' AND leader >= 0),
 unseen AS (
     SELECT run_id FROM gappy UNION SELECT run_id FROM midway
-    UNION SELECT run_id FROM rare_fields WHERE api_key = 22 AND (NOT has_body OR flags & 2 <> 0)
-    UNION SELECT run_id FROM txn_calls WHERE api_key = 22 AND code IS NULL
+    UNION SELECT run_id FROM rare_fields WHERE api_key = {ApiKey.INIT_PRODUCER_ID} AND (NOT has_body OR flags & 2 <> 0)
+    UNION SELECT run_id FROM txn_calls WHERE api_key = {ApiKey.INIT_PRODUCER_ID} AND code IS NULL
     UNION SELECT t.run_id FROM told t LEFT ANTI JOIN journals j ON j.run_id = t.run_id AND j.node_id = t.leader),
 seen AS (SELECT run_id FROM told LEFT ANTI JOIN unseen USING (run_id) GROUP BY run_id HAVING bool_or(is_begin))
 SELECT m.run_id, m.node_id, m.conn_id, m.seq,
@@ -82,7 +85,7 @@ _WRITTEN = "0, 35, 43"
 _MARKED = f"""
 WITH deleted AS (SELECT DISTINCT run_id, topic FROM partition_state WHERE leader = -2),
 unsure AS (
-    SELECT run_id, node_id FROM rare_fields WHERE api_key = 27 AND (NOT has_body OR flags & 2 <> 0)
+    SELECT run_id, node_id FROM rare_fields WHERE api_key = {ApiKey.WRITE_TXN_MARKERS} AND (NOT has_body OR flags & 2 <> 0)
     UNION SELECT run_id, node_id FROM ends WHERE NOT is_gapless
     UNION SELECT run_id, node_id FROM midway),
 whole AS (SELECT DISTINCT run_id, node_id FROM journals LEFT ANTI JOIN unsure USING (run_id, node_id) WHERE decoded > 0),
@@ -93,7 +96,7 @@ to_itself AS (
     SELECT DISTINCT run_id, node_id FROM txn_markers WHERE dir = 0 AND client_id = concat('broker-', node_id, '-txn-marker-sender')),
 told AS (
     SELECT run_id, node_id, seq, leader, leader_epoch, lag(leader) OVER w AS leader_before, lag(leader_epoch) OVER w AS epoch_before
-    FROM partition_state WHERE topic = '__transaction_state' AND api_key = 4 AND dir = 0
+    FROM partition_state WHERE topic = '__transaction_state' AND api_key = {ApiKey.LEADER_AND_ISR} AND dir = 0
     WINDOW w AS (PARTITION BY run_id, node_id, process, partition ORDER BY seq)),
 moves AS (
     SELECT run_id, node_id, collect_set(seq) AS moved FROM told
@@ -157,8 +160,8 @@ SELECT n.run_id, n.node_id, CAST(NULL AS bigint), n.seq,
 FROM counted n LEFT JOIN written w ON w.run_id = n.run_id AND w.producer_id = n.producer_id AND w.producer_epoch = n.producer_epoch
     AND w.is_commit = n.is_commit AND w.name = n.name"""
 
-_EPOCHS = """
-WITH given AS (SELECT * FROM txn_calls WHERE api_key = 22 AND code = 0),
+_EPOCHS = f"""
+WITH given AS (SELECT * FROM txn_calls WHERE api_key = {ApiKey.INIT_PRODUCER_ID} AND code = 0),
 before AS (
     SELECT g.run_id, g.node_id, g.seq, max(b.answer_seq) AS seq_before,
         max(if(b.given_id = g.given_id, b.given_epoch, NULL)) AS epoch, max_by(b.given_id, b.answer_seq) AS last_id
@@ -175,14 +178,14 @@ SELECT g.run_id, g.node_id, g.conn_id, g.answer_seq AS seq,
     array_compact(array(b.seq_before, g.seq, g.answer_seq)) AS evidence
 FROM given g LEFT JOIN before b ON b.run_id = g.run_id AND b.node_id = g.node_id AND b.seq = g.seq"""
 
-_REPLACED = """
-WITH given AS (SELECT * FROM txn_calls WHERE api_key = 22 AND code = 0),
+_REPLACED = f"""
+WITH given AS (SELECT * FROM txn_calls WHERE api_key = {ApiKey.INIT_PRODUCER_ID} AND code = 0),
 before AS (
     SELECT c.run_id, c.node_id, c.seq, c.transactional_id, max(g.answer_seq) AS seq_before,
         max_by(struct(g.given_id, g.given_epoch), g.answer_seq) AS last
     FROM txn_calls c JOIN given g ON g.run_id = c.run_id AND g.node_id = c.node_id AND g.process = c.process
         AND g.transactional_id = c.transactional_id AND g.answer_seq < c.seq
-    WHERE c.api_key IN (24, 25, 26) AND c.code = 0 GROUP BY c.run_id, c.node_id, c.seq, c.transactional_id)
+    WHERE c.api_key IN ({keys(CHANGES)}) AND c.code = 0 GROUP BY c.run_id, c.node_id, c.seq, c.transactional_id)
 SELECT c.run_id, c.node_id, c.conn_id, c.answer_seq AS seq,
     if(c.producer_id = b.last.given_id AND c.producer_epoch >= b.last.given_epoch OR n.seq IS NOT NULL, NULL,
         concat('transactional id ', c.transactional_id, ': a request of producer ', c.producer_id, ', epoch ', c.producer_epoch,
@@ -197,8 +200,8 @@ LEFT JOIN (
     GROUP BY c.run_id, c.producer_id, c.producer_epoch) n
     ON n.run_id = c.run_id AND n.producer_id = c.producer_id AND n.producer_epoch = c.producer_epoch"""
 
-_READ = """
-WITH coordinated AS (SELECT DISTINCT run_id, node_id, producer_id FROM txn_calls WHERE api_key = 26),
+_READ = f"""
+WITH coordinated AS (SELECT DISTINCT run_id, node_id, producer_id FROM txn_calls WHERE api_key = {ApiKey.END_TXN}),
 to_itself AS (
     SELECT DISTINCT run_id, node_id FROM txn_markers WHERE dir = 0 AND client_id = concat('broker-', node_id, '-txn-marker-sender')),
 -- A broker of Klamm writes markers of its own coordinator without a request.
@@ -238,26 +241,27 @@ RULES: tuple[Rule, ...] = (
         "epoch; and its partition was added to the transaction. In a run that created the transaction topic a coordinator gave the "
         "producer id.", "wire 13",
         ("txn_markers", "txn_calls", "midway", "gappy", "journals", "rare_fields", "partition_state"), _OUTCOME,
-        about="txn_markers", needs=(messages_of(27),),
+        about="txn_markers", needs=(messages_of(ApiKey.WRITE_TXN_MARKERS),),
     ),
     Rule(
         "T-02", "error", "When a transactional id is used again after EndTxn, each partition of the transaction has got its marker.",
         "wire 13", ("transactions_told", "txn_markers", "partition_state", "journals", "rare_fields", "ends", "midway"), _MARKED,
         about="transactions_told",
-        needs=(messages_of(27),),
+        needs=(messages_of(ApiKey.WRITE_TXN_MARKERS),),
     ),
     Rule(
         "T-03", "error", "The epochs that a coordinator gives to the producer id of a transactional id only grow, but for a repeated "
         "request, and a producer id that was replaced does not come back.", "wire 13", ("txn_calls",), _EPOCHS, about="txn_calls",
-        needs=(messages_of(22),),
+        needs=(messages_of(ApiKey.INIT_PRODUCER_ID),),
     ),
     Rule(
         "T-04", "error", "A producer that was replaced by a newer epoch or another producer id adds nothing to a transaction and ends "
-        "none.", "wire 13", ("txn_calls",), _REPLACED, about="txn_calls", needs=(messages_of(24, 25, 26),),
+        "none.", "wire 13", ("txn_calls",), _REPLACED, about="txn_calls", needs=(messages_of(*CHANGES),),
     ),
     Rule(
         "T-05", "error", "With `read_committed` records below the last stable offset are read: nothing of a transaction before it has "
         "ended, and an aborted one is named as such, a committed one not.", "wire 13",
-        ("committed_reads", "txn_batches", "txn_markers", "txn_calls"), _READ, about="committed_reads", needs=(messages_of(27),),
+        ("committed_reads", "txn_batches", "txn_markers", "txn_calls"), _READ, about="committed_reads",
+        needs=(messages_of(ApiKey.WRITE_TXN_MARKERS),),
     ),
 )

@@ -30,6 +30,12 @@ def test_every_query_names_the_columns_that_the_runner_reads() -> None:
             assert all(column in part.query for column in JUDGED_COLUMNS if part.query), rule.id
 
 
+def test_no_query_names_an_api_by_a_number() -> None:
+    number = re.compile(r"(?:api_key|key_before) (?:=|<>|<=>|IN|NOT IN) \(?\d|messages_of\(\d")
+    files = Path(runner.__file__).parents[1].rglob("*.py")
+    assert [line for file in files for line in file.read_text(encoding="utf-8").splitlines() if number.search(line)] == []
+
+
 def test_queries_have_a_value_for_each_parameter() -> None:
     queries = [view.sql for view in runner.views().values()] + [gold.query_of(table) for table in gold.QUERIES]
     assert not [query for query in queries if re.search(r":[a-z_]", query)]
