@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import table_parts as parts
@@ -44,6 +44,9 @@ from klamm.pipeline.rules.traffic import FRAME_COUNTS
 from klamm.pipeline.rules.transactions.calls import TRANSACTIONS_TOLD, TXN_MARKERS
 from klamm.pipeline.rules.verdict_tables import drop_parts, last_closed, read_judgement, write_judgement, write_window
 from klamm.protocol.apis import APIS, ApiKey
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 BATCH = "gold"
 """The batch of all parts: a run has one of each table. That of a final part has a number behind it."""
@@ -238,7 +241,7 @@ def query_of(table: Table, part: WindowPart | None = None) -> str:
     return f"SELECT * FROM ({query}) WHERE {part.rows}"
 
 
-def build_gold(spark: Any, lake: Path, runs: Sequence[str], sizes: WindowSizes = SIZES) -> Judgement:
+def build_gold(spark: SparkSession, lake: Path, runs: Sequence[str], sizes: WindowSizes = SIZES) -> Judgement:
     """Compute gold's tables of these runs again, and judge them by all rules. Of a run that was cut: what is not final yet."""
     cut = [run for run in runs if _build_windows(spark, lake, run, sizes)]
     whole = [run for run in runs if run not in cut]
@@ -247,7 +250,7 @@ def build_gold(spark: Any, lake: Path, runs: Sequence[str], sizes: WindowSizes =
     return judgement if stored is None else together([judgement, stored])
 
 
-def _build_whole(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
+def _build_whole(spark: SparkSession, lake: Path, runs: Sequence[str]) -> Judgement:
     parts.clear(lake, QUERIES, BATCH)
     entries: list[Entry] = []
 
@@ -261,7 +264,7 @@ def _build_whole(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
     return judgement
 
 
-def _build_windows(spark: Any, lake: Path, run: str, sizes: WindowSizes) -> bool:
+def _build_windows(spark: SparkSession, lake: Path, run: str, sizes: WindowSizes) -> bool:
     """Build the windows of a run that are not final; False if the run needs no windows."""
     closed = last_closed(lake, run)
     is_cut = False
@@ -273,7 +276,7 @@ def _build_windows(spark: Any, lake: Path, run: str, sizes: WindowSizes) -> bool
     return is_cut
 
 
-def _build_window(spark: Any, lake: Path, window: Window) -> None:
+def _build_window(spark: SparkSession, lake: Path, window: Window) -> None:
     runs = [window.run]
     for part in window.parts:
         parts.clear(lake, QUERIES, part.batch(BATCH))
@@ -306,7 +309,8 @@ def _readers(contents: Contents, build: Callable[[Table, int], None]) -> list[Re
 
 
 def _build(
-    spark: Any, lake: Path, table: Table, query: str, runs: Sequence[str], total: int, batch: str = BATCH, since_ns: int | None = None
+    spark: SparkSession, lake: Path, table: Table, query: str, runs: Sequence[str], total: int, batch: str = BATCH,
+    since_ns: int | None = None,
 ) -> list[Entry]:
     """Write one table from `total` rows of silver. A run that had rows before and has none now gets an entry without rows."""
     entries = []
@@ -323,7 +327,7 @@ def _build(
     return entries + [entry._replace(rows=0) for entry in before if entry.run not in there]
 
 
-def _cast(rows: Any, table: Table) -> Any:
+def _cast(rows: DataFrame, table: Table) -> DataFrame:
     """Exactly the columns of the table, in its types."""
     kinds = dict(part.split(" ", 1) for part in ddl(table.columns).split(", "))
     return rows.selectExpr(*(f"CAST({name} AS {kind}) AS {name}" for name, kind in kinds.items()))

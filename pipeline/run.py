@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from klamm.journal.reading import ask_to_seal, seal_leftovers
 from klamm.journal.segments import SEAL, Segment
@@ -37,6 +37,9 @@ from klamm.pipeline.lake.tables import GOLD, SILVER
 from klamm.pipeline.retention import finish
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.upkeep import upkeep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SEAL_WAIT_S = 5.0
 UPKEEP_S = 600.0
@@ -64,7 +67,7 @@ class RunOutcome(NamedTuple):
 
 
 def run(
-    folder: Path, session: Callable[[], Any], progress: Progress, *, gold: bool = True, keep_ns: int | None = None
+    folder: Path, session: Callable[[], SparkSession], progress: Progress, *, gold: bool = True, keep_ns: int | None = None
 ) -> RunOutcome:
     """Bring all tables of a lake up to date. `session` opens Spark. With `keep_ns`, what is older is removed (`retention.py`).
 
@@ -101,7 +104,7 @@ def run(
 
 def watch(
     folder: Path,
-    session: Callable[[], Any],
+    session: Callable[[], SparkSession],
     progress: Progress,
     *,
     every_s: float,
@@ -142,8 +145,8 @@ def watch(
 
 
 def _bronze_while_spark_starts(
-    lake: Path, found: Sequence[Segment], session: Callable[[], Any], progress: Progress
-) -> tuple[Any, list[Converted]]:
+    lake: Path, found: Sequence[Segment], session: Callable[[], SparkSession], progress: Progress
+) -> tuple[SparkSession | None, list[Converted]]:
     """Open a session and convert segments to bronze. A small journal is converted in this process, while the JVM starts."""
     if sum(segment.path.stat().st_size for segment in found) > LOCAL_BYTES:
         progress.begin("bronze", None)
@@ -156,7 +159,7 @@ def _bronze_while_spark_starts(
         return spark, converting.result()
 
 
-def _gold(spark: Any, lake: Path, runs: Sequence[str], progress: Progress) -> Judgement | None:
+def _gold(spark: SparkSession, lake: Path, runs: Sequence[str], progress: Progress) -> Judgement | None:
     """Make gold for the runs that have new rows, and for those without gold."""
     there = {entry.run for entry in manifest.entries(lake, "gold/api_matrix")}
     every = {entry.run for table in ("messages", "events") for entry in manifest.entries(lake, f"silver/{table}")}

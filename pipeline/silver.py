@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import table_parts as parts
@@ -21,6 +21,9 @@ from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE, Table
 from klamm.pipeline.silver_files import FROM_EVENTS, FROM_FRAMES, WRITTEN, Piece, write_tasks
 from klamm.pipeline.spark.session import few_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TASK_ROWS = 1 << 17
 """The most rows of a task, unless a row group has more. The files that it writes have as many."""
@@ -43,7 +46,7 @@ class Source(NamedTuple):
     rows: int
 
 
-def build_silver(spark: Any, lake: Path, sources: Sequence[Source], batch_id: int | str) -> list[Entry]:
+def build_silver(spark: SparkSession, lake: Path, sources: Sequence[Source], batch_id: int | str) -> list[Entry]:
     """Write the rows of these files to all tables of silver; returns the new entries of the manifests. Raises RowsLostError."""
     batch = str(batch_id)
     made = [

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from klamm.journal.columns import EVENTS, FRAMES, Column, Direction
 from klamm.machine.replaced_file import remove_temporaries
 from klamm.pipeline.decode.batches import INPUT, LISTS, decode_batches, joined
+from klamm.pipeline.decode.fields import Values
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.parquet_files import opened
@@ -60,7 +61,7 @@ READ_ROWS = 8_192
 READ = {"frames": FRAMES, "events": EVENTS}
 """Table of bronze → the columns that are read."""
 
-Add = Callable[[Table, Any], None]
+Add = Callable[[Table, pa.RecordBatch], None]
 """What takes rows of a table; at least one row."""
 
 _MESSAGES, _QUARANTINE = ([column.name for column in table.judged] for table in (MESSAGES, QUARANTINE))
@@ -85,7 +86,7 @@ class Files:
         self._name = f"{folder_of_run(run)}/part-{task:05d}.parquet"
         self._files: dict[Table, RowGroups] = {}
 
-    def add(self, table: Table, rows: Any) -> None:
+    def add(self, table: Table, rows: pa.RecordBatch) -> None:
         """Add rows with the columns of a table but those for people, which are added here; at least one row."""
         file = self._files.get(table)
         if file is None:
@@ -101,7 +102,7 @@ class Files:
             file.close()
 
 
-def write_tasks(lake: str, batch: str, tasks: Sequence[Sequence[Piece]], numbers: Iterator[Any]) -> Iterator[Any]:
+def write_tasks(lake: str, batch: str, tasks: Sequence[Sequence[Piece]], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Do the tasks with these numbers, and yield how many rows each has read. For `DataFrame.mapInArrow` over a column of numbers."""
     for some in numbers:
         for number in some.column(0).to_pylist():
@@ -113,7 +114,7 @@ def write_task(lake: Path, batch: str, number: int, pieces: Sequence[Piece]) -> 
     """Write all tables of silver that these rows of bronze fill; returns how many rows they are. Pieces of a run stand together."""
     count = 0
 
-    def counted(table: str, chosen: Iterable[Piece]) -> Iterator[Any]:
+    def counted(table: str, chosen: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
         nonlocal count
         for rows in read_bronze(lake, [piece for piece in chosen if piece.table == table]):
             count += rows.num_rows
@@ -128,7 +129,7 @@ def write_task(lake: Path, batch: str, number: int, pieces: Sequence[Piece]) -> 
     return count
 
 
-def read_bronze(lake: Path, pieces: Iterable[Piece]) -> Iterator[Any]:
+def read_bronze(lake: Path, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
     """The rows, some thousand at a time; a column that a file of an older Klamm lacks is null.
 
     Row groups are read one after the other: a batch over several of them would have no limit in bytes. Raises PipelineFailed.
@@ -145,7 +146,7 @@ def read_bronze(lake: Path, pieces: Iterable[Piece]) -> Iterator[Any]:
             raise PipelineFailed(f"{piece.path} cannot be read: {' '.join(str(problem).split())}") from problem
 
 
-def _with_all(rows: Any, columns: Sequence[Column]) -> Any:
+def _with_all(rows: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
     """The rows with exactly these columns and their types."""
     names, count = rows.schema.names, rows.num_rows
     arrays = [
@@ -155,7 +156,7 @@ def _with_all(rows: Any, columns: Sequence[Column]) -> Any:
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
-def decode_into(add: Add, batches: Iterator[Any]) -> None:
+def decode_into(add: Add, batches: Iterator[pa.RecordBatch]) -> None:
     """Decode frames, which have at least the columns `INPUT`, and pass the rows of all tables made from them to `add`."""
     for rows in decode_batches(joined(batch.select(list(INPUT)) for batch in batches)):
         for name, table in FLAT.items():
@@ -170,7 +171,7 @@ def decode_into(add: Add, batches: Iterator[Any]) -> None:
             add(MESSAGES, rows.select(_MESSAGES))
 
 
-def _flat(rows: Any, name: str, table: Table) -> Any:
+def _flat(rows: pa.RecordBatch, name: str, table: Table) -> pa.RecordBatch | None:
     """A row for each element of a list, with the columns of its frame; None if there are no elements."""
     lists = rows.column(name)
     structs = lists.flatten()
@@ -191,7 +192,7 @@ def _flat(rows: Any, name: str, table: Table) -> Any:
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def with_names(table: Table, rows: Any) -> Any:
+def with_names(table: Table, rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows with the columns for people that the table has."""
     if len(table.judged) == len(table.columns):
         return rows
@@ -199,28 +200,28 @@ def with_names(table: Table, rows: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, names=list(table.names))
 
 
-def _words(column: str, words: Mapping[int, str]) -> Callable[[Any], Any]:
+def _words(column: str, words: Mapping[int, str]) -> Callable[[pa.RecordBatch], pa.Array]:
     """What makes words of the numbers in a column; null where a number has none."""
 
     @cache  # not when this module is imported: the first array of Arrow imports pandas, which takes a second
-    def arrays() -> tuple[Any, Any]:
+    def arrays() -> tuple[pa.Array, pa.Array]:
         return pa.array(words.keys(), pa.int16()), pa.array(words.values())
 
-    def made(rows: Any) -> Any:
+    def made(rows: pa.RecordBatch) -> pa.Array:
         keys, texts = arrays()
         return pa.DictionaryArray.from_arrays(pc.index_in(rows.column(column).cast(pa.int16()), keys), texts)
 
     return made
 
 
-_NAMES: Mapping[str, Callable[[Any], Any]] = {
+_NAMES: Mapping[str, Callable[[pa.RecordBatch], pa.Array]] = {
     "ts": lambda rows: pc.divide(rows.column("ts_ns"), 1000).cast(pa.timestamp("us", "UTC")),
     "direction": _words("dir", {int(one): direction_words(one) for one in Direction}),
     "api": _words("api_key", {int(key): api.name for key, api in APIS.items()}),
 }
 
 
-def events_into(add: Add, rows: Any) -> None:
+def events_into(add: Add, rows: pa.RecordBatch) -> None:
     """Pass events, at least one, and the rows of the tables made from them to `add`."""
     arrays = [_cast(rows.column(column.name), arrow_type(column.type)) for column in EVENTS]
     events = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in EVENTS])
@@ -232,7 +233,7 @@ def events_into(add: Add, rows: Any) -> None:
             add(table, _derived(some, table, derive))
 
 
-def _derived(events: Any, table: Table, derive: Any) -> Any:
+def _derived(events: pa.RecordBatch, table: Table, derive: Callable[[str | None, str | None], Values]) -> pa.RecordBatch:
     """Rows of a table with the columns of events, and with columns that `derive` makes from input and output."""
     made = [derive(*texts) for texts in zip(events.column("input").to_pylist(), events.column("output").to_pylist(), strict=True)]
     arrays = [
@@ -244,7 +245,7 @@ def _derived(events: Any, table: Table, derive: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, names=list(table.names))
 
 
-def _decision(given: str | None, _: str | None) -> dict[str, Any]:
+def _decision(given: str | None, _: str | None) -> Values:
     said = _object(given)
     rule, partitions = said.get("rule"), said.get("partitions")
     name = rule.get("name") if isinstance(rule, dict) else None
@@ -252,7 +253,7 @@ def _decision(given: str | None, _: str | None) -> dict[str, Any]:
     return {"rule": _text(name) or "", "partition_count": count, "partitions": _text(partitions), "input": given or ""}
 
 
-def _reassign(_: str | None, output: str | None) -> dict[str, Any]:
+def _reassign(_: str | None, output: str | None) -> Values:
     said = _object(output)
     step = said.get("step")
     is_number = isinstance(step, int) and not isinstance(step, bool) and -_INT64 <= step < _INT64
@@ -260,7 +261,7 @@ def _reassign(_: str | None, output: str | None) -> dict[str, Any]:
     return {"phase": _text(said.get("phase")), "step": step if is_number else None, "request": _text(said.get("request")), **ids}
 
 
-def _object(text: str | None) -> dict[str, Any]:
+def _object(text: str | None) -> Values:
     """The JSON object in a text; an empty one if the text is not a JSON object."""
     try:
         found = orjson.loads(text) if text is not None else None
@@ -269,15 +270,16 @@ def _object(text: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     """A string as it is, any other value as JSON."""
     return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def _ids(value: Any) -> list[int] | None:
-    is_list = isinstance(value, list) and all(isinstance(one, int) and -_INT32 <= one < _INT32 for one in value)
-    return value if is_list else None
+def _ids(value: object) -> list[int] | None:
+    if isinstance(value, list) and all(isinstance(one, int) and -_INT32 <= one < _INT32 for one in value):
+        return value
+    return None
 
 
-def _cast(array: Any, kind: Any) -> Any:
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array if array.type.equals(kind) else array.cast(kind)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from klamm.pipeline.lake import layout, manifest
 from klamm.pipeline.lake.commits import COMMIT_COLUMNS, COMMITS, PURGED, Commits
@@ -22,6 +22,10 @@ from klamm.pipeline.lake.table_parts import STAGED
 from klamm.pipeline.lake.tables import SILVER
 from klamm.pipeline.silver import Source, build_silver
 from klamm.pipeline.spark.session import few_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 COMMITS_A_BATCH = 8
 STREAM = f"{CHECKPOINTS}/silver"
@@ -54,16 +58,18 @@ def remove_remains(lake: Path) -> None:
         manifest.sweep(lake, table.path)
 
 
-def start(spark: Any, lake: Path, *, every_s: float | None) -> Any:
+def start(spark: SparkSession, lake: Path, *, every_s: float | None) -> StreamingQuery:
     """Start the stream: to the end of the commits there are (None), or with a micro-batch each `every_s` seconds. Returns Spark's query."""
     (lake / COMMITS).mkdir(parents=True, exist_ok=True)
     commits = spark.readStream.schema(COMMIT_COLUMNS).option("maxFilesPerTrigger", COMMITS_A_BATCH).json(str(lake / COMMITS))
-    trigger: dict[str, Any] = {"availableNow": True} if every_s is None else {"processingTime": f"{round(every_s * 1000)} milliseconds"}
+    trigger: dict[str, bool | str] = {"availableNow": True}
+    if every_s is not None:
+        trigger = {"processingTime": f"{round(every_s * 1000)} milliseconds"}
     writer = commits.writeStream.foreachBatch(partial(do_batch, str(lake))).option("checkpointLocation", str(lake / STREAM))
     return writer.trigger(**trigger).start()
 
 
-def do_batch(lake: str, commits: Any, batch_id: int) -> None:
+def do_batch(lake: str, commits: DataFrame, batch_id: int) -> None:
     """A micro-batch: the segments that these commits list, from bronze to silver."""
     spark = commits.sparkSession
     with few_rows(spark):

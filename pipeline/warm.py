@@ -8,17 +8,20 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from klamm.pipeline.spark.java import class_archive, java_for_spark
 from klamm.pipeline.spark.jvm import let_jvm_exit, missing_privates
 from klamm.pipeline.spark.session import NoSpark, open_session
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 EXIT_S = 900
 """How long the JVM may take to write the archive."""
 
 
-def warm(work: Callable[[Any], None], variables: MutableMapping[str, str]) -> Path:
+def warm(work: Callable[[SparkSession], None], variables: MutableMapping[str, str]) -> Path:
     """Make the archive with the classes that `work` needs; it gets a session. `variables` is `os.environ`, as for `open_session`.
 
     Raises NoJava, NoSpark and what `work` raises.
@@ -37,7 +40,7 @@ def warm(work: Callable[[Any], None], variables: MutableMapping[str, str]) -> Pa
     return archive.file
 
 
-def _train(work: Callable[[Any], None], flags: list[str], variables: MutableMapping[str, str]) -> None:
+def _train(work: Callable[[SparkSession], None], flags: list[str], variables: MutableMapping[str, str]) -> None:
     """Start a JVM with these flags, call `work`, and wait until the JVM has exited."""
     from pyspark import SparkContext
 
@@ -50,7 +53,7 @@ def _train(work: Callable[[Any], None], flags: list[str], variables: MutableMapp
     SparkContext._gateway = SparkContext._jvm = None
 
 
-def sample_work(session: Any) -> None:
+def sample_work(session: SparkSession) -> None:
     """What `klamm pipeline run` does, on a lake of a few frames and events."""
     from klamm.pipeline.run import run
 

@@ -83,7 +83,7 @@ STATE_REQUESTS = frozenset((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.U
 _LENGTH = Struct(">i").unpack
 
 
-def decode_batches(batches: Iterator[Any]) -> Iterator[Any]:
+def decode_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Decode record batches with the columns `INPUT` to batches with the columns `HEADER`, `OWN` and `LISTS`."""
     for batch in batches:
         for part in _parts(batch):
@@ -95,9 +95,9 @@ def decode_batches(batches: Iterator[Any]) -> Iterator[Any]:
             yield rows
 
 
-def joined(batches: Iterable[Any]) -> Iterator[Any]:
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches that may have few rows as larger ones of at least JOINED_ROWS rows or BATCH_BYTES; the last one may be smaller."""
-    waiting: list[Any] = []
+    waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         waiting.append(batch)
@@ -108,11 +108,11 @@ def joined(batches: Iterable[Any]) -> Iterator[Any]:
     yield from _combined(waiting)
 
 
-def _combined(batches: list[Any]) -> list[Any]:
+def _combined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return batches if len(batches) < 2 else pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
-def _parts(batch: Any) -> Iterator[Any]:
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in slices of about BATCH_BYTES of frames."""
     if batch.num_rows == 0:
         return
@@ -124,7 +124,7 @@ def _parts(batch: Any) -> Iterator[Any]:
         yield batch.slice(start, rows)
 
 
-def decode_batch(batch: Any) -> Any:
+def decode_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """One record batch, decoded."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     frames = columns["frame"]
@@ -143,7 +143,7 @@ def decode_batch(batch: Any) -> Any:
     return pa.RecordBatch.from_arrays([*header, *own, *flat], names=[*INPUT[:-1], *(column.name for column in OWN), *LISTS])
 
 
-def _prefixes(frames: Any) -> Sequence[int | None]:
+def _prefixes(frames: pa.Array) -> Sequence[int | None]:
     """The first four bytes of each frame as a number; None where it has fewer."""
     starts = pc.binary_slice(frames, 0, 4).to_pylist()
     joined = b"".join(starts)
@@ -152,7 +152,7 @@ def _prefixes(frames: Any) -> Sequence[int | None]:
     return [_LENGTH(start)[0] if len(start) == 4 else None for start in starts]
 
 
-def _cast(array: Any, kind: Any) -> Any:
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array if array.type.equals(kind) else array.cast(kind)
 
 
@@ -297,7 +297,7 @@ def _add_fields(fields: list[Values], read: Values | None) -> int:
     return 1
 
 
-def _add_states(key: Any, body: Body, number: int, lists: tuple[list[Any], ...], counts: tuple[list[int], ...]) -> None:
+def _add_states(key: int, body: Body, number: int, lists: tuple[list[Any], ...], counts: tuple[list[int], ...]) -> None:
     """Add the partition states and brokers of a message."""
     states = partition_states(key, body)
     lists[0].extend(states)
@@ -308,19 +308,19 @@ def _add_states(key: Any, body: Body, number: int, lists: tuple[list[Any], ...],
         counts[1][number] = len(brokers)
 
 
-def _list_array(rows: list[Any], counts: list[int], fields: tuple[Column, ...]) -> Any:
+def _list_array(rows: list[Any], counts: list[int], fields: tuple[Column, ...]) -> pa.Array:
     arrays = _arrays_of_some(rows) if fields is FIELDS else _arrays(rows, fields)
     structs = pa.StructArray.from_arrays(arrays, names=[field.name for field in fields])
     return pa.ListArray.from_arrays(pa.array(array("i", accumulate(counts, initial=0)), pa.int32()), structs)
 
 
-def _arrays(rows: list[tuple[Any, ...]], columns: tuple[Column, ...]) -> list[Any]:
+def _arrays(rows: list[tuple[Any, ...]], columns: tuple[Column, ...]) -> list[pa.Array]:
     """Rows as one Arrow array for each column."""
     values = zip(*rows, strict=True) if rows else ((),) * len(columns)
     return [pa.array(each, arrow_type(column.type)) for each, column in zip(values, columns, strict=True)]
 
 
-def _arrays_of_some(rows: list[Values]) -> list[Any]:
+def _arrays_of_some(rows: list[Values]) -> list[pa.Array]:
     """Rows of `FIELDS`, each with few of these columns, as one Arrow array for each column."""
     columns: dict[str, tuple[list[int], list[Any]]] = {column.name: ([], []) for column in FIELDS}
     for number, row in enumerate(rows):
@@ -332,7 +332,7 @@ def _arrays_of_some(rows: list[Values]) -> list[Any]:
     return [_spread(*columns[column.name], len(rows), arrow_type(column.type)) for column in FIELDS]
 
 
-def _spread(numbers: list[int], values: list[Any], rows: int, kind: Any) -> Any:
+def _spread(numbers: list[int], values: list[Any], rows: int, kind: pa.DataType) -> pa.Array:
     """An Arrow array with these values in the rows of these numbers; other rows are null."""
     if not values:
         return pa.nulls(rows, kind)

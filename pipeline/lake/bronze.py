@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.journal.reading import is_written, node_folders, open_segment, place_of, segments, written_by
 from klamm.journal.segments import Segment, is_part, segment_of
@@ -21,6 +21,10 @@ from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.row_numbers import Span, spans_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 LOCAL_BYTES = 512 << 20
 """Above this number of bytes, segments are converted by Spark's workers."""
@@ -161,7 +165,7 @@ def convert(lake: Path, segment: Segment) -> Converted:
     )
 
 
-def _same_journal(segment: Segment, batch: Any) -> None:
+def _same_journal(segment: Segment, batch: pa.RecordBatch) -> None:
     """Raise PipelineFailed if a row belongs to another run or broker than its folder."""
     import pyarrow.compute as pc
 
@@ -180,11 +184,11 @@ def convert_here(lake: Path, found: Sequence[Segment], step: Callable[[int], Non
     return result
 
 
-def convert_by_workers(spark: Any, lake: Path, found: Sequence[Segment]) -> list[Converted]:
+def convert_by_workers(spark: SparkSession, lake: Path, found: Sequence[Segment]) -> list[Converted]:
     """Convert segments in Spark's workers, which see the lake under the same path."""
     listed, folder = list(found), str(lake)
 
-    def work(batches: Iterator[Any]) -> Iterator[Any]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         for batch in batches:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SPARK_TYPES = {
     "int8": "tinyint",
@@ -28,7 +31,7 @@ def spark_type(kind: str) -> str:
 
 
 @cache
-def arrow_type(kind: str) -> Any:
+def arrow_type(kind: str) -> pa.DataType:
     """The type as Arrow has it."""
     words = _WORD.findall(kind)
     found = _read(words)
@@ -37,7 +40,7 @@ def arrow_type(kind: str) -> Any:
     return found
 
 
-def _read(words: list[str]) -> Any:
+def _read(words: list[str]) -> pa.DataType:
     """Take one type from the beginning of `words`."""
     import pyarrow as pa
 
@@ -72,7 +75,7 @@ def duckdb_type(kind: str) -> str:
     return _in_duckdb(arrow_type(kind))
 
 
-def _in_duckdb(kind: Any) -> str:
+def _in_duckdb(kind: pa.DataType) -> str:
     import pyarrow as pa
 
     if pa.types.is_list(kind):

@@ -15,9 +15,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.machine.replaced_file import replacing
+
+if TYPE_CHECKING:
+    from pyarrow import parquet
 
 NAME = "_manifest.jsonl"
 LINES = 100
@@ -142,7 +145,7 @@ def with_bounds(lake: Path, entry: Entry) -> Entry:
     return entry._replace(first_ts_ns=told.first_ts_ns, last_ts_ns=told.last_ts_ns)
 
 
-def _bounds_of_time(group: Any) -> tuple[int, int] | None:
+def _bounds_of_time(group: parquet.RowGroupMetaData) -> tuple[int, int] | None:
     """The least and the greatest `ts_ns` of a row group, as its statistics say."""
     for number in range(group.num_columns):
         column = group.column(number)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.folder import PipelineFailed
@@ -21,6 +21,9 @@ from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.table_parts import part_path
 from klamm.pipeline.lake.tables import SILVER, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MANY = 16
 """Number of small parts that a run may have in a table."""
@@ -104,7 +107,7 @@ def _merge(lake: Path, table: Table, run: str, parts: Sequence[Entry]) -> Merged
     return Merged(table.path, run, len(parts), rows)
 
 
-def _sorted(files: Sequence[Path]) -> Any:
+def _sorted(files: Sequence[Path]) -> pa.Table:
     """The rows of these files; columns that some of them lack are null."""
     import pyarrow as pa
 
@@ -113,7 +116,7 @@ def _sorted(files: Sequence[Path]) -> Any:
     return rows.sort_by(by)
 
 
-def _write(groups: RowGroups, rows: Any) -> None:
+def _write(groups: RowGroups, rows: pa.Table) -> None:
     for batch in rows.to_batches(max_chunksize=1 << 16):
         groups.add(batch)
     groups.close()

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-WRITTEN: Mapping[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+if TYPE_CHECKING:
+    from pyarrow import parquet
+
+WRITTEN: Mapping[str, str | bool] = {"compression": "zstd", "write_page_checksum": True}
 """Options of pyarrow's writers."""
 
 
-def opened(path: Path) -> Any:
+def opened(path: Path) -> parquet.ParquetFile:
     """A file whose pages are compared with their checksums when they are read; a page without one, of an older file, is read as it is.
 
     Raises OSError and pyarrow.ArrowException, and so do its methods.

@@ -14,10 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from klamm.machine.replaced_file import temporary_path
 from klamm.pipeline.lake.parquet_files import WRITTEN
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import parquet
 
 ROWS = 1 << 17
 BYTES = 64 << 20
@@ -35,15 +39,15 @@ class _Waiting:
     """Rows that are not written yet."""
 
     def __init__(self) -> None:
-        self._batches: list[Any] = []
+        self._batches: list[pa.RecordBatch] = []
         self.rows = self.bytes = 0
 
-    def add(self, batch: Any) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         self._batches.append(batch)
         self.rows += batch.num_rows
         self.bytes += batch.nbytes
 
-    def take(self) -> list[Any]:
+    def take(self) -> list[pa.RecordBatch]:
         """The batches, which do not wait any more."""
         batches, self._batches = self._batches, []
         self.rows = self.bytes = 0
@@ -60,11 +64,11 @@ class RowGroups:
         self._limit = ROWS if rows is None else rows
         self._frequent = frequent
         self._waiting, self._waiting_apart = _Waiting(), _Waiting()
-        self._writer: Any = None
+        self._writer: parquet.ParquetWriter | None = None
         self.rows = 0
         """Number of rows that were added."""
 
-    def add(self, batch: Any) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         """Add a record batch; all batches have the same schema."""
         if not batch.num_rows:
             return
@@ -84,7 +88,7 @@ class RowGroups:
             self._writer.close()
             self._unfinished.replace(self._path)
 
-    def _split(self, batch: Any) -> Iterator[tuple[Any, bool]]:
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
         """The rows in batches, each of which has only rows of frequent APIs, or none; and whether it has."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -111,7 +115,7 @@ class RowGroups:
         self._writer.write_table(pa.Table.from_batches(batches))
 
 
-def _writer(path: Path, schema: Any) -> Any:
+def _writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
     import pyarrow.parquet as pq
 
     leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
@@ -127,7 +131,7 @@ def _writer(path: Path, schema: Any) -> Any:
     )
 
 
-def _leaves(path: str, kind: Any) -> Iterator[str]:
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
     """The paths of a column's parts that have values, as Parquet names them."""
     import pyarrow as pa
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Span(NamedTuple):
@@ -19,7 +22,7 @@ class Span(NamedTuple):
     last: int
 
 
-def spans_of(rows: Any) -> list[Span]:
+def spans_of(rows: pa.Table) -> list[Span]:
     """The numbers of rows of one broker: an Arrow table with `process` and `seq`, in any order."""
     import pyarrow.compute as pc
 
@@ -40,7 +43,7 @@ def spans_of(rows: Any) -> list[Span]:
     return found
 
 
-def spans_by_node(rows: Any) -> Iterator[tuple[int, list[Span]]]:
+def spans_by_node(rows: pa.Table) -> Iterator[tuple[int, list[Span]]]:
     """The numbers of rows of several brokers: an Arrow table with `node_id`, `process` and `seq`."""
     import pyarrow.compute as pc
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from klamm.pipeline.lake.folder import CHECKPOINTS
 from klamm.pipeline.lake.manifest import Entry, append, footers
 from klamm.pipeline.lake.parquet_files import WRITTEN
 from klamm.pipeline.lake.tables import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 STAGED = f"{CHECKPOINTS}/staged"
 """The staging folder."""
@@ -48,7 +51,7 @@ def clear(lake: Path, tables: Iterable[Table], batch: str) -> None:
         shutil.rmtree(stage(lake, table, batch), ignore_errors=True)
 
 
-def write(lake: Path, table: Table, rows: Any, batch: str, runs: Sequence[str]) -> None:
+def write(lake: Path, table: Table, rows: DataFrame, batch: str, runs: Sequence[str]) -> None:
     """Write rows of a DataFrame, all of these runs, to the staging folder."""
     from pyspark.sql import functions as F
 
@@ -60,7 +63,7 @@ def write(lake: Path, table: Table, rows: Any, batch: str, runs: Sequence[str]) 
         placed.write.mode("overwrite").option("compression", "zstd").partitionBy("run").parquet(str(folder))
 
 
-def write_few(lake: Path, table: Table, rows: Any, batch: str, most: int) -> bool:
+def write_few(lake: Path, table: Table, rows: DataFrame, batch: str, most: int) -> bool:
     """Write rows of a DataFrame to the staging folder from this process, which is cheaper than a job of Spark; False if they are more than
     `most`."""
     import pyarrow.compute as pc

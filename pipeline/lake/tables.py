@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.journal.columns import EVENTS, FRAMES, Column, Direction
 from klamm.pipeline.lake import manifest
@@ -17,6 +17,9 @@ from klamm.pipeline.lake.column_types import spark_type
 from klamm.pipeline.lake.field_columns import FIELDS
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.windows import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Table(NamedTuple):
@@ -351,7 +354,7 @@ FROM quarantine
 
 
 def views(
-    spark: Any, lake: Path, runs: Collection[str] | None = None, names: Collection[str] | None = None, window: Window | None = None
+    spark: SparkSession, lake: Path, runs: Collection[str] | None = None, names: Collection[str] | None = None, window: Window | None = None
 ) -> frozenset[str]:
     """Register a temporary view for each table of silver and gold, and for `frames` of bronze, under the table's name.
 
@@ -375,7 +378,7 @@ def views(
     return frozenset(empty)
 
 
-def read(spark: Any, lake: Path, table: Table, runs: Collection[str] | None = None, window: Window | None = None) -> Any:
+def read(spark: SparkSession, lake: Path, table: Table, runs: Collection[str] | None = None, window: Window | None = None) -> DataFrame:
     """The rows of a table, from the files that its manifest names, as a DataFrame with exactly its columns."""
     rows = _read(spark, lake, table, seen_parts(lake, table, runs, window))
     return rows.where(window.sees(table.name)) if window is not None and table.layer == "silver" else rows
@@ -392,7 +395,7 @@ def seen_parts(lake: Path, table: Table, runs: Collection[str] | None, window: W
     return entries if window is None or table.layer != "silver" else [entry for entry in entries if window.reads(lake, entry)]
 
 
-def _read(spark: Any, lake: Path, table: Table, entries: Collection[Entry]) -> Any:
+def _read(spark: SparkSession, lake: Path, table: Table, entries: Collection[Entry]) -> DataFrame:
     paths = [str(lake / entry.path) for entry in entries]
     if not paths:
         nulls = ", ".join(f"CAST(NULL AS {spark_type(column.type)}) AS {column.name}" for column in table.columns)

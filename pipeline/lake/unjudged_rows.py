@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.journal.reading import early_ends, retained_to
 from klamm.journal.segments import node_folder
@@ -19,6 +19,9 @@ from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_numbers import Span, gaps, merged, spans_by_node
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SHOWN = 20
 """Number of gaps of one broker that are named; one more line has the number of others."""
@@ -76,7 +79,7 @@ def quarantined_rows(lake: Path, runs: Collection[str]) -> dict[str, int]:
     return {run: counts[run] for run in sorted(runs) if counts[run] > 0}
 
 
-def missing_rows(lake: Path, runs: Collection[str], numbers_of: Callable[[str], Iterable[Any]] | None = None) -> list[Missing]:
+def missing_rows(lake: Path, runs: Collection[str], numbers_of: Callable[[str], Iterable[pa.Table]] | None = None) -> list[Missing]:
     """The rows of these runs that silver lacks, by broker. `numbers_of` gives Arrow tables with `node_id`, `process` and `seq` of the rows
     of a run that are there; by default they are those that are committed."""
     found: list[Missing] = []
@@ -100,7 +103,7 @@ def _committed(commits: Commits, run: str) -> dict[int, list[Span]] | None:
     return {node: one.spans for node, one in journals.items()} if journals and all(one.has_all_spans for one in journals.values()) else None
 
 
-def numbers_by_node(tables: Iterable[Any]) -> dict[int, list[Span]]:
+def numbers_by_node(tables: Iterable[pa.Table]) -> dict[int, list[Span]]:
     """Node → the numbers of its rows, of Arrow tables with `node_id`, `process` and `seq`."""
     found: dict[int, list[Span]] = {}
     for table in tables:
@@ -121,7 +124,7 @@ def notes(missing: Iterable[Missing]) -> list[str]:
     return [*lines, *more]
 
 
-def silver_numbers(lake: Path, run: str) -> Iterator[Any]:
+def silver_numbers(lake: Path, run: str) -> Iterator[pa.Table]:
     """Broker, process and `seq` of the rows of a run, one file at a time."""
     for table in (MESSAGES, QUARANTINE, EVENT_TABLE):
         for file in manifest.files(lake, table.path, {run}):

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.api_keys import CONTROLLER_APIS, keys
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 WIDTH_NS = 3_600_000_000_000
 """Longest time of a window."""
@@ -288,6 +291,6 @@ def _cuts(lake: Path, parts: Collection[Part], since: Cut, times_ns: Sequence[in
     return [Cut(ns, seqs) for ns, seqs in zip(times_ns, found, strict=True)]
 
 
-def _columns(lake: Path, entry: Entry, names: list[str]) -> Iterator[Any]:
+def _columns(lake: Path, entry: Entry, names: list[str]) -> Iterator[pa.Table]:
     for file in manifest.files_of(lake / entry.path):
         yield opened(file).read(names)

@@ -103,7 +103,7 @@ def _no_garbage() -> Iterator[None]:
             gc.enable()
 
 
-def _numbers(database: Any, run: str) -> Iterator[Any]:
+def _numbers(database: duckdb.DuckDBPyConnection, run: str) -> Iterator[pa.Table]:
     """Broker, process and `seq` of the rows of a run."""
     for name in ("messages", "quarantine", "events"):
         yield database.sql(f"SELECT node_id, process, seq FROM {name} WHERE run_id = $run", params={"run": run}).to_arrow_table()

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -29,6 +29,9 @@ from klamm.machine.absent_package import make_absent
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.tables import MESSAGES, Table
 from klamm.pipeline.silver_files import Add, decode_into
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LEAST_BYTES = 24_000_000
 """Bytes of segments that another process pays for: about 80,000 frames, which take two seconds."""
@@ -46,7 +49,7 @@ STRIDE = 16
 def without_bodies(add: Add) -> Add:
     """What takes rows of a table, and passes them to `add` without the column that no rule reads, the largest one."""
 
-    def added(table: Table, rows: Any) -> None:
+    def added(table: Table, rows: pa.RecordBatch) -> None:
         add(table, rows.drop_columns([BODY]) if table is MESSAGES else rows)
 
     return added
@@ -89,7 +92,7 @@ def tasks(found: Sequence[Segment], processes: int) -> list[Task]:
     return [Task(str(segment.path), part, parts) for segment in largest for part in range(parts)]
 
 
-def batches_of(task: Task, tell: Callable[[str | None], None] = lambda torn: None) -> Iterator[Any]:
+def batches_of(task: Task, tell: Callable[[str | None], None] = lambda torn: None) -> Iterator[pa.RecordBatch]:
     """The batches of a task; `tell` is called at the end with what the segment says of its end."""
     reader = open_segment(Path(task.path))
     for number, batch in enumerate(reader):
@@ -144,10 +147,10 @@ class _Files:
 
     def __init__(self, folder: Path, number: int) -> None:
         self._folder, self._number = folder, number
-        self._writers: dict[str, Any] = {}
+        self._writers: dict[str, pa.RecordBatchFileWriter] = {}
         self.paths: dict[str, str] = {}
 
-    def add(self, table: Table, rows: Any) -> None:
+    def add(self, table: Table, rows: pa.RecordBatch) -> None:
         import pyarrow as pa
 
         writer = self._writers.get(table.name)
@@ -164,7 +167,7 @@ class _Files:
 def _decode(task: Task, folder: Path, number: int) -> list[Any]:
     rows, torn = 0, None
 
-    def counted() -> Iterator[Any]:
+    def counted() -> Iterator[pa.RecordBatch]:
         nonlocal rows
         for batch in batches_of(task, tell):
             rows += batch.num_rows

@@ -12,7 +12,6 @@ A function that neither SQLGlot nor this module knows stays as it is, and DuckDB
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import sqlglot
 from sqlglot import exp
@@ -34,16 +33,16 @@ def translated(sql: str) -> str:
     return tree.sql(dialect="duckdb")
 
 
-def _call(name: str, *arguments: Any) -> exp.Expr:
+def _call(name: str, *arguments: exp.Expr | str) -> exp.Expr:
     return exp.Anonymous(this=name, expressions=[exp.convert(each) if isinstance(each, str) else each for each in arguments])
 
 
-def _macro(name: str, *parts: str) -> Callable[[Any], exp.Expr]:
+def _macro(name: str, *parts: str) -> Callable[[exp.Expr], exp.Expr]:
     """A call of a macro whose arguments are these parts of the node."""
     return lambda node: _call(name, *(node.args[part] for part in parts))
 
 
-def _place(node: Any) -> exp.Expr | None:
+def _place(node: exp.Expr) -> exp.Expr | None:
     """`list[0]`: Spark counts from 0. `element_at` counts from 1, and takes keys of maps."""
     if node.args.get("offset") is not None:
         return None
@@ -54,7 +53,7 @@ def _text(node: exp.Expr) -> exp.Expr:
     return node if node.is_string else exp.cast(node, exp.DType.TEXT)
 
 
-def _concat(node: Any) -> exp.Expr:
+def _concat(node: exp.Expr) -> exp.Expr:
     return exp.paren(_joined([_text(each) for each in node.expressions]))
 
 
@@ -65,7 +64,7 @@ def _joined(parts: list[exp.Expr]) -> exp.Expr:
     return whole
 
 
-def _format(node: Any) -> exp.Expr:
+def _format(node: exp.Expr) -> exp.Expr:
     """A text with `%s` in it; a null is written as such."""
     texts = node.this.name.split("%s")
     parts: list[exp.Expr] = [exp.Literal.string(texts[0])]
@@ -74,23 +73,23 @@ def _format(node: Any) -> exp.Expr:
     return exp.paren(_joined(parts))
 
 
-def _exists(node: Any) -> exp.Expr | None:
+def _exists(node: exp.Expr) -> exp.Expr | None:
     if not isinstance(node.expression, exp.Lambda):
         return None
     return _call("spark_any", exp.Transform(this=node.this, expression=node.expression))
 
 
-def _json_object(node: Any) -> exp.Expr:
+def _json_object(node: exp.Expr) -> exp.Expr:
     return _call("spark_get_json_object", node.this, node.expression.sql(dialect="duckdb").strip("'"))
 
 
-def _from_json(node: Any) -> exp.Expr:
+def _from_json(node: exp.Expr) -> exp.Expr:
     kind = node.expression.name
     structure = _structure(_type(kind if "<" in kind.split(" ")[0] else f"struct<{kind}>"))
     return _call("from_json", _call("spark_parsed", node.this), structure)
 
 
-def _hex(node: Any) -> exp.Expr | None:
+def _hex(node: exp.Expr) -> exp.Expr | None:
     """Digits of some bytes: DuckDB has no part of bytes, but one of digits."""
     part = node.this
     if not isinstance(part, exp.Substring):
@@ -101,17 +100,17 @@ def _hex(node: Any) -> exp.Expr | None:
     return exp.Substring(this=exp.Hex(this=part.this), start=start, length=exp.Mul(this=many, expression=two.copy()))
 
 
-def _collected(node: Any) -> exp.Expr:
+def _collected(node: exp.Expr) -> exp.Expr:
     """Spark collects nothing into an empty list, DuckDB into null."""
     return exp.func("coalesce", node.copy(), exp.Array(expressions=[]))
 
 
-def _max_by(name: str) -> Callable[[Any], exp.Expr]:
+def _max_by(name: str) -> Callable[[exp.Expr], exp.Expr]:
     """DuckDB's plain functions leave out rows where the first argument is null."""
     return lambda node: _call(name, node.this, node.expression)
 
 
-def _anonymous(node: Any) -> exp.Expr | None:
+def _anonymous(node: exp.Expr) -> exp.Expr | None:
     name = node.name.lower()
     if name == "xxhash64":
         return _call("spark_hash", *node.expressions)
@@ -132,7 +131,7 @@ def _structure(kind: exp.Expr) -> str:
     return f'"{_TYPES[name]}"'
 
 
-_REPLACEMENTS: dict[type[Any], Callable[[Any], exp.Expr | None]] = {
+_REPLACEMENTS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr | None]] = {
     exp.Anonymous: _anonymous,
     exp.ApproxQuantile: lambda node: _call("quantile_disc", node.this, node.args["quantile"]),
     exp.ArgMax: _max_by("arg_max_null"),

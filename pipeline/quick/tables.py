@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -69,7 +69,7 @@ def load(database: duckdb.DuckDBPyConnection, found: Sequence[Segment]) -> Loade
             segment = places[path]
             torn.append(Torn(segment.run, batch_name(segment), reason))
 
-    def batches(table: str) -> Iterator[Any]:
+    def batches(table: str) -> Iterator[pa.RecordBatch]:
         for segment in by_table[table]:
             for batch in (reader := open_segment(segment.path)):
                 counts[table] += batch.num_rows
@@ -101,9 +101,9 @@ class Inserts:
 
     def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
         self._database = database
-        self._waiting: dict[Table, list[Any]] = {}
+        self._waiting: dict[Table, list[pa.RecordBatch]] = {}
 
-    def add(self, table: Table, rows: Any) -> None:
+    def add(self, table: Table, rows: pa.RecordBatch) -> None:
         """Add rows with the columns of the table, in their order. They may be inserted later."""
         waiting = self._waiting.setdefault(table, [])
         waiting.append(rows)

@@ -6,6 +6,7 @@ the page says what is missing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import altair as alt
@@ -243,7 +244,7 @@ def sequence(arrows: list[Row], lifelines: list[str]) -> Spec | None:
     return _spec(alt.layer(lines, *heads, dots, texts), len(arrows), row=26)
 
 
-def _data(rows: list[Row]) -> Any:
+def _data(rows: list[Row]) -> alt.Data:
     return alt.Data(values=rows)
 
 
@@ -267,7 +268,7 @@ def _logarithmic(name: str) -> alt.X:
     return alt.X(name, title="milliseconds", scale=alt.Scale(type="log", nice=True))
 
 
-def _by_broker(leaders: Any) -> alt.Scale:
+def _by_broker(leaders: Iterable[str]) -> alt.Scale:
     """The same colour for a broker in every picture: grey is no leader."""
     names = sorted(set(leaders), key=lambda name: (name == "none", int(name) if name.isdigit() else 0))
     palette = ["#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#eeca3b", "#b279a2", "#ff9da6", "#9d755d", "#2f6f9f"]
@@ -290,7 +291,7 @@ def _terms(facts: Facts) -> alt.Chart:
     )
 
 
-def _spec(chart: Any, lines: int, *, row: int = ROW, least: int = 90) -> Spec:
+def _spec(chart: alt.TopLevelMixin, lines: int, *, row: int = ROW, least: int = 90) -> Spec:
     """As wide as its place on the page."""
     fitted = alt.AutoSizeParams(type="fit-x", contains="padding")
     sized = chart.properties(width="container", height=max(least, lines * row), autosize=fitted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
@@ -22,6 +22,9 @@ from klamm.pipeline.rules.evidence import Place, RowsOf, bronze_rows, evidence_l
 from klamm.pipeline.rules.record import Rule
 from klamm.pipeline.rules.runner import Judgement, Row, Stat, Verdict
 from klamm.pipeline.rules.verdict_tables import read_judgement, write_judgement
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EVIDENCE_KEPT = 100
 """Number of violations of one rule in one run whose evidence is read."""
@@ -90,7 +93,7 @@ def judged_runs(lake: Path) -> list[str]:
     return sorted({entry.run for table in SILVER for entry in manifest.entries(lake, table.path)})
 
 
-def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = (), chosen: Sequence[str] = ()) -> Checked:
+def check(lake: Path, open_session: Callable[[], SparkSession], *, runs: Sequence[str] = (), chosen: Sequence[str] = ()) -> Checked:
     """The verdicts of all rules, or the chosen ones, on all runs of a lake, or these. Raises PipelineFailed for an unknown run or rule.
 
     A session is opened only if a run has to be judged: if it has new rows, or if it was judged by other code than this Klamm's.
@@ -100,7 +103,7 @@ def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = 
         return _check(lake, open_session, runs, chosen)
 
 
-def _check(lake: Path, open_session: Callable[[], Any], runs: Sequence[str], chosen: Sequence[str]) -> Checked:
+def _check(lake: Path, open_session: Callable[[], SparkSession], runs: Sequence[str], chosen: Sequence[str]) -> Checked:
     present = judged_runs(lake)
     if not present:
         raise PipelineFailed(f"{lake} has no tables yet: klamm pipeline run {lake}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.parquet_files import opened
@@ -13,6 +13,9 @@ from klamm.pipeline.lake.tables import HEADERS, MESSAGES, QUARANTINE, SILVER, ro
 from klamm.pipeline.lake.windows import Window
 from klamm.pipeline.rules.record import Need
 from klamm.pipeline.spark.settings import FEW
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PARTITION_ROWS = 1_000_000
 """The most rows of a partition on average: to sort a million takes some hundred megabytes."""
@@ -61,13 +64,13 @@ class Contents:
             return not need.values.isdisjoint(self._values(need.table, need.column))
         return any(pc.any(pc.match_substring(column, need.part)).as_py() for column in self._columns(need.table, need.column))
 
-    def _distinct(self, name: str, column: str) -> frozenset[Any]:
+    def _distinct(self, name: str, column: str) -> frozenset[str | int]:
         """The values of a column: it is read once, whatever is asked about it."""
         import pyarrow.compute as pc
 
         return frozenset(value for each in self._columns(name, column) for value in pc.unique(each).to_pylist())
 
-    def _columns(self, name: str, column: str) -> Iterator[Any]:
+    def _columns(self, name: str, column: str) -> Iterator[pa.ChunkedArray]:
         """A column of each file."""
         (table,) = (table for table in SILVER if table.name == name)
         for entry in seen_parts(self._lake, table, self._runs, self._window):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from klamm.pipeline.rules.record import View
 from klamm.pipeline.spark.settings import SHUFFLE_PARTITIONS
@@ -26,6 +26,8 @@ from klamm.pipeline.spark.settings import SHUFFLE_PARTITIONS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+
+Node = TypeVar("Node", bound=Hashable)
 
 TINY = 2_000
 """A view made from many rows that has at most this number becomes part of the plans that read it."""
@@ -109,10 +111,10 @@ def needed(known: Mapping[str, View], wanted: Iterable[str]) -> dict[str, tuple[
 
 
 def in_turns(
-    graph: Mapping[Any, Iterable[Any]],
-    work: Callable[[Any], None],
+    graph: Mapping[Node, Iterable[Node]],
+    work: Callable[[Node], None],
     at_once: int,
-    is_few: Callable[[Any], bool],
+    is_few: Callable[[Node], bool],
     turn: Callable[[bool], AbstractContextManager[None]],
 ) -> None:
     """Call `work` with each node of the graph, node → what has to be done before it, by `at_once` threads. The first failure is raised.
@@ -122,9 +124,9 @@ def in_turns(
     """
     sorter = TopologicalSorter(graph)
     sorter.prepare()
-    ready: dict[bool, list[Hashable]] = {True: [], False: []}
+    ready: dict[bool, list[Node]] = {True: [], False: []}
 
-    def take(few: bool) -> list[Hashable]:
+    def take(few: bool) -> list[Node]:
         for node in sorter.get_ready():
             ready[is_few(node)].append(node)
         taken, ready[few] = ready[few], []
@@ -133,7 +135,7 @@ def in_turns(
     with ThreadPoolExecutor(at_once) as threads:
         few = True
         while sorter.is_active():
-            running: dict[Future[None], Hashable] = {}
+            running: dict[Future[None], Node] = {}
             nodes = take(few)
             with turn(few) if nodes else nullcontext():
                 try:

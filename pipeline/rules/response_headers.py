@@ -7,13 +7,16 @@ again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from klamm.pipeline.rules.record import Rows, Tried, judged_schema
 from klamm.pipeline.rules.traffic import JOURNALED
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _FLEXIBLE = ", ".join(f"{api.key}, {api.flexible_from}" for api in messages.APIS.values() if api.flexible_from is not None)
 _CONCERNED = (
@@ -27,7 +30,7 @@ DECODED = Rows(
 """The responses of flexible APIs and of ApiVersions that brokers sent and that decode: they have the right header."""
 
 
-def _tried_again(batches: Iterable[Any]) -> Iterator[Any]:
+def _tried_again(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """With the detail, where the response decodes behind a header of the other version."""
     import pyarrow as pa
 

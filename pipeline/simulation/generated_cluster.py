@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 from pyarrow import compute
@@ -19,6 +19,9 @@ from pyarrow import compute
 from klamm.controller.decisions.placement import place_replicas
 from klamm.pipeline.simulation.patterns import Batches
 from klamm.protocol.nouns import Ints
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 PATTERNS = pa.schema([("replicas", pa.list_(pa.int32())), ("weight", pa.int64())])
 PATTERNS_DDL = "replicas array<int>, weight bigint"
@@ -80,7 +83,7 @@ class Generated(NamedTuple):
         return place_replicas(self.rack_of, partitions, self.replication_factor, start, shift)
 
 
-def grouped(spark: Any, cluster: Generated) -> Any:
+def grouped(spark: SparkSession, cluster: Generated) -> DataFrame:
     """Draws with their numbers, of which `expanding` makes patterns."""
     if cluster.placement == "random":
         drawn = _drawn(spark.range(cluster.partitions), cluster.orders, cluster.seed)
@@ -91,7 +94,7 @@ def grouped(spark: Any, cluster: Generated) -> Any:
     return drawn.selectExpr("draw", f"{size} AS size").groupBy("draw", "size").count()
 
 
-def ungrouped(spark: Any, cluster: Generated) -> Any:
+def ungrouped(spark: SparkSession, cluster: Generated) -> DataFrame:
     """The draws themselves, which `expanding` counts then; None where that is of no use. Arrow counts in a fraction of the time of Spark's
     aggregation, but several workers have the same patterns then, so it is for what looks at all patterns once.
     """
@@ -107,7 +110,7 @@ def expanding(cluster: Generated) -> Callable[[Batches], Iterator[pa.RecordBatch
     return _orders(cluster) if cluster.placement == "random" else _placements(cluster)
 
 
-def rows(spark: Any, cluster: Generated) -> Any:
+def rows(spark: SparkSession, cluster: Generated) -> DataFrame:
     """A row for each partition: `ROWS_DDL`."""
     if cluster.placement == "random":
         drawn = _drawn(spark.range(cluster.partitions), cluster.orders, cluster.seed)
@@ -145,7 +148,7 @@ def orders(cluster: Generated, numbers: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(ends, compute.cast(compute.add(flat, 1), pa.int32()))
 
 
-def _drawn(numbers: Any, limit: int, seed: int) -> Any:
+def _drawn(numbers: DataFrame, limit: int, seed: int) -> DataFrame:
     return numbers.selectExpr("id", f"{_draw('id', limit, seed)} AS draw")
 
 

@@ -5,13 +5,16 @@ that its last UpdateMetadata listed.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.pipeline.lake import manifest, tables
 from klamm.pipeline.simulation.snapshot import BadSource, Snapshot
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.nouns import NO_LEADER, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _STATES = f"""
 SELECT topic, partition,
@@ -39,7 +42,7 @@ def last_run(lake: Path) -> str:
     return max(runs)
 
 
-def read_journal(spark: Any, lake: Path, run: str | None = None) -> Snapshot:
+def read_journal(spark: SparkSession, lake: Path, run: str | None = None) -> Snapshot:
     """The cluster at the end of a run, of the last one where none is named. Raises BadSource."""
     chosen = last_run(lake) if run is None else run
     for name, table in (("simulated_states", tables.PARTITION_STATE), ("simulated_brokers", tables.BROKER_STATE)):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -132,5 +132,5 @@ def _changed(assignment: Assignment, state: LeaderAndIsr, data: Mapping[str, Any
     return assignment, state._replace(partition_epoch=next_epoch(state.partition_epoch))
 
 
-def _ints(values: Any) -> tuple[int, ...]:
+def _ints(values: Iterable[int] | None) -> tuple[int, ...]:
     return () if values is None else tuple(values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -18,28 +18,31 @@ from klamm.pipeline.simulation.outcome import Outcome, outcome
 from klamm.pipeline.simulation.patterns import COUNTED_DDL, KEY, OUTCOME_DDL, PATTERNS, Batches, Scenario, counting, finishing, measuring
 from klamm.pipeline.simulation.steps import Rebalance
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 class Partitions(NamedTuple):
     """The partitions of a simulation, as Spark has them."""
 
-    patterns: Any
+    patterns: DataFrame
     """A DataFrame: columns of `KEY`, `weight` (partitions) and `bytes` (of all of them; may be missing), or the input of `expand`."""
-    rows: Any
+    rows: DataFrame
     """A DataFrame: topic, partition, the same columns of `KEY`, and leader_epoch and partition_epoch where they are known."""
     racks: dict[int, str | None]
     """The racks of all brokers of the cluster, including those that do not run."""
     expand: Callable[[Batches], Iterator[pa.RecordBatch]] | None = None
     """Makes patterns from shorter rows, in the worker that simulates them."""
-    ungrouped: Any = None
+    ungrouped: DataFrame | None = None
     """Used instead of `patterns` if `expand` groups them itself and several workers may get the same pattern."""
 
-    def map(self, function: Callable[[Batches], Iterator[pa.RecordBatch]], ddl: str) -> Any:
+    def map(self, function: Callable[[Batches], Iterator[pa.RecordBatch]], ddl: str) -> DataFrame:
         """A DataFrame with the results of a function that workers call with the patterns."""
         expand = self.expand
         return self.patterns.mapInArrow(function if expand is None else lambda batches: function(expand(batches)), ddl)
 
 
-def group(rows: Any) -> Any:
+def group(rows: DataFrame) -> DataFrame:
     """The patterns of rows that have columns of `KEY` and perhaps `bytes`."""
     names = [name for name in KEY if name in rows.columns]
     sizes = ["CAST(sum(bytes) AS BIGINT) AS bytes"] if "bytes" in rows.columns else []
@@ -78,7 +81,7 @@ def over_ratio(partitions: Partitions, scenario: Scenario) -> dict[int, frozense
     return rebalanced
 
 
-def finished_rows(partitions: Partitions, scenario: Scenario) -> Any:
+def finished_rows(partitions: Partitions, scenario: Scenario) -> DataFrame:
     """A row for each partition: topic, partition, its state before the first step and after the last one."""
     rebalanced = over_ratio(partitions, scenario)
     names = [name for name in KEY if name in partitions.rows.columns]
@@ -107,7 +110,7 @@ def _risen(epoch: str, by: str) -> str:
     return f"CAST((CAST({epoch} AS BIGINT) + {by} + 2147483648) % 4294967296 - 2147483648 AS INT)"
 
 
-def _sums(counted: Any) -> dict[tuple[int, str, int], tuple[int, int]]:
+def _sums(counted: DataFrame) -> dict[tuple[int, str, int], tuple[int, int]]:
     """The sums over the rows of all workers."""
     counts: defaultdict[tuple[int, str, int], list[int]] = defaultdict(lambda: [0, 0])
     table = counted.toArrow()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.protocol.nouns import NO_EPOCH, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _INTS = pa.list_(pa.int32())
 _DRAWS = 2**53
@@ -39,7 +42,7 @@ class Snapshot:
         for b in sorted(self.registered | assigned):
             self.racks.setdefault(b, None)
 
-    def rows(self, spark: Any) -> Any:
+    def rows(self, spark: SparkSession) -> DataFrame:
         """A row for each partition. Columns that are the same for all, and that a key does without, are left out."""
         if not self.partitions:
             raise BadSource("the cluster has no partitions")
@@ -81,7 +84,9 @@ def _is_number(text: str | None) -> bool:
     return text is not None and text.strip().isdigit()
 
 
-def with_targets(spark: Any, rows: Any, plans: Sequence[Mapping[TopicPartition, Sequence[int]]], names: Sequence[str]) -> Any:
+def with_targets(
+    spark: SparkSession, rows: DataFrame, plans: Sequence[Mapping[TopicPartition, Sequence[int]]], names: Sequence[str]
+) -> DataFrame:
     """Rows with a column `targets`: what each of the plans wants of the partition. Raises BadSource for a partition that is not there."""
     wanted: dict[TopicPartition, list[Sequence[int] | None]] = {}
     for at, plan in enumerate(plans):
@@ -103,7 +108,7 @@ def with_targets(spark: Any, rows: Any, plans: Sequence[Mapping[TopicPartition, 
     return rows.join(targets, ["topic", "partition"], "left")
 
 
-def with_sizes(spark: Any, rows: Any, path: str | None, mean_bytes: int, sigma: float, seed: int) -> Any:
+def with_sizes(spark: SparkSession, rows: DataFrame, path: str | None, mean_bytes: int, sigma: float, seed: int) -> DataFrame:
     """Rows with a column `bytes`: from a table file (Parquet, CSV with a header, JSON lines) with topic, partition and bytes, or drawn from
     a lognormal distribution. Raises BadSource where the file lacks a column or a partition.
     """

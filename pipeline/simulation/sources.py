@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.pipeline.simulation import generated_cluster as generator
 from klamm.pipeline.simulation.generated_cluster import Generated
@@ -14,6 +14,9 @@ from klamm.pipeline.simulation.simulate import Partitions, group
 from klamm.pipeline.simulation.snapshot import Snapshot, with_sizes, with_targets
 from klamm.pipeline.simulation.steps import Brokers, Step, check
 from klamm.protocol.nouns import Ints, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 Plans = Sequence[Mapping[TopicPartition, Ints]]
 
@@ -28,7 +31,7 @@ class Sizes(NamedTuple):
 
 
 def generated(
-    spark: Any, cluster: Generated, steps: tuple[Step, ...], plans: Plans, names: Sequence[str], sizes: Sizes, min_isr: int
+    spark: SparkSession, cluster: Generated, steps: tuple[Step, ...], plans: Plans, names: Sequence[str], sizes: Sizes, min_isr: int
 ) -> tuple[Partitions, Scenario]:
     """A generated cluster. Raises BadStep and BadSource."""
     brokers = Brokers(frozenset(cluster.ids))
@@ -43,7 +46,7 @@ def generated(
 
 
 def read(
-    spark: Any, snapshot: Snapshot, steps: tuple[Step, ...], plans: Plans, names: Sequence[str], sizes: Sizes, min_isr: int
+    spark: SparkSession, snapshot: Snapshot, steps: tuple[Step, ...], plans: Plans, names: Sequence[str], sizes: Sizes, min_isr: int
 ) -> tuple[Partitions, Scenario]:
     """A cluster that was read. Raises BadStep and BadSource."""
     brokers = Brokers(snapshot.registered, listed=snapshot.listed, unclean=snapshot.unclean)
@@ -54,13 +57,16 @@ def read(
 
 
 def journal(
-    spark: Any, lake: Path, run: str | None, steps: tuple[Step, ...], plans: Plans, names: Sequence[str], sizes: Sizes, min_isr: int
+    spark: SparkSession, lake: Path, run: str | None, steps: tuple[Step, ...], plans: Plans, names: Sequence[str], sizes: Sizes,
+    min_isr: int,
 ) -> tuple[Partitions, Scenario]:
     """The cluster of a journal. Raises BadStep and BadSource."""
     return read(spark, read_journal(spark, lake, run), steps, plans, names, sizes, min_isr)
 
 
-def _planned(spark: Any, rows: Any, racks: dict[int, str | None], plans: Plans, names: Sequence[str], sizes: Sizes) -> Partitions:
+def _planned(
+    spark: SparkSession, rows: DataFrame, racks: dict[int, str | None], plans: Plans, names: Sequence[str], sizes: Sizes
+) -> Partitions:
     """The partitions with the targets of those that are reassigned, and with their sizes."""
     rows = with_targets(spark, rows, plans, names)
     rows = with_sizes(spark, rows, sizes.path, sizes.mean_bytes, sizes.sigma, sizes.seed)

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from klamm.machine.cache_folder import cache_folder, keep
@@ -29,6 +29,9 @@ from klamm.pipeline.spark.cluster import code_zip, environment
 from klamm.pipeline.spark.java import class_archive, java_for_spark
 from klamm.pipeline.spark.jvm import JvmEnded, folders, has_jvm, missing_privates, start_jvm
 from klamm.pipeline.spark.settings import JAVA_OPTIONS, Kind, When, chosen, jvm_flags
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +66,7 @@ def open_session(
     options: tuple[str, ...] | None = None,
     name: str = "klamm",
     variables: MutableMapping[str, str] | None = None,
-) -> Any:
+) -> SparkSession:
     """A SparkSession: of a Spark Connect server (`remote`, an sc:// address), else of `master`. The caller stops it.
 
     `memory` is the driver's heap, `settings` are Spark's and override ours. `options` are JVM flags instead of those that use the class
@@ -160,7 +163,7 @@ def _socket_folder() -> str:
     return folder
 
 
-def _connected(builder: Any, remote: str, settings: Mapping[str, str]) -> Any:
+def _connected(builder: SparkSession.Builder, remote: str, settings: Mapping[str, str]) -> SparkSession:
     try:
         _reach(remote)
         session = builder.builder.remote(remote).getOrCreate()
@@ -253,14 +256,14 @@ _SAYS_NOTHING = (
 
 
 @contextlib.contextmanager
-def few_rows(spark: Any, are_few: bool = True) -> Iterator[None]:
+def few_rows(spark: SparkSession, are_few: bool = True) -> Iterator[None]:
     """If there are few rows, `FEW` at most, queries of this session are planned for few rows meanwhile."""
     with with_settings(spark, chosen(Kind.SPARK, {When.FEW}, {}) if are_few else {}):
         yield
 
 
 @contextlib.contextmanager
-def with_settings(spark: Any, ours: Mapping[str, str]) -> Iterator[None]:
+def with_settings(spark: SparkSession, ours: Mapping[str, str]) -> Iterator[None]:
     """These settings of the session have our values meanwhile."""
     before = {key: spark.conf.get(key) for key in ours}
     for key, value in ours.items():
