@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from klamm.admin import AdminClient, AdminError, ConfigResource, ResourceType
 from klamm.chaos.clients.producers import LoadHangs
 from klamm.chaos.cluster import ServedCluster
-from klamm.chaos.kinds import KINDS
+from klamm.chaos.kinds import KINDS, Parameters
 from klamm.chaos.load import Load
 from klamm.chaos.scenes import RATE, Missed, UncleanCut, Violated, expire_beside_transaction
 from klamm.chaos.schedule import Step
 from klamm.control.client import ControlFailed
+from klamm.control.json_object import JsonObject
 
 START_S = 90.0
 LOOK_S = 0.2
@@ -49,7 +50,7 @@ class Actions:
         self.cluster, self.api, self.admin, self.load = cluster, cluster.api, admin, load
         self.extra_topics: list[str] = []
         """Topics that were created by steps, and are deleted when these are undone."""
-        self._do: Mapping[str, Callable[[Mapping[str, Any]], Done]] = {
+        self._do: Mapping[str, Callable[[Parameters], Done]] = {
             "kill": self._kill, "stop": self._stop, "pause": self._pause, "cut-link": self._cut_link,
             "cut-zookeeper": self._cut_zookeeper, "expire": self._expire, "disk-full": self._fill_disk, "crash": self._crash,
             "controller": self._move_controller, "elect": self._elect, "reassign": self._reassign, "cancel": self._cancel,
@@ -93,7 +94,7 @@ class Actions:
 
     # --- who is meant
 
-    def _brokers(self) -> list[dict[str, Any]]:
+    def _brokers(self) -> list[JsonObject]:
         return list(self.api.get("brokers")["brokers"])
 
     def _running(self) -> list[int]:
@@ -141,13 +142,13 @@ class Actions:
 
     # --- brokers
 
-    def _kill(self, given: Mapping[str, Any]) -> Done:
+    def _kill(self, given: Parameters) -> Done:
         broker = self._broker(given["broker"])
         self.api.post("brokers", broker, "kill", body={"expire": given["expire"]})
         how = ", its ZooKeeper session ends at once" if given["expire"] else ""
         return Done(f"{self._named(given['broker'], broker)} is killed{how}", lambda: self._start(broker))
 
-    def _stop(self, given: Mapping[str, Any]) -> Done:
+    def _stop(self, given: Parameters) -> Done:
         broker = self._broker(given["broker"])
         self.api.post("brokers", broker, "stop")
         return Done(f"{self._named(given['broker'], broker)} is stopped", lambda: self._start(broker))
@@ -168,7 +169,7 @@ class Actions:
                 break
         return f"broker {broker} runs again"
 
-    def _pause(self, given: Mapping[str, Any]) -> Done:
+    def _pause(self, given: Parameters) -> Done:
         broker = self._broker(given["broker"])
         self.api.post("brokers", broker, "pause")
 
@@ -178,7 +179,7 @@ class Actions:
 
         return Done(f"{self._named(given['broker'], broker)} is paused", undo)
 
-    def _fill_disk(self, given: Mapping[str, Any]) -> Done:
+    def _fill_disk(self, given: Parameters) -> Done:
         broker = self._broker(given["broker"])
         self.cluster.fill_disk(broker)
 
@@ -191,7 +192,7 @@ class Actions:
 
         return Done(f"a disk of {self._named(given['broker'], broker)} is full", undo)
 
-    def _crash(self, given: Mapping[str, Any]) -> Done:
+    def _crash(self, given: Parameters) -> Done:
         hold = self.api.post("holds", body={"phase": given["phase"], "nth": given["nth"], "crash": True})["id"]
 
         def undo() -> str:
@@ -212,7 +213,7 @@ class Actions:
         for number in faults:
             self.api.delete("faults", number)
 
-    def _cut_link(self, given: Mapping[str, Any]) -> Done:
+    def _cut_link(self, given: Parameters) -> Done:
         broker = self._broker(given["broker"])
         peers = [self._peer(broker, given["rank"])] if given["peers"] == "one" else [each for each in self.cluster.ids if each != broker]
         faults = [number for peer in peers for number in self._links({"from_broker": broker, "to_broker": peer, "cut": True})]
@@ -224,7 +225,7 @@ class Actions:
         said = "all other brokers" if given["peers"] == "all" else f"broker {peers[0]}"
         return Done(f"{self._named(given['broker'], broker)} is cut off from {said}", undo)
 
-    def _slow_link(self, given: Mapping[str, Any]) -> Done:
+    def _slow_link(self, given: Parameters) -> Done:
         broker = self._broker(given["broker"])
         peer = self._peer(broker, given["rank"])
         faults = self._links({"from_broker": broker, "to_broker": peer, "delay_ms": given["ms"]})
@@ -235,7 +236,7 @@ class Actions:
 
         return Done(f"requests between {self._named(given['broker'], broker)} and broker {peer} take {given['ms']} ms longer", undo)
 
-    def _cut_zookeeper(self, given: Mapping[str, Any]) -> Done:
+    def _cut_zookeeper(self, given: Parameters) -> Done:
         broker = self._broker(given["broker"])
         self.api.post("zookeeper", "cut", body={"broker": broker})
 
@@ -245,7 +246,7 @@ class Actions:
 
         return Done(f"{self._named(given['broker'], broker)} is cut off from ZooKeeper", undo)
 
-    def _slow_zookeeper(self, given: Mapping[str, Any]) -> Done:
+    def _slow_zookeeper(self, given: Parameters) -> Done:
         broker = self._broker(given["broker"])
         self.api.post("zookeeper", "delay", body={"broker": broker, "ms": given["ms"]})
 
@@ -255,12 +256,12 @@ class Actions:
 
         return Done(f"requests of {self._named(given['broker'], broker)} to ZooKeeper wait {given['ms']} ms", undo)
 
-    def _expire(self, given: Mapping[str, Any]) -> Done:
+    def _expire(self, given: Parameters) -> Done:
         broker = self._broker(given["broker"])
         self.api.post("zookeeper", "expire", body={"broker": broker})
         return Done(f"the ZooKeeper session of {self._named(given['broker'], broker)} expires")
 
-    def _lossy(self, given: Mapping[str, Any]) -> Done:
+    def _lossy(self, given: Parameters) -> Done:
         body = {
             "filter": {"api": given["api"]}, "effect": {"close": given["close"]}, "probability": given["probability"],
             "seed": given["seed"],
@@ -276,7 +277,7 @@ class Actions:
 
     # --- what admins do
 
-    def _move_controller(self, given: Mapping[str, Any]) -> Done:
+    def _move_controller(self, given: Parameters) -> Done:
         to = None if given["to"] is None else self._broker(given["to"])
         if to is None:
             self.api.post("controller", "resign")
@@ -284,11 +285,11 @@ class Actions:
             self.api.post("controller", "move", body={"to": to})
         return Done("the controller resigns" if to is None else f"broker {to} becomes controller")
 
-    def _elect(self, _given: Mapping[str, Any]) -> Done:
+    def _elect(self, _given: Parameters) -> Done:
         self.admin.elect_preferred_leaders(timeout_ms=CALL_MS)
         return Done("preferred leaders are elected")
 
-    def _reassign(self, given: Mapping[str, Any]) -> Done:
+    def _reassign(self, given: Parameters) -> Done:
         targets = {(given["topic"], int(p)): replicas for p, replicas in given["targets"].items()}
         if given["throttle"] is None:
             errors = self.admin.alter_partition_reassignments(targets, timeout_ms=CALL_MS).errors()
@@ -299,26 +300,26 @@ class Actions:
         said = ", ".join(f"{topic}-{p} to {replicas}" for (topic, p), replicas in targets.items())
         return Done(f"replicas move: {said}" + ("" if given["throttle"] is None else f", with {given['throttle']} bytes/s"))
 
-    def _cancel(self, _given: Mapping[str, Any]) -> Done:
+    def _cancel(self, _given: Parameters) -> Done:
         moving = self.admin.list_partition_reassignments(timeout_ms=CALL_MS)
         if moving:
             self.admin.alter_partition_reassignments(dict.fromkeys(moving), timeout_ms=CALL_MS)
         return Done(f"{len(moving)} reassignments are cancelled", happened=bool(moving))
 
-    def _config(self, kind: ResourceType, name: str, given: Mapping[str, Any]) -> None:
+    def _config(self, kind: ResourceType, name: str, given: Parameters) -> None:
         change = {ConfigResource(kind, name): {given["name"]: given["value"]}}
         self.admin.incremental_alter_configs(change, timeout_ms=CALL_MS).all()
 
-    def _topic_config(self, given: Mapping[str, Any]) -> Done:
+    def _topic_config(self, given: Parameters) -> Done:
         self._config(ResourceType.TOPIC, given["topic"], given)
         return Done(f"topic {given['topic']} gets {given['name']}={given['value']}")
 
-    def _broker_config(self, given: Mapping[str, Any]) -> Done:
+    def _broker_config(self, given: Parameters) -> Done:
         broker = self._broker(given["broker"])
         self._config(ResourceType.BROKER, str(broker), given)
         return Done(f"{self._named(given['broker'], broker)} gets {given['name']}={given['value']}")
 
-    def _topic(self, given: Mapping[str, Any]) -> Done:
+    def _topic(self, given: Parameters) -> Done:
         name = f"extra-{given['number']:x}"
         replicas = min(3, len(self._running()))
         self.extra_topics.append(name)
@@ -330,7 +331,7 @@ class Actions:
 
         return Done(f"topic {name} with {given['partitions']} partitions is created", undo)
 
-    def _unclean_cut(self, given: Mapping[str, Any]) -> Done:
+    def _unclean_cut(self, given: Parameters) -> Done:
         name, first = f"unclean-{given['number']:x}", self._broker("controller")  # it can take followers out of the ISR while it is cut off
         chosen = list(dict.fromkeys([first, *(self._peer(first, given["rank"] + n) for n in range(SCENE_BROKERS - 1))]))
         if len(chosen) < SCENE_BROKERS:
@@ -353,19 +354,19 @@ class Actions:
 
     # --- groups
 
-    def _expire_offset(self, given: Mapping[str, Any]) -> Done:
+    def _expire_offset(self, given: Parameters) -> Done:
         group = f"expiring-{given['number']:x}"
         return Done(expire_beside_transaction(self.cluster.bootstrap_servers, self.admin, group, self._violated))
 
-    def _rebalance(self, given: Mapping[str, Any]) -> Done:
+    def _rebalance(self, given: Parameters) -> Done:
         self.api.post("groups", given["group"], "rebalance")
         return Done(f"group {given['group']} rebalances")
 
-    def _expire_members(self, given: Mapping[str, Any]) -> Done:
+    def _expire_members(self, given: Parameters) -> Done:
         gone = self.api.post("groups", given["group"], "expire")["expired"]
         return Done(f"the sessions of all {len(gone)} members of {given['group']} time out")
 
-    def _member(self, given: Mapping[str, Any]) -> Done:
+    def _member(self, given: Parameters) -> Done:
         member = self.load.join(given["group"])
 
         def undo() -> str:

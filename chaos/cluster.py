@@ -15,11 +15,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from klamm.chaos import small_disks
 from klamm.chaos.schedule import Options
 from klamm.control.client import ControlClient, ControlFailed
+from klamm.control.json_object import JsonObject
 from klamm.zk.embedded.owned_process import OwnedProcess
 
 START_S = 120.0
@@ -130,7 +131,7 @@ class ServedCluster:
     def _disk(self, broker: int) -> Path:
         return self.folder / "data" / f"broker-{broker}" / "small"
 
-    def _start(self) -> dict[str, Any]:
+    def _start(self) -> JsonObject:
         options = self.options
         command = [*self._klamm, "serve", "--port", "0", "--json", "--control-port", "0", "--brokers", str(options.brokers)]
         command += [part for name, value in CONFIGS.items() for part in ("--config", f"{name}={value}")]
@@ -148,13 +149,13 @@ class ServedCluster:
         self._process = OwnedProcess([*shell, *command], self.folder / "start.log")
         return self._first_line(out)
 
-    def _first_line(self, out: Path) -> dict[str, Any]:
+    def _first_line(self, out: Path) -> JsonObject:
         """The line of `klamm serve`. Raises CannotStart."""
         end = time.monotonic() + START_S
         while time.monotonic() < end:
             text = out.read_text(encoding="utf-8") if out.exists() else ""
             if text.endswith("\n"):
-                line: dict[str, Any] = json.loads(text)
+                line: JsonObject = json.loads(text)
                 if "error" not in line:
                     return line
                 raise CannotStart(line["error"])

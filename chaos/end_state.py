@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from klamm.admin import AdminClient, AdminError, ConfigResource, ResourceType, TopicPartition
 from klamm.control.client import ControlClient, ControlFailed
+from klamm.control.json_object import JsonObject
 
 WHOLE_S = 120.0
 LOOK_S = 0.3
@@ -53,7 +53,7 @@ def problems(api: ControlClient, admin: AdminClient, unclean: bool = False, dele
     yield from _throttles(admin, topics, [broker for broker, state in states.items() if state == "running"])
 
 
-def topic_problems(shown: dict[str, Any]) -> Iterator[str]:
+def topic_problems(shown: JsonObject) -> Iterator[str]:
     """What is wrong with a topic that the control API shows so."""
     for row in shown["partitions"]:
         name, stored = f"{shown['name']}-{row['partition']}", row["zookeeper"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from klamm.admin import AdminClient
 from klamm.chaos.clients.copiers import Copier
@@ -17,6 +16,7 @@ from klamm.chaos.clients.reading import Reading, read_all
 from klamm.chaos.committed import COPIERS, READERS, CommittedOffsets
 from klamm.chaos.histories.transaction_history import Outcome
 from klamm.chaos.kinds import COPIED, COPIES, PARTITIONS, RECORDS
+from klamm.control.json_object import JsonObject
 
 QUIET_S = 0.05
 LOOK_S = 0.5
@@ -116,7 +116,7 @@ class Load:
                 member.ends(0)
                 self.join(READERS if isinstance(member, Member) else COPIERS)
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> JsonObject:
         """Numbers for the summary."""
         outcomes = [attempt.outcome for copier in self.copiers for attempt in copier.attempts]
         return {

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from klamm.control.client import ControlClient, ControlFailed
+from klamm.control.json_object import JsonObject
 from klamm.protocol.errors import ErrorCode
 
 LIMIT = 100
@@ -30,7 +31,7 @@ def is_lost_by_client(api: ControlClient, client_id: str, partition: int) -> boo
     return is_unstable and not any(each["error_code"] == ErrorCode.NONE and each["committed_offset"] < 0 for each in shown)
 
 
-def _partitions(value: Any) -> Iterator[dict[str, Any]]:
+def _partitions(value: Any) -> Iterator[JsonObject]:
     """The partitions of a decoded response of any version."""
     if isinstance(value, dict):
         if "committed_offset" in value:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from klamm.admin import AdminClient
 from klamm.chaos import broker_log, end_state
@@ -23,6 +22,7 @@ from klamm.chaos.lost_offsets import is_lost_by_client
 from klamm.chaos.schedule import Schedule, Step
 from klamm.chaos.watch import ClusterHistory, Watch
 from klamm.control.client import ControlClient, ControlFailed
+from klamm.control.json_object import JsonObject
 
 WAIT_S = 0.1
 LATE_MS = 500
@@ -69,7 +69,7 @@ class RunOutcome:
 
     schedule: Schedule
     seconds: float = 0.0
-    counts: dict[str, Any] = field(default_factory=dict)
+    counts: JsonObject = field(default_factory=dict)
     steps: Counter[str] = field(default_factory=Counter)
     """By kind: those that happened."""
     refused: Counter[str] = field(default_factory=Counter)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -25,6 +25,7 @@ from klamm.chaos.cluster import CONFIGS, UNCLEAN, ServedCluster
 from klamm.chaos.committed import ASK_MS
 from klamm.chaos.kinds import RECORDS
 from klamm.control.client import ControlFailed
+from klamm.control.json_object import JsonObject
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 
@@ -101,20 +102,20 @@ class UncleanCut:
         self._wait(lambda row: any(0 < self._end(row, other) < FILLED for other in self.others), "a follower has a part of the records")
         time.sleep(QUIET_S)
 
-    def _end(self, row: Mapping[str, Any], broker: int) -> int:
+    def _end(self, row: JsonObject, broker: int) -> int:
         return int(row["brokers"].get(str(broker), {}).get("log_end_offset") or 0)
 
     def _cut(self, one: int, other: int) -> None:
         self.cuts += self.api.post("links", body={"from_broker": one, "to_broker": other, "cut": True})["faults"]
 
-    def _row(self) -> dict[str, Any]:
-        row: dict[str, Any] = self.api.get("topics", self.topic)["partitions"][0]
+    def _row(self) -> JsonObject:
+        row: JsonObject = self.api.get("topics", self.topic)["partitions"][0]
         return row
 
-    def _wait(self, holds: Callable[[Mapping[str, Any]], bool], what: str) -> dict[str, Any]:
+    def _wait(self, holds: Callable[[JsonObject], bool], what: str) -> JsonObject:
         """The state of the partition as soon as this holds. Raises Missed."""
         until = time.monotonic() + WAIT_S
-        row: dict[str, Any] = {}
+        row: JsonObject = {}
         while time.monotonic() < until:
             try:
                 row = self._row()

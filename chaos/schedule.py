@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from klamm.chaos.kinds import KINDS, Kind, Parameters, Shape, kind_named
+from klamm.control.json_object import JsonObject
 from klamm.protocol.value_class import dataclass
 
 FIRST_MS = 1500
@@ -131,7 +131,7 @@ def _lane(
 # --- files
 
 
-def as_json(schedule: Schedule) -> dict[str, Any]:
+def as_json(schedule: Schedule) -> JsonObject:
     """The schedule as plain values."""
     options = schedule.options
     return {
@@ -143,7 +143,7 @@ def as_json(schedule: Schedule) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def from_json(value: Mapping[str, Any]) -> Schedule:
+def from_json(value: JsonObject) -> Schedule:
     """A schedule from what `as_json` gave. Raises BadSchedule."""
     try:
         if value["format"] != FORMAT:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from klamm.chaos.kinds import Parameters
 from klamm.chaos.schedule import Schedule, Step
 
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -57,7 +55,7 @@ def told(step: Step) -> str:
             return _told_others(step.kind, given, who, seconds)
 
 
-def _told_others(kind: str, given: Mapping[str, Any], who: str, seconds: float) -> str:
+def _told_others(kind: str, given: Parameters, who: str, seconds: float) -> str:
     match kind:
         case "lossy":
             return f"connections close {given['close']} {given['probability']:.0%} of the responses of {given['api']}, for {seconds:.1f} s"

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from klamm.chaos.run import RunOutcome
+from klamm.control.json_object import JsonObject
 
 
-def as_json(outcome: RunOutcome) -> dict[str, Any]:
+def as_json(outcome: RunOutcome) -> JsonObject:
     """The outcome as plain values. `violations` is empty if all rules held."""
     options = outcome.schedule.options
     return {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from klamm.control.client import ControlClient, ControlFailed
+from klamm.control.json_object import JsonObject
 
 LOOK_S = 0.5
 Found = Callable[[str, str], None]
@@ -23,7 +23,7 @@ class ClusterHistory:
         self._controllers: dict[int, int] = {}
         self._leaders: dict[tuple[str, int, int], int] = {}
         self._epochs: dict[tuple[str, int], int] = {}
-        self._strange_isr: dict[tuple[str, int], tuple[Any, ...]] = {}
+        self._strange_isr: dict[tuple[str, int], tuple[object, ...]] = {}
         self._last_leaders: dict[tuple[str, int], int] = {}
         self.elections = 0
         """How often a partition got another leader."""
@@ -33,7 +33,7 @@ class ClusterHistory:
         """How many terms of controllers there were."""
         return len(self._controllers)
 
-    def event(self, kind: str, data: Mapping[str, Any]) -> None:
+    def event(self, kind: str, data: JsonObject) -> None:
         """An event of the control API: `TermBegan` and `StatesChanged` count."""
         if kind != "change":
             return
@@ -44,7 +44,7 @@ class ClusterHistory:
                 if "leader" in row:
                     self._leader(row["topic"], row["partition"], row["leader"], row["leader_epoch"])
 
-    def topic(self, shown: Mapping[str, Any]) -> None:
+    def topic(self, shown: JsonObject) -> None:
         """A topic as ZooKeeper has it, read after all topics that were given before."""
         name = shown["name"]
         for row in shown["partitions"]:
@@ -72,7 +72,7 @@ class ClusterHistory:
         self.elections += self._last_leaders.get((topic, partition), leader) != leader
         self._last_leaders[topic, partition] = leader
 
-    def _isr(self, key: tuple[str, int], stored: Mapping[str, Any]) -> None:
+    def _isr(self, key: tuple[str, int], stored: JsonObject) -> None:
         """A replica in the ISR that is not assigned, seen twice: assignment and ISR are read one after the other."""
         strange = set(stored["isr"]) - set(stored["replicas"])
         seen = (stored["isr"], stored["replicas"], stored["leader_epoch"], stored["partition_epoch"])

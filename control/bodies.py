@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from klamm.broker.log.slow_disk import DiskOperation
+from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused, is_number
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode, did_you_mean
@@ -43,7 +44,7 @@ class HoldBody(Body, frozen=True):
     """
 
     phase: str
-    where: dict[str, Any] = {}
+    where: JsonObject = {}
     count: Int32 | None = None
     nth: Int32 = 1
     crash: bool = False
@@ -248,6 +249,17 @@ def fault_of(body: FaultBody, brokers: list[int]) -> tuple[RequestFilter | DiskF
     return wanted, effect, Limits(body.first, body.after, body.probability, body.seed)
 
 
+def faults_of_link(body: LinkBody) -> list[FaultBody]:
+    """The faults of a link, for one direction or both. Raises Refused."""
+    if body.from_broker == body.to_broker:
+        raise Refused("a link is between two brokers")
+    if body.cut == bool(body.delay_ms):
+        raise Refused("a link has one of cut and delay_ms")
+    ways = [(body.from_broker, body.to_broker)] + [(body.to_broker, body.from_broker)] * body.both
+    effect = EffectBody(delay_ms=body.delay_ms, close="before" if body.cut else None)
+    return [FaultBody(filter=FilterBody(from_broker=sender, broker=receiver), effect=effect) for sender, receiver in ways]
+
+
 def error_named(error: str | int) -> ErrorCode:
     """An error code by its name or number. Raises Refused with a suggestion."""
     if isinstance(error, int) or is_number(error):
@@ -260,7 +272,7 @@ def error_named(error: str | int) -> ErrorCode:
     raise Refused(f"there is no error {error!r}{did_you_mean(error, ErrorCode.__members__)}")
 
 
-def checked_filter(wanted: Mapping[str, Any], brokers: Iterable[int]) -> dict[str, Any]:
+def checked_filter(wanted: Mapping[str, Any], brokers: Iterable[int]) -> JsonObject:
     """A filter of requests as `History.newest` takes it, from the ids of all brokers. Raises Refused for an API, an error or a broker that
     does not exist, with a suggestion where there is one: a filter that can match nothing would say that nothing happened.
     """
@@ -290,7 +302,7 @@ def _filter_of(body: FilterBody, brokers: list[int]) -> RequestFilter:
     except ValueError as error:
         raise Refused(str(error)) from None
     check_brokers(brokers, body.broker, body.from_broker)
-    values: dict[str, Any] = {
+    values: JsonObject = {
         key: value
         for key, value in (
             ("topic", body.topic), ("partition", body.partition), ("group", body.group), ("transactional_id", body.transactional_id),
@@ -338,7 +350,7 @@ def check_brokers(present: list[int], *wanted: int | None) -> None:
             raise Refused(f"there is no broker {broker}; the cluster has {', '.join(map(str, present))}")
 
 
-def _coordinator_keys(api: ApiKey, values: dict[str, Any]) -> list[str]:
+def _coordinator_keys(api: ApiKey, values: JsonObject) -> list[str]:
     if api == ApiKey.FIND_COORDINATOR:
         return ["coordinator_key" if key in ("group", "transactional_id") else key for key in values]
     return list(values)

@@ -13,6 +13,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
+from klamm.control.json_object import JsonObject
+
 TIMEOUT_S = 60.0
 _OPENER = build_opener(ProxyHandler({}))
 
@@ -32,21 +34,21 @@ class ControlClient:
         self._url = (url if "://" in url else f"http://{url}").rstrip("/")
         self._token = token
 
-    def get(self, *path: object, wait_ms: int = 0, **query: object) -> dict[str, Any]:
+    def get(self, *path: object, wait_ms: int = 0, **query: object) -> JsonObject:
         """The response to a GET. A query parameter that is None is left out. `wait_ms` is how long the API may wait. Raises
         ControlFailed.
         """
         return self._send("GET", path, query=query, wait_s=wait_ms / 1000)
 
-    def post(self, *path: object, body: Mapping[str, object] | None = None) -> dict[str, Any]:
+    def post(self, *path: object, body: Mapping[str, object] | None = None) -> JsonObject:
         """The response to a POST. A field of the body that is None is left out. Raises ControlFailed."""
         return self._send("POST", path, {name: value for name, value in (body or {}).items() if value is not None})
 
-    def delete(self, *path: object) -> dict[str, Any]:
+    def delete(self, *path: object) -> JsonObject:
         """The response to a DELETE. Raises ControlFailed."""
         return self._send("DELETE", path)
 
-    def events(self, after: int) -> Iterator[dict[str, Any]]:
+    def events(self, after: int) -> Iterator[JsonObject]:
         """Events with higher numbers, as they happen: number, kind, data. It has no end. Raises ControlFailed."""
         number, kind = 0, ""
         with self._open("GET", "/events", {"Last-Event-ID": str(after)}, None, None) as response:
@@ -62,7 +64,7 @@ class ControlClient:
     def _send(
         self, method: str, path: tuple[object, ...], body: Mapping[str, object] | None = None, *,
         query: Mapping[str, object] | None = None, wait_s: float = 0,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> JsonObject:  # fmt: skip
         place = "".join(f"/{quote(str(part), safe='')}" for part in path)
         if given := {name: _text(value) for name, value in (query or {}).items() if value is not None}:
             place += f"?{urlencode(given)}"

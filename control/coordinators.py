@@ -8,6 +8,7 @@ from typing import Any
 from klamm.control import views
 from klamm.control.bodies import MemberBody
 from klamm.control.brokers import Brokers
+from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
 from klamm.server.broker_server import BrokerServer
 
@@ -20,16 +21,16 @@ class Coordinators:
     def __init__(self, cluster: Brokers) -> None:
         self._cluster = cluster
 
-    def groups(self) -> dict[str, Any]:
+    def groups(self) -> JsonObject:
         """All groups that the coordinators among the running brokers have."""
         return {"groups": [views.group(broker.id, group) for broker, group in self._groups()]}
 
-    def group(self, name: str) -> dict[str, Any]:
+    def group(self, name: str) -> JsonObject:
         """A group."""
         broker, group = self._group(name)
         return views.group(broker.id, group)
 
-    def expire_members(self, name: str, body: MemberBody) -> dict[str, Any]:
+    def expire_members(self, name: str, body: MemberBody) -> JsonObject:
         """Let the session of a member, or of all members, time out now: their group removes them and rebalances."""
         broker, group = self._group(name)
         members = [each for each in group.members if body.member in (None, each)]
@@ -38,7 +39,7 @@ class Coordinators:
         broker.services.groups.end_sessions(name, members)
         return {"expired": members}
 
-    def rebalance(self, name: str) -> dict[str, Any]:
+    def rebalance(self, name: str) -> JsonObject:
         """Let a group rebalance now."""
         broker, group = self._group(name)
         broker.services.groups.begin_rebalance(name)
@@ -50,16 +51,16 @@ class Coordinators:
     def _groups(self) -> Iterator[tuple[BrokerServer, Any]]:
         return ((broker, group) for broker in self._started() for group in broker.services.groups.groups())
 
-    def transactions(self) -> dict[str, Any]:
+    def transactions(self) -> JsonObject:
         """All transactional ids that the coordinators among the running brokers have."""
         return {"transactions": [views.transaction(broker.id, each) for broker, each in self._transactions()]}
 
-    def transaction(self, name: str) -> dict[str, Any]:
+    def transaction(self, name: str) -> JsonObject:
         """A transactional id."""
         broker, transaction = self._transaction(name)
         return views.transaction(broker.id, transaction)
 
-    def expire_transaction(self, name: str) -> dict[str, Any]:
+    def expire_transaction(self, name: str) -> JsonObject:
         """Let the time-out of the open transaction of an id be over now: its coordinator aborts it and fences the producer."""
         broker, transaction = self._transaction(name)
         before = transaction.state.text

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections import deque
 from operator import itemgetter
-from typing import Any
+
+from klamm.control.json_object import JsonObject
 
 KEPT_EVENTS = 1000
 REQUESTS = "requests"
@@ -20,8 +21,8 @@ class EventLog:
     """The last things that happened, and those who wait for the next."""
 
     def __init__(self) -> None:
-        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
-        self._coordinators: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
+        self._kept: deque[JsonObject] = deque(maxlen=KEPT_EVENTS)
+        self._coordinators: deque[JsonObject] = deque(maxlen=KEPT_EVENTS)
         self._number = 0
         self._readers: set[asyncio.Event] = set()
 
@@ -30,7 +31,7 @@ class EventLog:
         """Whether somebody reads along."""
         return bool(self._readers)
 
-    def add(self, kind: str, what: dict[str, Any]) -> None:
+    def add(self, kind: str, what: JsonObject) -> None:
         """Something happened. Of consecutive events about requests only the last is kept, and those of coordinators are kept apart: they
         would push out all others.
         """
@@ -47,7 +48,7 @@ class EventLog:
         """The number of the last event."""
         return self._number
 
-    def since(self, number: int) -> list[dict[str, Any]]:
+    def since(self, number: int) -> list[JsonObject]:
         """Events with higher numbers."""
         kept = (event for kept in (self._kept, self._coordinators) for event in kept if event["number"] > number)
         return sorted(kept, key=itemgetter("number"))

@@ -14,6 +14,7 @@ from itertools import chain
 from struct import Struct as Packed
 from typing import Any
 
+from klamm.control.json_object import JsonObject
 from klamm.control.refusal import is_number
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ONLY_OF_BROKERS, ApiKey, broker_of, is_broker
@@ -373,7 +374,7 @@ class History:
                 continue
             yield exchange
 
-    def _is_about(self, exchange: Exchange, values: dict[str, Any]) -> bool:
+    def _is_about(self, exchange: Exchange, values: JsonObject) -> bool:
         topic_id = ZERO_UUID if self.topic_id is None or "topic" not in values else self.topic_id(values["topic"])
         if exchange.api_key == ApiKey.FIND_COORDINATOR and "group" in values:
             values = {"coordinator_key": values["group"]}
@@ -412,7 +413,7 @@ def api_named(name: str) -> int:
     raise ValueError(f"there is no API {name!r}{did_you_mean(name, (api.name for api in APIS.values()))}")
 
 
-def as_json(exchange: Exchange) -> dict[str, Any]:
+def as_json(exchange: Exchange) -> JsonObject:
     """An exchange as the control API shows it."""
     request, response = exchange.decoded_request(), exchange.decoded_response()
     return {
@@ -466,13 +467,13 @@ def _first_error(node: Any) -> int:
     return 0
 
 
-def message_json(message: Any, version: int) -> dict[str, Any]:
+def message_json(message: Any, version: int) -> JsonObject:
     """A message as JSON: the fields of its version, named as in Python. Bytes are hexadecimal, records only counted."""
     return _struct_json(message, message._type.schema.root, version)
 
 
-def _struct_json(node: Any, struct: Struct, version: int) -> dict[str, Any]:
-    shown: dict[str, Any] = {}
+def _struct_json(node: Any, struct: Struct, version: int) -> JsonObject:
+    shown: JsonObject = {}
     for field in struct.fields:
         if version not in field.versions:
             continue

@@ -6,6 +6,7 @@ from typing import Any
 
 from klamm.control import views
 from klamm.control.bodies import MAX_DELAY_MS, FailBody, HoldBody
+from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.steering import Action, Hold, Steering
@@ -36,7 +37,7 @@ class Held:
         """End it."""
         self.hold.release()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The hold as the control API shows it; `at` has the fields of the phase that is held first, `held` those of all."""
         held = [{"broker": each.broker_id, **views.fields_of(each.phase)} for each in self.hold.held_phases]
         shown = {

@@ -22,6 +22,7 @@ from aiohttp import web
 
 from klamm.control.bodies import decode
 from klamm.control.event_log import EventLog
+from klamm.control.json_object import JsonObject
 from klamm.control.openapi import openapi
 from klamm.control.refusal import Refused, is_number
 from klamm.control.routes import NUMBERS, ROUTES, Route
@@ -167,7 +168,7 @@ class ControlServer:
 
     def _handler(self, route: Route) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:
-            values: dict[str, Any] = {name: _path_value(name, request.match_info[name]) for name in route.names}
+            values: JsonObject = {name: _path_value(name, request.match_info[name]) for name in route.names}
             query = {name: value for name, value in request.query.items() if name != "token"}
             for name, text in query.items():
                 if name not in route.query:

@@ -29,6 +29,7 @@ from klamm.control.bodies import (
     ZooKeeperDelayBody,
     checked_filter,
     fault_of,
+    faults_of_link,
 )
 from klamm.control.brokers import Brokers
 from klamm.control.conditions import condition_of
@@ -37,7 +38,7 @@ from klamm.control.event_log import COORDINATOR, REQUESTS, EventLog
 from klamm.control.heartbeats import advance_in_steps, check_step, heard_by
 from klamm.control.history import History
 from klamm.control.holds import MAX_HOLDS, Held, check_brokers, failure_of, hold_of
-from klamm.control.links import faults_of_link
+from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
 from klamm.control.seen_changes import SeenChanges
 from klamm.control.topics import Topics
@@ -90,11 +91,11 @@ class Control:
 
     # --- phases and holds
 
-    def phases(self) -> dict[str, Any]:
+    def phases(self) -> JsonObject:
         """All phases with their fields."""
         return {"phases": [row._asdict() for row in phase_table()]}
 
-    def hold(self, body: HoldBody) -> dict[str, Any]:
+    def hold(self, body: HoldBody) -> JsonObject:
         """Hold phases from now on."""
         check_brokers(body, self.cluster.count)
         if len(self._holds) >= MAX_HOLDS:
@@ -112,11 +113,11 @@ class Control:
         self._holds[held.number] = held
         return held
 
-    def holds(self) -> dict[str, Any]:
+    def holds(self) -> JsonObject:
         """All holds."""
         return {"holds": [held.as_json() for held in self._holds.values()]}
 
-    async def hold_state(self, number: int, wait: str | None = None, timeout_ms: int = 30_000) -> dict[str, Any]:
+    async def hold_state(self, number: int, wait: str | None = None, timeout_ms: int = 30_000) -> JsonObject:
         """A hold. `wait=reached` waits until it holds something."""
         held = self.held(number)
         if wait is not None:
@@ -125,20 +126,20 @@ class Control:
             await self._wait(held.hold.reached(), timeout_ms, lambda: f"hold {number} of {held.body.phase} is {held.state}")
         return held.as_json()
 
-    def release(self, number: int) -> dict[str, Any]:
+    def release(self, number: int) -> JsonObject:
         """End a hold: everything that it holds goes on."""
         held = self.held(number)
         held.release()
         self.events.add("released", held.as_json())
         return held.as_json()
 
-    def step(self, number: int) -> dict[str, Any]:
+    def step(self, number: int) -> JsonObject:
         """Let the first that is held go on; the hold stays."""
         held = self._reached(number)
         held.hold.step()
         return held.as_json()
 
-    def fail(self, number: int, body: FailBody) -> dict[str, Any]:
+    def fail(self, number: int, body: FailBody) -> JsonObject:
         """Let the event of the first that is held fail."""
         held = self._reached(number)
         error = failure_of(body)
@@ -148,7 +149,7 @@ class Control:
             raise Refused(f"{problem}; release it, or crash its broker", 409) from None
         return held.as_json()
 
-    async def crash(self, number: int) -> dict[str, Any]:
+    async def crash(self, number: int) -> JsonObject:
         """Kill the broker that is held first, as it stands there."""
         held = self._reached(number)
         broker_id = held.hold.held_phases[0].broker_id
@@ -184,7 +185,7 @@ class Control:
         self.events.add("crashed", {"broker": broker_id, "phase": phase})
         await self.cluster.crash_broker(broker_id, expire=True)
 
-    def delete_holds(self, number: int | None = None) -> dict[str, Any]:
+    def delete_holds(self, number: int | None = None) -> JsonObject:
         """End one hold or all, and forget them."""
         numbers = list(self._holds) if number is None else [self.held(number).number]
         for each in numbers:
@@ -205,7 +206,7 @@ class Control:
 
     # --- faults
 
-    def add_fault(self, body: FaultBody, number: int | None = None) -> dict[str, Any]:
+    def add_fault(self, body: FaultBody, number: int | None = None) -> JsonObject:
         """A new fault, with the next number unless one is given."""
         wanted, effect, limits = fault_of(body, [*range(1, self.cluster.count + 1)])
         try:
@@ -244,18 +245,18 @@ class Control:
         """Whether a broker is the controller."""
         return self.cluster.controller_id == number
 
-    def faults(self) -> dict[str, Any]:
+    def faults(self) -> JsonObject:
         """All faults."""
         return {"faults": [views.fault(fault) for fault in self.cluster.faults]}
 
-    async def fault(self, number: int, hits: int | None = None, timeout_ms: int = 30_000) -> dict[str, Any]:
+    async def fault(self, number: int, hits: int | None = None, timeout_ms: int = 30_000) -> JsonObject:
         """A fault with its hits. With `hits` it is waited for until it has this number of them."""
         fault = self._fault(number)
         if hits is not None:
             await self._wait(fault.reached(hits), timeout_ms, lambda: f"fault {number} has {fault.hits} of {hits} hits")
         return views.fault(fault)
 
-    def delete_faults(self, number: int | None = None) -> dict[str, Any]:
+    def delete_faults(self, number: int | None = None) -> JsonObject:
         """Remove one fault or all."""
         faults = list(self.cluster.faults) if number is None else [self._fault(number)]
         for fault in faults:
@@ -283,7 +284,7 @@ class Control:
         after: int = 0,
         limit: int = 100,
         since_ms: int = 0,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """The last requests that match, oldest first. `total` counts all requests since the start. `since_ms`: none received before.
 
         `error` is the name or number of an error, or `any`.
@@ -299,12 +300,12 @@ class Control:
 
     # --- brokers and the controller
 
-    def brokers(self) -> dict[str, Any]:
+    def brokers(self) -> JsonObject:
         """All brokers, those that do not run included."""
         shown = [self.broker(number) for number in range(1, self.cluster.count + 1)]
         return {"brokers": shown, "controller_id": self.cluster.controller_id}
 
-    def broker(self, number: int) -> dict[str, Any]:
+    def broker(self, number: int) -> JsonObject:
         """A broker."""
         self._known(number)
         running = self._find(number)
@@ -312,7 +313,7 @@ class Control:
             return {"id": number, "state": "killed" if number in self._killed else "stopped"}
         return views.broker(running, "paused" if number in self._paused else "running")
 
-    async def add_broker(self, body: NewBrokerBody) -> dict[str, Any]:
+    async def add_broker(self, body: NewBrokerBody) -> JsonObject:
         """Start one more broker, with the next id and configs of its own."""
         try:
             number = await self.cluster.add_broker(body.config)
@@ -320,14 +321,14 @@ class Control:
             raise Refused(str(error)) from None
         return self._changed_broker(number)
 
-    async def stop_broker(self, number: int, body: StopBody) -> dict[str, Any]:
+    async def stop_broker(self, number: int, body: StopBody) -> JsonObject:
         """Stop a broker with a controlled shutdown."""
         self._running(number)
         self._go_on(number)
         await self.cluster.stop_broker(number, lose_log=body.lose_log)
         return self._changed_broker(number)
 
-    async def kill_broker(self, number: int, body: KillBody) -> dict[str, Any]:
+    async def kill_broker(self, number: int, body: KillBody) -> JsonObject:
         """End a broker as `kill -9` does."""
         self._running(number)
         self._go_on(number)
@@ -335,7 +336,7 @@ class Control:
         await self.cluster.kill_broker(number, expire=body.expire, lose_log=body.lose_log)
         return self._changed_broker(number)
 
-    async def start_broker(self, number: int) -> dict[str, Any]:
+    async def start_broker(self, number: int) -> JsonObject:
         """Start a broker that does not run."""
         self._known(number)
         if self._find(number) is not None:
@@ -355,7 +356,7 @@ class Control:
         self._cut.discard(number)
         await self.cluster.start_broker(number)
 
-    async def restart_broker(self, number: int, body: StopBody) -> dict[str, Any]:
+    async def restart_broker(self, number: int, body: StopBody) -> JsonObject:
         """Stop a broker, if it runs, and start it again."""
         self._known(number)
         if self._find(number) is not None:
@@ -364,14 +365,14 @@ class Control:
         await self._start(number)
         return self._changed_broker(number)
 
-    def pause_broker(self, number: int) -> dict[str, Any]:
+    def pause_broker(self, number: int) -> JsonObject:
         """Let a broker stand still as SIGSTOP does: it reads and sends nothing, its timers stand, its ZooKeeper session ends in time."""
         self._running(number)
         self.cluster.stand(number)
         self._paused.add(number)
         return self._changed_broker(number)
 
-    def resume_broker(self, number: int) -> dict[str, Any]:
+    def resume_broker(self, number: int) -> JsonObject:
         """End a pause."""
         if number not in self._paused:
             raise Refused(f"broker {number} is not paused", 409)
@@ -380,12 +381,12 @@ class Control:
         self._paused.discard(number)
         return self._changed_broker(number)
 
-    def controller(self) -> dict[str, Any]:
+    def controller(self) -> JsonObject:
         """The active controller."""
         running = self._find(self.cluster.controller_id)
         return views.controller(running, [held.as_json() for held in self._holds.values()])
 
-    async def move_controller(self, body: MoveBody) -> dict[str, Any]:
+    async def move_controller(self, body: MoveBody) -> JsonObject:
         """Make a broker the controller."""
         if body.to is not None:
             self._running(body.to)
@@ -398,26 +399,26 @@ class Control:
         self.events.add("controller", self.controller())
         return self.controller()
 
-    async def resign_controller(self) -> dict[str, Any]:
+    async def resign_controller(self) -> JsonObject:
         """Make the controller resign; any broker can become the next one."""
         if self.cluster.controller_id < 0:
             raise Refused("there is no controller", 409)
         return await self.move_controller(MoveBody())
 
-    async def expire_session(self, body: BrokerBody) -> dict[str, Any]:
+    async def expire_session(self, body: BrokerBody) -> JsonObject:
         """End the ZooKeeper session of a broker, as ZooKeeper does when it hears nothing for too long."""
         await self._running(body.broker).zk.expire()
         self.events.add("expired", {"broker": body.broker})
         return {"broker": body.broker}
 
-    def cut_zookeeper(self, body: BrokerBody) -> dict[str, Any]:
+    def cut_zookeeper(self, body: BrokerBody) -> JsonObject:
         """Let a broker lose its connection to ZooKeeper, and get no other until it is restored."""
         self._running(body.broker).zk.cut()
         self._cut.add(body.broker)
         self.events.add("zookeeper", {"broker": body.broker, "cut": True})
         return {"broker": body.broker, "cut": True}
 
-    def restore_zookeeper(self, body: BrokerBody) -> dict[str, Any]:
+    def restore_zookeeper(self, body: BrokerBody) -> JsonObject:
         """Let a broker connect to ZooKeeper again."""
         if body.broker not in self._cut:
             raise Refused(f"broker {body.broker} is not cut off from ZooKeeper", 409)
@@ -426,7 +427,7 @@ class Control:
         self.events.add("zookeeper", {"broker": body.broker, "cut": False})
         return {"broker": body.broker, "cut": False}
 
-    def delay_zookeeper(self, body: ZooKeeperDelayBody) -> dict[str, Any]:
+    def delay_zookeeper(self, body: ZooKeeperDelayBody) -> JsonObject:
         """Let each request of a broker to ZooKeeper wait before it is sent."""
         if not 0 <= body.ms <= MAX_ZOOKEEPER_DELAY_MS:
             raise Refused(f"ms: from 0 to {MAX_ZOOKEEPER_DELAY_MS}")
@@ -434,21 +435,21 @@ class Control:
         self.events.add("zookeeper", {"broker": body.broker, "delay_ms": body.ms})
         return {"broker": body.broker, "delay_ms": body.ms}
 
-    def recovering(self) -> dict[str, Any]:
+    def recovering(self) -> JsonObject:
         """The leaders that wait to be released, with `kip704.recovery.mode=manual` (KIP-704)."""
         return {"recovering": [views.recovery(each) for each in self.cluster.recovering]}
 
-    async def release_recovery(self, body: RecoveryBody) -> dict[str, Any]:
+    async def release_recovery(self, body: RecoveryBody) -> JsonObject:
         """Let leaders that wait in recovery go on."""
         if body.partition is not None and body.topic is None:
             raise Refused("partition: it needs its topic")
         return {"released": [views.recovery(each) for each in await self.cluster.release_recovery(body.topic, body.partition)]}
 
-    def add_link(self, body: LinkBody) -> dict[str, Any]:
+    def add_link(self, body: LinkBody) -> JsonObject:
         """Faults on the requests that one broker sends to another, in one direction or in both."""
         return {"faults": [self.add_fault(fault)["id"] for fault in faults_of_link(body)]}
 
-    def _changed_broker(self, number: int) -> dict[str, Any]:
+    def _changed_broker(self, number: int) -> JsonObject:
         if self._find(number) is not None:
             self._killed.discard(number)
         else:
@@ -481,12 +482,12 @@ class Control:
 
     # --- the clock
 
-    def clock_state(self) -> dict[str, Any]:
+    def clock_state(self) -> JsonObject:
         """The time of the brokers."""
         clock = self._clock()
         return {"now_ms": clock.now_ms(), "frozen": clock.is_frozen, "offset_ms": clock.offset_ms}
 
-    async def advance_clock(self, body: AdvanceBody) -> dict[str, Any]:
+    async def advance_clock(self, body: AdvanceBody) -> JsonObject:
         """Let time pass at once, with all timers of brokers, controllers and coordinators; with `step_ms` in steps, between which those are
         waited for that are alive. `silent` are those who were waited for in vain.
         """
@@ -508,13 +509,13 @@ class Control:
         """Who has to show that it is alive (`control/heartbeats.py`), at all running brokers."""
         return {who: last for broker in self.serving() for who, last in heard_by(broker).items()}
 
-    def freeze_clock(self) -> dict[str, Any]:
+    def freeze_clock(self) -> JsonObject:
         """Let time pass only by `advance`."""
         self._clock().freeze()
         self.events.add("clock", {"frozen": True})
         return self.clock_state()
 
-    def resume_clock(self) -> dict[str, Any]:
+    def resume_clock(self) -> JsonObject:
         """Let real time pass again."""
         self._clock().resume()
         self.events.add("clock", {"frozen": False})
@@ -531,7 +532,7 @@ class Control:
         """The control API ends: requests that faults delay or drop end."""
         self.cluster.faults.clear()
 
-    async def reset(self) -> dict[str, Any]:
+    async def reset(self) -> JsonObject:
         """Let everything go on (`let_go`), start all brokers, store configs of brokers, users, quotas and ACLs as they were at the start,
         and let preferred replicas lead. Returns when the cluster is whole. Topics, groups, added brokers and the time that passed stay.
         """
@@ -543,13 +544,13 @@ class Control:
         undone = await self.whole.restored()
         return ended | {"started": started, "undone": undone, "added": [*range(self._first_count + 1, self.cluster.count + 1)]}
 
-    async def configs_processed(self, timeout_ms: int = 30_000) -> dict[str, Any]:
+    async def configs_processed(self, timeout_ms: int = 30_000) -> JsonObject:
         """Wait until all running brokers have processed the changes of configs, users, quotas and ACLs that ZooKeeper has now."""
         what = "all brokers have processed the last changes of configs, users, quotas and ACLs"
         await self._wait(self.whole.configs_processed(), timeout_ms, lambda: what)
         return {}
 
-    def let_go(self) -> dict[str, Any]:
+    def let_go(self) -> JsonObject:
         """Remove all faults and holds, end pauses, let brokers reach ZooKeeper, let the clock run."""
         faults, holds = self.delete_faults(), self.delete_holds()
         for number in list(self._paused):

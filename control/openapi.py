@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from klamm.control.json_object import JsonObject
 from klamm.control.routes import NUMBERS, ROUTES, Route
 
 _TYPES = {int: "integer", str: "string", bool: "boolean"}
 
 
-def openapi() -> dict[str, Any]:
+def openapi() -> JsonObject:
     """The description, as it is served at /openapi.json."""
     kinds = [route.body for route in ROUTES if route.body is not None]
     _, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     schemas["Error"] = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
-    paths: dict[str, Any] = {}
+    paths: JsonObject = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     paths["/events"] = {"get": {"summary": "Events as they happen, as server-sent events", "responses": {"200": {"description": "events"}}}}
@@ -28,14 +27,14 @@ def openapi() -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _operation(route: Route) -> JsonObject:
     in_path = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "integer" if name in NUMBERS else "string"}}
         for name in route.names
     ]
     in_query = [{"name": name, "in": "query", "schema": {"type": _TYPES[kind]}} for name, kind in route.query.items()]
     error = {"description": "what is wrong", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
-    described: dict[str, Any] = {
+    described: JsonObject = {
         "summary": route.summary,
         "parameters": [*in_path, *in_query],
         "responses": {"200": {"description": "done", "content": {"application/json": {"schema": {"type": "object"}}}}, "4XX": error},

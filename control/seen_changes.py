@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from klamm.control.json_object import JsonObject
 from klamm.controller.changes import Change, StatesChanged, TopicAdded, TopicRemoved
 from klamm.controller.values import LeaderAndIsr
 from klamm.protocol.nouns import TopicPartition
@@ -44,9 +43,9 @@ class SeenRows:
     """As `SeenChanges` for changes as `views.change` shows them, which come from several processes."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, int], dict[str, Any]] = {}
+        self._rows: dict[tuple[str, int], JsonObject] = {}
 
-    def new(self, change: dict[str, Any]) -> dict[str, Any] | None:
+    def new(self, change: JsonObject) -> JsonObject | None:
         """The change without what is known; None if nothing is left of it."""
         if change["change"] == "TopicRemoved":
             self._rows = {key: row for key, row in self._rows.items() if key[0] != change["topic"]}

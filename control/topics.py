@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from klamm.control import views
 from klamm.control.bodies import PartitionsBody, TopicBody
 from klamm.control.brokers import Brokers
 from klamm.control.event_log import EventLog
+from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
 from klamm.controller.decisions.topic_requests import is_valid_name
 from klamm.controller.values import StoreLost
@@ -26,18 +26,18 @@ class Topics:
         self._events = events
         self._serving = serving
 
-    def topics(self, states: bool = False) -> dict[str, Any]:
+    def topics(self, states: bool = False) -> JsonObject:
         """Names and numbers of partitions of all topics, as the controller's broker has them in its metadata.
 
         With `states` each topic has the leader, the ISR and the replicas of each partition too.
         """
         shown = []
         for name, topic in sorted(self._any().metadata.topics.items()):
-            row: dict[str, Any] = {"name": name, "partitions": len(topic.partitions)}
+            row: JsonObject = {"name": name, "partitions": len(topic.partitions)}
             shown.append(row | {"states": views.cached_states(topic)} if states else row)
         return {"topics": shown}
 
-    async def topic(self, name: str) -> dict[str, Any]:
+    async def topic(self, name: str) -> JsonObject:
         """A topic as ZooKeeper and each broker see it. A broker that is connected to ZooKeeper reads it.
 
         A name that no topic may have is not read: not every text may be in a path of ZooKeeper.
@@ -52,7 +52,7 @@ class Topics:
         except StoreLost as lost:
             raise Refused(f"broker {connected[0].id} cannot read the topic: {lost}", 409) from None
 
-    async def create_topic(self, body: TopicBody) -> dict[str, Any]:
+    async def create_topic(self, body: TopicBody) -> JsonObject:
         """Create a topic by a request to the controller. Returns when every running broker shows it, each partition with a leader."""
         from klamm.control.topic_requests import create_topic
 
@@ -60,7 +60,7 @@ class Topics:
         self._events.add("topic", {"created": body.name})
         return await self.topic(body.name)
 
-    async def add_partitions(self, name: str, body: PartitionsBody) -> dict[str, Any]:
+    async def add_partitions(self, name: str, body: PartitionsBody) -> JsonObject:
         """Let a topic have more partitions, by a request to the controller. Returns when every running broker shows them with leaders."""
         from klamm.control.topic_requests import add_partitions
 
@@ -68,7 +68,7 @@ class Topics:
         self._events.add("topic", {"grown": name, "partitions": body.partitions})
         return await self.topic(name)
 
-    async def delete_topic(self, name: str) -> dict[str, Any]:
+    async def delete_topic(self, name: str) -> JsonObject:
         """Delete a topic by a request to the controller. Returns when no running broker shows it."""
         from klamm.control.topic_requests import delete_topic
 

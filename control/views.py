@@ -10,6 +10,7 @@ from typing import Any
 from klamm.broker.metadata_cache import CachedTopic
 from klamm.broker.recovery import Recovery
 from klamm.control.history import time_text
+from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
 from klamm.controller import changes
 from klamm.controller.changes import Change
@@ -23,7 +24,7 @@ MAX_ROWS = 100
 """Of a change of more partitions only so many are shown."""
 
 
-def fields_of(reached: Any) -> dict[str, Any]:
+def fields_of(reached: Any) -> JsonObject:
     """The fields of a phase that was reached."""
     return {field.name: _plain(getattr(reached, field.name)) for field in dataclasses.fields(reached)}
 
@@ -38,7 +39,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def fault(one: Fault) -> dict[str, Any]:
+def fault(one: Fault) -> JsonObject:
     """A fault with its counts and last hits."""
     effect, limits = one.effect, one.limits
     shown = _disk_filter(one.filter) if isinstance(one.filter, DiskFilter) else _request_filter(one.filter, effect)
@@ -60,7 +61,7 @@ def fault(one: Fault) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _request_filter(wanted: RequestFilter, effect: Effect) -> dict[str, Any]:
+def _request_filter(wanted: RequestFilter, effect: Effect) -> JsonObject:
     shown = {
         "api": None if wanted.api is None else APIS[wanted.api].name,
         "versions": None if wanted.versions is None else list(wanted.versions),
@@ -72,14 +73,14 @@ def _request_filter(wanted: RequestFilter, effect: Effect) -> dict[str, Any]:
     return shown
 
 
-def _disk_filter(wanted: DiskFilter) -> dict[str, Any]:
+def _disk_filter(wanted: DiskFilter) -> JsonObject:
     return {
         "broker": wanted.broker, "disk": wanted.operation, "log_dir": wanted.directory, "topic": wanted.topic,
         "partition": wanted.partition,
     }  # fmt: skip
 
 
-def hit_json(hit: Hit | DiskHit) -> dict[str, Any]:
+def hit_json(hit: Hit | DiskHit) -> JsonObject:
     """A request, or an operation of a log, that a fault hit."""
     if isinstance(hit, DiskHit):
         return {
@@ -91,7 +92,7 @@ def hit_json(hit: Hit | DiskHit) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def recovery(waiting: Recovery) -> dict[str, Any]:
+def recovery(waiting: Recovery) -> JsonObject:
     """A leader that waits in recovery."""
     topic, partition = waiting.partition
     return {"broker": waiting.broker_id, "topic": topic, "partition": partition, "leader_epoch": waiting.leader_epoch}
@@ -102,14 +103,14 @@ def uuid(value: bytes | None) -> str | None:
     return None if value is None or value == ZERO_UUID else id_text(value)
 
 
-def broker(running: BrokerServer, state: str) -> dict[str, Any]:
+def broker(running: BrokerServer, state: str) -> JsonObject:
     """A broker that runs."""
     endpoints = [
         {"listener": e.listener, "host": e.host, "port": e.port, "security_protocol": SecurityProtocol(e.security_protocol).name}
         for e in running.advertised
     ]
     inner = next((e for e in endpoints if e["listener"] == running.inter_broker_listener), endpoints[0] if endpoints else None)
-    shown: dict[str, Any] = {
+    shown: JsonObject = {
         "id": running.id, "state": state, "host": inner and inner["host"], "port": inner and inner["port"], "listeners": endpoints,
         "rack": running.config.get("broker.rack"), "epoch": running.identity.broker_epoch, "is_controller": running.controller.is_active,
         "zookeeper_session": f"0x{running.zk.session_id:x}", "replicas": len(running.replicas),
@@ -119,7 +120,7 @@ def broker(running: BrokerServer, state: str) -> dict[str, Any]:
     return shown
 
 
-def controller(running: BrokerServer | None, holds: list[dict[str, Any]]) -> dict[str, Any]:
+def controller(running: BrokerServer | None, holds: list[JsonObject]) -> JsonObject:
     """The active controller; id -1 without one."""
     held = [hold for hold in holds if hold["state"] == "reached"]
     if running is None:
@@ -131,7 +132,7 @@ def controller(running: BrokerServer | None, holds: list[dict[str, Any]]) -> dic
     }  # fmt: skip
 
 
-def change(controller_id: int, one: Change) -> dict[str, Any] | None:
+def change(controller_id: int, one: Change) -> JsonObject | None:
     """A change of the cluster that users of a cluster can see: leaders, ISRs, topics, brokers, controllers. None for others."""
     match one:
         case changes.StatesChanged(states):
@@ -156,7 +157,7 @@ def change(controller_id: int, one: Change) -> dict[str, Any] | None:
     return None
 
 
-def cached_states(cached: CachedTopic) -> list[dict[str, Any]]:
+def cached_states(cached: CachedTopic) -> list[JsonObject]:
     """The partitions of a topic as a broker has them in its metadata."""
     return [
         {"partition": index, "leader": state.leader, "isr": list(state.isr), "replicas": list(state.replicas)}
@@ -164,7 +165,7 @@ def cached_states(cached: CachedTopic) -> list[dict[str, Any]]:
     ]
 
 
-async def topic(reader: BrokerServer, brokers: Iterable[BrokerServer], name: str) -> dict[str, Any]:
+async def topic(reader: BrokerServer, brokers: Iterable[BrokerServer], name: str) -> JsonObject:
     """A topic as ZooKeeper and each running broker see it. Raises Refused when there is none."""
     (stored,) = await reader.store.read_topics([name])
     if stored is None:
@@ -188,10 +189,10 @@ async def topic(reader: BrokerServer, brokers: Iterable[BrokerServer], name: str
     return {"name": name, "topic_id": uuid(stored.topic_id), "partitions": rows}
 
 
-def as_seen(by: BrokerServer, name: str, index: int) -> dict[str, Any]:
+def as_seen(by: BrokerServer, name: str, index: int) -> JsonObject:
     """What a broker's metadata cache has of a partition and, if it has a replica, what that has."""
     cached, hosted = by.metadata.partition(name, index), by.replicas.get(name, index)
-    shown: dict[str, Any] = {}
+    shown: JsonObject = {}
     if cached is not None:
         shown |= {"leader": cached.leader, "isr": list(cached.isr), "leader_epoch": cached.leader_epoch}
     if hosted is not None:
@@ -202,7 +203,7 @@ def as_seen(by: BrokerServer, name: str, index: int) -> dict[str, Any]:
     return shown
 
 
-def group(coordinator: int, one: Any) -> dict[str, Any]:
+def group(coordinator: int, one: Any) -> JsonObject:
     """A group of a coordinator."""
     members = [
         {"member_id": member.member_id, "client_id": member.client_id, "instance_id": member.instance_id} for member in one.members.values()
@@ -214,7 +215,7 @@ def group(coordinator: int, one: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def transaction(coordinator: int, one: Any) -> dict[str, Any]:
+def transaction(coordinator: int, one: Any) -> JsonObject:
     """A transactional id of a coordinator."""
     return {
         "transactional_id": one.transactional_id, "coordinator": coordinator, "state": one.state.text,

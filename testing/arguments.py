@@ -7,6 +7,7 @@ from typing import Any, Literal, TypedDict
 
 from klamm.broker.log.slow_disk import DiskOperation
 from klamm.control import bodies
+from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
 from klamm.protocol.errors import did_you_mean
 
@@ -72,7 +73,7 @@ _LIMITS = frozenset(("first", "after", "probability", "seed"))
 
 def fault_body(values: Mapping[str, Any]) -> bodies.FaultBody:
     """A fault from arguments. Raises Refused: an unknown name, with a suggestion; a value of another type."""
-    shape: dict[str, Any] = {"filter": {}, "effect": {}}
+    shape: JsonObject = {"filter": {}, "effect": {}}
     for name, value in values.items():
         if name not in FaultArguments.__annotations__:
             suggestion = did_you_mean(name, FaultArguments.__annotations__, quote="'")

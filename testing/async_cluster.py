@@ -14,6 +14,7 @@ from typing import Any, Unpack
 from klamm.broker.groups.states import GroupState
 from klamm.control import bodies, views
 from klamm.control.history import Exchange
+from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
 from klamm.testing.arguments import FaultArguments, RequestFilter, fault_body, texts_of
 from klamm.testing.cluster_text import cluster_text, controller_text, group_text, topic_text
@@ -193,9 +194,9 @@ class AsyncCluster:
         self._holds.append(hold)
         return hold
 
-    def phases(self) -> list[dict[str, Any]]:
+    def phases(self) -> list[JsonObject]:
         """All phases, with their fields and whether they can fail."""
-        shown: list[dict[str, Any]] = self._now.phases()["phases"]
+        shown: list[JsonObject] = self._now.phases()["phases"]
         return shown
 
     # --- requests
@@ -239,9 +240,9 @@ class AsyncCluster:
         """Stop a broker, if it runs, and start it again. Returns when every broker shows it."""
         await self._control.restart_broker(broker, bodies.StopBody(lose_log=lose_log))
 
-    async def brokers(self) -> list[dict[str, Any]]:
+    async def brokers(self) -> list[JsonObject]:
         """All brokers, those that do not run included."""
-        shown: list[dict[str, Any]] = (await value_of(self._control.brokers()))["brokers"]
+        shown: list[JsonObject] = (await value_of(self._control.brokers()))["brokers"]
         return shown
 
     async def pause_broker(self, broker: int) -> None:
@@ -298,9 +299,9 @@ class AsyncCluster:
         """Let real time pass again."""
         await value_of(self._control.resume_clock())
 
-    async def clock(self) -> dict[str, Any]:
+    async def clock(self) -> JsonObject:
         """The time of the brokers, and whether it is frozen."""
-        shown: dict[str, Any] = await value_of(self._control.clock_state())
+        shown: JsonObject = await value_of(self._control.clock_state())
         return shown
 
     # --- topics and groups
@@ -334,24 +335,24 @@ class AsyncCluster:
         """Delete a topic. Returns when no broker shows it. Raises Refused."""
         await self._control.delete_topic(name)
 
-    async def topics(self) -> list[dict[str, Any]]:
+    async def topics(self) -> list[JsonObject]:
         """All topics with their numbers of partitions, as the controller shows them."""
-        shown: list[dict[str, Any]] = (await value_of(self._control.topics()))["topics"]
+        shown: list[JsonObject] = (await value_of(self._control.topics()))["topics"]
         return shown
 
-    async def topic(self, name: str) -> dict[str, Any]:
+    async def topic(self, name: str) -> JsonObject:
         """A topic as ZooKeeper and each broker see it. Raises Refused if there is none."""
-        shown: dict[str, Any] = await self._control.topic(name)
+        shown: JsonObject = await self._control.topic(name)
         return shown
 
-    async def groups(self) -> list[dict[str, Any]]:
+    async def groups(self) -> list[JsonObject]:
         """All consumer groups, as their coordinators have them."""
-        shown: list[dict[str, Any]] = (await value_of(self._control.groups()))["groups"]
+        shown: list[JsonObject] = (await value_of(self._control.groups()))["groups"]
         return shown
 
-    async def group(self, name: str) -> dict[str, Any]:
+    async def group(self, name: str) -> JsonObject:
         """A consumer group as its coordinator has it. Raises Refused if there is none."""
-        shown: dict[str, Any] = await value_of(self._control.group(name))
+        shown: JsonObject = await value_of(self._control.group(name))
         return shown
 
     async def rebalance(self, group: str) -> None:
@@ -362,14 +363,14 @@ class AsyncCluster:
         """Let the session of a member, or of all, time out now: the group removes them and rebalances. Returns their ids."""
         return list((await value_of(self._control.expire_members(group, bodies.MemberBody(member=member))))["expired"])
 
-    async def transactions(self) -> list[dict[str, Any]]:
+    async def transactions(self) -> list[JsonObject]:
         """All transactional ids, as their coordinators have them."""
-        shown: list[dict[str, Any]] = (await value_of(self._control.transactions()))["transactions"]
+        shown: list[JsonObject] = (await value_of(self._control.transactions()))["transactions"]
         return shown
 
-    async def transaction(self, transactional_id: str) -> dict[str, Any]:
+    async def transaction(self, transactional_id: str) -> JsonObject:
         """A transactional id as its coordinator has it. Raises Refused if there is none."""
-        shown: dict[str, Any] = await value_of(self._control.transaction(transactional_id))
+        shown: JsonObject = await value_of(self._control.transaction(transactional_id))
         return shown
 
     async def expire_transaction(self, transactional_id: str) -> None:
@@ -378,17 +379,17 @@ class AsyncCluster:
         """
         await value_of(self._control.expire_transaction(transactional_id))
 
-    async def recovering(self) -> list[dict[str, Any]]:
+    async def recovering(self) -> list[JsonObject]:
         """The leaders that wait in recovery after an unclean election, with `kip704.recovery.mode=manual` (KIP-704): topic, partition,
         broker, leader epoch.
         """
-        shown: list[dict[str, Any]] = (await value_of(self._control.recovering()))["recovering"]
+        shown: list[JsonObject] = (await value_of(self._control.recovering()))["recovering"]
         return shown
 
-    async def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[dict[str, Any]]:
+    async def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[JsonObject]:
         """Let leaders that wait in recovery go on: all, those of a topic, or that of one partition. Returns the released ones."""
         body = bodies.RecoveryBody(topic=topic, partition=partition)
-        released: list[dict[str, Any]] = (await self._control.release_recovery(body))["released"]
+        released: list[JsonObject] = (await self._control.release_recovery(body))["released"]
         return released
 
     # --- waits
@@ -485,15 +486,15 @@ class AsyncCluster:
 
     async def wait_for_group(
         self, name: str, state: str = "Stable", *, members: int | None = None, timeout_s: float = TIMEOUT_S
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Wait until a group is in this state, and has this number of members. Returns the group."""
         if state not in GROUP_STATES:
             raise Refused(f"state: {state!r} is none of {', '.join(GROUP_STATES)}")
 
-        async def groups() -> list[dict[str, Any]]:
+        async def groups() -> list[JsonObject]:
             return list((await value_of(self._control.groups()))["groups"])
 
-        async def shown() -> dict[str, Any] | None:
+        async def shown() -> JsonObject | None:
             group = next((each for each in await groups() if each["group"] == name), None)
             if group is None:
                 return {"group": name, "state": "Dead", "members": []} if state == "Dead" else None
@@ -503,7 +504,7 @@ class AsyncCluster:
             return group_text(await groups(), name)
 
         what = f"group {name} in state {state}" + ("" if members is None else f" with {members} members")
-        found: dict[str, Any] = await until(self, shown, what, timeout_s, view)
+        found: JsonObject = await until(self, shown, what, timeout_s, view)
         return found
 
     async def wait_for_requests(self, count: int = 1, *, timeout_s: float = TIMEOUT_S, **wanted: Unpack[RequestFilter]) -> list[Request]:

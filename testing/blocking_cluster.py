@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
 from klamm.protocol.steering import HoldState
 from klamm.server.faults.fault import DiskHit, Hit
@@ -293,7 +294,7 @@ class BlockingCluster:
         """
         return self._held(lambda: self._inner.crash_after(phase, where=where, nth=nth, may_miss=may_miss, **fields))
 
-    def phases(self) -> list[dict[str, Any]]:
+    def phases(self) -> list[JsonObject]:
         """All phases, with their fields and whether they can fail."""
         return self._made(self._inner.phases)
 
@@ -327,7 +328,7 @@ class BlockingCluster:
         """Stop a broker, if it runs, and start it again. Returns when every broker shows it."""
         self._thread.call(self._inner.restart_broker(broker, lose_log=lose_log))
 
-    def brokers(self) -> list[dict[str, Any]]:
+    def brokers(self) -> list[JsonObject]:
         """All brokers, those that do not run included."""
         return self._thread.call(self._inner.brokers())
 
@@ -380,7 +381,7 @@ class BlockingCluster:
         """Let real time pass again."""
         self._thread.call(self._inner.resume_clock())
 
-    def clock(self) -> dict[str, Any]:
+    def clock(self) -> JsonObject:
         """The time of the brokers, and whether it is frozen."""
         return self._thread.call(self._inner.clock())
 
@@ -403,19 +404,19 @@ class BlockingCluster:
         """Delete a topic. Returns when no broker shows it. Raises Refused."""
         self._thread.call(self._inner.delete_topic(name))
 
-    def topics(self) -> list[dict[str, Any]]:
+    def topics(self) -> list[JsonObject]:
         """All topics with their numbers of partitions, as the controller shows them."""
         return self._thread.call(self._inner.topics())
 
-    def topic(self, name: str) -> dict[str, Any]:
+    def topic(self, name: str) -> JsonObject:
         """A topic as ZooKeeper and each broker see it. Raises Refused if there is none."""
         return self._thread.call(self._inner.topic(name))
 
-    def groups(self) -> list[dict[str, Any]]:
+    def groups(self) -> list[JsonObject]:
         """All consumer groups, as their coordinators have them."""
         return self._thread.call(self._inner.groups())
 
-    def group(self, name: str) -> dict[str, Any]:
+    def group(self, name: str) -> JsonObject:
         """A consumer group as its coordinator has it. Raises Refused if there is none."""
         return self._thread.call(self._inner.group(name))
 
@@ -427,11 +428,11 @@ class BlockingCluster:
         """Let the session of a member, or of all, time out now: the group removes them and rebalances. Returns their ids."""
         return self._thread.call(self._inner.expire_members(group, member))
 
-    def transactions(self) -> list[dict[str, Any]]:
+    def transactions(self) -> list[JsonObject]:
         """All transactional ids, as their coordinators have them."""
         return self._thread.call(self._inner.transactions())
 
-    def transaction(self, transactional_id: str) -> dict[str, Any]:
+    def transaction(self, transactional_id: str) -> JsonObject:
         """A transactional id as its coordinator has it. Raises Refused if there is none."""
         return self._thread.call(self._inner.transaction(transactional_id))
 
@@ -441,13 +442,13 @@ class BlockingCluster:
         """
         self._thread.call(self._inner.expire_transaction(transactional_id))
 
-    def recovering(self) -> list[dict[str, Any]]:
+    def recovering(self) -> list[JsonObject]:
         """The leaders that wait in recovery after an unclean election, with `kip704.recovery.mode=manual` (KIP-704): topic, partition,
         broker, leader epoch.
         """
         return self._thread.call(self._inner.recovering())
 
-    def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[dict[str, Any]]:
+    def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[JsonObject]:
         """Let leaders that wait in recovery go on: all, those of a topic, or that of one partition. Returns the released ones."""
         return self._thread.call(self._inner.release_recovery(topic, partition))
 
@@ -491,7 +492,7 @@ class BlockingCluster:
 
     def wait_for_group(
         self, name: str, state: str = "Stable", *, members: int | None = None, timeout_s: float = TIMEOUT_S
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Wait until a group is in this state, and has this number of members. Returns the group."""
         return self._thread.call(self._inner.wait_for_group(name, state, members=members, timeout_s=timeout_s))
 

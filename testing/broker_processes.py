@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from klamm.control.bodies import checked_filter
 from klamm.control.history import Exchange, History, at_ms_of
+from klamm.control.json_object import JsonObject
 from klamm.control.processes.process_control import ProcessControl
 from klamm.control.processes.shares import FaultShares, HoldShares
 from klamm.control.processes.steered_processes import SteeredProcessCluster
@@ -64,10 +65,10 @@ class ProcessFault:
     def is_removed(self) -> bool:
         return self._control.fault_is_spent(self.number) is None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         return self._thread.call(self._look())
 
-    async def _look(self) -> dict[str, Any]:
+    async def _look(self) -> JsonObject:
         if not self.is_removed:
             await self._control.fault_share(self.number)
         return self._share.as_json()
@@ -228,10 +229,10 @@ class BrokerProcesses(OfOneCluster):
     def last_request(self) -> int:
         return self._cluster.control.history.number_before(time.time_ns() // 1_000_000)
 
-    def events(self, since: int) -> list[dict[str, Any]]:
+    def events(self, since: int) -> list[JsonObject]:
         return self._thread.call(self._events(since))
 
-    async def _events(self, since: int) -> list[dict[str, Any]]:
+    async def _events(self, since: int) -> list[JsonObject]:
         return self._cluster.control.events.since(since)
 
     def topic_name(self, topic_id: bytes) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from klamm.control.json_object import JsonObject
 from klamm.testing.transcript import Rank, equal_rank, fault_text
 
 MAX_ROWS = 20
@@ -38,12 +39,12 @@ def controller_text(control: Any) -> str:
     return "; ".join([text, *held])
 
 
-def topic_text(shown: dict[str, Any]) -> str:
+def topic_text(shown: JsonObject) -> str:
     """A topic with its partitions: what ZooKeeper has, and which brokers see another leader or ISR; ends of logs and high watermarks."""
     return "\n".join([f"topic {shown['name']}", *_some([f"  {_partition_text(row)}" for row in shown["partitions"]], "partitions")])
 
 
-def _partition_text(row: dict[str, Any]) -> str:
+def _partition_text(row: JsonObject) -> str:
     moves = "".join(f", {key} {row[key]}" for key in ("adding", "removing") if row[key])
     state = row["zookeeper"]
     text = f"partition {row['partition']}: leader {row['leader']}, isr {row['isr']}, replicas {row['replicas']}{moves}"
@@ -57,13 +58,13 @@ def _partition_text(row: dict[str, Any]) -> str:
     return "; ".join([text, *others, *logs])
 
 
-def group_text(groups: list[dict[str, Any]], name: str) -> str:
+def group_text(groups: list[JsonObject], name: str) -> str:
     """A group, or that no broker has it."""
     found = next((each for each in groups if each["group"] == name), None)
     return f"no running broker has group {name}" if found is None else _group_text(found)
 
 
-def _group_text(shown: dict[str, Any]) -> str:
+def _group_text(shown: JsonObject) -> str:
     members = ", ".join(each["member_id"] for each in shown["members"]) or "no members"
     return (
         f"group {shown['group']}: {shown['state']}, generation {shown['generation']}, coordinator {shown['coordinator']}, "
@@ -71,7 +72,7 @@ def _group_text(shown: dict[str, Any]) -> str:
     )
 
 
-def _broker_text(shown: dict[str, Any]) -> str:
+def _broker_text(shown: JsonObject) -> str:
     if "host" not in shown:
         return f"broker {shown['id']}: {shown['state']}"
     return f"broker {shown['id']}: {shown['state']}, {shown['host']}:{shown['port']}, epoch {shown['epoch']}, leads {shown['leaders']}"

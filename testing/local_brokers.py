@@ -9,6 +9,7 @@ from klamm.control import views
 from klamm.control.bodies import checked_filter
 from klamm.control.history import Exchange
 from klamm.control.holds import Held
+from klamm.control.json_object import JsonObject
 from klamm.control.steered_cluster import SteeredCluster
 from klamm.protocol.steering import HoldState
 from klamm.server.faults.fault import DiskHit, Fault, Hit
@@ -40,7 +41,7 @@ class LocalFault:
     def is_removed(self) -> bool:
         return self._fault.removed.is_set()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         return views.fault(self._fault)
 
 
@@ -107,7 +108,7 @@ class LocalBrokers(OfOneCluster):
     def last_request(self) -> int:
         return self.control.history.total
 
-    def events(self, since: int) -> list[dict[str, Any]]:
+    def events(self, since: int) -> list[JsonObject]:
         return self.control.events.since(since)
 
     def topic_name(self, topic_id: bytes) -> str | None:

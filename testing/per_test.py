@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from klamm.control.json_object import JsonObject
 from klamm.testing import fault, hold
 from klamm.testing.blocking_cluster import BlockingCluster
 from klamm.testing.library import Cluster
@@ -34,10 +35,10 @@ _ARGUMENTS: dict[str, tuple[type[Any], ...]] = {
 """
 
 
-def marked(node: Any) -> dict[str, Any]:
+def marked(node: Any) -> JsonObject:
     """The arguments of a test's markers; the one that is closest to the test counts. Raises ValueError."""
     types = _ARGUMENTS
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for marker in reversed(list(node.iter_markers("klamm"))):
         if marker.args:
             raise ValueError(f"@pytest.mark.klamm takes named arguments: {', '.join(types)}")
@@ -121,7 +122,7 @@ class Clusters:
         if self._journal is not None:
             config = {JOURNAL: str((self._journal / name).absolute())} | config
         given = {name: value for name, value in arguments.items() if name != "own"}
-        shape: dict[str, Any] = {"brokers": self._brokers} | given | {"config": config}
+        shape: JsonObject = {"brokers": self._brokers} | given | {"config": config}
         self._journals[name] = config.get(JOURNAL) or None
         Cluster(**shape)  # an error is one line, before anything is started
         return Cluster(zookeeper=f"{self._zookeeper}/cluster-{next(self._numbers)}", **shape)

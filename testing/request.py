@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from klamm.control.history import Exchange, as_json
+from klamm.control.json_object import JsonObject
 from klamm.testing.transcript import request_text
 
 
@@ -39,7 +40,7 @@ class Request:
         """The name of the first error in the response."""
         return self._exchange.error
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """As the control API shows it."""
         return as_json(self._exchange)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from klamm.control.bodies import HoldBody
 from klamm.control.history import Exchange
+from klamm.control.json_object import JsonObject
 from klamm.protocol.steering import HoldState
 from klamm.server.faults.fault import DiskHit, Hit
 
@@ -31,7 +32,7 @@ class SeenFault(Protocol):
     def last(self) -> list[Hit | DiskHit]: ...
     @property
     def is_removed(self) -> bool: ...
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """As the control API shows it."""
 
 
@@ -133,7 +134,7 @@ class Steered(Protocol):
     def last_event(self) -> int:
         """The number of the last event."""
 
-    def events(self, since: int) -> list[dict[str, Any]]:
+    def events(self, since: int) -> list[JsonObject]:
         """The events after this number."""
 
     def topic_name(self, topic_id: bytes) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 from klamm.control.history import Exchange
+from klamm.control.json_object import JsonObject
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.protocol.schema import Struct
 from klamm.server.faults import message_parts
@@ -88,7 +89,7 @@ def outcome(exchange: Exchange) -> str:
     return exchange.error or ("a response that cannot be decoded" if exchange.decoded_response() is None else "ok")
 
 
-def event_text(event: dict[str, Any], rank: Rank = equal_rank) -> str | None:
+def event_text(event: JsonObject, rank: Rank = equal_rank) -> str | None:
     """What happened in the cluster; None for what is not shown. Of many partitions those of the topics with the lowest rank are named."""
     data = event["data"]
     match event["kind"]:
@@ -119,7 +120,7 @@ def event_text(event: dict[str, Any], rank: Rank = equal_rank) -> str | None:
     return None
 
 
-def _zookeeper_text(data: dict[str, Any]) -> str:
+def _zookeeper_text(data: JsonObject) -> str:
     if "cut" not in data:
         return f"requests of broker {data['broker']} to ZooKeeper wait for {data['delay_ms']} ms"
     return f"broker {data['broker']} is cut off from ZooKeeper" if data["cut"] else f"broker {data['broker']} reaches ZooKeeper again"
@@ -136,7 +137,7 @@ _TRANSACTION_STEPS = {
 }  # fmt: skip
 
 
-def _coordinator_text(data: dict[str, Any]) -> str:
+def _coordinator_text(data: JsonObject) -> str:
     """`group billing: rebalance begins (generation 3)`, `transaction copy-1: is complete (commit, producer 4 epoch 0)`."""
     phase = data["phase"]
     if "group" in data:
@@ -147,7 +148,7 @@ def _coordinator_text(data: dict[str, Any]) -> str:
     return f"transaction {data['transactional_id']}: {step} ({outcome}producer {data['producer_id']} epoch {data['producer_epoch']})"
 
 
-def _change_text(data: dict[str, Any], rank: Rank) -> str | None:
+def _change_text(data: JsonObject, rank: Rank) -> str | None:
     match data["change"]:
         case "StatesChanged":
             rows = [
@@ -178,7 +179,7 @@ def _change_text(data: dict[str, Any], rank: Rank) -> str | None:
     return None
 
 
-def fault_text(shown: dict[str, Any]) -> str:
+def fault_text(shown: JsonObject) -> str:
     """A fault, from how the control API shows it: what it is about and what it does."""
     about = " ".join(f"{key}={value}" for key, value in shown["filter"].items() if (key, value) != ("direction", "request"))
     does = " ".join(key if value is True else f"{key}={value}" for key, value in shown["effect"].items())
@@ -196,7 +197,7 @@ def _severity(exchange: Exchange, older: Container[str]) -> int:
 
 
 def timeline(
-    exchanges: Iterable[Exchange], events: Iterable[dict[str, Any]], begun_ms: int, name_of: TopicName = bytes.hex, *,
+    exchanges: Iterable[Exchange], events: Iterable[JsonObject], begun_ms: int, name_of: TopicName = bytes.hex, *,
     rank: Rank = equal_rank, older: Container[str] = (), limit: int = MAX_LINES,
 ) -> list[str]:
     """Requests and events in the order of time; the first error is marked with `>`. Equal requests in a row are one line.

@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 
 from klamm.control.event_log import EventLog
+from klamm.control.json_object import JsonObject
 from klamm.control.processes.broker_client import BrokerClient, Silent
 from klamm.control.refusal import Refused
 from klamm.server.local.process_cluster import BrokerProcess, ProcessCluster
@@ -74,7 +75,7 @@ class BrokerProcesses:
         self.changed.set()
         self.changed = asyncio.Event()
 
-    def ended_broker(self, broker: int) -> dict[str, Any]:
+    def ended_broker(self, broker: int) -> JsonObject:
         """A broker whose process has ended."""
         return {"id": broker, "state": "killed" if broker in self.killed else "stopped"}
 
@@ -92,9 +93,9 @@ class BrokerProcesses:
             await self._session.close()
 
     async def ask(
-        self, method: str, path: str, body: Any = None, query: dict[str, Any] | None = None, *, limit_s: float = READ_S,
+        self, method: str, path: str, body: Any = None, query: JsonObject | None = None, *, limit_s: float = READ_S,
         only: Iterable[int] | None = None,
-    ) -> tuple[dict[int, Any], dict[str, Any]]:
+    ) -> tuple[dict[int, Any], JsonObject]:
         """Call all brokers that run, or only these. Returns the answers by broker, Refused among them, and `missing` if one is."""
         parts = {broker: part for broker, part in sorted(self.parts.items()) if only is None or broker in only}
         asked = [broker for broker, part in parts.items() if not part.is_paused]
@@ -136,25 +137,25 @@ class BrokerProcesses:
         """The active controller among the brokers that respond, -1 without one."""
         return (await self.controllers())[0]
 
-    async def brokers(self) -> dict[str, Any]:
+    async def brokers(self) -> JsonObject:
         """All brokers, those that do not run or do not respond included."""
         shown = await asyncio.gather(*(self.broker(number) for number in range(1, self.cluster.count + 1)))
         return {"brokers": shown, "controller_id": next((each["id"] for each in shown if each.get("is_controller")), -1)}
 
-    async def broker(self, number: int) -> dict[str, Any]:
+    async def broker(self, number: int) -> JsonObject:
         """A broker. Its state is running, paused, stopped, killed, starting, or not responding."""
         self.known(number)
         process = next((each for each in self.cluster.processes if each.broker_id == number), None)
         if process is None or not process.runs:
             return self.ended_broker(number)
-        shown: dict[str, Any] = {"id": number, "pid": process.pid}
+        shown: JsonObject = {"id": number, "pid": process.pid}
         part = self.parts.get(number)
         if part is None or not process.is_ready:
             return shown | {"state": "starting"}
         if part.is_paused:
             return shown | {"state": "paused"}
         try:
-            answer: dict[str, Any] = await part.client.call("GET", f"/brokers/{number}", limit_s=READ_S)
+            answer: JsonObject = await part.client.call("GET", f"/brokers/{number}", limit_s=READ_S)
         except Silent:
             return shown | {"state": "not responding"} if process.runs else self.ended_broker(number)
         return answer | {"pid": process.pid}

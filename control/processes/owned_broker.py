@@ -25,6 +25,7 @@ from klamm.control.bodies import Body, FaultBody, HoldBody, convert
 from klamm.control.conditions import condition_of
 from klamm.control.history import History
 from klamm.control.http import ControlServer
+from klamm.control.json_object import JsonObject
 from klamm.control.model import Control
 from klamm.control.refusal import Refused
 from klamm.control.routes import ROUTES, Route
@@ -39,7 +40,7 @@ from klamm.server.seams import Seams
 
 log = logging.getLogger(__name__)
 
-Say = Callable[[dict[str, Any]], None]
+Say = Callable[[JsonObject], None]
 """Writes a line to the owner."""
 
 
@@ -96,7 +97,7 @@ class OwnedControl(Control):
         self._acting: set[int] = set()
         """Faults whose conditions hold, as the owner knows."""
 
-    def take_state(self, body: StateBody) -> dict[str, Any]:
+    def take_state(self, body: StateBody) -> JsonObject:
         """Have these holds and faults, and no others."""
         if body.version >= self._version:
             self._version = body.version
@@ -171,7 +172,7 @@ class OwnedControl(Control):
         self._say({"crashed": number, "phase": type(at.phase).__name__, "hits": held.hold.hits})
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def view(self, broker: int | None = None, topic: str | None = None) -> dict[str, Any]:
+    def view(self, broker: int | None = None, topic: str | None = None) -> JsonObject:
         """What this broker shows, as far as its owner waits for it: the controller, another broker, a topic."""
         running = next(iter(self.cluster.brokers), None)
         if running is None:
@@ -195,14 +196,14 @@ class OwnedControl(Control):
             ),
         }
 
-    def replica(self, topic: str, partition: int) -> dict[str, Any]:
+    def replica(self, topic: str, partition: int) -> JsonObject:
         """A partition as this broker sees it: leader and ISR in its metadata, and its replica, if it has one."""
         running = next(iter(self.serving()), None)
         if running is None:
             raise Refused("the broker does not run", 409)
         return views.as_seen(running, topic, partition)
 
-    def exchanges(self, since_ms: int = 0) -> dict[str, Any]:
+    def exchanges(self, since_ms: int = 0) -> JsonObject:
         """Requests of clients that were received at this time (ms since 1970) or later, as bytes, and the ids of topics."""
         found = self.history.newest(clients_only=True, since_ms=since_ms)
         running = next(iter(self.cluster.brokers), None)
@@ -227,20 +228,20 @@ class OwnedControl(Control):
             self._elections.release()
             self._elections = None
 
-    def let_go(self) -> dict[str, Any]:
+    def let_go(self) -> JsonObject:
         """As `Control.let_go`, and elections go on."""
         self._keep_from_elections(False)
         return super().let_go()
 
-    def report(self, brokers: str) -> dict[str, Any]:
+    def report(self, brokers: str) -> JsonObject:
         """What this broker shows (`control/wholeness.py`); the ids of the brokers that run are separated by commas."""
         running = next(iter(self.serving()), None)
         if running is None:
             raise Refused("the broker does not run", 409)
-        report: dict[str, Any] = msgspec.to_builtins(report_of(running, list(map(int, brokers.split(",")))), str_keys=True)
+        report: JsonObject = msgspec.to_builtins(report_of(running, list(map(int, brokers.split(",")))), str_keys=True)
         return report
 
-    async def elect(self, body: ElectionBody) -> dict[str, Any]:
+    async def elect(self, body: ElectionBody) -> JsonObject:
         """Elect preferred leaders, if this broker is the controller."""
         for broker in self.serving():
             await self.whole.elect_preferred(broker.id, [TopicPartition(*each) for each in body.partitions])

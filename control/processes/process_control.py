@@ -32,12 +32,13 @@ from klamm.control.bodies import (
     RecoveryBody,
     ZooKeeperDelayBody,
     fault_of,
+    faults_of_link,
 )
 from klamm.control.conditions import condition_of
 from klamm.control.event_log import REQUESTS
 from klamm.control.heartbeats import advance_in_steps, check_step
 from klamm.control.holds import MAX_HOLDS, check_brokers, failure_of, hold_of
-from klamm.control.links import faults_of_link
+from klamm.control.json_object import JsonObject
 from klamm.control.model import MAX_ADVANCE_MS, MAX_WAIT_MS
 from klamm.control.processes.broker_processes import ACT_S, READ_S, BrokerProcesses, SteeredProcess
 from klamm.control.processes.process_history import ProcessHistory
@@ -106,7 +107,7 @@ class ProcessControl:
 
     # --- processes
 
-    def first_line(self, broker: int) -> dict[str, Any]:
+    def first_line(self, broker: int) -> JsonObject:
         """What a process is told of its control API when it starts (`OwnedBroker`)."""
         self._tokens[broker] = secrets.token_urlsafe(24)
         clock = self._clock
@@ -115,7 +116,7 @@ class ProcessControl:
             "now_ms": clock.now_ms() if clock.is_frozen else None, "state": self._state(broker),
         }  # fmt: skip
 
-    def heard(self, process: BrokerProcess, report: dict[str, Any]) -> None:
+    def heard(self, process: BrokerProcess, report: JsonObject) -> None:
         """A process wrote a line: the address of its control API, or that its broker is killed at a phase."""
         broker = process.broker_id
         if "control" in report:
@@ -212,7 +213,7 @@ class ProcessControl:
         if only is None:
             self._acting = acting
 
-    def _state(self, broker: int) -> dict[str, Any]:
+    def _state(self, broker: int) -> JsonObject:
         self._version += 1
         acting = self._acting_now()
         faults = [share for each in self._faults.values() if (share := each.share(broker, each.number in acting)) is not None]
@@ -257,7 +258,7 @@ class ProcessControl:
         return True
 
     async def _until(
-        self, look: Callable[[], Awaitable[T | None]], path: str, query: Callable[[int], dict[str, Any]], timeout_ms: int,
+        self, look: Callable[[], Awaitable[T | None]], path: str, query: Callable[[int], JsonObject], timeout_ms: int,
         what: Callable[[], str],
     ) -> T:
         """Wait until `look` gives something; look again when a broker answers the long poll, or starts or ends."""
@@ -271,7 +272,7 @@ class ProcessControl:
         except TimeoutError:
             raise Refused(f"not within {timeout_ms} ms: {what()}", 408) from None
 
-    async def _poll(self, path: str, query: Callable[[int], dict[str, Any]]) -> None:
+    async def _poll(self, path: str, query: Callable[[int], JsonObject]) -> None:
         work: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._processes.changed.wait())]
         for broker, part in self._processes.parts.items():
             if not part.is_paused:
@@ -288,11 +289,11 @@ class ProcessControl:
 
     # --- phases and holds
 
-    def phases(self) -> dict[str, Any]:
+    def phases(self) -> JsonObject:
         """All phases with their fields."""
         return {"phases": [row._asdict() for row in phase_table()]}
 
-    async def hold(self, body: HoldBody) -> dict[str, Any]:
+    async def hold(self, body: HoldBody) -> JsonObject:
         """Hold phases of all brokers from now on."""
         check_brokers(body, self.cluster.count)
         if len(self._holds) >= MAX_HOLDS:
@@ -307,12 +308,12 @@ class ProcessControl:
         self.events.add("hold", hold.as_json())
         return {"id": hold.number}
 
-    async def holds(self) -> dict[str, Any]:
+    async def holds(self) -> JsonObject:
         """All holds."""
         missing = await self._look_at_holds()
         return {"holds": [hold.as_json() for hold in self._holds.values()]} | missing
 
-    async def hold_state(self, number: int, wait: str | None = None, timeout_ms: int = 30_000) -> dict[str, Any]:
+    async def hold_state(self, number: int, wait: str | None = None, timeout_ms: int = 30_000) -> JsonObject:
         """A hold. `wait=reached` waits until it holds something."""
         hold = self._hold(number)
         if wait is None:
@@ -320,7 +321,7 @@ class ProcessControl:
         if wait != "reached":
             raise Refused(f"wait={wait}: a hold can be waited for with wait=reached")
 
-        async def reached() -> dict[str, Any] | None:
+        async def reached() -> JsonObject | None:
             shown = await self._shown_hold(hold)
             return shown if hold.state == "reached" else None
 
@@ -329,7 +330,7 @@ class ProcessControl:
             lambda: f"hold {number} of {hold.body.phase} is {hold.state}",
         )  # fmt: skip
 
-    async def release(self, number: int) -> dict[str, Any]:
+    async def release(self, number: int) -> JsonObject:
         """End a hold: everything that it holds goes on."""
         hold = self._hold(number)
         hold.released = True
@@ -338,23 +339,23 @@ class ProcessControl:
         self.events.add("released", shown)
         return shown
 
-    async def step(self, number: int) -> dict[str, Any]:
+    async def step(self, number: int) -> JsonObject:
         """Let the first that is held go on: that of the lowest broker id."""
         return await self._act(number, "step")
 
-    async def fail(self, number: int, body: FailBody) -> dict[str, Any]:
+    async def fail(self, number: int, body: FailBody) -> JsonObject:
         """Let the event of the first that is held fail."""
         failure_of(body)
         return await self._act(number, "fail", {"error": body.error, "message": body.message})
 
-    async def crash(self, number: int) -> dict[str, Any]:
+    async def crash(self, number: int) -> JsonObject:
         """Kill the broker that is held first, as it stands there."""
         hold, broker = await self._first_held(number)
         await self._steps.crash(broker)
         self.events.add("crashed", {"broker": broker, "hold": number})
         return {"broker": broker, **hold.as_json()}
 
-    async def delete_holds(self, number: int | None = None) -> dict[str, Any]:
+    async def delete_holds(self, number: int | None = None) -> JsonObject:
         """End one hold or all, and forget them."""
         numbers = list(self._holds) if number is None else [self._hold(number).number]
         for each in numbers:
@@ -377,15 +378,15 @@ class ProcessControl:
             raise Refused(f"there is no hold {number}", 404)
         return self._holds[number]
 
-    async def held(self) -> list[dict[str, Any]]:
+    async def held(self) -> list[JsonObject]:
         """The holds that hold something."""
         await self._look_at_holds()
         return [hold.as_json() for hold in self._holds.values() if hold.state == "reached"]
 
-    async def _look_at_holds(self) -> dict[str, Any]:
+    async def _look_at_holds(self) -> JsonObject:
         return await self._look_at("holds", self._holds, lambda hold: hold.left)
 
-    async def _look_at(self, what: str, shares: Mapping[int, Share], limit: Callable[[Share], int | None]) -> dict[str, Any]:
+    async def _look_at(self, what: str, shares: Mapping[int, Share], limit: Callable[[Share], int | None]) -> JsonObject:
         """What brokers show of the holds or faults now; returns the brokers that did not respond. If a `limit` has moved, brokers get new
         shares.
         """
@@ -400,7 +401,7 @@ class ProcessControl:
         await self._check_conditions()
         return missing
 
-    async def _shown_hold(self, hold: HoldShares) -> dict[str, Any]:
+    async def _shown_hold(self, hold: HoldShares) -> JsonObject:
         missing = await self._look_at_holds()
         return hold.as_json() | missing
 
@@ -411,7 +412,7 @@ class ProcessControl:
             raise Refused(f"hold {number} is {hold.state}: it holds nothing", 409)
         return hold, shown["at"]["broker"]
 
-    async def _act(self, number: int, verb: str, body: Any = None) -> dict[str, Any]:
+    async def _act(self, number: int, verb: str, body: Any = None) -> JsonObject:
         hold, broker = await self._first_held(number)
         hold.seen[broker] = await self._processes.ask_one(broker, "POST", f"/holds/{number}/{verb}", body)
         await self._check_conditions()
@@ -419,7 +420,7 @@ class ProcessControl:
 
     # --- faults
 
-    async def add_fault(self, body: FaultBody) -> dict[str, Any]:
+    async def add_fault(self, body: FaultBody) -> JsonObject:
         """A new fault, at all brokers that it is about."""
         if len(self._faults) >= MAX_FAULTS:
             raise Refused(f"there are {MAX_FAULTS} faults already; remove some")
@@ -434,16 +435,16 @@ class ProcessControl:
         self.events.add("fault", fault.as_json())
         return {"id": number}
 
-    async def faults(self) -> dict[str, Any]:
+    async def faults(self) -> JsonObject:
         """All faults."""
         missing = await self._look_at_faults()
         return {"faults": [fault.as_json() for fault in self._faults.values()]} | missing
 
-    async def fault(self, number: int, hits: int | None = None, timeout_ms: int = 30_000) -> dict[str, Any]:
+    async def fault(self, number: int, hits: int | None = None, timeout_ms: int = 30_000) -> JsonObject:
         """A fault with its hits. With `hits` it is waited for until it has this number of them."""
         fault = self._fault(number)
 
-        async def reached() -> dict[str, Any] | None:
+        async def reached() -> JsonObject | None:
             missing = await self._look_at_faults()
             enough = hits is None or fault.hits >= hits or number not in self._faults
             return fault.as_json() | missing if enough else None
@@ -453,7 +454,7 @@ class ProcessControl:
             lambda: f"fault {number} has {fault.hits} of {hits} hits",
         )  # fmt: skip
 
-    async def delete_faults(self, number: int | None = None) -> dict[str, Any]:
+    async def delete_faults(self, number: int | None = None) -> JsonObject:
         """Remove one fault or all."""
         faults = list(self._faults.values()) if number is None else [self._fault(number)]
         await self._look_at_faults()
@@ -462,7 +463,7 @@ class ProcessControl:
         await self.sync()
         return {"deleted": len(faults), "faults": [fault.as_json() for fault in faults]}
 
-    async def add_link(self, body: LinkBody) -> dict[str, Any]:
+    async def add_link(self, body: LinkBody) -> JsonObject:
         """Faults on the requests that one broker sends to another, in one direction or in both."""
         return {"faults": [(await self.add_fault(fault))["id"] for fault in faults_of_link(body)]}
 
@@ -471,59 +472,59 @@ class ProcessControl:
             raise Refused(f"there is no fault {number}", 404)
         return self._faults[number]
 
-    async def _look_at_faults(self) -> dict[str, Any]:
+    async def _look_at_faults(self) -> JsonObject:
         return await self._look_at("faults", self._faults, lambda fault: None if fault.body.first is None else fault.hits)
 
     # --- brokers and the controller
 
-    async def move_controller(self, body: MoveBody) -> dict[str, Any]:
+    async def move_controller(self, body: MoveBody) -> JsonObject:
         """Make a broker the controller."""
         await self._steps.move_controller(body.to)
         shown = await self.controller()
         self.events.add("controller", shown)
         return shown
 
-    async def resign_controller(self) -> dict[str, Any]:
+    async def resign_controller(self) -> JsonObject:
         """Make the controller resign; any broker can become the next one."""
         if (await self.controller())["id"] < 0:
             raise Refused("there is no controller", 409)
         return await self.move_controller(MoveBody())
 
-    async def controller(self) -> dict[str, Any]:
+    async def controller(self) -> JsonObject:
         """The active controller, among the brokers that respond."""
         answers, missing = await self._processes.ask("GET", "/controller")
         active = [each for each in answers.values() if not isinstance(each, Refused) and each["id"] >= 0]
         shown = max(active, key=lambda each: int(each["epoch"]), default={"id": -1, "epoch": None, "queue": 0, "event": None})
         return shown | {"held": await self.held()} | missing
 
-    async def expire_session(self, body: BrokerBody) -> dict[str, Any]:
+    async def expire_session(self, body: BrokerBody) -> JsonObject:
         """End the ZooKeeper session of a broker, as ZooKeeper does when it hears nothing for too long."""
         return await self._of_broker(body.broker, "/zookeeper/expire", {"broker": body.broker})
 
-    async def cut_zookeeper(self, body: BrokerBody) -> dict[str, Any]:
+    async def cut_zookeeper(self, body: BrokerBody) -> JsonObject:
         """Let a broker lose its connection to ZooKeeper, and get no other until it is restored."""
         return await self._of_broker(body.broker, "/zookeeper/cut", {"broker": body.broker})
 
-    async def restore_zookeeper(self, body: BrokerBody) -> dict[str, Any]:
+    async def restore_zookeeper(self, body: BrokerBody) -> JsonObject:
         """Let a broker connect to ZooKeeper again."""
         return await self._of_broker(body.broker, "/zookeeper/restore", {"broker": body.broker})
 
-    async def delay_zookeeper(self, body: ZooKeeperDelayBody) -> dict[str, Any]:
+    async def delay_zookeeper(self, body: ZooKeeperDelayBody) -> JsonObject:
         """Let each request of a broker to ZooKeeper wait before it is sent."""
         return await self._of_broker(body.broker, "/zookeeper/delay", {"broker": body.broker, "ms": body.ms})
 
-    async def _of_broker(self, broker: int, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = await self._processes.ask_one(broker, "POST", path, body)
+    async def _of_broker(self, broker: int, path: str, body: JsonObject) -> JsonObject:
+        answer: JsonObject = await self._processes.ask_one(broker, "POST", path, body)
         return answer
 
     # --- the clock
 
-    def clock_state(self) -> dict[str, Any]:
+    def clock_state(self) -> JsonObject:
         """The time of the brokers."""
         clock = self._clock
         return {"now_ms": clock.now_ms(), "frozen": clock.is_frozen, "offset_ms": clock.offset_ms}
 
-    async def advance_clock(self, body: AdvanceBody) -> dict[str, Any]:
+    async def advance_clock(self, body: AdvanceBody) -> JsonObject:
         """As `Control.advance_clock`, at all brokers. A paused one follows when it goes on."""
         if not 0 <= body.ms <= MAX_ADVANCE_MS:
             raise Refused(f"ms: from 0 to {MAX_ADVANCE_MS}")
@@ -541,7 +542,7 @@ class ProcessControl:
         fired, silent = await advance_in_steps(body.ms, body.step_ms, advance, self._heard)
         return {"fired": fired, "silent": silent, **self.clock_state()} | missing
 
-    async def _advance(self, ms: int) -> tuple[int, dict[str, Any]]:
+    async def _advance(self, ms: int) -> tuple[int, JsonObject]:
         for part in self._processes.parts.values():
             part.behind_ms += ms * part.is_paused
         await self._clock.advance(ms / 1000)
@@ -552,13 +553,13 @@ class ProcessControl:
         answers, _ = await self._processes.ask("GET", "/own/heard")
         return {who: last for answer in answers.values() if not isinstance(answer, Refused) for who, last in answer.items()}
 
-    async def freeze_clock(self) -> dict[str, Any]:
+    async def freeze_clock(self) -> JsonObject:
         """Let time pass only by `advance`."""
         self._clock.freeze()
         await self.sync()
         return self.clock_state()
 
-    async def resume_clock(self) -> dict[str, Any]:
+    async def resume_clock(self) -> JsonObject:
         """Let real time pass again."""
         self._clock.resume()
         await self.sync()
@@ -570,7 +571,7 @@ class ProcessControl:
         """Have the present configs and ACLs as what `reset` stores. Raises TimeoutError, StartFailed."""
         await self._configs.remember()
 
-    async def reset(self) -> dict[str, Any]:
+    async def reset(self) -> JsonObject:
         """As `Control.reset`. A broker that does not respond is waited for."""
         ended = await self._release_all()
         started = [each.broker_id for each in self.cluster.processes if not each.runs]
@@ -591,7 +592,7 @@ class ProcessControl:
         with suppress(Refused):
             await self._processes.ask_one(controller, "POST", "/own/elect", {"partitions": list(map(list, partitions))})
 
-    async def configs_processed(self, timeout_ms: int = 30_000) -> dict[str, Any]:
+    async def configs_processed(self, timeout_ms: int = 30_000) -> JsonObject:
         """Wait until all brokers that respond have processed the changes of configs, users, quotas and ACLs that ZooKeeper has now."""
         if not 0 <= timeout_ms <= MAX_WAIT_MS:
             raise Refused(f"timeout_ms: from 0 to {MAX_WAIT_MS}")
@@ -602,12 +603,12 @@ class ProcessControl:
                 raise answer
         return missing
 
-    async def recovering(self) -> dict[str, Any]:
+    async def recovering(self) -> JsonObject:
         """The leaders that wait to be released, with `kip704.recovery.mode=manual` (KIP-704)."""
         answers, missing = await self._processes.ask("GET", "/recovering")
         return {"recovering": [row for each in answers.values() if isinstance(each, dict) for row in each["recovering"]]} | missing
 
-    async def release_recovery(self, body: RecoveryBody) -> dict[str, Any]:
+    async def release_recovery(self, body: RecoveryBody) -> JsonObject:
         """Let leaders that wait in recovery go on."""
         asked = {"topic": body.topic, "partition": body.partition}
         answers, missing = await self._processes.ask("POST", "/recovering/release", asked, limit_s=ACT_S)
@@ -616,7 +617,7 @@ class ProcessControl:
                 raise answer
         return {"released": [row for each in answers.values() for row in each["released"]]} | missing
 
-    async def _release_all(self) -> dict[str, Any]:
+    async def _release_all(self) -> JsonObject:
         """Remove all faults and holds, end pauses, let brokers reach ZooKeeper, let the clock run."""
         counts = {"faults": len(self._faults), "holds": len(self._holds)}
         self._faults.clear()

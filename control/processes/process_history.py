@@ -7,6 +7,7 @@ from typing import Any
 
 from klamm.control.bodies import checked_filter
 from klamm.control.history import Exchange, at_ms_of
+from klamm.control.json_object import JsonObject
 from klamm.control.model import MAX_LISTED
 from klamm.control.processes.broker_processes import ACT_S, BrokerProcesses, SteeredProcess
 from klamm.control.processes.request_numbers import RequestNumbers
@@ -39,14 +40,14 @@ class ProcessHistory:
 
     async def requests(
         self, *, broker: int | None = None, after: int = 0, limit: int = 100, **query: Any
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """The last requests that match, oldest first, by the time at which they were received. Raises Refused."""
         checked_filter(query | {"broker": broker}, range(1, self._processes.cluster.count + 1))
         if not 1 <= limit <= MAX_LISTED:
             raise Refused(f"limit: from 1 to {MAX_LISTED}")
         asked = query | {"limit": limit, "since_ms": self._numbers.ms_of(after)}
         answers, missing = await self._processes.ask("GET", "/own/requests", query=asked, only=None if broker is None else (broker,))
-        rows: list[dict[str, Any]] = []
+        rows: list[JsonObject] = []
         for number, answer in answers.items():
             if isinstance(answer, Refused):
                 raise answer

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from klamm.control.bodies import KillBody, NewBrokerBody, StopBody
+from klamm.control.json_object import JsonObject
 from klamm.control.processes.broker_client import Silent
 from klamm.control.processes.broker_processes import BrokerProcesses, SteeredProcess
 from klamm.control.refusal import Refused
@@ -22,7 +23,7 @@ SHOWN_S = 30.0
 """How long brokers may take to show the outcome of a step."""
 TOPIC_S = 40.0
 LOOK_S = 0.01
-Views = dict[int, dict[str, Any]]
+Views = dict[int, JsonObject]
 """What each broker shows that responds (`OwnedControl.view`)."""
 
 
@@ -44,13 +45,13 @@ class ProcessSteps:
 
     # --- brokers
 
-    async def stop_broker(self, number: int, body: StopBody) -> dict[str, Any]:
+    async def stop_broker(self, number: int, body: StopBody) -> JsonObject:
         """Stop a broker with a controlled shutdown; one that is paused goes on for that."""
         process = self._running(number)
         await self._stop(number, process, body.lose_log)
         return await self._changed(number)
 
-    async def kill_broker(self, number: int, body: KillBody) -> dict[str, Any]:
+    async def kill_broker(self, number: int, body: KillBody) -> JsonObject:
         """End the process of a broker by SIGKILL. With `expire` its znodes in ZooKeeper are deleted, as the end of its session does."""
         process = self._running(number)
         await self._kill(process)
@@ -74,7 +75,7 @@ class ProcessSteps:
         self._processes.ended(process)
         await end_registration(self._processes.cluster.zookeeper, process.broker_id)
 
-    async def start_broker(self, number: int) -> dict[str, Any]:
+    async def start_broker(self, number: int) -> JsonObject:
         """Start a broker that does not run, on its former port. The answer says whether its records are lost."""
         self._processes.known(number)
         if self._process(number).runs:
@@ -88,7 +89,7 @@ class ProcessSteps:
         await self._joined(number)
         return await self._changed(number) | {"records_lost": not cluster.keeps_logs}
 
-    async def add_broker(self, body: NewBrokerBody) -> dict[str, Any]:
+    async def add_broker(self, body: NewBrokerBody) -> JsonObject:
         """Start one more broker, with the next id and configs of its own."""
         try:
             number = await self._processes.cluster.add_broker(body.config)
@@ -108,7 +109,7 @@ class ProcessSteps:
         if not process.runs:
             raise Refused(f"broker {number} ended before all brokers showed it", 409)
 
-    async def restart_broker(self, number: int, body: StopBody) -> dict[str, Any]:
+    async def restart_broker(self, number: int, body: StopBody) -> JsonObject:
         """Stop a broker, if it runs, and start it again."""
         self._processes.known(number)
         process = self._process(number)
@@ -117,14 +118,14 @@ class ProcessSteps:
         started = await self.start_broker(number)
         return started | {"records_lost": started["records_lost"] or body.lose_log}
 
-    async def pause_broker(self, number: int) -> dict[str, Any]:
+    async def pause_broker(self, number: int) -> JsonObject:
         """Stop the process of a broker by SIGSTOP: it does nothing at all, and its sessions may end."""
         part = self._part(number)
         part.process.signal(signal.SIGSTOP)
         part.is_paused = True
         return await self._changed(number)
 
-    async def resume_broker(self, number: int) -> dict[str, Any]:
+    async def resume_broker(self, number: int) -> JsonObject:
         """End a pause. Holds, faults and the time that passed by `advance` meanwhile reach the broker now."""
         self._running(number)
         part = self._processes.parts.get(number)
@@ -180,7 +181,7 @@ class ProcessSteps:
             raise Refused(f"broker {number} starts: it cannot be paused yet", 409)
         return part
 
-    async def _changed(self, number: int) -> dict[str, Any]:
+    async def _changed(self, number: int) -> JsonObject:
         await self._told()
         shown = await self._processes.broker(number)
         self._processes.events.add("broker", shown)

@@ -6,11 +6,10 @@ what is left. It learns of each hit a moment later, so brokers that are hit in t
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from klamm.control.bodies import FaultBody, HoldBody
+from klamm.control.json_object import JsonObject
 from klamm.protocol.steering import HoldState
 
 
@@ -21,7 +20,7 @@ class HoldShares:
         self.number = number
         self.body = body
         self.released = False
-        self.seen: dict[int, dict[str, Any]] = {}
+        self.seen: dict[int, JsonObject] = {}
         self._past_hits = 0
         self._past_taken = 0
 
@@ -62,7 +61,7 @@ class HoldShares:
             return None
         return max(0, self.count - self.taken)
 
-    def share(self, broker: int) -> dict[str, Any]:
+    def share(self, broker: int) -> JsonObject:
         """What a broker is told of it."""
         taken = self._taken(self.seen.get(broker, {}).get("hits", 0))
         left = self.left
@@ -77,7 +76,7 @@ class HoldShares:
             return "reached"
         return "released" if self.released or self.left == 0 else "armed"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """As `Held.as_json`; `held` is sorted by broker."""
         body = self.body
         held = [at for broker in sorted(self.seen) for at in self.seen[broker]["held"]]
@@ -89,12 +88,12 @@ class HoldShares:
 class FaultShares:
     """A fault. `seen` has what each broker showed of it last; `shown` what it looks like without hits."""
 
-    def __init__(self, number: int, body: FaultBody, shown: dict[str, Any]) -> None:
+    def __init__(self, number: int, body: FaultBody, shown: JsonObject) -> None:
         self.number = number
         self.body = body
-        self.seen: dict[int, dict[str, Any]] = {}
+        self.seen: dict[int, JsonObject] = {}
         self._shown = shown
-        self._past: list[dict[str, Any]] = []
+        self._past: list[JsonObject] = []
 
     def ended(self, broker: int) -> None:
         """The process of this broker has ended."""
@@ -112,7 +111,7 @@ class FaultShares:
         """Whether it hits no request any more."""
         return self.body.first is not None and self.hits >= self.body.first
 
-    def share(self, broker: int, acts: bool = True) -> dict[str, Any] | None:
+    def share(self, broker: int, acts: bool = True) -> JsonObject | None:
         """What a broker is told of it; None if it is not about this broker, or nothing is left for it. `acts`: its condition holds."""
         if self.body.filter.broker not in (None, broker):
             return None
@@ -122,7 +121,7 @@ class FaultShares:
         first = self.seen.get(broker, {}).get("hits", 0) + max(0, self.body.first - self.hits)
         return shown | {"first": first} if first else None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """As `views.fault`; the last hits are sorted by time."""
         parts = (*self._past, *self.seen.values())
         last = sorted((hit for each in parts for hit in each["last"]), key=lambda hit: str(hit["at"]))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from klamm.control.http import ControlServer
+from klamm.control.json_object import JsonObject
 from klamm.control.processes.process_control import ProcessControl
 from klamm.server.local.process_cluster import BrokerProcess, ProcessCluster
 
@@ -56,10 +57,10 @@ class SteeredProcessCluster(ProcessCluster):
         await super().stop()
         await self.control.close()
 
-    def _control_of(self, broker_id: int) -> dict[str, Any] | None:
+    def _control_of(self, broker_id: int) -> JsonObject | None:
         return self.control.first_line(broker_id)
 
-    def _heard(self, process: BrokerProcess, report: dict[str, Any]) -> None:
+    def _heard(self, process: BrokerProcess, report: JsonObject) -> None:
         self.control.heard(process, report)
 
     def _ended(self, process: BrokerProcess) -> None:
