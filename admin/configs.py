@@ -43,7 +43,7 @@ def describe_configs(
             include_documentation=documentation,
         )
 
-    def read(response: Any, version: int) -> dict[ConfigResource, Entries | AdminError]:
+    def read(response: messages.DescribeConfigsResponse, version: int) -> dict[ConfigResource, Entries | AdminError]:
         return {
             ConfigResource(ResourceType(one.resource_type), one.resource_name): error_of(one.error_code, one.error_message)
             or {entry.name: _entry(entry, one.resource_type, version) for entry in one.configs}
@@ -85,7 +85,7 @@ def incremental_alter_configs(
             validate_only=only,
         )
 
-    def read(response: Any, _version: int) -> dict[ConfigResource, AdminError | None]:
+    def read(response: messages.IncrementalAlterConfigsResponse, _version: int) -> dict[ConfigResource, AdminError | None]:
         return {
             ConfigResource(ResourceType(one.resource_type), one.resource_name): error_of(one.error_code, one.error_message)
             for one in response.responses
@@ -183,7 +183,7 @@ def _change(value: object) -> ConfigChange:
     return value._replace(operation=AlterOperation(value.operation))
 
 
-def _entry(entry: Any, resource_type: int, version: int) -> ConfigEntry:
+def _entry(entry: messages.DescribeConfigsResponse.DescribeConfigsResourceResult, resource_type: int, version: int) -> ConfigEntry:
     """An entry of a response. Version 0 only says whether the value is the default; otherwise the source depends on the resource type."""
     if version > 0:
         source = _source(entry.config_source)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from klamm.admin.calls.arguments import by_topic, check_partitions, check_timeout
 from klamm.admin.calls.deadlines import deadline_ms, work_ms
@@ -46,7 +45,7 @@ def elect_leaders(election_type: ElectionType, partitions: Iterable[tuple[str, i
     return Call(deadline_ms(timeout), run)
 
 
-def _read(response: Any) -> Outcomes[TopicPartition]:
+def _read(response: messages.ElectLeadersResponse) -> Outcomes[TopicPartition]:
     """The outcome of each partition. If the whole request has an error (never NOT_CONTROLLER), each named partition has one too."""
     whole = error_of(response.error_code)
     outcomes = {

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from klamm.admin.calls.arguments import (
     INT32_MAX,
@@ -60,7 +59,7 @@ def describe_log_dirs(
     return Call(check_timeout(timeout_ms), run)
 
 
-def _log_dir(result: Any, version: int) -> LogDir:
+def _log_dir(result: messages.DescribeLogDirsResponse.DescribeLogDirsResult, version: int) -> LogDir:
     replicas = {
         TopicPartition(topic.name, one.partition_index): LogDirReplica(
             one.partition_size, one.offset_lag, one.is_future_key, one.uncleanable_bytes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from klamm.admin.calls.arguments import INT64_MAX, by_topic, check_bool, check_int, check_mapping, check_partition, check_timeout
 from klamm.admin.calls.errors import AdminError, Unsupported, error_of
@@ -62,5 +61,5 @@ def list_offsets(
     return Call(check_timeout(timeout_ms), run)
 
 
-def _offset(one: Any) -> LogOffset | AdminError:
+def _offset(one: messages.ListOffsetsResponse.ListOffsetsPartitionResponse) -> LogOffset | AdminError:
     return error_of(one.error_code) or LogOffset(one.offset, one.timestamp, one.leader_epoch)

@@ -5,7 +5,6 @@ supports.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from klamm.admin.calls.arguments import INT32_MAX, check_int, check_iterable, check_timeout, check_topic
 from klamm.admin.calls.errors import AdminError, error_of, response_error
@@ -14,6 +13,7 @@ from klamm.admin.calls.scope import OnRetry, Scope
 from klamm.admin.calls.values import Broker, ClusterDescription, PartitionDescription, TopicDescription
 from klamm.admin.network.io_thread import Call
 from klamm.admin.network.session import Session, metadata_of_topics
+from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 
 
@@ -50,9 +50,9 @@ def describe_topics(topics: Iterable[str] | None, timeout_ms: int) -> Call[Descr
     return Call(check_timeout(timeout_ms), run)
 
 
-def _described(response: Any, wanted: list[str] | None) -> Described[str, TopicDescription]:
+def _described(response: messages.MetadataResponse, wanted: list[str] | None) -> Described[str, TopicDescription]:
     """The topics of a response, in the requested order, or sorted by name."""
-    by_name = {topic.name: topic for topic in response.topics}
+    by_name = {topic.name: topic for topic in response.topics if topic.name is not None}
     descriptions: dict[str, TopicDescription] = {}
     errors: dict[str, AdminError] = {}
     for name in sorted(by_name) if wanted is None else wanted:
@@ -69,7 +69,7 @@ def _described(response: Any, wanted: list[str] | None) -> Described[str, TopicD
     return Described(descriptions, errors)
 
 
-def _partition(one: Any) -> PartitionDescription:
+def _partition(one: messages.MetadataResponse.MetadataResponsePartition) -> PartitionDescription:
     """The description of a partition. The error code is ignored: a partition without a leader has one, but its other fields are valid."""
     leader = one.leader_id if one.leader_id >= 0 else None
     return PartitionDescription(

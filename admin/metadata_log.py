@@ -7,7 +7,7 @@ reader can begin again.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from klamm.admin.calls.arguments import INT32_MAX, check_int, check_timeout
 from klamm.admin.calls.errors import AdminError, BadResponse, error_of
@@ -60,11 +60,11 @@ def read_metadata_log(controller_epoch: int, offset: int, max_wait_ms: int, max_
     return Call(timeout + wait, run)
 
 
-def _refused(response: Any) -> bool:
+def _refused(response: messages.MetadataFetchResponse) -> bool:
     return bool(response.error_code == ErrorCode.NOT_CONTROLLER)
 
 
-def _read(response: Any) -> MetadataLogPart:
+def _read(response: messages.MetadataFetchResponse) -> MetadataLogPart:
     error = error_of(response.error_code)
     if error is not None and error.code not in _BEGIN_AGAIN:
         raise error

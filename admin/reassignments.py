@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from klamm.admin.calls.arguments import by_topic, check_mapping, check_partition, check_partitions, check_target, check_timeout
 from klamm.admin.calls.deadlines import deadline_ms, work_ms
@@ -44,7 +43,7 @@ def alter_partition_reassignments(targets: Mapping[AnyPartition, Sequence[int] |
 
         return PartitionResult(await session.each_to_controller(scope, ApiKey.ALTER_PARTITION_REASSIGNMENTS, wanted, make, read))
 
-    def read(response: Any) -> Outcomes[TopicPartition]:
+    def read(response: messages.AlterPartitionReassignmentsResponse) -> Outcomes[TopicPartition]:
         """The outcome of each partition. NOT_CONTROLLER and authorization errors are errors of the whole request, and count for every
         partition.
         """

@@ -6,7 +6,6 @@ For a broker without these keys the calls raise `Unsupported`. No other request 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from klamm.admin.calls.arguments import (
     INT64_MAX,
@@ -153,7 +152,9 @@ def _list(value: object, partition: TopicPartition) -> Ints | None:
     return check_replicas(value, f"the replicas of {partition}")
 
 
-def _read_partitions(response: Any) -> Outcomes[TopicPartition]:
+def _read_partitions(
+    response: messages.ReassignPartitionsResponse | messages.AlterInterbrokerThrottledReplicasResponse,
+) -> Outcomes[TopicPartition]:
     return {
         TopicPartition(topic.name, one.partition_id): error_of(one.error_code, one.error_message)
         for topic in response.topics
@@ -161,5 +162,5 @@ def _read_partitions(response: Any) -> Outcomes[TopicPartition]:
     }
 
 
-def _read_brokers(response: Any) -> Outcomes[int]:
+def _read_brokers(response: messages.AlterInterbrokerThrottledRatesResponse) -> Outcomes[int]:
     return {one.broker_id: error_of(one.error_code, one.error_message) for one in response.brokers}

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from klamm.configs import rules as config_rules
 from klamm.configs.definitions.blacklist import BLACKLIST
 from klamm.configs.definitions.definition import ConfigKey, synonyms
-from klamm.configs.definitions.types import ConfigError
+from klamm.configs.definitions.types import ConfigError, Values
 from klamm.configs.dynamic import check_entry, check_listener_configs, check_listener_limits, check_names, usable
 from klamm.configs.listeners import ListenerConfig, ListenerConfigs, ListenerProperties, listeners_of
 from klamm.configs.passwords import PasswordEncoder
@@ -46,7 +46,7 @@ class BrokerConfig:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._switches = {name: _switch(name, text) for name, text in properties.items() if name in SWITCHES}
-        self.release_defaults: Mapping[str, Any] = _defaults_as_of(self._switches.get("klamm.as.version"))
+        self.release_defaults: Values = _defaults_as_of(self._switches.get("klamm.as.version"))
         """Typed defaults that differ from those of Kafka 3.9, because the broker is to be like an older release."""
         has_blacklist = self._switches.get("kip491.enable", True)
         self.own_keys: Mapping[str, ConfigKey] = {name: key for name, key in OWN.items() if has_blacklist or name != BLACKLIST.name}
@@ -165,7 +165,7 @@ class BrokerConfig:
         return self._effective
 
     @property
-    def values(self) -> Mapping[str, Any]:
+    def values(self) -> Values:
         """All effective values, typed."""
         return self._values
 
@@ -221,13 +221,13 @@ class BrokerConfig:
         return tuple(name for name in self.static if key_of(name) is not None and not MEANINGFUL.intersection(synonyms(name)))
 
 
-def check_values(values: Mapping[str, Any], properties: Mapping[str, str]) -> ListenerConfigs:
+def check_values(values: Values, properties: Mapping[str, str]) -> ListenerConfigs:
     """Check rules that involve several configs, and return the listeners. Raises ConfigError."""
     config_rules.check(values)
     return listeners_of(values, properties)
 
 
-def _defaults_as_of(version: str | None) -> Mapping[str, Any]:
+def _defaults_as_of(version: str | None) -> Values:
     if version is None:
         return {}
     from klamm.configs.release_defaults import defaults_of  # few brokers need the tables

@@ -8,7 +8,6 @@ prefix.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from klamm.configs import rules as config_rules
 from klamm.configs.definitions.definition import DEFAULT_ONLY, PER_BROKER, READ_ONLY, ConfigKey, without_listener
@@ -85,7 +84,7 @@ def check_entry(name: str, text: str, per_broker: bool, own: Mapping[str, Config
         raise ConfigError(name, shown, "can be set for a single broker only", text)
 
 
-def _check_class(key: ConfigKey, value: Any) -> None:
+def _check_class(key: ConfigKey, value: str | None) -> None:
     """Raises ConfigError for a class that is not Kafka's: there are no others here, and Kafka refuses a class that it does not find."""
     if key.type is ConfigType.CLASS and value is not None and not value.startswith(_KAFKAS):
         raise ConfigError(key.name, value, f"Class {value} could not be found.")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from klamm.configs.definitions.types import ConfigError, parse_integer, trim
+from klamm.configs.definitions.types import ConfigError, Values, parse_integer, trim
 from klamm.configs.tables.broker import BROKER
 from klamm.protocol.nouns import SecurityProtocol
 
@@ -76,7 +76,7 @@ class ListenerConfigs(NamedTuple):
     security_protocols: dict[str, str]
 
 
-def listeners_of(values: Mapping[str, Any], given: Mapping[str, str]) -> ListenerConfigs:
+def listeners_of(values: Values, given: Mapping[str, str]) -> ListenerConfigs:
     """Read and check the listeners. `values` are the configs of a broker, `given` the properties that are set. Raises ConfigError."""
     protocols = _security_protocols(values["listener.security.protocol.map"])
     inter_broker, protocol = _inter_broker(values, given, protocols)
@@ -126,7 +126,7 @@ def _security_protocols(text: str) -> dict[str, str]:
     return protocols
 
 
-def _inter_broker(values: Mapping[str, Any], given: Mapping[str, str], protocols: Mapping[str, str]) -> tuple[str, str]:
+def _inter_broker(values: Values, given: Mapping[str, str], protocols: Mapping[str, str]) -> tuple[str, str]:
     """Name and protocol of the inter-broker listener."""
     text = values["inter.broker.listener.name"]
     if text is None:
@@ -140,7 +140,7 @@ def _inter_broker(values: Mapping[str, Any], given: Mapping[str, str], protocols
     return name, protocols[name]
 
 
-def _control_plane(values: Mapping[str, Any], protocols: Mapping[str, str]) -> str | None:
+def _control_plane(values: Values, protocols: Mapping[str, str]) -> str | None:
     text = values["control.plane.listener.name"]
     if text is None:
         return None

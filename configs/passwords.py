@@ -12,10 +12,10 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from klamm.configs.definitions.types import ConfigError
+from klamm.configs.definitions.types import ConfigError, Values
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import Cipher
@@ -35,7 +35,7 @@ class CannotDecrypt(ValueError):
 class PasswordEncoder:
     """Encrypts with the current settings. Decrypts passwords that were encrypted with the same secret."""
 
-    def __init__(self, secret: str, values: Mapping[str, Any]) -> None:
+    def __init__(self, secret: str, values: Values) -> None:
         """`values` are the configs of a broker. Raises ConfigError for an unsupported algorithm."""
         self._secret = secret
         self._key_factory: str = values["password.encoder.keyfactory.algorithm"] or DEFAULT_KEY_FACTORY

@@ -7,14 +7,12 @@ run time: a thread pool can at most double or halve, a limit must allow at least
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from klamm.configs.definitions.definition import synonyms
-from klamm.configs.definitions.types import ConfigError, parse_integer, split_list, trim
+from klamm.configs.definitions.types import ConfigError, Values, parse_integer, split_list, trim
 from klamm.configs.releases.inter_broker_protocol import MetadataVersion
-
-Values = Mapping[str, Any]
 
 
 class Rule(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 
 from klamm.configs import rules as config_rules
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.definitions.types import ConfigError
+from klamm.configs.definitions.types import ConfigError, Values
 from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.configs.tables.broker import TOPICS
 from klamm.configs.tables.topic import MAX_LONG
@@ -67,7 +67,7 @@ def validate_topic_configs(configs: Mapping[str, str | None], config: BrokerConf
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def _check(values: Mapping[str, Any], config: BrokerConfig) -> None:
+def _check(values: Values, config: BrokerConfig) -> None:
     """The rules between a topic's configs."""
     if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
         least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from klamm.admin.calls.arguments import (
     INT32_MAX,
@@ -93,7 +92,7 @@ def _fetch(groups: list[str], wanted: Wanted, stable: bool, version: int) -> mes
     return request(group_id=groups[0], topics=topics, require_stable=stable)
 
 
-def _offsets(row: Any) -> Offsets | AdminError:
+def _offsets(row: messages.OffsetFetchResponse | messages.OffsetFetchResponse.OffsetFetchResponseGroup) -> Offsets | AdminError:
     """The offsets of a group, of a response with one group or with many. Version 1 has the error of the group in each partition."""
     whole = error_of(row.error_code)
     if whole is not None:
@@ -184,7 +183,7 @@ def delete_group_offsets(group: str, partitions: Iterable[tuple[str, int]], time
     return Call(check_timeout(timeout_ms), run)
 
 
-def _by_partition(response: Any) -> Outcomes[TopicPartition]:
+def _by_partition(response: messages.OffsetCommitResponse | messages.OffsetDeleteResponse) -> Outcomes[TopicPartition]:
     return {
         TopicPartition(topic.name, one.partition_index): error_of(one.error_code) for topic in response.topics for one in topic.partitions
     }

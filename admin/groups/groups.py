@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from klamm.admin.calls.arguments import check_group, check_iterable, check_timeout
 from klamm.admin.calls.errors import AdminError, Unsupported, error_of, response_error
@@ -38,7 +37,7 @@ def list_groups(
             raise Unsupported("the broker is older than Kafka 3.8 and does not list groups by type")
         return messages.ListGroupsRequest(states_filter=wanted_states, types_filter=wanted_types)
 
-    def read(response: Any, version: int, broker: int) -> dict[str, ListedGroup]:
+    def read(response: messages.ListGroupsResponse, version: int, broker: int) -> dict[str, ListedGroup]:
         return {
             row.group_id: ListedGroup(
                 row.group_id,
@@ -77,7 +76,7 @@ async def _describe(session: Session, scope: Scope, groups: list[str]) -> dict[s
     return await each_to_coordinator(session, scope, KeyType.GROUP, groups, send)
 
 
-def _description(row: Any, broker: int) -> GroupDescription:
+def _description(row: messages.DescribeGroupsResponse.DescribedGroup, broker: int) -> GroupDescription:
     members = tuple(
         MemberDescription(
             one.member_id, one.group_instance_id, one.client_id, one.client_host, bytes(one.member_metadata), bytes(one.member_assignment)
@@ -160,7 +159,7 @@ def _leave(group: str, leaving: list[MemberToRemove], reason: str, version: int)
     return request(group_id=group, member_id=leaving[0].member_id)
 
 
-def _left(response: Any, leaving: list[MemberToRemove]) -> Outcomes[MemberToRemove]:
+def _left(response: messages.LeaveGroupResponse, leaving: list[MemberToRemove]) -> Outcomes[MemberToRemove]:
     rows = {MemberToRemove(row.group_instance_id, row.member_id): error_of(row.error_code) for row in response.members}
     missing = response_error(ErrorCode.UNKNOWN_SERVER_ERROR, "missing in the response")
     return {member: rows.get(member, missing) for member in leaving}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from klamm.admin.calls.errors import AdminError, Unsupported, error_of, response_error
 from klamm.admin.calls.scope import Scope
@@ -68,5 +68,5 @@ async def _find(session: Session, scope: Scope, key_type: KeyType, keys: list[st
     return found
 
 
-def _coordinator(row: Any) -> int | AdminError:
+def _coordinator(row: messages.FindCoordinatorResponse | messages.FindCoordinatorResponse.Coordinator) -> int | AdminError:
     return error_of(row.error_code, row.error_message) or int(row.node_id)

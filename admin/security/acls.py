@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from klamm.admin.calls.arguments import check_iterable
 from klamm.admin.calls.deadlines import deadline_ms
@@ -92,7 +92,7 @@ def describe_acls(wanted: Filter, timeout_ms: int) -> Call[list[Acl]]:
     return Call(deadline_ms(timeout_ms), run)
 
 
-def _deleted(match: Any) -> Acl:
+def _deleted(match: messages.DeleteAclsResponse.DeleteAclsMatchingAcl) -> Acl:
     pattern = Pattern(match.resource_type, match.resource_name, match.pattern_type)
     return Acl(pattern, Entry(match.principal, match.host, match.operation, match.permission_type))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from klamm.admin.calls.arguments import INT32_MAX, INT64_MAX, by_topic, check_int, check_partition, check_partitions, check_timeout
 from klamm.admin.calls.errors import AdminError, error_of
@@ -53,7 +52,7 @@ def describe_producers(
     return Call(check_timeout(timeout_ms), run)
 
 
-def _producer(row: Any) -> ActiveProducer:
+def _producer(row: messages.DescribeProducersResponse.ProducerState) -> ActiveProducer:
     return ActiveProducer(
         row.producer_id,
         row.producer_epoch,

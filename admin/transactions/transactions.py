@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from klamm.admin.calls.arguments import INT64_MAX, check_int, check_iterable, check_text, check_timeout
 from klamm.admin.calls.errors import AdminError, Unsupported, error_of
@@ -40,7 +39,7 @@ def list_transactions(
             raise Unsupported("the broker is older than Kafka 3.8 and does not list transactions by duration")
         return messages.ListTransactionsRequest(state_filters=wanted, producer_id_filters=ids, duration_filter=duration_ms)
 
-    def read(response: Any, _version: int, broker: int) -> dict[str, ListedTransaction]:
+    def read(response: messages.ListTransactionsResponse, _version: int, broker: int) -> dict[str, ListedTransaction]:
         return {
             row.transactional_id: ListedTransaction(row.transactional_id, row.producer_id, _state(row.transaction_state), broker)
             for row in response.transaction_states
@@ -69,7 +68,7 @@ def describe_transactions(transactional_ids: Iterable[str], timeout_ms: int) -> 
     return Call(check_timeout(timeout_ms), run)
 
 
-def _description(row: Any, broker: int) -> TransactionDescription:
+def _description(row: messages.DescribeTransactionsResponse.TransactionState, broker: int) -> TransactionDescription:
     start_ms = row.transaction_start_time_ms
     return TransactionDescription(
         row.transactional_id,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from klamm.configs.definitions.types import ConfigError
+from klamm.configs.definitions.types import ConfigError, Values
 from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.configs.releases.kafka_releases import release_of, versions_in
 from klamm.protocol.apis import APIS, Api, ApiKey
@@ -82,7 +82,7 @@ def _range(api: Api, wanted: str) -> Range | None:
     return low, high
 
 
-def offered_apis(values: Mapping[str, Any]) -> OfferedApis:
+def offered_apis(values: Values) -> OfferedApis:
     """What a broker with these configs offers. Raises ConfigError if `klamm.api.versions` names what is not offered anyway."""
     text = values[AS_VERSION]
     release = None if text is None else release_of(text)
@@ -107,13 +107,13 @@ def offered_apis(values: Mapping[str, Any]) -> OfferedApis:
     return OfferedApis(tuple(rows), full)
 
 
-def newest_offered(values: Mapping[str, Any], key: int, newest: int) -> int | None:
+def newest_offered(values: Values, key: int, newest: int) -> int | None:
     """The newest version of an API, up to `newest`, that a broker with these configs offers; None if it hides the API."""
     row = next((api for api in offered_apis(values).apis if api.key == key), None)
     return None if row is None else min(newest, row.max_version)
 
 
-def check_offered(values: Mapping[str, Any]) -> None:
+def check_offered(values: Values) -> None:
     """Raises ConfigError if these configs contradict each other."""
     offered_apis(values)
     text = values[AS_VERSION]

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any
+
+Values = Mapping[str, Any]
+"""Name of a config → its parsed value."""
 
 
 class ConfigType(IntEnum):
@@ -131,7 +134,7 @@ def parse(name: str, text: str, type_: ConfigType) -> Any:
     return text if parser is None else parser(name, text)
 
 
-def text_of(value: Any) -> str | None:
+def text_of(value: object) -> str | None:
     """A value as DescribeConfigs shows it; None stays None."""
     if value is None or isinstance(value, str):
         return value

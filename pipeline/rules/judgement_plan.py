@@ -26,7 +26,6 @@ from klamm.pipeline.spark.settings import SHUFFLE_PARTITIONS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
 Node = TypeVar("Node", bound=Hashable)
 
 TINY = 2_000
