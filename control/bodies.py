@@ -216,7 +216,7 @@ def decode(kind: type[T], data: bytes) -> T:
         raise Refused("the body is nested too deeply") from None
 
 
-def convert(kind: type[T], values: Mapping[str, Any]) -> T:
+def convert(kind: type[T], values: Mapping[str, object]) -> T:
     """A body from values of Python, with the same checks. Raises Refused."""
     try:
         return msgspec.convert(values, kind)

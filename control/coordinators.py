@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TypeVar
 
+from klamm.broker.groups.group import Group
+from klamm.broker.transactions.transaction import Transaction
 from klamm.control import views
 from klamm.control.bodies import MemberBody
 from klamm.control.brokers import Brokers
@@ -13,6 +15,8 @@ from klamm.control.refusal import Refused
 from klamm.server.broker_server import BrokerServer
 
 __tracebackhide__ = True  # pytest leaves out the lines of this module
+
+T = TypeVar("T")
 
 
 class Coordinators:
@@ -45,10 +49,10 @@ class Coordinators:
         broker.services.groups.begin_rebalance(name)
         return views.group(broker.id, group)
 
-    def _group(self, name: str) -> tuple[BrokerServer, Any]:
+    def _group(self, name: str) -> tuple[BrokerServer, Group]:
         return _first(((broker, each) for broker, each in self._groups() if each.group_id == name), f"group {name!r}")
 
-    def _groups(self) -> Iterator[tuple[BrokerServer, Any]]:
+    def _groups(self) -> Iterator[tuple[BrokerServer, Group]]:
         return ((broker, group) for broker in self._started() for group in broker.services.groups.groups())
 
     def transactions(self) -> JsonObject:
@@ -68,18 +72,18 @@ class Coordinators:
             raise Refused(f"transactional id {name!r} is {before}: it has no transaction that can be aborted now", 409)
         return self.transaction(name)
 
-    def _transaction(self, name: str) -> tuple[BrokerServer, Any]:
+    def _transaction(self, name: str) -> tuple[BrokerServer, Transaction]:
         found = ((broker, each) for broker, each in self._transactions() if each.transactional_id == name)
         return _first(found, f"transactional id {name!r}")
 
-    def _transactions(self) -> Iterator[tuple[BrokerServer, Any]]:
+    def _transactions(self) -> Iterator[tuple[BrokerServer, Transaction]]:
         return ((broker, each) for broker in self._started() for each in broker.services.transactions.transactions())
 
     def _started(self) -> Iterator[BrokerServer]:
         return (broker for broker in self._cluster.brokers if broker.started)
 
 
-def _first(found: Iterator[tuple[BrokerServer, Any]], what: str) -> tuple[BrokerServer, Any]:
+def _first(found: Iterator[tuple[BrokerServer, T]], what: str) -> tuple[BrokerServer, T]:
     """The first that was found, with its coordinator. Raises Refused."""
     first = next(found, None)
     if first is None:

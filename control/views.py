@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
+from klamm.broker.groups.group import Group
 from klamm.broker.metadata_cache import CachedTopic
 from klamm.broker.recovery import Recovery
+from klamm.broker.transactions.transaction import Transaction
 from klamm.control.history import time_text
 from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
@@ -29,7 +31,7 @@ def fields_of(reached: Any) -> JsonObject:
     return {field.name: _plain(getattr(reached, field.name)) for field in dataclasses.fields(reached)}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value.name if isinstance(value, Enum) else value
     if isinstance(value, TopicPartition):
@@ -203,7 +205,7 @@ def as_seen(by: BrokerServer, name: str, index: int) -> JsonObject:
     return shown
 
 
-def group(coordinator: int, one: Any) -> JsonObject:
+def group(coordinator: int, one: Group) -> JsonObject:
     """A group of a coordinator."""
     members = [
         {"member_id": member.member_id, "client_id": member.client_id, "instance_id": member.instance_id} for member in one.members.values()
@@ -215,7 +217,7 @@ def group(coordinator: int, one: Any) -> JsonObject:
     }  # fmt: skip
 
 
-def transaction(coordinator: int, one: Any) -> JsonObject:
+def transaction(coordinator: int, one: Transaction) -> JsonObject:
     """A transactional id of a coordinator."""
     return {
         "transactional_id": one.transactional_id, "coordinator": coordinator, "state": one.state.text,

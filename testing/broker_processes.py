@@ -74,7 +74,7 @@ class ProcessFault:
         return self._share.as_json()
 
 
-def _hit(row: Mapping[str, Any]) -> Hit | DiskHit:
+def _hit(row: JsonObject) -> Hit | DiskHit:
     values = {name: value for name, value in row.items() if name not in ("at", "disk")} | {"at_ms": at_ms_of(row["at"])}
     return DiskHit(operation=row["disk"], **values) if "disk" in row else Hit(**values)
 
@@ -214,7 +214,7 @@ class BrokerProcesses(OfOneCluster):
         self._thread.call(self._look())
         return self._thread.call(self._newest(known))
 
-    async def _newest(self, wanted: Mapping[str, Any]) -> list[Exchange]:
+    async def _newest(self, wanted: JsonObject) -> list[Exchange]:
         return list(self._history.newest(clients_only=True, **wanted))
 
     async def _look(self) -> None:
@@ -238,7 +238,7 @@ class BrokerProcesses(OfOneCluster):
     def topic_name(self, topic_id: bytes) -> str | None:
         return next((name for name, each in self._topic_ids.items() if each == topic_id), None)
 
-    async def replicas(self, topic: str, partition: int) -> Mapping[int, Mapping[str, Any]]:
+    async def replicas(self, topic: str, partition: int) -> Mapping[int, JsonObject]:
         return await self._elsewhere(self._cluster.control.replicas(topic, partition))
 
     async def controllers(self) -> tuple[int, Mapping[int, int | None]]:

@@ -115,7 +115,7 @@ class LocalBrokers(OfOneCluster):
         names = (broker.metadata.topic_name(topic_id) for broker in self.control.serving())
         return next((str(name) for name in names if name is not None), None)
 
-    async def replicas(self, topic: str, partition: int) -> Mapping[int, Mapping[str, Any]]:
+    async def replicas(self, topic: str, partition: int) -> Mapping[int, JsonObject]:
         return {broker.id: views.as_seen(broker, topic, partition) for broker in self.control.serving()}
 
     async def controllers(self) -> tuple[int, Mapping[int, int | None]]:

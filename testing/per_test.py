@@ -105,7 +105,7 @@ class Clusters:
         if not self.is_lent:
             self._of_shared.close()
 
-    def own(self, name: str, arguments: Mapping[str, Any]) -> Cluster:
+    def own(self, name: str, arguments: JsonObject) -> Cluster:
         """A cluster of a single test, to start. Raises ValueError."""
         return self._cluster(_folder_name(name), arguments)
 
@@ -117,7 +117,7 @@ class Clusters:
         """Stop everything."""
         self._open.close()
 
-    def _cluster(self, name: str, arguments: Mapping[str, Any]) -> Cluster:
+    def _cluster(self, name: str, arguments: JsonObject) -> Cluster:
         config = self._config | arguments.get("config", {})
         if self._journal is not None:
             config = {JOURNAL: str((self._journal / name).absolute())} | config
@@ -136,7 +136,7 @@ def _folder_name(name: str) -> str:
 class PerTest:
     """The cluster of one test."""
 
-    def __init__(self, clusters: Clusters, arguments: Mapping[str, Any], name: str) -> None:
+    def __init__(self, clusters: Clusters, arguments: JsonObject, name: str) -> None:
         """Raises ValueError for arguments of the marker that are not valid."""
         self._clusters = clusters
         self._open = ExitStack()

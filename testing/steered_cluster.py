@@ -140,7 +140,7 @@ class Steered(Protocol):
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id."""
 
-    async def replicas(self, topic: str, partition: int) -> Mapping[int, Mapping[str, Any]]:
+    async def replicas(self, topic: str, partition: int) -> Mapping[int, JsonObject]:
         """A partition as each running broker sees it (`views.as_seen`)."""
 
     async def controllers(self) -> tuple[int, Mapping[int, int | None]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
 
+from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
 
 
@@ -25,7 +26,7 @@ class BrokerClient:
         self._headers = {"Authorization": f"Bearer {token}"}
 
     async def call(
-        self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None, *, limit_s: float
+        self, method: str, path: str, body: object = None, query: JsonObject | None = None, *, limit_s: float
     ) -> Any:
         """What the API responds. Raises Refused as the broker refuses it, Silent if there is no response within `limit_s` seconds."""
         try:
@@ -60,7 +61,7 @@ MAX_EVENT_BYTES = 1 << 30
 _FOR_EVER = aiohttp.ClientTimeout(total=None)
 
 
-def _texts(query: Mapping[str, Any] | None) -> dict[str, str]:
+def _texts(query: JsonObject | None) -> dict[str, str]:
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (query or {}).items() if value is not None
     }

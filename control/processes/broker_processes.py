@@ -93,7 +93,7 @@ class BrokerProcesses:
             await self._session.close()
 
     async def ask(
-        self, method: str, path: str, body: Any = None, query: JsonObject | None = None, *, limit_s: float = READ_S,
+        self, method: str, path: str, body: object = None, query: JsonObject | None = None, *, limit_s: float = READ_S,
         only: Iterable[int] | None = None,
     ) -> tuple[dict[int, Any], JsonObject]:
         """Call all brokers that run, or only these. Returns the answers by broker, Refused among them, and `missing` if one is."""
@@ -108,7 +108,7 @@ class BrokerProcesses:
         heard = {b: a for b, a in answers.items() if not isinstance(a, Silent) and self.parts.get(b) is parts[b]}
         return heard, {"missing": silent} if silent else {}
 
-    async def ask_one(self, broker: int, method: str, path: str, body: Any = None, *, limit_s: float = ACT_S) -> Any:
+    async def ask_one(self, broker: int, method: str, path: str, body: object = None, *, limit_s: float = ACT_S) -> Any:
         """Call a broker. Raises Refused, also if it does not respond."""
         self.known(broker)
         part = self.parts.get(broker)

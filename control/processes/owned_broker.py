@@ -278,7 +278,7 @@ OWN_ROUTES = (
 class OwnedBroker:
     """A broker in its own process, with its control API. It is the `Brokers` of its `Control`."""
 
-    def __init__(self, make: Callable[[Seams], BrokerServer], control: Mapping[str, Any], say: Say) -> None:
+    def __init__(self, make: Callable[[Seams], BrokerServer], control: JsonObject, say: Say) -> None:
         """`make` makes the broker with these seams. `control`: `token`; `offset_ms` of the clock, or `now_ms` if it is frozen; `state`,
         as for `OwnedControl.take_state`.
 
@@ -376,7 +376,7 @@ class OwnedBroker:
         raise _owners_step()
 
 
-def _clock(control: Mapping[str, Any]) -> SteeredClock:
+def _clock(control: JsonObject) -> SteeredClock:
     now_ms = control["now_ms"]
     if now_ms is None:
         return SteeredClock(control["offset_ms"] / 1000)

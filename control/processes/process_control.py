@@ -412,7 +412,7 @@ class ProcessControl:
             raise Refused(f"hold {number} is {hold.state}: it holds nothing", 409)
         return hold, shown["at"]["broker"]
 
-    async def _act(self, number: int, verb: str, body: Any = None) -> JsonObject:
+    async def _act(self, number: int, verb: str, body: object = None) -> JsonObject:
         hold, broker = await self._first_held(number)
         hold.seen[broker] = await self._processes.ask_one(broker, "POST", f"/holds/{number}/{verb}", body)
         await self._check_conditions()

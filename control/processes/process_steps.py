@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
 
 from klamm.control.bodies import KillBody, NewBrokerBody, StopBody
 from klamm.control.json_object import JsonObject
@@ -214,7 +213,7 @@ class ProcessSteps:
             self.kept_from_elections -= others  # one that was paused meanwhile learns that when it goes on
             await self._sync(others)
 
-    async def at_controller(self, method: str, path: str, body: Any, done: ErrorCode) -> None:
+    async def at_controller(self, method: str, path: str, body: object, done: ErrorCode) -> None:
         """Let the controller's process do this, or that of the next controller if it ends meanwhile. `done` is then the error that says
         that the former one did it.
         """
@@ -227,7 +226,7 @@ class ProcessSteps:
         except TimeoutError:
             raise Refused(f"the controller did not respond within {TOPIC_S:g} s", 408) from None
 
-    async def _is_done(self, method: str, path: str, body: Any, done: ErrorCode | None) -> bool:
+    async def _is_done(self, method: str, path: str, body: object, done: ErrorCode | None) -> bool:
         shown = await self.until_shown(lambda shown: _controller_of(shown) >= 0, "there is a controller")
         part = self._processes.parts.get(_controller_of(shown))
         if part is None:
