@@ -1,4 +1,4 @@
-"""`klamm report`: one HTML file about a run, from the tables that `klamm pipeline run` wrote. It does not start Java or Spark."""
+"""`klamm report`: one HTML file about a run. It does not start Java or Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from klamm.machine.replaced_file import replace_file
 def command(lake: Path, output: Path, run: str | None) -> None:
     """Write a report about a run of LAKE: leaders, reassignments, errors, latencies, clients, and which rules hold, with evidence.
 
-    The HTML file does not need a network or other files. Run `klamm pipeline run` first: it writes the tables and verdicts.
+    The HTML file does not need a network or other files. Tables that `klamm pipeline run` has made are used if they have all of the run.
+    Otherwise the report is made from the journal, of up to 300,000 frames.
 
     \b
     klamm report ./lake
@@ -32,16 +33,16 @@ def command(lake: Path, output: Path, run: str | None) -> None:
     """
     if start.owns_process:  # it builds grammars for six seconds, for formats that no picture has
         make_absent("rfc3987_syntax")
-    with extra_needed("pipeline", lambda: "klamm report"):
-        from klamm.pipeline.report import page
-        from klamm.pipeline.report.facts import NothingToReport
+    with extra_needed("report", lambda: "klamm report"):
+        from klamm.pipeline.report.page import rule_texts
+        from klamm.pipeline.report.source import NothingToReport
         from klamm.pipeline.report.write import report
-        from klamm.pipeline.rules.runner import rules
 
-    texts = {rule.id: page.RuleText(rule.severity, rule.statement, rule.source) for rule in rules().values()}
-    try:
-        html = report(lake, run, texts)
-    except NothingToReport as nothing:
-        raise click.ClickException(str(nothing)) from nothing
-    replace_file(output, html.encode(), flush=False)
-    say(f"{output}: {len(html.encode()) / 1e6:.1f} MB")
+        try:
+            made = report(lake, run, rule_texts())
+        except NothingToReport as nothing:
+            raise click.ClickException(str(nothing)) from nothing
+    replace_file(output, made.page.encode(), flush=False)
+    for note in made.notes:
+        click.echo(note, err=True)
+    say(f"{output}: {len(made.page.encode()) / 1e6:.1f} MB, {made.engine}")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
+
+from klamm.journal.columns import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +41,13 @@ def arrow_type(kind: str) -> pa.DataType:
     if words:
         raise ValueError(f"{kind!r}: not a type of a column")
     return found
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """The columns as Arrow has them."""
+    import pyarrow as pa
+
+    return pa.schema([(column.name, arrow_type(column.type)) for column in columns])
 
 
 def _read(words: list[str]) -> pa.DataType:

@@ -5,10 +5,7 @@ The journals themselves are read, so it does not matter whether the pipeline has
 
 from __future__ import annotations
 
-import gc
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +13,18 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from klamm.journal.reading import ask_to_seal, count_rows, open_segment, segments
+from klamm.journal.reading import open_segment
 from klamm.journal.segments import Segment
-from klamm.pipeline.lake.bronze import own_segments, pending
 from klamm.pipeline.lake.folder import PipelineFailed, existing
+from klamm.pipeline.lake.journals import frames, journals
 from klamm.pipeline.lake.unjudged_rows import empty_segments, missing_rows
-from klamm.pipeline.quick import tables
+from klamm.pipeline.quick import loading
 from klamm.pipeline.quick.judge import judge
-from klamm.pipeline.quick.translations import translations
 from klamm.pipeline.rules.check import Checked, asked_for
 from klamm.pipeline.rules.evidence import RowsOf, Wanted
 
 LIMIT = 3_000_000
 """Frames of the runs that are judged together: a minute with two cores. What is larger comes again, and Spark keeps what it decoded."""
-
-SEAL_WAIT_S = 5.0
 
 
 def check_quickly(
@@ -42,25 +36,19 @@ def check_quickly(
     exceeds it is written to a temporary folder. Raises PipelineFailed for an unknown run or rule, and for more frames than the limit.
     """
     lake = existing(lake)
-    late = ask_to_seal(lake, SEAL_WAIT_S)
-    found, renamed = own_segments(pending(lake, set()))
-    present = sorted({segment.run for segment in own_segments(segments(lake))[0]})
-    if not present:
+    written = journals(lake)
+    if not written.runs:
         raise PipelineFailed(f"{lake} has no journal yet: brokers write one with `klamm serve --journal {lake}`")
-    judging, rules = asked_for(present, runs, chosen)
-    found = [segment for segment in found if segment.run in judging]
+    judging, rules = asked_for(sorted(written.runs), runs, chosen)
+    found = written.of(judging)
     _keep_to(limit, found, lake)
-    with tempfile.TemporaryDirectory(prefix="klamm-quick-") as folder, _no_garbage(), _one_line():
-        database = tables.opened(memory, folder)
-        loaded = tables.load(database, found)
+    with loading.database(found, memory) as (database, loaded):
         checked = Checked(judging, rules, judge(database, judging, rules.values()))
         checked.missing = missing_rows(lake, judging, lambda run: _numbers(database, run))
         checked.torn = sorted(one for one in (*loaded.torn, *empty_segments(lake)) if one.run in judging)
         counted = database.execute("SELECT run_id, count(*) FROM quarantine GROUP BY run_id ORDER BY run_id").fetchall()
         checked.quarantined = dict(counted)
-        database.close()
-    translations().save()
-    checked.notes += [*(f"{path.relative_to(lake)}: not sealed in time" for path in late), *renamed]
+    checked.notes += written.notes
     checked.note_what_is_not_judged()
     checked.read_evidence(journal_rows(found))
     return checked
@@ -70,37 +58,12 @@ def _keep_to(limit: int | None, found: Sequence[Segment], lake: Path) -> None:
     """Raise PipelineFailed if the segments have more frames than the limit."""
     if limit is None:
         return
-    frames = 0
-    for segment in found:
-        if segment.table == "frames":
-            frames += count_rows(segment.path)
-    if frames > limit:
+    count = frames(found)
+    if count > limit:
         raise PipelineFailed(
-            f"{frames:,} frames, and --quick judges at most {limit:,}: choose runs with --run, let Spark judge them "
+            f"{count:,} frames, and --quick judges at most {limit:,}: choose runs with --run, let Spark judge them "
             f"(klamm pipeline run {lake}), or add --any-size"
         )
-
-
-@contextmanager
-def _one_line() -> Iterator[None]:
-    """Raise PipelineFailed where memory or disk are too small for DuckDB. Other errors are faults of queries."""
-    try:
-        yield
-    except duckdb.OperationalError as problem:
-        advice = "; --memory gives it more" if isinstance(problem, duckdb.OutOfMemoryException) else ""
-        raise PipelineFailed(f"DuckDB: {str(problem).strip().splitlines()[0]}{advice}") from problem
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """What is made meanwhile has no cycles that matter: the garbage collector would look through decoded bodies again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _numbers(database: duckdb.DuckDBPyConnection, run: str) -> Iterator[pa.Table]:

@@ -17,7 +17,7 @@ from klamm.pipeline.quick.translations import translations
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.judgement_plan import needed
 from klamm.pipeline.rules.record import JUDGED_SCHEMA, Need, Rule
-from klamm.pipeline.rules.runner import KEPT, Judgement, Stat, verdict
+from klamm.pipeline.rules.runner import KEPT, Judgement, Reader, Stat, verdict
 
 _TYPES = {"string": "VARCHAR", "int": "INTEGER", "bigint": "BIGINT"}
 _COLUMNS = ", ".join(
@@ -43,15 +43,23 @@ class TableContents:
 
 
 def judge(
-    database: duckdb.DuckDBPyConnection, runs: Sequence[str], chosen: Iterable[Rule] | None = None, contents: TableContents | None = None
+    database: duckdb.DuckDBPyConnection,
+    runs: Sequence[str],
+    chosen: Iterable[Rule] | None = None,
+    contents: TableContents | None = None,
+    others: Sequence[Reader] = (),
 ) -> Judgement:
-    """Judge the rows of a database, which are those of `runs`, by all rules or the chosen ones."""
+    """Judge the rows of a database, which are those of `runs`, by all rules or the chosen ones, and do other work on the same views."""
     judging = list(runner.rules().values() if chosen is None else chosen)
     judged = [Judgement([Stat(run, rule.id, 0, 0) for rule in judging for run in runs], [])]
     contents = TableContents(database) if contents is None else contents
     parts = [part for rule in judging for part in rule.parts]
     exercised = [rule for rule in parts if not contents.lacks(rule.needs) and not contents.lacks(_needs_of(rule.about))]
-    views = Views(database, exercised)
+    views = Views(database, [*(other.inputs for other in others), *(rule.reads for rule in exercised)])
+    for other in others:
+        views.make(other.inputs)
+        other.work()
+        views.release(other.inputs)
     for rule in exercised:
         views.make(rule.reads)
         if not rule.about or database.execute(f"SELECT 1 FROM {rule.about} LIMIT 1").fetchall():
@@ -68,11 +76,12 @@ def _needs_of(name: str) -> tuple[Need, ...]:
 class Views:
     """The prepared views that rules read, as tables."""
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, reading: Iterable[Rule]) -> None:
+    def __init__(self, database: duckdb.DuckDBPyConnection, reading: Iterable[Collection[str]]) -> None:
+        """`reading` has the names that each reader reads; those that are no prepared views are tables."""
         self._database = database
         self._known = runner.views()
         self._made: set[str] = set()
-        names = [name for rule in reading for name in rule.reads]
+        names = [name for each in reading for name in each]
         self._readers = Counter(names)
         for name in needed(self._known, names):
             if name in self._known:

@@ -1,7 +1,7 @@
-"""The facts that the report shows about a run, read from the tables of the lake.
+"""The facts that the report shows about a run, read from its tables.
 
-Spark made the tables of gold, which are small. Here they are read as plain Parquet, through their manifests, without Java. A picture has at
-most a few thousand marks: only the busiest partitions are shown, time is cut into buckets, and the page says how much was left out.
+A picture has at most a few thousand marks: only the busiest partitions are shown, time is cut into buckets, and the page says how much was
+left out.
 """
 
 from __future__ import annotations
@@ -18,14 +18,11 @@ import pyarrow.compute as pc
 from klamm.journal.columns import Flag
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.damage import refuse_missing
-from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.tables import (
     API_ERRORS,
     API_MATRIX,
-    BRONZE,
     CLIENT_SCORECARD,
     EVENT_TABLE,
-    GOLD,
     GROUP_GENERATIONS,
     LATENCY,
     LEADER_TIMELINE,
@@ -33,11 +30,11 @@ from klamm.pipeline.lake.tables import (
     QUARANTINE,
     REASSIGN_SPANS,
     RULE_STATS,
-    SILVER,
     VERDICTS,
 )
 from klamm.pipeline.report.clients import Sent, sent
-from klamm.pipeline.report.reading import FRAMES, Row, RunTables, api_name, error_name, to_ms
+from klamm.pipeline.report.reading import FRAMES, Row, RunTables, StoredTables, api_name, error_name, to_ms
+from klamm.pipeline.report.source import Source
 from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
 from klamm.protocol.value_class import dataclass
 
@@ -55,10 +52,6 @@ REBALANCE, STABLE = "rebalance", "stable"
 """What a group does: its members join and wait for their assignment, or they have it."""
 COPY = "copy"
 """The phase of a reassignment in which new replicas copy."""
-
-
-class NothingToReport(PipelineFailed):
-    """The lake has no such run, or no tables yet; the text is one line."""
 
 
 class RuleResult(NamedTuple):
@@ -88,6 +81,8 @@ class Facts:
     run: str
     runs: list[str]
     """All runs of the lake, the latest last."""
+    engine: str
+    """What made the tables, in a few words."""
     begin_ms: float
     end_ms: float
     counts: Mapping[str, int]
@@ -125,22 +120,9 @@ class Facts:
     """Of the brokers, as they said at their start."""
 
 
-def collect(lake: Path, run: str | None = None) -> Facts:
-    """The facts of a run, of the latest one where none is named.
-
-    Raises NothingToReport, and PipelineFailed if a part of a table is gone.
-    """
-    if not lake.is_dir():
-        raise NothingToReport(f"{lake} is not a folder")
-    runs = list(dict.fromkeys(entry.run for entry in manifest.entries(lake, FRAMES.path) if entry.rows > 0))
-    if not runs:
-        raise NothingToReport(f"{lake} has no tables with frames: `klamm pipeline run {lake}` makes them of a journal")
-    if run is None:
-        run = runs[-1]
-    elif run not in runs:
-        raise NothingToReport(f"{lake} has no run {run!r}; it has {', '.join(runs[-5:])}")
-    refuse_missing(lake, [table.path for table in (*BRONZE, *SILVER, *GOLD)], [run])
-    tables = RunTables(lake, run)
+def collect(source: Source) -> Facts:
+    """The facts of a run."""
+    tables = source.tables
     begin, end, nodes = _extent(tables.by_file(FRAMES, ("ts_ns", "node_id")))
     timeline = tables.read(LEADER_TIMELINE, LEADER_TIMELINE.names)
     spans = tables.read(REASSIGN_SPANS, REASSIGN_SPANS.names)
@@ -151,7 +133,7 @@ def collect(lake: Path, run: str | None = None) -> Facts:
         tables.read(GROUP_GENERATIONS, GROUP_GENERATIONS.names), tables.by_file(OFFSET_COMMITS, (*_COMMITTED, "error_code")), end
     )
     return Facts(
-        run, runs, to_ms(begin), to_ms(end),
+        tables.run, source.runs, source.engine, to_ms(begin), to_ms(end),
         {"frames": tables.rows(FRAMES), "events": tables.rows(EVENT_TABLE), "quarantine": tables.rows(QUARANTINE)},
         nodes,
         _controllers(tables.read(EVENT_TABLE, ("ts_ns", "kind", "node_id", "controller_epoch")), end),
@@ -159,7 +141,7 @@ def collect(lake: Path, run: str | None = None) -> Facts:
         _errors(tables.by_file(API_ERRORS, ("ts_ns", "api_key", "error_code", "count", "dir", "flags")), begin, end),
         _latencies(tables.read(LATENCY, LATENCY.names)), matrix, clients,
         tables.read(CLIENT_SCORECARD, CLIENT_SCORECARD.names).to_pylist()[:CLIENTS],
-        _rules(tables), _reasons(tables.read(QUARANTINE, ("reason",))), _simulation(lake),
+        _rules(tables), _reasons(tables.read(QUARANTINE, ("reason",))), _simulation(source.lake),
         _versions(tables.read(EVENT_TABLE, ("kind", "output"))),
     )
 
@@ -203,8 +185,11 @@ def _busiest(rows: Sequence[Row]) -> tuple[list[Row], int]:
     return [row for row in rows if _topic_partition(row) in shown][:MARKS], len(counts)
 
 
+_IN_ORDER = [("from_ts_ns", "ascending"), ("node_id", "ascending"), ("seq", "ascending")]
+
+
 def _leaders(timeline: pa.Table, end: int) -> tuple[list[Row], int]:
-    rows = timeline.sort_by("from_ts_ns").to_pylist() if timeline.num_rows else []
+    rows = timeline.sort_by(_IN_ORDER).to_pylist() if timeline.num_rows else []
     shown, partitions = _busiest(rows)
     return [
         {
@@ -241,7 +226,7 @@ def _led(timeline: pa.Table, begin: int, end: int) -> list[Row]:
 
 
 def _phases(spans: pa.Table, end: int) -> tuple[list[Row], int]:
-    rows = spans.sort_by("from_ts_ns").to_pylist() if spans.num_rows else []
+    rows = spans.sort_by(_IN_ORDER).to_pylist() if spans.num_rows else []
     shown, partitions = _busiest(rows)
     phases = [
         {
@@ -392,7 +377,7 @@ def _simulation(lake: Path) -> Simulation | None:
     if not names:
         return None
     refuse_missing(lake, (SIM_SUMMARY.path, SIM_LEADERS.path), names[-1:])
-    tables = RunTables(lake, names[-1])
+    tables = StoredTables(lake, names[-1])
     steps = tables.read(SIM_SUMMARY, SIM_SUMMARY.names).sort_by("step").to_pylist()
     last = steps[-1]["step"] if steps else 0
     leaders = [

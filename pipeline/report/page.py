@@ -23,6 +23,7 @@ from klamm.pipeline.report.clients import Client, Sent
 from klamm.pipeline.report.evidence import Evidence, Incident, proof
 from klamm.pipeline.report.facts import CLIENTS, GROUPS, PARTITIONS, Facts, RuleResult
 from klamm.pipeline.report.reading import Place, Row
+from klamm.pipeline.rules.runner import rules as all_rules
 from klamm.protocol.value_class import dataclass
 
 
@@ -33,6 +34,11 @@ class RuleText:
     severity: str
     statement: str
     source: str
+
+
+def rule_texts() -> dict[str, RuleText]:
+    """Of all rules, by id."""
+    return {rule.id: RuleText(rule.severity, rule.statement, rule.source) for rule in all_rules().values()}
 
 
 SIMULATED = (
@@ -169,7 +175,7 @@ def _head(facts: Facts, rules: Mapping[str, RuleText]) -> str:
     also = f'<p class="dim">Other runs of this lake: {escape(", ".join(others))}</p>' if others else ""
     verdicts = f'<div class="chips">{chips}</div>' if facts.rules else ""
     by = f"brokers of Klamm {', '.join(facts.versions)}; " if facts.versions else ""
-    about = f'<p class="dim">{escape(by)}report of Klamm {version("klamm")}; all times are UTC</p>'
+    about = f'<p class="dim">{escape(by)}report of Klamm {version("klamm")}, {escape(facts.engine)}; all times are UTC</p>'
     return f'<h1>Klamm: run {escape(facts.run)}</h1>{about}<div class="tiles">{tiles}</div>{verdicts}{also}'
 
 

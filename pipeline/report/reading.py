@@ -1,11 +1,11 @@
-"""Reads the tables of one run for the report, as plain Parquet."""
+"""Reads the tables of one run for the report: from the files of a lake, as plain Parquet, or from a database (`quick/run_tables.py`)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -52,12 +52,36 @@ def by_node(places: Iterable[Place]) -> dict[int, list[int]]:
     return found
 
 
-class RunTables:
-    """Reads the rows of one run."""
+class RunTables(Protocol):
+    """The tables of one run, wherever they are."""
+
+    @property
+    def run(self) -> str: ...
+
+    def read(self, table: Table, columns: Iterable[str]) -> pa.Table:
+        """These columns of a table; a table that was never written is empty."""
+
+    def by_file(self, table: Table, columns: Iterable[str]) -> Iterator[pa.Table]:
+        """These columns of a table that may have many rows, some rows at a time."""
+
+    def where(self, table: Table, names: Collection[str] | None = None, **wanted: Collection[Any]) -> list[Row]:
+        """The rows that have one of the wanted values in each of these columns; with `names` only these columns."""
+
+    def rows(self, table: Table) -> int:
+        """How many rows a table has."""
+
+
+class StoredTables:
+    """The tables of one run in the files of a lake, read as plain Parquet."""
 
     def __init__(self, lake: Path, run: str) -> None:
         self._lake = lake
         self._run = run
+
+    @property
+    def run(self) -> str:
+        """The name of the run."""
+        return self._run
 
     def read(self, table: Table, columns: Iterable[str]) -> pa.Table:
         """These columns of a table; a table that was never written is empty."""

@@ -6,26 +6,33 @@ import contextlib
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from klamm.machine.cache_folder import cache_folder, keep
-from klamm.pipeline.lake.damage import damage_named
 from klamm.pipeline.report import evidence, facts, page
-from klamm.pipeline.report.reading import RunTables
+from klamm.pipeline.report.source import source
 
 
-def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> str:
+class Report(NamedTuple):
+    """A page, and lines about what it does not show."""
+
+    page: str
+    engine: str
+    notes: list[str]
+
+
+def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> Report:
     """The page about a run of the lake, of the latest where none is named.
 
     Raises NothingToReport, and PipelineFailed if a table is damaged.
     """
-    with damage_named(lake):
-        collected = facts.collect(lake, run)
-        tables = RunTables(lake, collected.run)
-        shown = evidence.evidence(tables, evidence.places(collected))
-        incident = evidence.incident(tables, collected, shown)
+    with source(lake, run) as given:
+        collected = facts.collect(given)
+        shown = evidence.evidence(given.tables, evidence.places(collected))
+        incident = evidence.incident(given.tables, collected, shown)
         proved = {each.place for each in shown}
-        shown += evidence.evidence(tables, [place for place in evidence.frames_of_errors(collected) if place not in proved])
-        return page.render(collected, rules, shown, incident, _vega())
+        shown += evidence.evidence(given.tables, [place for place in evidence.frames_of_errors(collected) if place not in proved])
+        return Report(page.render(collected, rules, shown, incident, _vega()), given.engine, given.notes)
 
 
 def _vega() -> str:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from klamm.machine.replaced_file import replacing
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.column_types import arrow_type
+from klamm.pipeline.lake.column_types import arrow_schema
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.parquet_files import WRITTEN, opened
 from klamm.pipeline.lake.tables import RULE_STATS, SILVER, VERDICTS, Table
@@ -148,19 +148,23 @@ def _stamps(lake: Path, runs: Sequence[str]) -> dict[str, str]:
 
 def _write(lake: Path, run: str, batch: str, judgement: Judgement, since_ns: int | None, about: dict[bytes, str]) -> list[Entry]:
     """Write a part of both tables; what is said `about` it is the metadata of its files."""
+    entries = []
+    for table, rows in judgement_rows(judgement, since_ns).items():
+        folder = f"{table.path}/run={quote(run, safe='')}/batch={batch}"
+        (lake / folder).mkdir(parents=True, exist_ok=True)
+        with replacing(lake / folder / FILE) as temporary:
+            pq.write_table(rows.replace_schema_metadata(about), temporary, **WRITTEN)
+        entries.append(Entry(table.path, run, batch, folder, rows.num_rows))
+    return entries
+
+
+def judgement_rows(judgement: Judgement, since_ns: int | None = None) -> dict[Table, pa.Table]:
+    """The rows of both tables; `since_ns` is where the window of the judgement begins, None for a whole run."""
     rows: tuple[tuple[Table, list[dict[str, object]]], ...] = (
         (VERDICTS, [one._asdict() | {"evidence": [row._asdict() for row in one.evidence]} for one in judgement.verdicts]),
         (RULE_STATS, [one._asdict() | {"window_ts_ns": since_ns} for one in judgement.stats]),
     )
-    entries = []
-    for table, records in rows:
-        folder = f"{table.path}/run={quote(run, safe='')}/batch={batch}"
-        (lake / folder).mkdir(parents=True, exist_ok=True)
-        schema = pa.schema([(column.name, arrow_type(column.type)) for column in table.columns], about)
-        with replacing(lake / folder / FILE) as temporary:
-            pq.write_table(pa.Table.from_pylist(records, schema=schema), temporary, **WRITTEN)
-        entries.append(Entry(table.path, run, batch, folder, len(records)))
-    return entries
+    return {table: pa.Table.from_pylist(records, schema=arrow_schema(table.columns)) for table, records in rows}
 
 
 def _read(lake: Path, entry: Entry) -> pa.Table | None:

@@ -1,0 +1,44 @@
+"""The journals of a lake as those read them who make no tables: `check --quick`, and the report of a lake without tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from klamm.journal.reading import ask_to_seal, count_rows, segments
+from klamm.journal.segments import Segment
+from klamm.pipeline.lake.bronze import own_segments, pending
+
+SEAL_WAIT_S = 5.0
+
+
+class Journals(NamedTuple):
+    """What the journals of a lake have."""
+
+    runs: list[str]
+    """The one that was written last is the last."""
+    segments: list[Segment]
+    """That can be read now."""
+    notes: list[str]
+    """About what cannot be read now, one line each."""
+
+    def of(self, runs: Sequence[str]) -> list[Segment]:
+        """The segments of these runs."""
+        return [segment for segment in self.segments if segment.run in runs]
+
+
+def journals(lake: Path) -> Journals:
+    """The journals of a lake; brokers that run finish their segments first."""
+    late = ask_to_seal(lake, SEAL_WAIT_S)
+    found, renamed = own_segments(pending(lake, set()))
+    written: dict[str, int] = {}
+    for segment in own_segments(segments(lake))[0]:
+        written[segment.run] = max(written.get(segment.run, 0), segment.path.stat().st_mtime_ns)
+    runs = sorted(written, key=lambda run: (written[run], run))
+    return Journals(runs, found, [*(f"{path.relative_to(lake)}: not sealed in time" for path in late), *renamed])
+
+
+def frames(found: Sequence[Segment]) -> int:
+    """The number of frames of segments."""
+    return sum(count_rows(segment.path) for segment in found if segment.table == "frames")
