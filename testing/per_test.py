@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -141,6 +141,7 @@ class PerTest:
         self._clusters = clusters
         self._open = ExitStack()
         self._is_own = bool(arguments.get("own") or arguments.keys() - {"own"})
+        self._node = name
         self._name = name if self._is_own else None
         if self._is_own:
             self.cluster = self._open.enter_context(clusters.own(name, arguments))
@@ -165,17 +166,36 @@ class PerTest:
 
     def verdicts(self) -> str:
         """What the conformance rules say of the cluster's journal, up to now. A shared cluster has one journal for all its tests."""
+
+        def judged(folder: Path) -> str:
+            from klamm.pipeline.quick.verdict_text import verdict_lines
+
+            return "\n".join(verdict_lines(folder))
+
+        return self._of_journal(judged, "quick", "judged")
+
+    def report(self) -> str:
+        """The path of a page about the cluster's journal, up to now, which is written beside the journals' folders."""
+
+        def written(folder: Path) -> str:
+            from klamm.pipeline.report.write import report
+
+            path = folder.with_name(f"{_folder_name(self._node)}.html")
+            path.write_text(report(folder).page, encoding="utf-8")
+            return str(path)
+
+        return self._of_journal(written, "report", "reported")
+
+    def _of_journal(self, said: Callable[[Path], str], extra: str, done: str) -> str:
         folder = self._clusters.journal_of(self._name)
         if folder is None:
             return "there is no journal: --klamm-journal DIR"
         try:
-            from klamm.pipeline.quick.verdict_text import verdict_lines
-
-            return "\n".join(verdict_lines(Path(folder)))
+            return said(Path(folder))
         except ModuleNotFoundError as missing:
-            return f"{missing}: install klamm[quick]"
+            return f"{missing}: install klamm[{extra}]"
         except Exception as error:  # noqa: BLE001 the report of a failure must not fail
-            return f"the journal cannot be judged: {error}"
+            return f"the journal cannot be {done}: {error}"
 
     def end(self) -> None:
         """After the test."""

@@ -34,6 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--klamm-journal", metavar="DIR", help=journal)
     verdicts = "with a journal: the report of a test that failed has the verdict of the conformance rules on it"
     group.addoption("--klamm-verdicts", action="store_true", help=verdicts)
+    html = "with a journal: a test that failed has a page about the run of its cluster, in the folder of journals"
+    group.addoption("--klamm-report", action="store_true", help=html)
     parser.addini("klamm_brokers", brokers, default="3")
     parser.addini("klamm_journal", journal, default="")
     parser.addini("klamm_config", "properties of all brokers, one `name=value` per line", type="linelist", default=[])
@@ -94,6 +96,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.sections.append(("klamm", test.text()))
         if item.config.getoption("--klamm-verdicts"):
             report.sections.append(("klamm verdicts", test.verdicts()))
+        if item.config.getoption("--klamm-report"):
+            report.sections.append(("klamm report", test.report()))
     return report
 
 

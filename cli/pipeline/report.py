@@ -34,12 +34,11 @@ def command(lake: Path, output: Path, run: str | None) -> None:
     if start.owns_process:  # it builds grammars for six seconds, for formats that no picture has
         make_absent("rfc3987_syntax")
     with extra_needed("report", lambda: "klamm report"):
-        from klamm.pipeline.report.page import rule_texts
         from klamm.pipeline.report.source import NothingToReport
         from klamm.pipeline.report.write import report
 
         try:
-            made = report(lake, run, rule_texts())
+            made = report(lake, run)
         except NothingToReport as nothing:
             raise click.ClickException(str(nothing)) from nothing
     replace_file(output, made.page.encode(), flush=False)

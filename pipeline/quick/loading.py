@@ -15,6 +15,7 @@ from klamm.pipeline.quick import tables
 from klamm.pipeline.quick.tables import Loaded
 from klamm.pipeline.quick.translations import translations
 
+
 @contextmanager
 def database(found: Sequence[Segment], memory: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Loaded]]:
     """A database with the rows of segments in the tables of silver. `memory` is DuckDB's: what exceeds it is written to a temporary folder.

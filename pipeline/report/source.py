@@ -1,5 +1,7 @@
-"""Where the report has the tables of a run from: from the lake, if the pipeline has made them of all that was journaled; otherwise they are
-made from the journal, which takes seconds. Of a journal that is too long for that the tables of the lake are shown, and what they lack is said.
+"""Where the report has the tables of a run from.
+
+They are those of the lake, if the pipeline has made them of all that was journaled. Otherwise they are made from the journal, which takes
+seconds. Of a journal that is too long for that the tables of the lake are shown, and what they lack is said.
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from klamm.pipeline.lake.commits import Commits
-from klamm.pipeline.lake.journals import Journals, frames, journals
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.journals import Journals, frames, journals
 from klamm.pipeline.lake.layout import is_current
 from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER
 from klamm.pipeline.report.reading import FRAMES, RunTables, StoredTables

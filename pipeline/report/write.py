@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from klamm.machine.cache_folder import cache_folder, keep
 from klamm.pipeline.report import evidence, facts, page
-from klamm.pipeline.report.source import source
+from klamm.pipeline.report.source import Source, source
 
 
 class Report(NamedTuple):
@@ -21,18 +21,23 @@ class Report(NamedTuple):
     notes: list[str]
 
 
-def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> Report:
+def report(lake: Path, run: str | None = None) -> Report:
     """The page about a run of the lake, of the latest where none is named.
 
     Raises NothingToReport, and PipelineFailed if a table is damaged.
     """
     with source(lake, run) as given:
-        collected = facts.collect(given)
-        shown = evidence.evidence(given.tables, evidence.places(collected))
-        incident = evidence.incident(given.tables, collected, shown)
-        proved = {each.place for each in shown}
-        shown += evidence.evidence(given.tables, [place for place in evidence.frames_of_errors(collected) if place not in proved])
-        return Report(page.render(collected, rules, shown, incident, _vega()), given.engine, given.notes)
+        return Report(rendered(given, page.rule_texts()), given.engine, given.notes)
+
+
+def rendered(given: Source, rules: Mapping[str, page.RuleText]) -> str:
+    """The page about these tables."""
+    collected = facts.collect(given)
+    shown = evidence.evidence(given.tables, evidence.places(collected))
+    incident = evidence.incident(given.tables, collected, shown)
+    proved = {each.place for each in shown}
+    shown += evidence.evidence(given.tables, [place for place in evidence.frames_of_errors(collected) if place not in proved])
+    return page.render(collected, rules, shown, incident, _vega())
 
 
 def _vega() -> str:

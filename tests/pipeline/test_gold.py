@@ -12,6 +12,7 @@ from klamm.pipeline.silver import build_silver
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import START_NS, TinyJournal
+from klamm.tests.pipeline.both_engines import assert_same_tables
 from klamm.tests.pipeline.bronze_rows import bronze
 from klamm.tests.pipeline.leader_rows import leader
 from klamm.tests.pipeline.rule_journals.group_journals import GroupJournal, assignment
@@ -121,3 +122,8 @@ def test_a_transaction_has_a_line(spark: Any, lake: Path) -> None:
     names = "run_id", "transactional_id", "producer_id", "producer_epoch", "partitions", "groups", "outcome"
     found = read(spark, lake, TRANSACTIONS).toArrow().to_pylist()
     assert [tuple(row[name] for name in names) for row in found] == [("groups", "tx", 7, 0, "t-0, t-1", 0, "commit")]
+
+
+@pytest.mark.parametrize("run", ["r", "groups"])
+def test_duckdb_makes_the_same_tables_of_the_journal(lake: Path, run: str) -> None:
+    assert_same_tables(lake, run)

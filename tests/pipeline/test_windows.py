@@ -12,6 +12,7 @@ import pytest
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.sql_views import statements
 from klamm.pipeline.report.facts import collect
+from klamm.pipeline.report.source import source
 from klamm.pipeline.rules.check import Checked, check
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -144,7 +145,9 @@ def test_a_generation_and_a_transaction_that_outlast_windows_are_in_the_one_in_w
         for each in statements(tmp_path, "duckdb"):
             database.execute(each)
         assert database.execute("SELECT generation, commits FROM generations ORDER BY generation").fetchall() == [(1, 2), (2, 0)]
-    shown = {row["generation"]: row["commits"] for row in collect(tmp_path).generations}
+    with source(tmp_path) as given:
+        assert given.engine.endswith("by Spark")
+        shown = {row["generation"]: row["commits"] for row in collect(given).generations}
     assert shown == {1: 2, 2: 0}
 
 

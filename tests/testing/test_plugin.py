@@ -303,7 +303,7 @@ def test_each_worker_has_its_own_cluster_and_journal(pytester: pytest.Pytester) 
 
 
 @pytest.mark.slow
-def test_a_test_that_fails_has_the_verdict_on_its_journal(pytester: pytest.Pytester) -> None:
+def test_a_test_that_fails_has_the_verdict_on_its_journal_and_a_page_about_it(pytester: pytest.Pytester) -> None:
     text = """
 import socket
 import pytest
@@ -318,9 +318,12 @@ def test_fails(klamm):
             connection.recv(1)
     assert False
 """
-    result = run(pytester, text, "--klamm-journal", "lake", "--klamm-verdicts")
+    result = run(pytester, text, "--klamm-journal", "lake", "--klamm-verdicts", "--klamm-report")
     result.assert_outcomes(failed=1)
     shown = result.stdout.str()
+    (page,) = (pytester.path / "lake").glob("*.html")
+    assert f"\n{page}\n" in shown
+    assert "A client uses no correlation id twice" in page.read_text()
     assert "klamm verdicts" in shown
     assert "W-10 warn: A client uses no correlation id twice" in shown
     assert "request in" in shown.partition("W-10 warn")[2]

@@ -26,6 +26,8 @@ from klamm.pipeline.lake.tables import (
     VERDICTS,
     Table,
 )
+from klamm.pipeline.report.reading import StoredTables
+from klamm.pipeline.report.source import Source
 from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -49,6 +51,11 @@ def write(lake: Path, table: Table, rows: list[dict[str, Any]], run: str = RUN) 
     folder.mkdir(parents=True)
     pyarrow.parquet.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), folder / "rows.parquet")
     manifest.append(lake, [manifest.Entry(table.path, run, "0", str(folder.relative_to(lake)), len(rows))])
+
+
+def stored(lake: Path, run: str = RUN) -> Source:
+    """The tables that the lake has, whatever its journals have."""
+    return Source(lake, StoredTables(lake, run), [run], "by hand", [])
 
 
 def write_bronze(lake: Path, run: str = RUN) -> None:

@@ -10,7 +10,7 @@ import pytest
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.lake.tables import API_ERRORS, LEADER_TIMELINE
 from klamm.pipeline.report import clients, evidence, facts, write
-from klamm.pipeline.report.reading import Place, RunTables
+from klamm.pipeline.report.reading import Place, StoredTables
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -66,7 +66,7 @@ def _lake(lake: Path, requests: int = 1, flags: int = 0, *, with_admins: bool = 
 
 
 def _sent(lake: Path) -> clients.Sent:
-    tables = RunTables(lake, lakes.RUN)
+    tables = StoredTables(lake, lakes.RUN)
     return clients.sent(tables, tables.read(LEADER_TIMELINE, LEADER_TIMELINE.names))
 
 
@@ -93,7 +93,7 @@ def test_errors_of_a_response_that_was_cut_are_the_least_number(tmp_path: Path) 
     sent = _sent(tmp_path)
     assert sent.clients[0].shown[0].errors == "at least 2 LEADER_NOT_AVAILABLE"
     assert sent.listed[0]["result"] == "at least 2 LEADER_NOT_AVAILABLE"
-    assert [(row["counted"], row["count"]) for row in facts.collect(tmp_path).errors] == [("at least", 4)]
+    assert [(row["counted"], row["count"]) for row in facts.collect(lakes.stored(tmp_path)).errors] == [("at least", 4)]
 
 
 def test_requests_are_listed_with_what_came_of_them(tmp_path: Path) -> None:
@@ -119,9 +119,9 @@ def test_a_long_list_has_the_errors_and_the_latest_requests(tmp_path: Path, monk
 
 def test_the_page_links_an_error_to_its_frames(tmp_path: Path) -> None:
     seqs = _lake(tmp_path)
-    page = write.report(tmp_path, None, {})
+    page = write.rendered(lakes.stored(tmp_path), {})
     for name in ("request", "response"):
         assert f'<a href="#row-1-{seqs[name]}">{name}</a>' in page
         assert f'id="row-1-{seqs[name]}"' in page
-    assert evidence.places(facts.collect(tmp_path)) == []
+    assert evidence.places(facts.collect(lakes.stored(tmp_path))) == []
     assert "all requests" in page.lower()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.pipeline.report.write import report
+from klamm.pipeline.report.write import rendered
 from klamm.tests.pipeline.report import lakes
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def test_all_pictures_are_drawn(tmp_path: Path, look: str) -> None:
     lakes.write_bronze(tmp_path / "lake")
     lakes.tables(tmp_path / "lake", seqs)
     page = tmp_path / "report.html"
-    page.write_text(report(tmp_path / "lake", None, {}))
+    page.write_text(rendered(lakes.stored(tmp_path / "lake"), {}))
     document = shown(page, look, "--dump-dom")
     assert f'data-look="{look}"' in document
     assert 'data-drawn="10"' in document and "data-failed" not in document

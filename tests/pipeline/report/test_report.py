@@ -18,7 +18,7 @@ from klamm.cli.main import klamm
 from klamm.pipeline.decode.frame_decoder import Reason
 from klamm.pipeline.report import charts, evidence, facts, reading, write
 from klamm.pipeline.report.page import RuleText, _head
-from klamm.pipeline.report.write import report
+from klamm.pipeline.report.write import rendered
 from klamm.tests.journal.writing import START_NS
 from klamm.tests.pipeline.report import lakes
 
@@ -41,7 +41,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(lake: Path) -> str:
-    return report(lake, None, RULES)
+    return rendered(lakes.stored(lake), RULES)
 
 
 def specs(page: str) -> dict[str, dict]:
@@ -79,11 +79,11 @@ def test_every_section_has_a_link_at_the_top(page: str) -> None:
 
 def test_the_page_says_whose_report_it_is_and_that_times_are_utc(page: str) -> None:
     assert f"<h1>Klamm: run {lakes.RUN}</h1>" in page
-    assert f"report of Klamm {__version__}; all times are UTC" in page
+    assert f"report of Klamm {__version__}, by hand; all times are UTC" in page
 
 
 def test_a_count_of_nothing_has_no_colour_of_alarm(lake: Path) -> None:
-    collected = facts.collect(lake)
+    collected = facts.collect(lakes.stored(lake))
     held = [facts.RuleResult("W-01", 3, 0, [])]
     assert '<a class="chip none" href="#rules">0 violated</a>' in _head(replace(collected, rules=held), RULES)
     assert '<a class="chip violated" href="#rules">1 violated</a>' in _head(collected, RULES)
@@ -130,8 +130,8 @@ def test_every_link_to_evidence_has_its_row(page: str) -> None:
 
 
 def test_evidence_is_a_tree_and_bytes(lake: Path) -> None:
-    collected = facts.collect(lake)
-    shown = evidence.evidence(reading.RunTables(lake, collected.run), evidence.places(collected))
+    collected = facts.collect(lakes.stored(lake))
+    shown = evidence.evidence(reading.StoredTables(lake, collected.run), evidence.places(collected))
     assert [each.title for each in shown] == [
         "Metadata v12 request", "Metadata v12 response", "bytes that are no request", "event controller_event",
     ]
@@ -142,8 +142,8 @@ def test_evidence_is_a_tree_and_bytes(lake: Path) -> None:
 
 
 def test_without_violations_the_incident_is_the_death_of_a_broker(lake: Path) -> None:
-    collected = facts.collect(lake)
-    incident = evidence.incident(reading.RunTables(lake, collected.run), collected, [])
+    collected = facts.collect(lakes.stored(lake))
+    incident = evidence.incident(reading.StoredTables(lake, collected.run), collected, [])
     assert incident is not None
     assert incident.title == "Controller 1: BrokerChange"
     assert incident.lifelines == ["broker 1", "broker 2", "ZooKeeper"]
@@ -160,13 +160,13 @@ def test_without_violations_the_incident_is_the_death_of_a_broker(lake: Path) ->
 
 
 def test_pictures_are_bounded_and_the_page_says_what_is_left_out(page: str, lake: Path) -> None:
-    collected = facts.collect(lake)
+    collected = facts.collect(lakes.stored(lake))
     assert len({row["topic_partition"] for row in collected.leaders}) == facts.PARTITIONS < collected.partitions == 64
     assert "the 40 that changed most of 64" in page
 
 
 def test_a_generation_is_a_rebalance_and_the_time_until_the_next_one(lake: Path) -> None:
-    collected = facts.collect(lake)
+    collected = facts.collect(lakes.stored(lake))
     rows = [row for row in collected.generations if row["group"] == "payments"]
     begin = START_NS / 1e6
     assert [(row["generation"], row["phase"], round(row["from_ms"] - begin), round(row["to_ms"] - begin)) for row in rows[:-1]] == [
@@ -177,7 +177,7 @@ def test_a_generation_is_a_rebalance_and_the_time_until_the_next_one(lake: Path)
 
 
 def test_leaders_of_all_partitions_are_counted_at_each_time(lake: Path) -> None:
-    collected = facts.collect(lake)
+    collected = facts.collect(lakes.stored(lake))
     for at_ms in {row["at_ms"] for row in collected.led}:
         assert sum(row["partitions"] for row in collected.led if row["at_ms"] == at_ms) <= 64
     end = max(row["at_ms"] for row in collected.led)
@@ -187,7 +187,7 @@ def test_leaders_of_all_partitions_are_counted_at_each_time(lake: Path) -> None:
 def test_tables_without_rows_are_sentences(tmp_path: Path) -> None:
     lakes.journal(tmp_path)
     lakes.write_bronze(tmp_path)
-    page = report(tmp_path, None, RULES)
+    page = rendered(lakes.stored(tmp_path), RULES)
     assert set(specs(page)) == {"incident-picture"}
     assert "No group had members." in page
     for sentence in ("Nothing was reassigned.", "No response had an error code.", "No rule was checked", "Every frame decodes."):
@@ -195,7 +195,7 @@ def test_tables_without_rows_are_sentences(tmp_path: Path) -> None:
 
 
 def test_brokers_have_the_same_colour_in_every_picture(lake: Path) -> None:
-    collected = facts.collect(lake)
+    collected = facts.collect(lakes.stored(lake))
     leadership, led = charts.leadership(collected), charts.led(collected)
     assert leadership is not None and led is not None
     scales = [spec["layer"][1]["encoding"]["color"]["scale"] for spec in (leadership, led)]
@@ -207,7 +207,7 @@ def test_brokers_have_the_same_colour_in_every_picture(lake: Path) -> None:
     ("arguments", "reason"),
     [
         (["nowhere"], "nowhere is not a folder"),
-        (["."], "has no tables with frames: `klamm pipeline run .` makes them of a journal"),
+        (["."], "has no frames: brokers journal them with `klamm serve --journal"),
         (["{lake}", "--run", "other"], "has no run 'other'; it has 20261122T120000Z-0001"),
     ],
 )
@@ -225,7 +225,7 @@ def test_command_writes_the_file_and_says_its_size(lake: Path, tmp_path: Path) -
     output = tmp_path / "r.html"
     result = CliRunner().invoke(klamm, ["report", str(lake), "-o", str(output)])
     assert result.exit_code == 0, result.output
-    assert re.fullmatch(rf"{output}: [01]\.\d MB\n", result.output)
+    assert re.fullmatch(rf"{output}: [01]\.\d MB, from the journal, by DuckDB\n", result.output)
     assert output.read_text().startswith("<!doctype html>")
 
 
