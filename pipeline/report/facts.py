@@ -34,7 +34,7 @@ from klamm.pipeline.lake.tables import (
 )
 from klamm.pipeline.report.clients import Sent, sent
 from klamm.pipeline.report.reading import FRAMES, Row, RunTables, StoredTables, api_name, error_name, to_ms
-from klamm.pipeline.report.source import Source
+from klamm.pipeline.report.source import ReportSource
 from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
 from klamm.protocol.value_class import dataclass
 
@@ -120,7 +120,7 @@ class Facts:
     """Of the brokers, as they said at their start."""
 
 
-def collect(source: Source) -> Facts:
+def collect(source: ReportSource) -> Facts:
     """The facts of a run."""
     tables = source.tables
     begin, end, nodes = _extent(tables.by_file(FRAMES, ("ts_ns", "node_id")))

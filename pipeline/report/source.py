@@ -31,7 +31,7 @@ class NothingToReport(PipelineFailed):
     """The lake has no such run, or nothing that can be reported; the text is one line."""
 
 
-class Source(NamedTuple):
+class ReportSource(NamedTuple):
     """What a report is made from."""
 
     lake: Path
@@ -45,7 +45,7 @@ class Source(NamedTuple):
 
 
 @contextmanager
-def source(lake: Path, run: str | None = None, limit: int = LIMIT) -> Iterator[Source]:
+def source(lake: Path, run: str | None = None, limit: int = LIMIT) -> Iterator[ReportSource]:
     """The tables of a run, of the latest one where none is named. `limit` is the greatest number of frames of which tables are made here.
 
     Raises NothingToReport, and PipelineFailed if a table of the lake is damaged.
@@ -69,14 +69,14 @@ def source(lake: Path, run: str | None = None, limit: int = LIMIT) -> Iterator[S
         notes = [] if not late else [f"run {run}: {late:,} frames are not in the tables: klamm pipeline run {lake}"]
         with damage_named(lake):
             refuse_missing(lake, [table.path for table in (*BRONZE, *SILVER, *GOLD)], [run])
-            yield Source(lake, StoredTables(lake, run), runs, "from the tables of the lake, by Spark", notes)
+            yield ReportSource(lake, StoredTables(lake, run), runs, "from the tables of the lake, by Spark", notes)
     elif count > limit:
         raise NothingToReport(f"{count:,} frames, and a report without tables has at most {limit:,}: klamm pipeline run {lake}")
     else:
         from klamm.pipeline.quick.run_tables import run_tables
 
         with run_tables(written.of([run]), run, MEMORY) as made:
-            yield Source(lake, made, runs, "from the journal, by DuckDB", written.notes)
+            yield ReportSource(lake, made, runs, "from the journal, by DuckDB", written.notes)
 
 
 def _late(lake: Path, run: str, written: Journals) -> int | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from klamm.machine.cache_folder import cache_folder, keep
 from klamm.pipeline.report import evidence, facts, page
-from klamm.pipeline.report.source import Source, source
+from klamm.pipeline.report.source import ReportSource, source
 
 
 class Report(NamedTuple):
@@ -30,7 +30,7 @@ def report(lake: Path, run: str | None = None) -> Report:
         return Report(rendered(given, page.rule_texts()), given.engine, given.notes)
 
 
-def rendered(given: Source, rules: Mapping[str, page.RuleText]) -> str:
+def rendered(given: ReportSource, rules: Mapping[str, page.RuleText]) -> str:
     """The page about these tables."""
     collected = facts.collect(given)
     shown = evidence.evidence(given.tables, evidence.places(collected))

@@ -88,7 +88,7 @@ def test_journals_and_reports_name_the_packages_that_they_need(lake: str) -> Non
     for (_, name, _), (code, _, err) in zip(commands, without(BASE, *commands), strict=True):
         assert (code, err) == (1, f"klamm: klamm journal {name} needs pyarrow: {install_command('journal')}\n")
     ((code, _, err),) = without(BASE, ("report", lake))
-    assert code == 1 and err.startswith("klamm: klamm report needs ") and err.endswith(f": {install_command('pipeline')}\n")
+    assert code == 1 and err.startswith("klamm: klamm report needs ") and err.endswith(f": {install_command('report')}\n")
 
 
 @pytest.mark.parametrize("missing", ["confluent_kafka", "aiohttp"])
@@ -104,7 +104,7 @@ def test_without_jars_the_embedded_zookeeper_names_the_packages_that_bring_them(
     assert code == 1 and f"install klamm-zookeeper from where Klamm was installed from, or `{install_command('embedded-pyspark')}`" in err
 
 
-@pytest.mark.parametrize("extra", ["chaos", "embedded", "testing", "journal", "pipeline", "connect"])
+@pytest.mark.parametrize("extra", ["chaos", "embedded", "testing", "journal", "pipeline", "report", "connect"])
 def test_the_command_names_every_requirement_of_the_extra_that_an_index_has(extra: str) -> None:
     from packaging.requirements import Requirement
 

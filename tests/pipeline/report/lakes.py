@@ -27,7 +27,7 @@ from klamm.pipeline.lake.tables import (
     Table,
 )
 from klamm.pipeline.report.reading import StoredTables
-from klamm.pipeline.report.source import Source
+from klamm.pipeline.report.source import ReportSource
 from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -53,9 +53,9 @@ def write(lake: Path, table: Table, rows: list[dict[str, Any]], run: str = RUN) 
     manifest.append(lake, [manifest.Entry(table.path, run, "0", str(folder.relative_to(lake)), len(rows))])
 
 
-def stored(lake: Path, run: str = RUN) -> Source:
+def stored(lake: Path, run: str = RUN) -> ReportSource:
     """The tables that the lake has, whatever its journals have."""
-    return Source(lake, StoredTables(lake, run), [run], "by hand", [])
+    return ReportSource(lake, StoredTables(lake, run), [run], "by hand", [])
 
 
 def write_bronze(lake: Path, run: str = RUN) -> None:
