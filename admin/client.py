@@ -221,8 +221,8 @@ class AdminClient:
 
         If there are no new records, it returns without batches after `max_wait_ms`, or earlier if the controller responds earlier. If the
         log has another controller epoch (0 is never valid), or the offset is out of range, the result has no batches, only where the log
-        begins and ends: see `MetadataLogPart`. `klamm.protocol.metadata_records` decodes the batches. Source: RegisterBroker draft, key
-        101, which only Klamm has.
+        begins and ends: see `MetadataLogPart`. `klamm.protocol.records.metadata_records` decodes the batches. Source: RegisterBroker draft,
+        key 101, which only Klamm has.
         """
         call = metadata_log.read_metadata_log(controller_epoch, offset, max_wait_ms, max_bytes, self._time(timeout_ms))
         return self._io.run(call)

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.protocol.metadata_records import (
+from klamm.protocol.nouns import NO_EPOCH, Endpoint
+from klamm.protocol.records.metadata_records import (
     RECORDS,
     MetadataRecord,
     decode_batches,
@@ -24,7 +25,6 @@ from klamm.protocol.metadata_records import (
     prefix,
     value_places,
 )
-from klamm.protocol.nouns import NO_EPOCH, Endpoint
 
 
 class ViewedBroker(NamedTuple):

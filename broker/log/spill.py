@@ -22,9 +22,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from klamm.broker.log.files.log_files import MAX_BUFFERS, remove, write_at
-from klamm.broker.log.files.scan import read_batches
+from klamm.broker.log.scan import read_batches
 from klamm.broker.log.storage import ReadCommand
+from klamm.machine.system_calls import MAX_BUFFERS, remove, write_at
 
 log = logging.getLogger(__name__)
 

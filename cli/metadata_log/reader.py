@@ -15,7 +15,7 @@ from klamm.admin import AsyncAdminClient, MetadataLogPart, Unsupported
 from klamm.cli.tools.client import CONNECT_MS, outcome
 from klamm.cli.tools.failures import NotReachable, ToolFailed
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
-from klamm.protocol.metadata_records import decode_batches
+from klamm.protocol.records.metadata_records import decode_batches
 
 NO_REGISTRATION = 0
 """A controller epoch that no controller has: the first one is 1."""

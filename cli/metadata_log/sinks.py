@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 from klamm.cli.tools.failures import ToolFailed
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.json_form import to_json
-from klamm.protocol.metadata_records import decode_value
 from klamm.protocol.records.batch import each_header
+from klamm.protocol.records.metadata_records import decode_value
 from klamm.protocol.records.record import read_records
 from klamm.protocol.records.scan import BadRecord
 

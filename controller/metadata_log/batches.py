@@ -12,8 +12,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, Protocol, TypeAlias
 
-from klamm.protocol.metadata_records import batch
 from klamm.protocol.records.batch import HEADER_SIZE
+from klamm.protocol.records.metadata_records import batch
 from klamm.protocol.records.record import write_varint
 
 MOST_RECORDS, MOST_BYTES = 8192, 1 << 20

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from klamm.controller.values import Broker, BrokerRegistration, BrokerState
 from klamm.protocol import messages
 from klamm.protocol.errors import LocalProtocolError
-from klamm.protocol.metadata_records import MetadataRecord, encode_value
 from klamm.protocol.nouns import ZERO_UUID, Endpoint
+from klamm.protocol.records.metadata_records import MetadataRecord, encode_value
 
 log = logging.getLogger("klamm.controller")
 

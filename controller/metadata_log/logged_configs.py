@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from klamm.controller.values import DEFAULT_BROKER, ConfigEntity
 from klamm.protocol import messages
 from klamm.protocol.errors import LocalProtocolError
-from klamm.protocol.metadata_records import BROKER_CONFIG, TOPIC_CONFIG, encode_value
+from klamm.protocol.records.metadata_records import BROKER_CONFIG, TOPIC_CONFIG, encode_value
 
 log = logging.getLogger("klamm.controller")
 

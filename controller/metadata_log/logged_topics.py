@@ -14,8 +14,8 @@ from klamm.controller.metadata_log.partition_records import Partitions, StateWri
 from klamm.controller.values import Assignment, LeaderAndIsr, StateWrite, StoredTopic, TopicWrite, WriteOutcome
 from klamm.protocol import messages
 from klamm.protocol.identity_memo import IdentityMemo
-from klamm.protocol.metadata_records import encode_value
 from klamm.protocol.nouns import TopicPartition, next_epoch
+from klamm.protocol.records.metadata_records import encode_value
 
 _OK = WriteOutcome.OK
 _LAST_VERSION = 2**31 - 1

@@ -15,8 +15,8 @@ from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.pipeline.simulation.snapshot import BadSource, Snapshot
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.json_form import to_json
-from klamm.protocol.metadata_records import BROKER_CONFIG, LEADER_UNCHANGED, RECORDS, TOPIC_CONFIG, decode_records
 from klamm.protocol.nouns import TopicPartition, next_epoch
+from klamm.protocol.records.metadata_records import BROKER_CONFIG, LEADER_UNCHANGED, RECORDS, TOPIC_CONFIG, decode_records
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 

@@ -26,7 +26,7 @@ from klamm.controller.broker_sessions import NOTICE_SHARE
 from klamm.controller.values import BrokerRegistration, BrokerState
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock, Timer
-from klamm.protocol.metadata_records import MetadataRecord
+from klamm.protocol.records.metadata_records import MetadataRecord
 from klamm.server.identity import BrokerIdentity
 
 log = logging.getLogger(__name__)

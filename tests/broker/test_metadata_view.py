@@ -9,8 +9,8 @@ import pytest
 from klamm.broker.metadata_view import MetadataView, ViewedBroker
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.protocol.metadata_records import MetadataRecord, encode_records, encode_value, encode_values
 from klamm.protocol.nouns import Endpoint
+from klamm.protocol.records.metadata_records import MetadataRecord, encode_records, encode_value, encode_values
 from klamm.tests.broker.whole_view import ViewedPartition, WholeView
 
 ID, OTHER = b"i" * 16, b"o" * 16

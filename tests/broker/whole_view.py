@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from klamm.broker.metadata_view import MetadataView
 from klamm.protocol import messages
-from klamm.protocol.metadata_records import LEADER_UNCHANGED, RECOVERY_UNCHANGED, TOPIC_CONFIG, MetadataRecord, decode_place, prefix
 from klamm.protocol.nouns import Ints, next_epoch
+from klamm.protocol.records.metadata_records import LEADER_UNCHANGED, RECOVERY_UNCHANGED, TOPIC_CONFIG, MetadataRecord, decode_place, prefix
 
 
 class ViewedPartition(NamedTuple):

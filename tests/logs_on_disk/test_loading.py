@@ -10,7 +10,7 @@ import pytest
 from klamm.broker.log.files.loading import Checkpoints, load_log, new_log
 from klamm.broker.log.files.log_files import LogFiles
 from klamm.broker.log.files.producer_snapshot import read_snapshot
-from klamm.broker.log.files.scan import each_batch, old_message_at
+from klamm.broker.log.scan import each_batch, old_message_at
 from klamm.broker.log.storage import AbortedTransaction, EpochEntry, LoadRules
 from klamm.protocol.records.batch import CorruptRecords
 from klamm.protocol.records.legacy import encode_message

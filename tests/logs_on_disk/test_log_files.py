@@ -13,7 +13,7 @@ from klamm.broker.log.files import indexes, log_files
 from klamm.broker.log.files.loading import Checkpoints, load_log
 from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome
 from klamm.broker.log.files.producer_snapshot import read_snapshot
-from klamm.broker.log.files.scan import each_batch
+from klamm.broker.log.scan import each_batch
 from klamm.broker.log.storage import (
     AbortedTransaction,
     Append,

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from klamm.protocol import messages
-from klamm.protocol.metadata_records import RECORDS
+from klamm.protocol.records.metadata_records import RECORDS
 from klamm.protocol.schema import Field, Schema, Struct, definition
 
 PATH = Path(__file__).resolve().parents[2] / "protocol" / "message_classes.pyi"

@@ -7,8 +7,8 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.protocol.json_form import from_json
-from klamm.protocol.metadata_records import RECORDS, MetadataRecord, decode_records, decode_value, encode_records, encode_value
 from klamm.protocol.primitives import write_uvarint
+from klamm.protocol.records.metadata_records import RECORDS, MetadataRecord, decode_records, decode_value, encode_records, encode_value
 from klamm.tests.protocol import golden
 
 TOPIC_ID = bytes(range(16))

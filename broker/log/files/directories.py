@@ -17,9 +17,9 @@ from klamm.broker.log.files import names
 from klamm.broker.log.files.directory import DuplicateLogs, LogDirectory
 from klamm.broker.log.files.directory_storage import DirectoryStorage
 from klamm.broker.log.files.log_copies import copy_segments, finish_copy, forget_move, remove_copy
-from klamm.broker.log.files.log_files import sync_folder
 from klamm.broker.log.storage import DirectorySpace, LoadedLog, ReadLoadRules, Storage
 from klamm.broker.replication_quotas import ReplicationQuota
+from klamm.machine.system_calls import sync_folder
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition

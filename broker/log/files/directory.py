@@ -27,10 +27,11 @@ from klamm.broker.log.files import marker_files, names
 from klamm.broker.log.files.directory_checkpoints import DirectoryCheckpoints
 from klamm.broker.log.files.directory_storage import DirectoryStorage, execute_all, read_in_thread
 from klamm.broker.log.files.loading import Checkpoints, load_log, new_log
-from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome, read_file, remove, write_file
+from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome
 from klamm.broker.log.files.producer_replay import states_in_thread
 from klamm.broker.log.storage import Command, LoadedLog, LoadRules, ProducerEntry, ReadCommand, ReadLoadRules
 from klamm.machine.replaced_file import remove_temporaries, replace_file
+from klamm.machine.system_calls import read_file, remove, write_file
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import ZERO_UUID, TopicPartition
 from klamm.protocol.records.batch import CorruptRecords

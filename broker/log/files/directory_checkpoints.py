@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 from klamm.broker.log.files import checkpoints as files_of
 from klamm.broker.log.files import names
 from klamm.broker.log.files.loading import Checkpoints
-from klamm.broker.log.files.log_files import read_file
 from klamm.machine.replaced_file import replace_file
+from klamm.machine.system_calls import read_file
 from klamm.protocol.nouns import TopicPartition
 
 log = logging.getLogger(__name__)

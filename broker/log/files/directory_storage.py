@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from klamm.broker.log.files import names
 from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome
-from klamm.broker.log.files.scan import read_batches
+from klamm.broker.log.scan import read_batches
 from klamm.broker.log.storage import (
     Append,
     Command,

@@ -27,14 +27,15 @@ from klamm.broker.log.files.checkpoints import (
     encode_leader_epochs,
     read_leader_epochs,
 )
-from klamm.broker.log.files.log_files import LogFiles, cut_file, read_file, remove, snapshot_entries, write_file
+from klamm.broker.log.files.log_files import LogFiles, snapshot_entries
 from klamm.broker.log.files.marker_files import PARTITION_METADATA
 from klamm.broker.log.files.producer_replay import active, latest_snapshot, replayed, snapshot_offsets, states_at, take
 from klamm.broker.log.files.producer_snapshot import encode_snapshot
-from klamm.broker.log.files.scan import each_batch, first_header, old_message_at
 from klamm.broker.log.producers import REMEMBERED_BATCHES, ProducerStates
+from klamm.broker.log.scan import each_batch, first_header, old_message_at
 from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, EpochEntry, LoadedLog, LoadedSegment, LoadRules, ProducerEntry
 from klamm.machine.replaced_file import remove_temporaries, replace_file
+from klamm.machine.system_calls import cut_file, read_file, remove, write_file
 from klamm.protocol.records.batch import MAGIC, BatchHeader, CorruptRecords, computed_crc
 
 log = logging.getLogger(__name__)

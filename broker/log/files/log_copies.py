@@ -14,7 +14,7 @@ import os
 import shutil
 
 from klamm.broker.log.files import marker_files, names
-from klamm.broker.log.files.log_files import remove, sync_folder, write_file
+from klamm.machine.system_calls import remove, sync_folder, write_file
 
 PIECE = 8 << 20
 NOT_COPIED = (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX, ".tmp", marker_files.MOVE)

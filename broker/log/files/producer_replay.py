@@ -10,11 +10,12 @@ import os
 from collections.abc import Iterable, Sequence
 
 from klamm.broker.log.files import names
-from klamm.broker.log.files.log_files import LogFiles, read_file, remove
+from klamm.broker.log.files.log_files import LogFiles
 from klamm.broker.log.files.producer_snapshot import CorruptSnapshot, SnapshotEntry, read_snapshot
-from klamm.broker.log.files.scan import Scanned, each_batch
 from klamm.broker.log.producers import ProducerStates, is_active
+from klamm.broker.log.scan import Scanned, each_batch
 from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, ProducerEntry
+from klamm.machine.system_calls import read_file, remove
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ import asyncio
 from klamm.controller.metadata_log.log import MetadataLog
 from klamm.controller.term.term import Term
 from klamm.controller.values import Assignment
-from klamm.protocol.metadata_records import decode_records
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.records.metadata_records import decode_records
 from klamm.tests.broker.whole_view import WholeView
 from klamm.tests.controller.metadata_log import metadata_facts
 from klamm.tests.controller.metadata_log.metadata_facts import BrokerFacts, Facts, NaiveReplay, PartitionFacts

@@ -6,7 +6,7 @@ from typing import Any
 
 from klamm.controller.metadata_log.log import MetadataLog
 from klamm.controller.values import Assignment, BrokerState, LeaderAndIsr
-from klamm.protocol.metadata_records import MetadataRecord, decode_records
+from klamm.protocol.records.metadata_records import MetadataRecord, decode_records
 from klamm.tests.broker.whole_view import WholeView
 from klamm.tests.controller.simulated import SimulatedWorld
 

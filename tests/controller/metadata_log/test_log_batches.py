@@ -6,8 +6,8 @@ import pytest
 
 from klamm.controller.metadata_log.batches import MOST_BYTES, MOST_RECORDS, LogBatches, Values
 from klamm.protocol import messages
-from klamm.protocol.metadata_records import decode_records, encode_records, encode_value
 from klamm.protocol.records.batch import each_header
+from klamm.protocol.records.metadata_records import decode_records, encode_records, encode_value
 
 
 def fence(broker_id: int) -> messages.FenceBrokerRecord:

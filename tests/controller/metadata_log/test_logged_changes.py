@@ -22,8 +22,8 @@ from klamm.controller.values import (
     WriteOutcome,
 )
 from klamm.protocol import messages
-from klamm.protocol.metadata_records import MetadataRecord
 from klamm.protocol.nouns import Endpoint, TopicPartition
+from klamm.protocol.records.metadata_records import MetadataRecord
 from klamm.tests.controller.metadata_log.metadata_views import ENOUGH, names, plain_partition, plain_view, records, replayed
 
 # states that a PartitionChange says, and those that it cannot

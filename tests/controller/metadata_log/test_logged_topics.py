@@ -10,8 +10,8 @@ from klamm.controller.metadata_log import logged_topics
 from klamm.controller.metadata_log.logged_configs import LoggedConfigs
 from klamm.controller.metadata_log.logged_topics import LoggedTopics
 from klamm.controller.values import Assignment, ConfigEntity, LeaderAndIsr, StateWrite, StoredTopic, WriteOutcome
-from klamm.protocol.metadata_records import decode_value
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.records.metadata_records import decode_value
 
 ID = bytes(range(16))
 STATE = LeaderAndIsr(1, 3, (1, 2))

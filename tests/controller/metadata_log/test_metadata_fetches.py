@@ -9,7 +9,7 @@ import pytest
 from klamm.controller.metadata_log.fetches import FETCHES_AT_ONCE, FETCHES_PER_S, WAKE_S_PER_FETCH, MetadataFetch
 from klamm.controller.values import BrokerState
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.metadata_records import decode_records
+from klamm.protocol.records.metadata_records import decode_records
 from klamm.tests.controller.registrations.registered import INTERVAL_S, DrivenStage, RegisteredBroker
 from klamm.tests.controller.stage import ME, OneConnection
 

@@ -13,8 +13,8 @@ from klamm.controller.values import (
     LeaderAndIsr,
 )
 from klamm.protocol import messages
-from klamm.protocol.metadata_records import MetadataRecord, decode_records
 from klamm.protocol.nouns import Endpoint, TopicPartition
+from klamm.protocol.records.metadata_records import MetadataRecord, decode_records
 from klamm.tests.controller.metadata_log.metadata_views import ENOUGH, names, plain_view, plain_world, records, replayed
 from klamm.tests.controller.stage import Stage, isr_request
 

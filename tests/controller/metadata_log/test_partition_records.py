@@ -10,8 +10,8 @@ from klamm.controller.metadata_log.batches import Entry, encode_entries
 from klamm.controller.metadata_log.partition_records import Partitions, StateWrites, change_record, partition_record
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.protocol import messages
-from klamm.protocol.metadata_records import MetadataRecord, batch, decode_records, encode_value, encode_values
 from klamm.protocol.nouns import Ints
+from klamm.protocol.records.metadata_records import MetadataRecord, batch, decode_records, encode_value, encode_values
 
 TOPIC_ID = bytes(range(16))
 NUMBERS = (0, 1, -1, 127, 128, 2**31 - 1, -(2**31))

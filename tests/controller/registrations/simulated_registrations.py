@@ -12,8 +12,8 @@ from klamm.controller.event_loop.loop import Controller
 from klamm.controller.metadata_log.fetches import MetadataFetch
 from klamm.controller.values import BrokerToRegister
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.metadata_records import decode_records
 from klamm.protocol.nouns import Endpoint
+from klamm.protocol.records.metadata_records import decode_records
 from klamm.tests.controller.metadata_log.metadata_facts import NaiveReplay
 
 if TYPE_CHECKING:

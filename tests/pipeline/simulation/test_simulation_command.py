@@ -18,8 +18,8 @@ from klamm.pipeline.simulation.patterns import Scenario
 from klamm.pipeline.simulation.snapshot import BadSource
 from klamm.pipeline.simulation.steps import Blacklist, Brokers, Elect, Kill
 from klamm.protocol import messages
-from klamm.protocol.metadata_records import MetadataRecord, encode_records
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.records.metadata_records import MetadataRecord, encode_records
 
 GENERATED = ("--partitions", "100", "--brokers", "4", "--replication-factor", "2")
 

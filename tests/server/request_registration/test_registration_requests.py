@@ -11,7 +11,7 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.apis import BROKER_SOFTWARE
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.metadata_records import decode_records
+from klamm.protocol.records.metadata_records import decode_records
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.security.authorizer import Operation
 from klamm.tests.harness.client import Client, ConnectionClosed
