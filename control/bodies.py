@@ -19,7 +19,7 @@ from klamm.protocol.errors import ErrorCode, did_you_mean
 from klamm.protocol.nouns import id_of
 from klamm.server.faults import message_parts
 from klamm.server.faults.fault import DiskFilter, Effect, Limits, RequestFilter
-from klamm.server.faults.fault_handlers import READS
+from klamm.server.requests.fault_handlers import READS
 
 __tracebackhide__ = True  # pytest leaves out the lines of this module
 
@@ -404,7 +404,7 @@ def _check_limits(body: FaultBody) -> None:
 
 
 def _check_carried(api: ApiKey, wanted: RequestFilter, effect: Effect) -> None:
-    from klamm.server.requests.handlers import HANDLERS
+    from klamm.server.apis.handlers import HANDLERS
 
     name = APIS[api].name
     if api not in HANDLERS:

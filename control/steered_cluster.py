@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from klamm.control.history import History
 from klamm.control.model import Control
 from klamm.controller.changes import Change, Subscriber
+from klamm.server.lifecycle.seams import Seams
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.steered_clock import SteeredClock
-from klamm.server.seams import Seams
 
 if TYPE_CHECKING:
     from klamm.control.http import ControlServer

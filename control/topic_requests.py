@@ -15,8 +15,8 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server.lifecycle.start_failure import StartFailed
+from klamm.server.listeners.listeners import outgoing_security
 from klamm.server.local.seed_topics import version_for
-from klamm.server.net.listeners import outgoing_security
 from klamm.server.net.outgoing_connections import request_once
 
 __tracebackhide__ = True  # pytest leaves out the lines of this module

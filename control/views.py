@@ -19,8 +19,8 @@ from klamm.controller.changes import Change
 from klamm.protocol.apis import APIS
 from klamm.protocol.nouns import ZERO_UUID, SecurityProtocol, TopicPartition, id_text
 from klamm.server.broker_server import BrokerServer
-from klamm.server.disks import are_on_disk
 from klamm.server.faults.fault import DiskFilter, DiskHit, Effect, Fault, Hit, RequestFilter
+from klamm.server.lifecycle.disks import are_on_disk
 
 MAX_ROWS = 100
 """Of a change of more partitions only so many are shown."""

@@ -5,7 +5,7 @@ Its parts are made in `server/lifecycle/broker_parts.py`; the steps of its start
 then nothing is left running.
 
 A ZooKeeper that goes away later changes nothing for clients that only read: metadata is served from memory, and all recovers with
-the session (`server/session_handler.py`).
+the session (`server/lifecycle/session_handler.py`).
 
 Stop: a controlled shutdown, then close everything; the registration and, if this broker was the controller, `/controller` go with
 the session.
@@ -26,18 +26,18 @@ from klamm.protocol.nouns import Endpoint
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.lifecycle.broker_parts import BrokerParts
 from klamm.server.lifecycle.foundation import make_foundation
+from klamm.server.lifecycle.seams import Seams
 from klamm.server.lifecycle.start_failure import CANNOT_START, Fitness, StartFailed, why
 from klamm.server.lifecycle.start_table import START, RunningBroker
 from klamm.server.lifecycle.steps import Interrupted, Steps
 from klamm.server.requests.quotas import MutationQuota
-from klamm.server.seams import Seams
+from klamm.server.requests.services import Services
 from klamm.server.security.authorizer import Authorizer
-from klamm.server.services import Services
 from klamm.zk.store.store import ZkStore
 
 if TYPE_CHECKING:
     from klamm.journal.writer import JournalWriter
-    from klamm.server.metrics.endpoint import MetricsEndpoint
+    from klamm.server.mbeans.endpoint import MetricsEndpoint
 
 log = logging.getLogger(__name__)
 

@@ -130,7 +130,7 @@ REFUSED: Mapping[str, str] = {
 def apis_page() -> str:
     """Every API of a ZooKeeper-mode broker: its versions, and whether a handler is in the dispatch table."""
     from klamm.protocol import messages  # the pages above need nothing but text
-    from klamm.server.requests.handlers import HANDLERS
+    from klamm.server.apis.handlers import HANDLERS
 
     apis = sorted(messages.APIS.values(), key=lambda api: api.key)
     lines = [
@@ -372,8 +372,8 @@ def spark_settings_page() -> str:
 
 def metrics_page() -> str:
     """All MBeans of Kafka, and what Klamm has of them."""
-    from klamm.server.metrics import mbean
-    from klamm.server.metrics.table import TABLE
+    from klamm.server.mbeans import mbean
+    from klamm.server.mbeans.table import TABLE
 
     shown = sum(row.read is not None for row in TABLE)
     rules = (mbean.__doc__ or "").split("\n\n", 1)[1].strip()
@@ -381,7 +381,7 @@ def metrics_page() -> str:
         NOTE,
         "# Metrics\n",
         f"All {len(TABLE)} MBeans of a broker of Apache Kafka 3.9.1 in ZooKeeper mode, or attributes of them, and what Klamm has:",
-        f"{shown} are shown. The table is that of `server/metrics/table.py`. [serve.md](serve.md#metrics) says how to get them.\n",
+        f"{shown} are shown. The table is that of `server/mbeans/table.py`. [serve.md](serve.md#metrics) says how to get them.\n",
         f"{rules}\n",
         "Kafka's meters have rates, and its histograms and timers percentiles; Prometheus computes both from counters and buckets",
         "(`rate`, `histogram_quantile`). Times are in milliseconds, sizes in bytes.\n",

@@ -33,24 +33,24 @@ from klamm.protocol.apis import APIS, Api, ApiKey
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.server.background import BackgroundTasks
+from klamm.server.apis.handlers import HANDLERS, offered
 from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy, any_change, any_reassignment, any_topic
-from klamm.server.features import FeatureCache
 from klamm.server.fetch.delayed_fetch import Fetches
+from klamm.server.ground.background import BackgroundTasks
+from klamm.server.ground.features import FeatureCache
+from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.groups.group_coordinator import GroupCoordinator, GroupOptions
-from klamm.server.identity import BrokerIdentity
+from klamm.server.lifecycle.seams import random_member_id
 from klamm.server.metrics.metrics import NO_METRICS, Metrics
-from klamm.server.producer_ids import ProducerIds
 from klamm.server.requests.context import Context
-from klamm.server.requests.handlers import HANDLERS, offered
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.purgatory import Purgatory
 from klamm.server.requests.quotas import ClientQuotas, MutationQuota, no_quota
 from klamm.server.requests.response_cache import ResponseCache
+from klamm.server.requests.services import AdminStore, ControllerService, Services
 from klamm.server.requests.unsupported_apis import NotOfferedLog
-from klamm.server.seams import random_member_id
 from klamm.server.security.authorizer import AllowAll, Authorizer, Operation, Principal, Resource, ResourceType
-from klamm.server.services import AdminStore, ControllerService, Services
+from klamm.server.transactions.producer_ids import ProducerIds
 from klamm.server.transactions.transaction_parts import make_transaction_parts
 
 

@@ -13,7 +13,7 @@ PACKAGES = ("broker", "controller", "server")
 
 EXEMPT = {
     "controller/ids.py": "draws topic ids: it is what `Seams` gives by default",
-    "server/seams.py": "makes the random source that `Seams` gives by default",
+    "server/lifecycle/seams.py": "makes the random source that `Seams` gives by default",
     "server/local/timer_clock.py": "is the base of clocks",
     "server/local/steered_clock.py": "is a clock",
     "server/local/made_security.py": "is given the time, and makes dates of certificates of it",

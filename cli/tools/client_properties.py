@@ -82,7 +82,7 @@ def _tls(path: Path, protocol: str, properties: dict[str, str]) -> SSLContext:
 
 def _login(path: Path, jaas: str) -> dict[str, str]:
     """User and password from a JAAS config. Raises BadClientProperties if it has none."""
-    from klamm.server.security.jaas import parse_jaas  # few files have one
+    from klamm.server.security.sasl.jaas import parse_jaas  # few files have one
 
     try:
         options = parse_jaas(jaas).options

@@ -35,8 +35,8 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.steering import HeldPhase, Hold, Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Condition, Fault, Faults
+from klamm.server.lifecycle.seams import Seams
 from klamm.server.local.steered_clock import SteeredClock
-from klamm.server.seams import Seams
 
 log = logging.getLogger(__name__)
 

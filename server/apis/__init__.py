@@ -1,1 +1,1 @@
-"""One file per API: its handler."""
+"""One file per API: its handler. The table of all handlers, and what several of them share."""

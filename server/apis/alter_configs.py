@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.configs.config_changes import RequestRefused, alter_each, replace_configs, result_rows
+from klamm.server.apis.config_changes import RequestRefused, alter_each, replace_configs, result_rows
 from klamm.server.requests.context import Context
 
 

@@ -19,9 +19,9 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.pace import Pace
 from klamm.server.apis.describe_user_scram_credentials import EMPTY_NAME, UNEXPECTED
 from klamm.server.requests.context import Context
+from klamm.server.requests.services import AdminStore
 from klamm.server.security.authorizer import Operation, ResourceType
-from klamm.server.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, credential_text
-from klamm.server.services import AdminStore
+from klamm.server.security.sasl.scram_credentials import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, credential_text
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.paths import may_be_in_path, sanitize
 from klamm.zk.session.requests import ZkError

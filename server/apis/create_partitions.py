@@ -23,11 +23,11 @@ from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import Pace
+from klamm.server.apis.mutations import Mutations
+from klamm.server.apis.topic_creation import TOPIC_ENTRIES, wait_for_leaders
 from klamm.server.requests.context import Context
-from klamm.server.requests.mutations import Mutations
-from klamm.server.requests.topic_creation import TOPIC_ENTRIES, wait_for_leaders
+from klamm.server.requests.services import Services
 from klamm.server.security.authorizer import Operation, ResourceType
-from klamm.server.services import Services
 from klamm.zk.layout.paths import may_be_in_path
 
 STRICT_QUOTA_SINCE = 3

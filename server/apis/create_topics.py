@@ -21,9 +21,9 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.protocol.pace import Pace, build
+from klamm.server.apis.mutations import Mutations
+from klamm.server.apis.topic_creation import TOPIC_ENTRIES, Creation, create_topics, wait_for_leaders
 from klamm.server.requests.context import Context
-from klamm.server.requests.mutations import Mutations
-from klamm.server.requests.topic_creation import TOPIC_ENTRIES, Creation, create_topics, wait_for_leaders
 from klamm.server.security.authorizer import Operation, ResourceType
 
 CONFIGS_SINCE = 5

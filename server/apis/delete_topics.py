@@ -16,8 +16,8 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.protocol.pace import Pace
+from klamm.server.apis.mutations import Mutations
 from klamm.server.requests.context import Context
-from klamm.server.requests.mutations import Mutations
 from klamm.server.security.authorizer import Operation, ResourceType
 
 DISABLED_SINCE = 3

@@ -18,8 +18,8 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import Pace
 from klamm.server.requests.context import Context
+from klamm.server.requests.services import AdminStore
 from klamm.server.security.authorizer import Operation, ResourceType
-from klamm.server.services import AdminStore
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.paths import DEFAULT_ENTITY, desanitize, may_be_in_path, sanitize
 

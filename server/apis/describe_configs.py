@@ -28,8 +28,8 @@ from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import SLICE, Pace
+from klamm.server.apis.config_changes import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, check_is_own_id
 from klamm.server.apis.describe_user_scram_credentials import UNEXPECTED
-from klamm.server.configs.config_changes import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, check_is_own_id
 from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.security.authorizer import Operation, ResourceType
 from klamm.zk.layout.json_values import Unreadable

@@ -16,9 +16,9 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.pace import Pace
 from klamm.server.requests.context import Context
+from klamm.server.requests.services import AdminStore
 from klamm.server.security.authorizer import Operation, ResourceType
-from klamm.server.security.scram import MECHANISMS, iterations_of
-from klamm.server.services import AdminStore
+from klamm.server.security.sasl.scram_credentials import MECHANISMS, iterations_of
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.paths import desanitize, may_be_in_path, sanitize
 

@@ -21,8 +21,8 @@ from klamm.broker.fetch_sessions import NO_SESSION, FetchContext
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.pace import SLICE
+from klamm.server.apis.open_fetch import Body, OpenFetch, now_ms
 from klamm.server.fetch.fetch_response import encode
-from klamm.server.fetch.open_fetch import Body, OpenFetch, now_ms
 from klamm.server.requests.context import Context
 
 FOLLOWERS_SINCE, CODE_AT_TOP_SINCE, REPLICA_STATE_SINCE = 11, 13, 15
@@ -88,7 +88,7 @@ def params_of(ctx: Context, request: messages.FetchRequest) -> FetchParams:
     """The parameters that all partitions of a request share. Equal requests usually get the same object.
 
     A consumer with a quota gets at most what it may fetch in one window, so that it is not throttled for sure. All get little while too
-    many responses wait to be sent (`server/net/unread_responses.py`).
+    many responses wait to be sent (`server/listeners/unread_responses.py`).
     """
     throttle, unread = ctx.peer.throttle, ctx.peer.unread
     most = None if throttle is None else throttle.most_fetched()

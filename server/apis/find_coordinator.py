@@ -18,9 +18,9 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Endpoint
 from klamm.protocol.pace import Pace
 from klamm.server.apis.describe_configs import MALFORMED
+from klamm.server.apis.topic_creation import auto_create
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
 from klamm.server.requests.context import Context
-from klamm.server.requests.topic_creation import auto_create
 from klamm.server.security.authorizer import Operation, ResourceType
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 

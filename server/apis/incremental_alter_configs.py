@@ -15,7 +15,7 @@ from klamm.configs.tables.broker import BROKER as BROKER_CONFIGS
 from klamm.configs.tables.broker import TOPICS as TOPIC_CONFIGS
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.configs.config_changes import (
+from klamm.server.apis.config_changes import (
     BROKER,
     BROKER_LOGGER,
     TOPIC,

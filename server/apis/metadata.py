@@ -10,7 +10,7 @@ A topic that the client may not describe gets TOPIC_AUTHORIZATION_FAILED (with a
 all topics were requested. Authorized operations are included on request: of the cluster in versions 8-10, of topics from 8 on.
 
 Unknown topics are created if auto.create.topics.enable is true and the request allows it (from version 4 on it may forbid it): see
-`server/requests/topic_creation.py`. Such a topic gets LEADER_NOT_AVAILABLE; the next response shows it.
+`server/apis/topic_creation.py`. Such a topic gets LEADER_NOT_AVAILABLE; the next response shows it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.protocol.pace import SLICE, Pace
+from klamm.server.apis.topic_creation import auto_create
 from klamm.server.requests.context import Context
-from klamm.server.requests.topic_creation import auto_create
 from klamm.server.security.authorizer import AllowAll, Operation, ResourceType
 
 IDS_SINCE = 12

@@ -22,7 +22,7 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.pace import Pace, build
 from klamm.protocol.records.record import wrapped
-from klamm.server.groups.offset_requests import TopicCodes, is_short_metadata, topic_codes, usable_partitions, with_short_metadata
+from klamm.server.apis.offset_requests import TopicCodes, is_short_metadata, topic_codes, usable_partitions, with_short_metadata
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.groups.offset_requests import topic_codes, usable_partitions
+from klamm.server.apis.offset_requests import topic_codes, usable_partitions
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 

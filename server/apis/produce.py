@@ -2,7 +2,7 @@
 
 Each partition has its own result. The checks are in the order of Apache Kafka: permission, known partition, transaction, acks, internal
 topics, leader, enough replicas in sync, records; the last two are made by the replica manager and the log. The first records of a
-transaction are verified if this broker leads the partition (`server/produce/verification.py`).
+transaction are verified if this broker leads the partition (`server/transactions/verification.py`).
 
 Errors refuse a request as a whole after a look at the first batch of each partition up to the first one of a transaction: a batch with an
 impossible length or magic, and transactional records without permission for the transactional id. Of partitions that exist, requests before
@@ -34,11 +34,11 @@ from klamm.protocol.records.batch import Buffer, CorruptRecords, is_of_transacti
 from klamm.protocol.records.validation import Refused, refuses_request, version_error
 from klamm.server.produce.delayed_produce import Appended
 from klamm.server.produce.record_appends import RecordAppends, transactional_batch, transactional_producers
-from klamm.server.produce.verification import TransactionalRecords, error_for_produce, verify
 from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.requests.delayed_response import DelayedResponse
 from klamm.server.requests.queued_requests import Run
 from klamm.server.security.authorizer import AllowAll, Operation, ResourceType
+from klamm.server.transactions.verification import TransactionalRecords, error_for_produce, verify
 
 LEADER_SINCE = 10
 ADMIN_CLIENT = "__admin_client"

@@ -20,7 +20,7 @@ from klamm.server.requests.context import Context
 from klamm.server.requests.timed_results import Entries, partitions_response, refuse_partitions
 from klamm.server.security.authorizer import Operation, ResourceType
 
-log = logging.getLogger("klamm.server.configs.config_changes")
+log = logging.getLogger("klamm.server.apis.config_changes")
 
 
 async def handle(ctx: Context, request: messages.ReassignPartitionsRequest) -> messages.ReassignPartitionsResponse:

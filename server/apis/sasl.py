@@ -1,6 +1,6 @@
 """SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2.
 
-Clients of a listener with SASL authenticate before a handler gets their requests (`server/security/sasl/authenticator.py`). Afterwards, and
+Clients of a listener with SASL authenticate before a handler gets their requests (`server/listeners/authenticator.py`). Afterwards, and
 where no client authenticates, both get ILLEGAL_SASL_STATE, and the connection goes on as before, also after a handshake of version 1.
 Wire 13, compared with 3.9.1.
 """

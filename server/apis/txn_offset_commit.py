@@ -18,12 +18,12 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.pace import build
+from klamm.server.apis.offset_requests import topic_codes, usable_partitions, with_short_metadata
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
-from klamm.server.groups.offset_requests import topic_codes, usable_partitions, with_short_metadata
 from klamm.server.produce.record_appends import Verified
-from klamm.server.produce.verification import TransactionalRecords, verify
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
+from klamm.server.transactions.verification import TransactionalRecords, verify
 
 KNOWS_ABORTABLE_SINCE = 4
 KNOWS_LOADING_SINCE = 2

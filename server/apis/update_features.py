@@ -1,8 +1,8 @@
 """UpdateFeatures (57), versions 0-1: change the levels of finalized features. Only the active controller handles it.
 
-A broker with ZooKeeper supports no feature (`server/features.py`), and it ends when another broker finalizes one. So no update succeeds,
-and `/feature` is never written: each feature gets INVALID_REQUEST with its reason. A feature that is named several times has one result,
-that of its first update. A request without updates succeeds. ValidateOnly makes no difference. Needs ALTER on the cluster. Below
+A broker with ZooKeeper supports no feature (`server/ground/features.py`), and it ends when another broker finalizes one. So no update
+succeeds, and `/feature` is never written: each feature gets INVALID_REQUEST with its reason. A feature that is named several times has one
+result, that of its first update. A request without updates succeeds. ValidateOnly makes no difference. Needs ALTER on the cluster. Below
 inter-broker protocol 2.7 features have no versions, and the whole request gets INVALID_REQUEST. Source: `KafkaApis.handleUpdateFeatures`
 and `KafkaController.processFeatureUpdates` of 3.9.1.
 """

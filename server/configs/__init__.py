@@ -1,1 +1,1 @@
-"""Configs of a running broker and of topics: read, checked, changed and applied."""
+"""Configs of a running broker and of topics, as they are in ZooKeeper and in files, and the policies that check changes."""

@@ -21,7 +21,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.dynamic import is_password
 from klamm.configs.passwords import CannotDecrypt
 from klamm.controller.events.catalogue import TopicUncleanLeaderElectionEnabled, UncleanLeaderElectionEnabled
-from klamm.server.background import Looking
+from klamm.server.ground.background import Looking
 from klamm.zk.admin import AdminZk
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.paths import DEFAULT_ENTITY, may_be_in_path

@@ -32,7 +32,7 @@ from klamm.protocol.hash_order import partition_for
 from klamm.protocol.records.batch import Buffer, CorruptRecords
 from klamm.protocol.records.compression import BadCompression
 from klamm.protocol.records.scan import BadRecord
-from klamm.server.background import BackgroundTasks
+from klamm.server.ground.background import BackgroundTasks
 
 log = logging.getLogger(__name__)
 

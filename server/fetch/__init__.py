@@ -1,1 +1,1 @@
-"""Fetch requests: reading, waiting, and encoding responses."""
+"""Fetch requests: waiting, and encoding responses."""

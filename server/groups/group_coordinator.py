@@ -33,10 +33,10 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, Codec
 from klamm.protocol.records.record import Record, encode_batch
 from klamm.protocol.steering import Steering
-from klamm.server.background import BackgroundTasks
 from klamm.server.coordinators.owned_partitions import OwnedPartitions
 from klamm.server.coordinators.partition_timers import PartitionTimers
 from klamm.server.coordinators.tickets import complete, new_ticket
+from klamm.server.ground.background import BackgroundTasks
 from klamm.server.produce.internal_appends import InternalAppends, outcome_of
 from klamm.server.produce.record_appends import Verified
 

@@ -28,34 +28,34 @@ from klamm.controller.events.observation import Observer
 from klamm.controller.store import Store
 from klamm.protocol.nouns import Endpoint
 from klamm.protocol.value_class import dataclass
-from klamm.server.background import BackgroundTasks
-from klamm.server.configs.config_application import FETCHERS, RECOVERY_MODE, ConfigApplication, controller_options
+from klamm.server.apis.handlers import offered_by
 from klamm.server.configs.dynamic_configs import DynamicConfigs
-from klamm.server.configs.quota_configs import QuotaConfigs
 from klamm.server.configs.topic_configs import TopicConfigs
-from klamm.server.disks import Disks, are_on_disk
 from klamm.server.faults.fault import BrokerFaults
-from klamm.server.features import SUPPORTED_FEATURES, FeatureCache, Features, FeatureWatch
 from klamm.server.fetch.delayed_fetch import Fetches
-from klamm.server.first_connection import zookeeper_timeout_ms
+from klamm.server.ground.background import BackgroundTasks
+from klamm.server.ground.features import SUPPORTED_FEATURES, FeatureCache, Features, FeatureWatch
 from klamm.server.groups.group_coordinator import GroupCoordinator, GroupOptions
+from klamm.server.lifecycle.config_application import FETCHERS, RECOVERY_MODE, ConfigApplication, controller_options
+from klamm.server.lifecycle.disks import Disks, are_on_disk
+from klamm.server.lifecycle.first_connection import zookeeper_timeout_ms
 from klamm.server.lifecycle.foundation import Foundation
+from klamm.server.lifecycle.quota_configs import QuotaConfigs
+from klamm.server.lifecycle.session_handler import SessionHandler
 from klamm.server.lifecycle.start_failure import Fitness
 from klamm.server.net.channels import Channels
 from klamm.server.net.controller_requests import ControllerRequests
-from klamm.server.producer_ids import ControllerProducerIds, ProducerIds, ZooKeeperProducerIds
 from klamm.server.replication.followed_logs import FollowerServices
 from klamm.server.replication.followers import Followers
 from klamm.server.replication.isr_updates import IsrUpdates
 from klamm.server.replication.leader_requests import FetcherOptions
 from klamm.server.replication.stored_isr_updates import StoredIsrUpdates
 from klamm.server.replication.throttle_configs import ThrottleConfigs
-from klamm.server.requests.handlers import offered_by
 from klamm.server.requests.purgatory import Purgatory
 from klamm.server.requests.quotas import ClientQuotas
+from klamm.server.requests.services import Services
 from klamm.server.requests.unsupported_apis import NotOfferedLog
-from klamm.server.services import Services
-from klamm.server.session_handler import SessionHandler
+from klamm.server.transactions.producer_ids import ControllerProducerIds, ProducerIds, ZooKeeperProducerIds
 from klamm.server.transactions.transaction_coordinator import TransactionCoordinator
 from klamm.server.transactions.transaction_parts import TransactionParts, make_transaction_parts
 from klamm.zk.store.store import ZkStore, ZkStoreOptions

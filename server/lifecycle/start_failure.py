@@ -8,8 +8,8 @@ from klamm.broker.log.files.directory import DirectoryInUse, DuplicateLogs
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol.errors import ApiError, RegistrationRefused
 from klamm.server.journal.broker_journal import JournalMissing
-from klamm.server.meta_properties import ForeignDirectory
-from klamm.server.net.listeners import CannotListen
+from klamm.server.lifecycle.meta_properties import ForeignDirectory
+from klamm.server.listeners.listeners import CannotListen
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.session.requests import ZkError
 from klamm.zk.session.session import ZkUnavailable

@@ -14,23 +14,23 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from klamm.server.apis.handlers import handlers_of
 from klamm.server.configs.properties_log import log_properties
-from klamm.server.disks import are_on_disk
-from klamm.server.first_connection import connect
 from klamm.server.journal.broker_journal import keeps_journal, open_journal
 from klamm.server.lifecycle.broker_parts import BrokerParts, make_parts
+from klamm.server.lifecycle.disks import are_on_disk
+from klamm.server.lifecycle.first_connection import connect
 from klamm.server.lifecycle.foundation import Foundation
+from klamm.server.lifecycle.meta_properties import read_stored, stored_broker_id, write_missing
 from klamm.server.lifecycle.start_failure import Fitness, StartFailed
 from klamm.server.lifecycle.steps import Step
-from klamm.server.meta_properties import read_stored, stored_broker_id, write_missing
 from klamm.server.metrics.metrics import has_endpoint
-from klamm.server.requests.handlers import handlers_of
 from klamm.zk.layout.json_values import Unreadable
 
 if TYPE_CHECKING:
     from klamm.server.coordinators.owned_partitions import OwnedPartitions
     from klamm.server.journal.open_journal import OpenJournal
-    from klamm.server.metrics.endpoint import MetricsEndpoint
+    from klamm.server.mbeans.endpoint import MetricsEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ def _bind(broker: RunningBroker) -> None:
 def _bind_metrics(broker: RunningBroker) -> None:
     """Bind the port for metrics, where one is configured."""
     if has_endpoint(broker.base.config):
-        from klamm.server.metrics.endpoint import MetricsEndpoint
+        from klamm.server.mbeans.endpoint import MetricsEndpoint
 
         broker.endpoint = MetricsEndpoint(broker.base.config, broker.base.clock)
 
@@ -188,7 +188,7 @@ async def _close_metrics(broker: RunningBroker) -> None:
 
 async def _show_metrics(broker: RunningBroker) -> None:
     if broker.endpoint is not None:
-        from klamm.server.metrics.readings import sources_of
+        from klamm.server.lifecycle.metric_sources import sources_of
 
         await broker.endpoint.show(sources_of(broker.base, broker.parts))
         log.info("broker %d serves its metrics at %s", broker.base.broker_id, broker.endpoint.url)

@@ -36,8 +36,9 @@ from klamm.protocol.steering import Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.configs.properties_log import log_properties
-from klamm.server.disks import are_on_disk
 from klamm.server.faults.fault import Faults
+from klamm.server.lifecycle.disks import are_on_disk
+from klamm.server.lifecycle.seams import Seams
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import (
     Advertised,
@@ -52,7 +53,6 @@ from klamm.server.local.arguments import (
 from klamm.server.local.own_zookeeper import Users, reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics
 from klamm.server.local.standing_clock import StandingClock
-from klamm.server.seams import Seams
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 from klamm.zk.layout.paths import CONTROLLER
 from klamm.zk.session.requests import NoNode

@@ -16,13 +16,13 @@ from klamm.broker.recovery import Recovery
 from klamm.machine.interpreter import require_interpreter_lock
 from klamm.protocol.steering import Action, Hold, HoldState, Steering
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
+from klamm.server.lifecycle.seams import Seams
 from klamm.server.local.arguments import BadArgument, SeedTopic, check_arguments, check_broker_configs, narrowed_apis
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.cluster_contexts import ClusterContexts
 from klamm.server.local.config_arguments import check_configs
 from klamm.server.local.loop_thread import LoopThread
 from klamm.server.local.security_wish import SecurityWish
-from klamm.server.seams import Seams
 from klamm.zk.session.reachability import check_address
 
 P = TypeVar("P")
@@ -275,8 +275,9 @@ class Cluster(ClusterContexts[LocalCluster, BlockingCluster, LocalCluster]):
         `sasl`, brokers decide by ACLs: `admin` may do everything, others what is allowed to them.
 
         The policies may refuse topics and changes of configs (see `klamm.server.configs.policies`); they are called on the event loop of
-        the cluster and must not wait. `seams` are given to all brokers: clock, random source, tap and the others of `klamm.server.seams`.
-        The cluster itself waits in real time; it uses its own memory directories and ignores the `memory_directory` of the seams.
+        the cluster and must not wait. `seams` are given to all brokers: clock, random source, tap and the others of
+        `klamm.server.lifecycle.seams`. The cluster itself waits in real time; it uses its own memory directories and ignores the
+        `memory_directory` of the seams.
         """
         super().__init__()
         require_interpreter_lock()

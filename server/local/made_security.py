@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.protocol.security.scram import salted
 from klamm.protocol.security.secret_texts import new_secret
-from klamm.server.security.scram import MECHANISMS, MIN_ITERATIONS, credential_text
+from klamm.server.security.sasl.scram_credentials import MECHANISMS, MIN_ITERATIONS, credential_text
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import StoreLost
-from klamm.server.first_connection import connect
+from klamm.server.lifecycle.first_connection import connect
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.zk.embedded.java import EmbeddedZooKeeperError
 from klamm.zk.embedded.server import EmbeddedZooKeeper

@@ -28,8 +28,9 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.configs.properties_log import log_properties
-from klamm.server.disks import are_on_disk
+from klamm.server.lifecycle.disks import are_on_disk
 from klamm.server.lifecycle.start_failure import StartFailed
+from klamm.server.listeners.listeners import outgoing_security
 from klamm.server.local.arguments import (
     Advertised,
     SeedTopic,
@@ -42,7 +43,6 @@ from klamm.server.local.arguments import (
 )
 from klamm.server.local.own_zookeeper import Users, reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics, version_for
-from klamm.server.net.listeners import outgoing_security
 from klamm.server.net.outgoing_connections import request_once
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 

@@ -11,8 +11,8 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server.lifecycle.start_failure import StartFailed
+from klamm.server.listeners.listeners import outgoing_security
 from klamm.server.local.arguments import SeedTopic
-from klamm.server.net.listeners import outgoing_security
 from klamm.server.net.outgoing_connections import request_once
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Metrics of a broker, by the names of Kafka's MBeans: what counts, the table of all MBeans, and the endpoint that Prometheus scrapes."""
+"""What a broker counts for its metrics. `server/mbeans` shows them by the names of Kafka's MBeans."""

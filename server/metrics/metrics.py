@@ -1,7 +1,7 @@
 """What requests and connections tell the metrics, in one frozen value. Without an endpoint all of it does nothing.
 
 A broker with `klamm.metrics.port` gets the value of `server/metrics/counting.py`, which is imported only then. Most metrics need no
-counting: they are read from the state of the broker when somebody scrapes (`server/metrics/table.py`).
+counting: they are read from the state of the broker when somebody scrapes (`server/mbeans/table.py`).
 """
 
 from __future__ import annotations

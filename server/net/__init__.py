@@ -1,1 +1,1 @@
-"""Sockets: listeners and their limits, connections from clients, channels to brokers."""
+"""Connections and channels from this broker to others, and the tap that observes frames."""

@@ -28,7 +28,7 @@ from klamm.broker.replica_effects import (
 )
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.nouns import Endpoint
-from klamm.server.background import BackgroundTasks
+from klamm.server.ground.background import BackgroundTasks
 from klamm.server.net.tap import BrokerTap
 from klamm.server.replication.fetcher import LeaderFetcher
 from klamm.server.replication.followed_logs import FollowerServices

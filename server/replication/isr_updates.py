@@ -19,8 +19,8 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode, received_code
 from klamm.protocol.nouns import ZERO_UUID, TopicPartition
-from klamm.server.background import BackgroundTasks
-from klamm.server.identity import BrokerIdentity
+from klamm.server.ground.background import BackgroundTasks
+from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.net.controller_requests import ControllerRequests, ControllerUnreachable
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from klamm.controller.values import LeaderAndIsr, StoreLost
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.server.background import BackgroundTasks
+from klamm.server.ground.background import BackgroundTasks
 from klamm.zk.session.requests import ZkError
 
 log = logging.getLogger(__name__)

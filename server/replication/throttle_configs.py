@@ -14,7 +14,7 @@ from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.controller.values import StoreLost
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError
-from klamm.server.background import BackgroundTasks
+from klamm.server.ground.background import BackgroundTasks
 from klamm.zk.session.requests import ZkError
 
 log = logging.getLogger("klamm.broker.replication_quotas")

@@ -27,7 +27,7 @@ from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode, RegistrationRefused, RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
 from klamm.protocol.value_class import dataclass
-from klamm.server.identity import BrokerIdentity
+from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.net.controller_requests import versions
 from klamm.server.net.kept_connection import KeptConnection
 from klamm.server.net.tap import BrokerTap, ConnectionKind

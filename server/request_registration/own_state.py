@@ -27,7 +27,7 @@ from klamm.controller.values import BrokerRegistration, BrokerState
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.records.metadata_records import MetadataRecord
-from klamm.server.identity import BrokerIdentity
+from klamm.server.ground.identity import BrokerIdentity
 
 log = logging.getLogger(__name__)
 

@@ -17,15 +17,15 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import BrokerState
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint
-from klamm.server.identity import BrokerIdentity
+from klamm.server.ground.identity import BrokerIdentity
+from klamm.server.listeners.listeners import Listeners
 from klamm.server.net.controller_requests import ControllerRequests
-from klamm.server.net.listeners import Listeners
 from klamm.server.net.tap import BrokerTap
 from klamm.server.request_registration.client import RegistrationClient, RegistrationOptions
 from klamm.server.request_registration.controller_finder import ControllerFinder
 from klamm.server.request_registration.fenced_handlers import fenced_handlers
 from klamm.server.requests.dispatch import Dispatcher, Handler
-from klamm.server.services import Services
+from klamm.server.requests.services import Services
 from klamm.zk.find_controller import find_controller
 from klamm.zk.session.session import ZkSession
 from klamm.zk.store.registrations import read_registration

@@ -13,7 +13,7 @@ from klamm.server.security.authorizer import CLUSTER_NAME, SUPPORTED_OPERATIONS,
 
 if TYPE_CHECKING:
     from klamm.server.requests.peer import Peer
-    from klamm.server.services import Services
+    from klamm.server.requests.services import Services
 
 
 class CloseConnection(Exception):

@@ -1,6 +1,6 @@
 """From the bytes of a request to the bytes of its response: everything that is the same for all APIs.
 
-A table of handlers defines the APIs of a dispatcher (`server/requests/handlers.py`). A request for an API that is not in the table closes
+A table of handlers defines the APIs of a dispatcher (`server/apis/handlers.py`). A request for an API that is not in the table closes
 the connection, as on an Apache Kafka broker that does not expose the API (`server/requests/unsupported_apis.py` logs it). A version out of
 range and bytes that cannot be decoded also close the connection; extra bytes after the body are ignored. Only ApiVersions responds to an
 unsupported version, in the layout of version 0, so that the client can try again.
@@ -40,8 +40,8 @@ from klamm.server.requests.delayed_response import DelayedResponse
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following, Run
 from klamm.server.requests.quotas import Enforced
+from klamm.server.requests.services import Services
 from klamm.server.requests.unsupported_apis import NotOffered
-from klamm.server.services import Services
 
 if TYPE_CHECKING:
     from klamm.server.faults.fault import BrokerFaults
@@ -302,7 +302,7 @@ class Dispatcher:
 
 def _faulty(handlers: Mapping[int, Handler], faults: BrokerFaults) -> dict[int, Handler]:
     """Handlers that heed the present faults, each request for itself; those of APIs without faults as they are."""
-    from klamm.server.faults.fault_handlers import Real, handle_faulty  # most brokers have no faults
+    from klamm.server.requests.fault_handlers import Real, handle_faulty  # most brokers have no faults
 
     def alone(handler: Handler) -> Handler:
         real = Real(handler.handle, handler.refuse, _frame)

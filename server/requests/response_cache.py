@@ -1,8 +1,8 @@
 """A cache of encoded responses, found by the bytes of the request, for requests that many clients repeat.
 
 A response is cached if it depends only on the bytes of the request, the listener, the principal, and on state whose changes clear the
-caches: metadata cache, features, configs, log levels. `server/net/connection.py` looks here first; a repeated request needs neither the
-decoder nor a handler.
+caches: metadata cache, features, configs, log levels. `server/listeners/connection.py` looks here first; a repeated request needs
+neither the decoder nor a handler.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A broker does not start if its configuration requests security that Klamm does not have. If it ignored that, everybody would have access.
 A class that decides quotas is refused as well: clients would be throttled by other rules.
 
-Listeners are checked in `server/security/listener_security.py`. Properties that only matter for such listeners, or for an authorizer, have
+Listeners are checked in `server/listeners/listener_security.py`. Properties that only matter for such listeners, or for an authorizer, have
 no effect without them in Apache Kafka either, so they are allowed.
 """
 

@@ -23,7 +23,7 @@ from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import Pace, in_groups
 from klamm.protocol.security.acls import LITERAL, PREFIXED, Entry, Filter, Pattern, is_principal
-from klamm.server.background import Looking
+from klamm.server.ground.background import Looking
 from klamm.server.security.acl_index import AclIndex
 from klamm.server.security.authorizer import Operation, Principal, Resource, ResourceType
 from klamm.zk.acls import AclZk, VersionedAcls

@@ -24,8 +24,8 @@ from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.security.delegation_tokens import TokenInformation
 from klamm.protocol.security.secret_texts import new_bytes
-from klamm.server.background import Looking
-from klamm.server.security.scram import MIN_ITERATIONS, Mechanism, ScramCredential, TokenCredential, credential_of_password
+from klamm.server.ground.background import Looking
+from klamm.server.security.sasl.scram_credentials import MIN_ITERATIONS, Mechanism, ScramCredential, TokenCredential, credential_of_password
 from klamm.zk.delegation_tokens import DelegationTokenZk
 from klamm.zk.session.requests import ZkError
 from klamm.zk.session.session import ZkSession

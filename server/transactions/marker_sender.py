@@ -17,8 +17,8 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, received_code
 from klamm.protocol.nouns import TopicPartition
-from klamm.server.background import BackgroundTasks
 from klamm.server.coordinators.broker_links import BrokerLinks
+from klamm.server.ground.background import BackgroundTasks
 from klamm.server.transactions.marker_writer import MarkerWriter, TransactionEnd
 
 log = logging.getLogger(__name__)

@@ -10,14 +10,14 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint
 from klamm.protocol.steering import Steering
-from klamm.server.background import BackgroundTasks
 from klamm.server.coordinators.broker_links import BrokerLinks
+from klamm.server.ground.background import BackgroundTasks
 from klamm.server.groups.group_coordinator import GroupCoordinator
 from klamm.server.net.tap import BrokerTap
-from klamm.server.producer_ids import ProducerIds
 from klamm.server.transactions.marker_sender import MarkerSender
 from klamm.server.transactions.marker_writer import MarkerWriter
 from klamm.server.transactions.partition_verifier import VERSION, PartitionVerifier
+from klamm.server.transactions.producer_ids import ProducerIds
 from klamm.server.transactions.transaction_coordinator import TransactionCoordinator, TransactionOptions
 
 if TYPE_CHECKING:

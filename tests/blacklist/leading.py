@@ -14,10 +14,10 @@ from klamm.admin import AdminClient, ConfigChange, ConfigResource, ResourceType
 from klamm.controller.changes import Change, StatesChanged
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.server.lifecycle.seams import Seams
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.library import BlockingCluster
 from klamm.server.local.loop_thread import LoopThread
-from klamm.server.seams import Seams
 from klamm.tests.harness import requests
 from klamm.tests.harness.tree import State, Tree
 from klamm.tests.harness.waits import wait_for

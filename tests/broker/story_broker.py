@@ -4,7 +4,7 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.server.apis import describe_cluster, leader_and_isr, metadata, stop_replica, update_metadata
-from klamm.server.services import Services
+from klamm.server.requests.services import Services
 from klamm.tests.services import broker_config, make_context, make_services
 
 HANDLERS = {3: metadata, 4: leader_and_isr, 5: stop_replica, 6: update_metadata, 60: describe_cluster}

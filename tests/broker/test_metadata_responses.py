@@ -15,8 +15,8 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.protocol import messages
 from klamm.protocol.json_form import from_json, to_json
 from klamm.server.apis import describe_cluster, metadata
+from klamm.server.requests.services import Services
 from klamm.server.security.authorizer import AllowAll, Authorizer, Operation, ResourceType
-from klamm.server.services import Services
 from klamm.tests.broker.story_broker import sorted_lists
 from klamm.tests.broker.update_metadata import broker, partition, topic, update
 from klamm.tests.services import Denying, broker_config, make_context, make_services

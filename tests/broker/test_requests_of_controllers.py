@@ -14,7 +14,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError
 from klamm.server.apis import leader_and_isr, stop_replica, update_metadata
 from klamm.server.requests.context import CloseConnection
-from klamm.server.services import Services
+from klamm.server.requests.services import Services
 from klamm.tests.broker.update_metadata import broker, partition, topic, update
 from klamm.tests.protocol import strategies
 from klamm.tests.services import make_context, make_services

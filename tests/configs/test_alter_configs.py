@@ -16,7 +16,7 @@ from klamm.tests.services import Denying
 
 OK, UNKNOWN, NO_TOPIC, NOT_TOPIC, NOT_CLUSTER, BAD_CONFIG, BAD_REQUEST = 0, -1, 3, 29, 31, 40, 42
 LOGGER_NAME = "kafka.server.ConfigAdminManager"
-OUR_LOGGER = "klamm.server.configs.config_changes"
+OUR_LOGGER = "klamm.server.apis.config_changes"
 
 # resource type, name, changes, and the code they get
 INCREMENTAL = [

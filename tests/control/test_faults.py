@@ -16,8 +16,8 @@ from klamm.control.refusal import Refused
 from klamm.control.steered_cluster import SteeredCluster
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
+from klamm.server.apis.handlers import handlers_of
 from klamm.server.local.arguments import SeedTopic
-from klamm.server.requests.handlers import handlers_of
 from klamm.tests.control.every_api import GROUP, ID, TOPIC, example, topic_of
 from klamm.tests.harness.waits import eventually_asked
 

@@ -15,7 +15,7 @@ import pytest
 from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.protocol import json_form, messages
 from klamm.protocol.nouns import ZERO_UUID, TopicPartition
-from klamm.server.requests.handlers import HANDLERS as DISPATCHED
+from klamm.server.apis.handlers import HANDLERS as DISPATCHED
 from klamm.tests.broker.story_broker import HANDLERS, answer, new_broker, sorted_lists
 from klamm.tests.golden.recording.older_protocols import PROTOCOLS
 from klamm.tests.protocol import golden

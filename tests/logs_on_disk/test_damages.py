@@ -14,7 +14,7 @@ from klamm.broker.log.files.directories import LogDirectories
 from klamm.broker.log.files.loading import Checkpoints, load_log
 from klamm.broker.log.storage import EpochEntry
 from klamm.protocol.records.batch import CorruptRecords
-from klamm.server.meta_properties import Stored, stored_broker_id, write_missing
+from klamm.server.lifecycle.meta_properties import Stored, stored_broker_id, write_missing
 from klamm.tests.logs_on_disk.batches import batch
 from klamm.tests.logs_on_disk.filled_directories import Make, filled, make, opened
 

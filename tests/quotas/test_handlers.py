@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from klamm.protocol.errors import ErrorCode
+from klamm.server.requests.services import AdminStore
 from klamm.server.security.authorizer import Operation
-from klamm.server.services import AdminStore
 from klamm.tests.services import Denying, LostStore, make_services, respond
 from klamm.tests.stories.both import answers
 from klamm.zk.admin import AdminZk

@@ -10,10 +10,10 @@ import pytest
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.clock import SYSTEM_CLOCK
-from klamm.server.background import BackgroundTasks
 from klamm.server.configs.dynamic_configs import DynamicConfigs
-from klamm.server.configs.quota_configs import QuotaConfigs
-from klamm.server.net.connection_limits import ConnectionLimits
+from klamm.server.ground.background import BackgroundTasks
+from klamm.server.lifecycle.quota_configs import QuotaConfigs
+from klamm.server.listeners.connection_limits import ConnectionLimits
 from klamm.server.requests.quotas import ClientQuotas
 from klamm.tests.harness.waits import eventually
 from klamm.tests.services import broker_config

@@ -11,10 +11,10 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.server.apis.handlers import HANDLERS
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.server.requests.context import Context
 from klamm.server.requests.dispatch import Dispatcher, Handler
-from klamm.server.requests.handlers import HANDLERS
 from klamm.server.requests.quotas import ClientQuotas
 from klamm.server.requests.throttling import handle_throttled
 from klamm.server.security.authorizer import Principal

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from klamm.configs.listeners import ListenerProperties
 from klamm.protocol import messages
 from klamm.server.broker_server import BrokerServer
+from klamm.server.listeners import tls
 from klamm.server.local.made_security import certificate, hosts_of
-from klamm.server.net import tls
 from klamm.server.security.tls.contexts import client_context
 from klamm.tests.harness.waits import eventually
 from klamm.tests.security.exchanges import VERSIONS, Authenticate, Handshake, connected

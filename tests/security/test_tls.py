@@ -19,8 +19,8 @@ from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerProperties
 from klamm.protocol import messages
 from klamm.server.broker_server import BrokerServer
+from klamm.server.listeners import tls
 from klamm.server.local.made_security import certificate, hosts_of
-from klamm.server.net import tls
 from klamm.server.security.tls.certificate_names import distinguished_name, parse_rules, user_of
 from klamm.server.security.tls.cipher_suites import openssl_name
 from klamm.server.security.tls.contexts import client_context, server_context

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 import uvloop
 
-from klamm.server.net.connection_limits import ConnectionLimits
-from klamm.server.net.listener import Listener
+from klamm.server.listeners.connection_limits import ConnectionLimits
+from klamm.server.listeners.listener import Listener
 from klamm.server.requests.dispatch import Handler
 from klamm.tests.server import wire
 

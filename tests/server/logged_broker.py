@@ -13,8 +13,8 @@ from klamm.protocol import messages
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.apis import produce
 from klamm.server.requests.context import Context
+from klamm.server.requests.services import Services
 from klamm.server.security.authorizer import Authorizer
-from klamm.server.services import Services
 from klamm.tests.broker import update_metadata
 from klamm.tests.services import broker_config, make_context, make_services
 

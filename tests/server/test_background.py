@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.controller.values import StoreLost
-from klamm.server.background import BackgroundTasks, Looking
+from klamm.server.ground.background import BackgroundTasks, Looking
 
 
 async def test_a_background_task_that_fails_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -20,14 +20,14 @@ from klamm.broker.transactions.requests import SendMarkers
 from klamm.controller.values import BrokerState
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.server.background import BackgroundTasks
-from klamm.server.disks import ANNOUNCE_AGAIN_S, Disks
-from klamm.server.identity import BrokerIdentity
+from klamm.server.ground.background import BackgroundTasks
+from klamm.server.ground.identity import BrokerIdentity
+from klamm.server.lifecycle.disks import ANNOUNCE_AGAIN_S, Disks
+from klamm.server.lifecycle.session_handler import SessionHandler
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.server.replication.throttle_configs import RETRY_S, ThrottleConfigs
 from klamm.server.request_registration.client import RegistrationClient, RegistrationOptions
 from klamm.server.security.delegation_tokens import DelegationTokens
-from klamm.server.session_handler import SessionHandler
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.transactions.transaction_broker import TransactionBroker

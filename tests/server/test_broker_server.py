@@ -16,11 +16,11 @@ import pytest
 from klamm.broker.log.manager import LogManager
 from klamm.configs.broker_config import ConfigError
 from klamm.protocol import messages
-from klamm.server.broker_registration import BrokerRegistration
 from klamm.server.broker_server import BrokerServer
 from klamm.server.lifecycle.start_failure import StartFailed
-from klamm.server.net.listener import bind
+from klamm.server.listeners.listener import bind
 from klamm.server.net.outgoing_connections import request_once
+from klamm.server.request_registration.broker_registration import BrokerRegistration
 from klamm.server.security.authorizer import Operation, Principal, Resource, ResourceType
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.harness.proxy import Proxy
@@ -157,7 +157,7 @@ async def test_no_zookeeper(make: Make, caplog: pytest.LogCaptureFixture) -> Non
             pytest.raises(StartFailed, match=rf"^no ZooKeeper responds at {address} within 1500 ms \({address}: {outcome}\)$"),
         ):
             await make(5, zookeeper=address, zookeeper_connection_timeout_ms=1500).start()
-    assert [r.getMessage() for r in caplog.records if r.name == "klamm.server.first_connection"] == [
+    assert [r.getMessage() for r in caplog.records if r.name == "klamm.server.lifecycle.first_connection"] == [
         f"ZooKeeper is not reachable yet ({address}: {outcome}); trying for up to 1.5 s"
     ]
 

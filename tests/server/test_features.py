@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from klamm.controller.values import StoreRefused
-from klamm.server.features import Features, FeatureWatch
+from klamm.server.ground.features import Features, FeatureWatch
 from klamm.tests.harness.waits import eventually
 from klamm.zk.session.session import ZkSession
 

@@ -18,10 +18,10 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import each_header
 from klamm.server.broker_server import BrokerServer
+from klamm.server.lifecycle.seams import Seams
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.driven_clock import DrivenClock
-from klamm.server.seams import Seams
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.harness import requests
 from klamm.tests.harness.waits import eventually, eventually_asked

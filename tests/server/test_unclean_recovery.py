@@ -16,11 +16,11 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
+from klamm.server.apis.handlers import HANDLERS
 from klamm.server.broker_server import BrokerServer
+from klamm.server.lifecycle.seams import Seams
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
-from klamm.server.requests.handlers import HANDLERS
-from klamm.server.seams import Seams
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request

@@ -9,11 +9,11 @@ from typing import Any
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.server.apis import api_versions
-from klamm.server.features import Features
-from klamm.server.net.connection_limits import ConnectionLimits
-from klamm.server.net.listener import Listener, bind
+from klamm.server.apis.handlers import offered
+from klamm.server.ground.features import Features
+from klamm.server.listeners.connection_limits import ConnectionLimits
+from klamm.server.listeners.listener import Listener, bind
 from klamm.server.requests.dispatch import Dispatcher, Handler
-from klamm.server.requests.handlers import offered
 from klamm.tests.services import make_services
 
 

@@ -10,7 +10,7 @@ from klamm.control.history import Exchange
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.server.requests.handlers import HANDLERS
+from klamm.server.apis.handlers import HANDLERS
 from klamm.testing.transcript import event_text, fault_text, request_text, subjects, timeline
 
 ID = bytes(range(16))

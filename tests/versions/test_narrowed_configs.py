@@ -10,7 +10,7 @@ from klamm.configs.describe import ConfigSource, describe_broker
 from klamm.configs.releases.kafka_releases import RELEASES, versions_in
 from klamm.protocol import messages
 from klamm.protocol.apis import ADMIN_SOFTWARE, APIS, BROKER_SOFTWARE, ApiKey
-from klamm.server.requests.handlers import offered_by
+from klamm.server.apis.handlers import offered_by
 from klamm.tests.protocol import golden
 from klamm.tests.services import make_services, respond
 

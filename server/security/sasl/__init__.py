@@ -1,1 +1,1 @@
-"""SASL on both ends of a connection: mechanisms, the authentication of clients, and that of this broker at other brokers."""
+"""SASL on both ends of a connection: mechanisms, stored credentials, and the authentication of this broker at other brokers."""

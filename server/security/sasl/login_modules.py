@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerProperties
-from klamm.server.security.jaas import LoginModule, parse_jaas
+from klamm.server.security.sasl.jaas import LoginModule, parse_jaas
 
 _MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",

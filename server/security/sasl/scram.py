@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from klamm.protocol.security.secret_texts import new_secret
 from klamm.server.security.sasl.exchange import AuthenticationFailed, InvalidCredentials
-from klamm.server.security.scram import MIN_ITERATIONS, Mechanism, ScramCredential, TokenCredential
+from klamm.server.security.sasl.scram_credentials import MIN_ITERATIONS, Mechanism, ScramCredential, TokenCredential
 
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"

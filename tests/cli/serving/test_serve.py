@@ -114,7 +114,7 @@ def test_the_jvm_of_zookeeper_is_started_before_asyncio_is_imported() -> None:
 import sys
 import klamm.cli.main, klamm.cli.serving.serve
 from klamm.zk.embedded.server import EmbeddedZooKeeper
-EmbeddedZooKeeper.start = lambda _: print("asyncio" in sys.modules, "klamm.server.services" in sys.modules)
+EmbeddedZooKeeper.start = lambda _: print("asyncio" in sys.modules, "klamm.server.requests.services" in sys.modules)
 klamm.cli.serving.serve.EarlyZooKeeper(None).started.result()
 """
     assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout == "False False\n"

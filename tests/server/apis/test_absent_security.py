@@ -10,8 +10,8 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.pace import SLICE
+from klamm.server.apis.handlers import HANDLERS
 from klamm.server.requests.context import CloseConnection
-from klamm.server.requests.handlers import HANDLERS
 from klamm.server.security.authorizer import Operation, Principal
 from klamm.tests.services import Denying, make_context, make_services, respond
 

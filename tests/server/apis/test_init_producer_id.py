@@ -11,13 +11,13 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Endpoint
-from klamm.server.background import BackgroundTasks
-from klamm.server.identity import BrokerIdentity
+from klamm.server.ground.background import BackgroundTasks
+from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.server.net.controller_requests import ControllerRequests
-from klamm.server.producer_ids import RETRY_MS, ControllerProducerIds
+from klamm.server.requests.services import Services
 from klamm.server.security.authorizer import Operation
-from klamm.server.services import Services
+from klamm.server.transactions.producer_ids import RETRY_MS, ControllerProducerIds
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import knows, node, request
 from klamm.tests.server.scripted import ScriptedBroker

@@ -12,9 +12,9 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.server.requests.services import AdminStore
 from klamm.server.security.authorizer import Operation
-from klamm.server.security.scram import MECHANISMS, credential_text, iterations_of
-from klamm.server.services import AdminStore
+from klamm.server.security.sasl.scram_credentials import MECHANISMS, credential_text, iterations_of
 from klamm.tests.services import Denying, InactiveController, LostStore, make_services, respond
 from klamm.zk.admin import AdminZk
 from klamm.zk.session.session import ZkSession

@@ -7,9 +7,9 @@ import asyncio
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.server.faults.fault import BrokerFaults, Effect, Faults, RequestFilter
-from klamm.server.faults.fault_handlers import Real, handle_faulty
 from klamm.server.requests.context import ClosedOnPurpose
 from klamm.server.requests.dispatch import no_refusal
+from klamm.server.requests.fault_handlers import Real, handle_faulty
 from klamm.tests.harness.waits import eventually
 from klamm.tests.services import make_context, make_services
 

@@ -17,13 +17,13 @@ from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.records.validation import Origin
+from klamm.server.apis.handlers import HANDLERS
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.server.requests.context import Context
-from klamm.server.requests.handlers import HANDLERS
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.response_cache import ResponseCache
+from klamm.server.requests.services import Services
 from klamm.server.security.authorizer import Authorizer
-from klamm.server.services import Services
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.update_metadata import broker, update
 from klamm.tests.services import broker_config, make_services, no_topic_configs

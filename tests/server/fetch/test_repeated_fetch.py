@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from klamm.protocol import messages
+from klamm.server.apis.handlers import HANDLERS
 from klamm.server.metrics.metrics import Metrics
 from klamm.server.requests.dispatch import Dispatcher
-from klamm.server.requests.handlers import HANDLERS
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.tests.broker.log.batches import batch

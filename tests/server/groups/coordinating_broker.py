@@ -21,11 +21,11 @@ from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.record import Record, encode_batch, read_records
 from klamm.protocol.records.validation import Origin
 from klamm.protocol.steering import Steering
-from klamm.server.background import BackgroundTasks
+from klamm.server.ground.background import BackgroundTasks
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator, GroupOptions
 from klamm.server.local.driven_clock import DrivenClock
+from klamm.server.requests.services import AdminStore, Services
 from klamm.server.security.authorizer import Authorizer
-from klamm.server.services import AdminStore, Services
 from klamm.tests.broker import update_metadata
 from klamm.tests.services import broker_config, make_services, no_topic_configs
 

@@ -7,7 +7,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.server.groups.offset_requests import topic_codes, usable_partitions, with_short_metadata
+from klamm.server.apis.offset_requests import topic_codes, usable_partitions, with_short_metadata
 from klamm.server.security.authorizer import Operation
 from klamm.tests.services import Denying, broker_config, make_context, make_services
 

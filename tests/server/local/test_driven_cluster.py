@@ -13,10 +13,10 @@ from klamm.controller.values import Broker
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.nouns import Endpoint
 from klamm.server.broker_server import BrokerServer
+from klamm.server.lifecycle.seams import Seams
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.driven_clock import START_MS, DrivenClock
-from klamm.server.seams import Seams
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request
 from klamm.tests.server.net import crowd

@@ -22,10 +22,10 @@ from confluent_kafka import KafkaException
 
 import klamm
 from klamm.controller.phases import ControllerElectionDue, FailoverBegun
+from klamm.server.lifecycle.seams import Seams
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.library import BlockingCluster
-from klamm.server.seams import Seams
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.server.registered_brokers import registered
 from klamm.zk.embedded import server as embedded

@@ -11,10 +11,10 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.broker_server import BrokerServer
 from klamm.server.lifecycle.start_failure import StartFailed
+from klamm.server.listeners.listener import bind
 from klamm.server.local import cluster as cluster_module
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
-from klamm.server.net.listener import bind
 from klamm.tests.harness.ports import free_ports
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from klamm.server.listeners.listeners import CannotListen
 from klamm.server.local.driven_clock import DrivenClock
-from klamm.server.metrics import endpoint
-from klamm.server.metrics.endpoint import MetricsEndpoint
-from klamm.server.net.listeners import CannotListen
+from klamm.server.mbeans import endpoint
+from klamm.server.mbeans.endpoint import MetricsEndpoint
 from klamm.tests.harness.waits import eventually
 from klamm.tests.services import broker_config
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from klamm.server.mbeans.mbean import Kind, prometheus_name
+from klamm.server.mbeans.table import TABLE
 from klamm.server.metrics.controller_counts import STATES, TIMERS
-from klamm.server.metrics.mbean import Kind, prometheus_name
-from klamm.server.metrics.table import TABLE
 
 LISTED = frozenset((Path(__file__).with_name("mbeans.txt")).read_text().splitlines())
 """Of real brokers, with keys but without their values; `story.py` writes it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.server.net.connection import BUFFERED_BYTES
+from klamm.server.listeners.connection import BUFFERED_BYTES
 from klamm.tests.server import wire
 
 API_VERSIONS_3 = messages.ApiVersionsRequest(client_software_name="test", client_software_version="1")

@@ -16,9 +16,9 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.framing import FrameReader
 from klamm.server.apis import controlled_shutdown, produce
-from klamm.server.net.connection import BUFFERED_BYTES, WRITE_BYTES, ClientConnection
-from klamm.server.net.connection_limits import ConnectionLimits
-from klamm.server.net.listener import Listener, bind
+from klamm.server.listeners.connection import BUFFERED_BYTES, WRITE_BYTES, ClientConnection
+from klamm.server.listeners.connection_limits import ConnectionLimits
+from klamm.server.listeners.listener import Listener, bind
 from klamm.server.net.log_limit import LINES
 from klamm.server.requests.context import CloseConnection
 from klamm.server.requests.delayed_response import DelayedResponse

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.server.net.connection_limits import UNLIMITED, ConnectionLimits, ConnectionRate
+from klamm.server.listeners.connection_limits import UNLIMITED, ConnectionLimits, ConnectionRate
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.conftest import Connect, Serve
 from klamm.tests.server.net.fake_transport import ask_versions

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.protocol.framing import BadLength
-from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, THROTTLED, UNREAD, FlowControl
+from klamm.server.listeners.flow_control import CLOSED, HANDLING, HELD, THROTTLED, UNREAD, FlowControl
 
 LIMIT = 1000
 

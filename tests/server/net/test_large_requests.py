@@ -14,9 +14,9 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.server.apis import delete_topics
 from klamm.server.broker_server import BrokerServer
+from klamm.server.listeners.listener import Listener
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
-from klamm.server.net.listener import Listener
 from klamm.server.requests.dispatch import LARGE_REQUEST_BYTES, Handler
 from klamm.tests.server import wire
 from klamm.tests.server.turns import Turns

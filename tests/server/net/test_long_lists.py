@@ -11,9 +11,9 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.primitives import MAX_TAGS
+from klamm.server.apis.handlers import HANDLERS
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
-from klamm.server.requests.handlers import HANDLERS
 from klamm.tests.server import wire
 from klamm.tests.server.net.long_lists import LongList, long_lists
 from klamm.tests.server.turns import Turns

@@ -14,9 +14,9 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.framing import FrameReader
 from klamm.server.apis import api_versions
-from klamm.server.net.connection import ClientConnection
-from klamm.server.net.connection_limits import ConnectionLimits
-from klamm.server.net.listener import Listener, bind
+from klamm.server.listeners.connection import ClientConnection
+from klamm.server.listeners.connection_limits import ConnectionLimits
+from klamm.server.listeners.listener import Listener, bind
 from klamm.server.requests.dispatch import Handler
 from klamm.tests.server import wire
 

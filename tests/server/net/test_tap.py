@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from klamm.protocol import messages
+from klamm.server.lifecycle.seams import Seams
+from klamm.server.listeners.connection import ClientConnection
+from klamm.server.listeners.connection_limits import ConnectionLimits
+from klamm.server.listeners.listener import Listener, bind
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.net.channels import Channels
-from klamm.server.net.connection import ClientConnection
-from klamm.server.net.connection_limits import ConnectionLimits
-from klamm.server.net.listener import Listener, bind
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ControllerEvent, Direction, Frame, RequestId
 from klamm.server.requests.dispatch import Handler
-from klamm.server.seams import Seams
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
 from klamm.tests.server.scripted import ScriptedBroker

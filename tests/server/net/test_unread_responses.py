@@ -14,10 +14,10 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.server.broker_server import BrokerServer
 from klamm.server.fetch.delayed_fetch import ByteBudget
+from klamm.server.listeners.connection import BUFFERED_BYTES
+from klamm.server.listeners.unread_responses import SMALL_RESPONSE_BYTES
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
-from klamm.server.net.connection import BUFFERED_BYTES
-from klamm.server.net.unread_responses import SMALL_RESPONSE_BYTES
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire

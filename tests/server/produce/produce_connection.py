@@ -7,8 +7,8 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.framing import FrameReader
+from klamm.server.apis.handlers import HANDLERS
 from klamm.server.requests.dispatch import Dispatcher
-from klamm.server.requests.handlers import HANDLERS
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following
 from klamm.server.requests.response_cache import ResponseCache

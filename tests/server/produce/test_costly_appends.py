@@ -16,7 +16,7 @@ from klamm.protocol.records.batch import TRANSACTIONAL, each_header
 from klamm.protocol.records.record import Record, encode_batch
 from klamm.server.produce.internal_appends import InternalAppends
 from klamm.server.produce.record_appends import RecordAppends, Verified
-from klamm.server.produce.verification import error_for_produce, error_of
+from klamm.server.transactions.verification import error_for_produce, error_of
 from klamm.tests.server.logged_broker import GOOD, Logged
 
 ALONE = TopicPartition("t", 0)

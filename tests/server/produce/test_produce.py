@@ -21,10 +21,10 @@ from klamm.protocol.records.record import Record, encode_batch
 from klamm.protocol.records.rules import AppendRules
 from klamm.server.apis import produce
 from klamm.server.local.driven_clock import DrivenClock
-from klamm.server.produce.verification import NOT_VERIFIED
 from klamm.server.requests.context import CloseConnection
 from klamm.server.requests.delayed_response import DelayedResponse
 from klamm.server.security.authorizer import Operation
+from klamm.server.transactions.verification import NOT_VERIFIED
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
 from klamm.tests.server.logged_broker import GOOD, Logged, asked_for, fetched_by_2
 from klamm.tests.services import DenyAll, Denying

@@ -15,12 +15,12 @@ from klamm.benchmarks.data_clusters import record_batch
 from klamm.broker.log.log import Log
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.clock import SYSTEM_CLOCK
-from klamm.server.net.connection import ClientConnection
+from klamm.server.listeners.connection import ClientConnection
+from klamm.server.listeners.listener_security import ListenerSecurity
+from klamm.server.listeners.unread_responses import UnreadResponses
 from klamm.server.net.tap import BrokerTap
-from klamm.server.net.unread_responses import UnreadResponses
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.security.authorizer import Principal
-from klamm.server.security.listener_security import ListenerSecurity
 from klamm.tests.server.logged_broker import asked_for
 from klamm.tests.server.net.fake_transport import FakeTransport
 from klamm.tests.server.produce.produce_connection import Connection, payload

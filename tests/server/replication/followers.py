@@ -17,7 +17,7 @@ from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.server.background import BackgroundTasks
+from klamm.server.ground.background import BackgroundTasks
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.server.metrics.metrics import NO_METRICS
 from klamm.server.replication.fetcher import LeaderFetcher

@@ -16,8 +16,8 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID, Endpoint, TopicPartition
-from klamm.server.background import BackgroundTasks
-from klamm.server.identity import BrokerIdentity
+from klamm.server.ground.background import BackgroundTasks
+from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.server.net.controller_requests import ControllerRequests
 from klamm.server.replication.isr_updates import IsrUpdates

@@ -7,7 +7,7 @@ import pytest
 from klamm.controller.values import StoreLost
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.nouns import Endpoint
-from klamm.server.identity import BrokerIdentity
+from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.request_registration.controller_finder import ControllerFinder
 from klamm.zk.find_controller import ElectedController
 

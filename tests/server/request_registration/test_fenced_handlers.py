@@ -10,10 +10,10 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.server.apis.handlers import HANDLERS
 from klamm.server.request_registration.fenced_handlers import fenced_handlers
 from klamm.server.requests.context import CloseConnection
 from klamm.server.requests.dispatch import Dispatcher
-from klamm.server.requests.handlers import HANDLERS
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.tests.server import wire

@@ -14,7 +14,7 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RegistrationRefused
 from klamm.protocol.nouns import Endpoint
 from klamm.protocol.records.metadata_records import MetadataRecord, encode_records
-from klamm.server.identity import BrokerIdentity
+from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.server.request_registration.client import RegistrationClient, RegistrationOptions
 from klamm.server.request_registration.controller_finder import ControllerFinder

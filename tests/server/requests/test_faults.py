@@ -15,7 +15,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.json_form import to_json
-from klamm.server.requests.handlers import HANDLERS
+from klamm.server.apis.handlers import HANDLERS
 from klamm.server.security.authorizer import Operation, Resource, ResourceType
 from klamm.tests.server.apis.throttle_changes import move, set_rates, set_replicas
 from klamm.tests.services import DenyAll, make_context, make_services

@@ -6,7 +6,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.server.requests.handlers import TRANSACTIONS, handlers_of, offered_by
+from klamm.server.apis.handlers import TRANSACTIONS, handlers_of, offered_by
 from klamm.tests.services import make_context, make_services
 
 

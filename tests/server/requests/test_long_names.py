@@ -13,8 +13,8 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.errors import LocalProtocolError, StringTooLong
+from klamm.server.apis.handlers import HANDLERS
 from klamm.server.requests.dispatch import Dispatcher
-from klamm.server.requests.handlers import HANDLERS
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.tests.services import make_services

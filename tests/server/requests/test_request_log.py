@@ -9,10 +9,10 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.server.apis.handlers import HANDLERS
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.requests.dispatch import Handler
-from klamm.server.requests.handlers import HANDLERS
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.requests.unsupported_apis import MAX_CLIENTS, NOT_OFFERED, NotOfferedLog

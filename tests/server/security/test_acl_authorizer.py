@@ -9,7 +9,7 @@ import pytest
 
 from klamm.configs.definitions.types import ConfigError
 from klamm.protocol.security.acls import ALLOW, LITERAL, PREFIXED, Entry, Filter, Pattern
-from klamm.server.background import BackgroundTasks
+from klamm.server.ground.background import BackgroundTasks
 from klamm.server.security.acl_authorizer import AclAuthorizer
 from klamm.server.security.authorizer import ANONYMOUS, Operation, Principal, Resource, ResourceType
 from klamm.tests.harness.waits import eventually

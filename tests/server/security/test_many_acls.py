@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from klamm.protocol.security.acls import ALLOW, LITERAL, PREFIXED, Entry, Filter, Pattern
-from klamm.server.background import BackgroundTasks
+from klamm.server.ground.background import BackgroundTasks
 from klamm.server.security import acl_index
 from klamm.server.security.acl_authorizer import AclAuthorizer
 from klamm.server.security.acl_index import MOST_DECISIONS, AclIndex

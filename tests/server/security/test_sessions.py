@@ -13,14 +13,14 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.clock import Clock
 from klamm.protocol.security.secret_texts import new_bytes
-from klamm.server.background import BackgroundTasks
+from klamm.server.ground.background import BackgroundTasks
+from klamm.server.listeners.authenticator import SaslAuthenticator, SaslMechanism, SaslSettings
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.server.requests.context import CloseConnection
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.security.delegation_tokens import DelegationTokens
-from klamm.server.security.sasl.authenticator import SaslAuthenticator, SaslMechanism, SaslSettings
-from klamm.server.security.scram import MECHANISMS, ScramCredentials, credential_text
+from klamm.server.security.sasl.scram_credentials import MECHANISMS, ScramCredentials, credential_text
 from klamm.tests.services import broker_config
 from klamm.zk.session.session import ZkSession
 

@@ -19,7 +19,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
-from klamm.server.identity import BrokerIdentity
+from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.net.controller_requests import ControllerRequests, ControllerUnreachable
 
 log = logging.getLogger(__name__)

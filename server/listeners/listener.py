@@ -16,17 +16,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
-from klamm.server.net.connection import ClientConnection
-from klamm.server.net.connection_limits import ConnectionLimits, LimitedConnection
+from klamm.server.listeners.connection import ClientConnection
+from klamm.server.listeners.connection_limits import ConnectionLimits, LimitedConnection
 from klamm.server.net.log_limit import LimitedLog
 from klamm.server.net.tap import BrokerTap
 from klamm.server.requests.response_cache import ResponseCache, ResponseCaches
 from klamm.server.security.authorizer import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
-    from klamm.server.net.tls import Handshakes
+    from klamm.server.listeners.listener_security import ListenerSecurity
+    from klamm.server.listeners.tls import Handshakes
     from klamm.server.requests.dispatch import Dispatcher
-    from klamm.server.security.listener_security import ListenerSecurity
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class Listener:
         security = self.security
         if security is None or security.context is None:
             return lambda: ClientConnection(self, loop)
-        from klamm.server.net.tls import Handshakes, TlsProtocol  # many brokers have no TLS
+        from klamm.server.listeners.tls import Handshakes, TlsProtocol  # many brokers have no TLS
 
         handshakes = self._handshakes = Handshakes(self._handshake_failed)
 

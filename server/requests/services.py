@@ -34,18 +34,18 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.protocol.value_class import dataclass
 from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy
-from klamm.server.features import FeatureCache
 from klamm.server.fetch.delayed_fetch import Fetches
+from klamm.server.ground.features import FeatureCache
+from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.groups.group_coordinator import GroupCoordinator
-from klamm.server.identity import BrokerIdentity
 from klamm.server.metrics.metrics import Metrics
-from klamm.server.producer_ids import ProducerIds
 from klamm.server.requests.purgatory import Purgatory
 from klamm.server.requests.quotas import ClientQuotas, MutationQuota
 from klamm.server.requests.unsupported_apis import NotOfferedLog
 from klamm.server.security.authorizer import Authorizer
 from klamm.server.transactions.marker_writer import MarkerWriter
 from klamm.server.transactions.partition_verifier import PartitionVerifier
+from klamm.server.transactions.producer_ids import ProducerIds
 from klamm.server.transactions.transaction_coordinator import TransactionCoordinator
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from klamm.broker.partition import HostedPartition
-from klamm.server.metrics.mbean import Kind, MBean, Read, Sample, one
-from klamm.server.metrics.readings import BrokerReading
+from klamm.server.mbeans.mbean import Kind, MBean, Read, Sample, one
+from klamm.server.mbeans.readings import BrokerReading
 
 _LOG = "kafka.log:type=Log,name="
 _MANAGER = "kafka.log:type=LogManager,name="

@@ -15,16 +15,13 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.cluster import Cluster
 from klamm.controller.event_loop.loop import Controller
 from klamm.protocol.value_class import dataclass
-from klamm.server.lifecycle.broker_parts import BrokerParts
-from klamm.server.lifecycle.foundation import Foundation
 from klamm.server.metrics.counting import Counts
 from klamm.server.net.channels import Channels
 from klamm.server.replication.followers import Followers
-from klamm.server.services import Services
+from klamm.server.requests.services import Services
 from klamm.zk.session.session import ZkSession
 
 MIN_ISR = "min.insync.replicas"
-STARTING, RUNNING = 1, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +38,6 @@ class MetricSources:
     """(path, whether it is offline) of each; none where logs are in memory."""
     state: Callable[[], int]
     """Kafka's `BrokerState`."""
-
-
-def sources_of(base: Foundation, parts: BrokerParts) -> MetricSources:
-    """Those of a broker. It has counters, as it has an endpoint."""
-    counts, disks = base.metrics.counts, parts.disks
-    if counts is None:
-        raise ValueError("this broker counts nothing")
-    return MetricSources(
-        parts.services, parts.controller, parts.channels, parts.followers, base.zk, counts,
-        lambda: () if disks is None else disks.states(),
-        lambda: RUNNING if base.registration.is_online else STARTING,
-    )
 
 
 class BrokerReading:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
-from klamm.server.net.unread_responses import UnreadResponses
+from klamm.server.listeners.unread_responses import UnreadResponses
 from klamm.server.requests.peer import Peer
 
 if TYPE_CHECKING:

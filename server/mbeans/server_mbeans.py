@@ -6,8 +6,8 @@ from functools import partial
 
 from klamm.broker.groups.states import GroupState
 from klamm.broker.transactions.requests import AppendStates, SendMarkers
-from klamm.server.metrics.mbean import Kind, MBean, one
-from klamm.server.metrics.readings import BrokerReading
+from klamm.server.mbeans.mbean import Kind, MBean, one
+from klamm.server.mbeans.readings import BrokerReading
 
 _SERVER = "kafka.server:type=KafkaServer,name="
 _SESSION = "kafka.server:type=SessionExpireListener,name="

@@ -28,9 +28,9 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_LEADER, ZERO_UUID
 from klamm.protocol.pace import Pace
+from klamm.server.apis.mutations import NEVER_STRICT, Mutations
 from klamm.server.requests.context import Context
-from klamm.server.requests.mutations import NEVER_STRICT, Mutations
-from klamm.server.services import Services
+from klamm.server.requests.services import Services
 from klamm.zk.layout.key_order import scala_order
 
 log = logging.getLogger(__name__)

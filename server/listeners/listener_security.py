@@ -13,15 +13,15 @@ from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerProperties
 from klamm.protocol.clock import Clock
 from klamm.server.security.authorizer import ANONYMOUS, Principal
-from klamm.server.security.jaas import LoginModule
+from klamm.server.security.sasl.jaas import LoginModule
 from klamm.server.security.sasl.login_modules import JAAS, login_module
-from klamm.server.security.scram import MECHANISMS, ScramCredentials
+from klamm.server.security.sasl.scram_credentials import MECHANISMS, ScramCredentials
 
 if TYPE_CHECKING:
     import ssl
 
+    from klamm.server.listeners.authenticator import AuthenticatedConnection, SaslAuthenticator, SaslMechanism, SaslSettings
     from klamm.server.requests.dispatch import Dispatcher
-    from klamm.server.security.sasl.authenticator import AuthenticatedConnection, SaslAuthenticator, SaslMechanism, SaslSettings
     from klamm.server.security.sasl.exchange import Exchange
     from klamm.server.security.tls.certificate_names import Rule
 
@@ -69,14 +69,14 @@ class ListenerSecurity:
 
     def authenticator(self, target: Dispatcher, connection: AuthenticatedConnection, clock: Clock) -> SaslAuthenticator:
         """The dispatcher of a new connection: it authenticates the client, whose requests go to `target` then."""
-        from klamm.server.security.sasl.authenticator import SaslAuthenticator
+        from klamm.server.listeners.authenticator import SaslAuthenticator
 
         assert self.sasl is not None
         return SaslAuthenticator(target, self.sasl, connection, clock)
 
 
 def _sasl(properties: ListenerProperties, users: ScramCredentials, clock: Clock) -> SaslSettings:
-    from klamm.server.security.sasl.authenticator import SaslSettings
+    from klamm.server.listeners.authenticator import SaslSettings
 
     mechanisms = [_mechanism(properties, name, users, clock) for name in dict.fromkeys(properties.get("sasl.enabled.mechanisms"))]
     return SaslSettings(
@@ -87,7 +87,7 @@ def _sasl(properties: ListenerProperties, users: ScramCredentials, clock: Clock)
 
 
 def _mechanism(properties: ListenerProperties, name: str, users: ScramCredentials, clock: Clock) -> SaslMechanism:
-    from klamm.server.security.sasl.authenticator import SaslMechanism
+    from klamm.server.listeners.authenticator import SaslMechanism
 
     module = login_module(properties, name)
     handler = properties.of_mechanism(name, HANDLER)

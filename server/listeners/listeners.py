@@ -18,14 +18,14 @@ from klamm.configs.listeners import ListenerConfig, ListenerProperties
 from klamm.configs.rules import connection_overrides
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.nouns import Endpoint, SecurityProtocol
-from klamm.server.net.connection_limits import ConnectionLimits, ConnectionRate, Gate
-from klamm.server.net.listener import Listener, bind
+from klamm.server.listeners.connection_limits import ConnectionLimits, ConnectionRate, Gate
+from klamm.server.listeners.listener import Listener, bind
 from klamm.server.net.tap import BrokerTap
 from klamm.server.requests.dispatch import Dispatcher
-from klamm.server.security.scram import ScramCredentials
+from klamm.server.security.sasl.scram_credentials import ScramCredentials
 
 if TYPE_CHECKING:
-    from klamm.server.security.listener_security import ListenerSecurity
+    from klamm.server.listeners.listener_security import ListenerSecurity
     from klamm.server.security.outgoing_security import OutgoingSecurity
 
 log = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ def security_of(properties: ListenerProperties, users: ScramCredentials, clock: 
     """How a listener with these properties is secured; None for PLAINTEXT. Raises ConfigError for security that Klamm does not have."""
     if properties.security_protocol == "PLAINTEXT":
         return None
-    from klamm.server.security.listener_security import ListenerSecurity  # many brokers have none
+    from klamm.server.listeners.listener_security import ListenerSecurity  # many brokers have none
 
     return ListenerSecurity(properties, users, clock)
 

@@ -19,7 +19,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import StoreLost
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import TopicPartition
-from klamm.server.background import BackgroundTasks
+from klamm.server.ground.background import BackgroundTasks
 from klamm.zk.admin import AdminZk
 from klamm.zk.session.requests import ZkError
 from klamm.zk.session.session import ZkUnavailable

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import BadLength
-from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, PAUSED, THROTTLED, UNREAD, FlowControl
+from klamm.server.listeners.flow_control import CLOSED, HANDLING, HELD, PAUSED, THROTTLED, UNREAD, FlowControl
+from klamm.server.listeners.unread_responses import UnreadResponses
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to
-from klamm.server.net.unread_responses import UnreadResponses
 from klamm.server.requests.context import CloseConnection, ClosedOnPurpose
 from klamm.server.requests.delayed_response import DelayedResponse
 from klamm.server.requests.dispatch import Dispatcher
@@ -41,8 +41,8 @@ from klamm.server.security.authorizer import ANONYMOUS, Principal
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from klamm.server.security.listener_security import ListenerSecurity
-    from klamm.server.security.sasl.authenticator import SaslAuthenticator
+    from klamm.server.listeners.authenticator import SaslAuthenticator
+    from klamm.server.listeners.listener_security import ListenerSecurity
 
 WRITE_BYTES = 256 << 10
 """Collected responses are written when they have this size together, or earlier."""

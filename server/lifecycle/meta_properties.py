@@ -16,7 +16,7 @@ from klamm.broker.log.files.marker_files import META_PROPERTIES, encode_properti
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.properties import PropertiesError, read_properties
 from klamm.machine.replaced_file import replace_file
-from klamm.server.disks import are_on_disk
+from klamm.server.lifecycle.disks import are_on_disk
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from typing import Any
 from klamm.configs.broker_config import BrokerConfig
 from klamm.machine.extras import install_command
 from klamm.protocol.clock import Clock
+from klamm.server.listeners.listener import bind
+from klamm.server.listeners.listeners import CannotListen
+from klamm.server.mbeans.readings import MetricSources
 from klamm.server.metrics.metrics import HOST, PORT
-from klamm.server.metrics.readings import MetricSources
-from klamm.server.net.listener import bind
-from klamm.server.net.listeners import CannotListen
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class MetricsEndpoint:
 
     async def show(self, parts: MetricSources) -> None:
         """Serve the metrics of these parts of a broker."""
-        from klamm.server.metrics.exposition import text
+        from klamm.server.mbeans.exposition import text
 
         await self.serve(partial(text, parts))
 

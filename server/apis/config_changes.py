@@ -26,10 +26,10 @@ from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import Pace
-from klamm.server.net.listeners import security_of
+from klamm.server.listeners.listeners import security_of
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
-from klamm.server.security.scram import ScramCredentials
+from klamm.server.security.sasl.scram_credentials import ScramCredentials
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.paths import DEFAULT_ENTITY, may_be_in_path
 from klamm.zk.session.requests import ZkError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from klamm.server.metrics.mbean import Kind, MBean, Read, Sample
-from klamm.server.metrics.readings import BrokerReading
+from klamm.server.mbeans.mbean import Kind, MBean, Read, Sample
+from klamm.server.mbeans.readings import BrokerReading
 from klamm.server.metrics.request_counts import SocketCounts
 
 _REQUESTS = "kafka.network:type=RequestMetrics,name="

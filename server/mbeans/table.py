@@ -6,11 +6,11 @@ others) are left out.
 
 from __future__ import annotations
 
-from klamm.server.metrics.controller_mbeans import CONTROLLER_MBEANS
-from klamm.server.metrics.log_mbeans import LOG_MBEANS
-from klamm.server.metrics.mbean import MBean
-from klamm.server.metrics.replica_mbeans import REPLICA_MBEANS
-from klamm.server.metrics.request_mbeans import REQUEST_MBEANS
-from klamm.server.metrics.server_mbeans import SERVER_MBEANS
+from klamm.server.mbeans.controller_mbeans import CONTROLLER_MBEANS
+from klamm.server.mbeans.log_mbeans import LOG_MBEANS
+from klamm.server.mbeans.mbean import MBean
+from klamm.server.mbeans.replica_mbeans import REPLICA_MBEANS
+from klamm.server.mbeans.request_mbeans import REQUEST_MBEANS
+from klamm.server.mbeans.server_mbeans import SERVER_MBEANS
 
 TABLE: tuple[MBean, ...] = (*CONTROLLER_MBEANS, *REPLICA_MBEANS, *LOG_MBEANS, *REQUEST_MBEANS, *SERVER_MBEANS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from klamm.broker.partition import HostedPartition, Role
+from klamm.server.mbeans.mbean import Kind, MBean, Read, Sample, one
+from klamm.server.mbeans.readings import BrokerReading
 from klamm.server.metrics.counting import TopicCounts
-from klamm.server.metrics.mbean import Kind, MBean, Read, Sample, one
-from klamm.server.metrics.readings import BrokerReading
 
 _MANAGER = "kafka.server:type=ReplicaManager,name="
 _PARTITION = "kafka.cluster:type=Partition,name="

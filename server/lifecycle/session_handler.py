@@ -11,10 +11,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from klamm.controller.event_loop.loop import Controller
-from klamm.server.background import BackgroundTasks
-from klamm.server.broker_registration import Registration
 from klamm.server.configs.dynamic_configs import DynamicConfigs
-from klamm.server.features import FeatureWatch
+from klamm.server.ground.background import BackgroundTasks
+from klamm.server.ground.features import FeatureWatch
+from klamm.server.request_registration.broker_registration import Registration
 from klamm.zk.session.session import SessionChange
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from klamm.protocol.pace import Pace
+from klamm.server.mbeans.mbean import Kind, MBean
+from klamm.server.mbeans.readings import BrokerReading, MetricSources
+from klamm.server.mbeans.table import TABLE
 from klamm.server.metrics.distribution import Distribution
-from klamm.server.metrics.mbean import Kind, MBean
-from klamm.server.metrics.readings import BrokerReading, MetricSources
-from klamm.server.metrics.table import TABLE
 
 _TYPES = {Kind.GAUGE: "gauge", Kind.METER: "counter", Kind.HISTOGRAM: "histogram", Kind.TIMER: "histogram", Kind.SELECTOR: "gauge"}
 

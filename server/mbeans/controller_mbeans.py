@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.states import PartitionState, ReplicaState
+from klamm.server.mbeans.mbean import Kind, MBean, Read, Sample, one
+from klamm.server.mbeans.readings import BrokerReading
 from klamm.server.metrics.controller_counts import STATES, TIMERS
-from klamm.server.metrics.mbean import Kind, MBean, Read, Sample, one
-from klamm.server.metrics.readings import BrokerReading
 
 _CONTROLLER = "kafka.controller:type=KafkaController,name="
 _STATS = "kafka.controller:type=ControllerStats,name="

@@ -1,4 +1,4 @@
-"""One MBean of Kafka: its name, what it says, and how Klamm computes it or why not. The table of all is `server/metrics/table.py`.
+"""One MBean of Kafka: its name, what it says, and how Klamm computes it or why not. The table of all is `server/mbeans/table.py`.
 
 The name in Prometheus follows from the MBean's, by the rules that most people give the JMX exporter for Kafka:
 
@@ -20,7 +20,7 @@ from klamm.protocol.value_class import dataclass
 from klamm.server.metrics.distribution import Distribution
 
 if TYPE_CHECKING:
-    from klamm.server.metrics.readings import BrokerReading
+    from klamm.server.mbeans.readings import BrokerReading
 
 Value = float | str | Distribution
 Sample = tuple[tuple[str, ...], Value]

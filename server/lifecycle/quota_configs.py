@@ -11,8 +11,8 @@ import logging
 from collections.abc import Mapping
 
 from klamm.configs.client_quotas import CONNECTION_CREATION_RATE, IP_QUOTAS, number_of
-from klamm.server.background import BackgroundTasks
-from klamm.server.net.connection_limits import ConnectionLimits
+from klamm.server.ground.background import BackgroundTasks
+from klamm.server.listeners.connection_limits import ConnectionLimits
 from klamm.server.requests.quotas import ClientQuotas
 from klamm.zk.layout.paths import DEFAULT_ENTITY
 

@@ -15,8 +15,8 @@ from typing import Protocol
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.background import BackgroundTasks
-from klamm.server.identity import BrokerIdentity
+from klamm.server.ground.background import BackgroundTasks
+from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.net.controller_requests import ControllerRequests, ControllerUnreachable
 
 log = logging.getLogger(__name__)
