@@ -15,10 +15,10 @@ from klamm.controller.options import ControllerOptions
 from klamm.controller.values import DEFAULT_BROKER, ConfigEntity
 from klamm.server.configs.dynamic_configs import controller_events
 from klamm.server.ground.background import BackgroundTasks
+from klamm.server.lifecycle.broker_registration import Registration
 from klamm.server.lifecycle.quota_configs import QuotaConfigs
 from klamm.server.listeners.listeners import LISTENER_CONFIGS, Listeners
 from klamm.server.replication.throttle_configs import ThrottleConfigs
-from klamm.server.request_registration.broker_registration import Registration
 from klamm.zk.layout.paths import DEFAULT_ENTITY, desanitize
 
 FETCHERS = "num.replica.fetchers"

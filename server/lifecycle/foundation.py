@@ -15,11 +15,11 @@ from klamm.server.configs import policies
 from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy
 from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.journal.broker_journal import keeps_journal
+from klamm.server.lifecycle.broker_registration import BrokerRegistration, Registration
 from klamm.server.lifecycle.seams import Seams
 from klamm.server.listeners.listeners import Listeners, outgoing_security
 from klamm.server.metrics.metrics import Metrics, metrics_of
 from klamm.server.net.tap import BrokerTap
-from klamm.server.request_registration.broker_registration import BrokerRegistration, Registration
 from klamm.server.requests.quotas import MutationQuota
 from klamm.server.security import absent_security
 from klamm.server.security.authorizer import AllowAll, Authorizer

@@ -14,7 +14,7 @@ from klamm.controller.event_loop.loop import Controller
 from klamm.server.configs.dynamic_configs import DynamicConfigs
 from klamm.server.ground.background import BackgroundTasks
 from klamm.server.ground.features import FeatureWatch
-from klamm.server.request_registration.broker_registration import Registration
+from klamm.server.lifecycle.broker_registration import Registration
 from klamm.zk.session.session import SessionChange
 
 if TYPE_CHECKING:

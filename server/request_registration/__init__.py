@@ -1,1 +1,1 @@
-"""How a broker registers: in ZooKeeper, or with the controller by requests (RegisterBroker, controller 25)."""
+"""A broker that registers with the controller by requests instead of in ZooKeeper (RegisterBroker, controller 25)."""

@@ -17,10 +17,10 @@ from klamm.broker.log.manager import LogManager
 from klamm.configs.broker_config import ConfigError
 from klamm.protocol import messages
 from klamm.server.broker_server import BrokerServer
+from klamm.server.lifecycle.broker_registration import BrokerRegistration
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.listeners.listener import bind
 from klamm.server.net.outgoing_connections import request_once
-from klamm.server.request_registration.broker_registration import BrokerRegistration
 from klamm.server.security.authorizer import Operation, Principal, Resource, ResourceType
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.harness.proxy import Proxy

@@ -12,9 +12,9 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
 from klamm.server.ground.identity import BrokerIdentity
+from klamm.server.lifecycle import controlled_shutdown
+from klamm.server.lifecycle.controlled_shutdown import request_controlled_shutdown
 from klamm.server.net.controller_requests import ControllerRequests
-from klamm.server.request_registration import controlled_shutdown
-from klamm.server.request_registration.controlled_shutdown import request_controlled_shutdown
 from klamm.tests.broker import update_metadata
 from klamm.tests.broker.update_metadata import update
 from klamm.tests.server.scripted import ScriptedBroker

@@ -19,9 +19,9 @@ from klamm.protocol.clock import Clock
 from klamm.protocol.errors import RegistrationRefused
 from klamm.protocol.nouns import Endpoint
 from klamm.server.ground.identity import BrokerIdentity
+from klamm.server.lifecycle.controlled_shutdown import request_controlled_shutdown
 from klamm.server.listeners.listeners import Listeners
 from klamm.server.net.controller_requests import ControllerRequests
-from klamm.server.request_registration.controlled_shutdown import request_controlled_shutdown
 from klamm.server.requests.dispatch import Dispatcher, Handler
 from klamm.server.requests.services import Services
 from klamm.zk.admin import AdminZk
