@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 import grimp
-import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -19,7 +17,6 @@ PACKAGES = sorted(file.parent.name for file in ROOT.glob("*/__init__.py"))
 EXCEPT = ("klamm.tests", "klamm.benchmarks")
 
 
-@functools.cache
 def imports() -> dict[str, set[str]]:
     """The modules that each module of the project imports."""
     graph = grimp.build_graph("klamm", exclude_type_checking_imports=False)
@@ -64,17 +61,13 @@ def test_no_module_imports_itself_through_others() -> None:
     assert circles(imports()) == []
 
 
-FOLDERS_IN_CIRCLES = ("klamm.broker", "klamm.protocol", "klamm.server")
-"""Packages whose folders import each other in circles still."""
-
-
 def test_no_folder_imports_itself_through_others() -> None:
     """The folders of a package have an order, and no file imports upward; a package's own modules are a folder too."""
     imported = imports()
     packages = {module for module in imported if any(other.startswith(f"{module}.") for other in imported)}
     folders: dict[str, set[str]] = {}
     for module, others in imported.items():
-        if module not in packages and not module.startswith(FOLDERS_IN_CIRCLES):
+        if module not in packages:
             folder = module.rpartition(".")[0]
             folders.setdefault(folder, set()).update(other.rpartition(".")[0] for other in others - packages)
             folders[folder].discard(folder)
@@ -92,32 +85,7 @@ def test_contracts_give_the_order_of_all_folders_of_a_package() -> None:
     }
     files = [file for package in PACKAGES for file in (ROOT / package).glob("*/**/__init__.py")]
     folders = {".".join(["klamm", *file.parent.relative_to(ROOT).parts]) for file in files}
-    assert {folder for folder in folders - ordered if not folder.startswith((*EXCEPT, *FOLDERS_IN_CIRCLES))} == set()
-
-
-WITHOUT_ORDER: set[str] = set()
-"""Packages some of whose folders still import each other in a circle."""
-
-
-def folders(imported: Mapping[str, set[str]], package: str) -> dict[str, set[str]]:
-    """The folders that each folder of a package imports from; the package's own folder is one of them."""
-    own = {module: others for module, others in imported.items() if module.startswith(f"klamm.{package}.")}
-    packages = {f"klamm.{package}", *(module.rpartition(".")[0] for module in own)}
-    graph: dict[str, set[str]] = {folder: set() for folder in packages}
-    for module in own.keys() - packages:
-        graph[module.rpartition(".")[0]] |= {other.rpartition(".")[0] for other in (own[module] & own.keys()) - packages}
-    return graph
-
-
-def test_folders_that_import_each_other_are_found() -> None:
-    imported = {"klamm.p": set(), "klamm.p.a": {"klamm.p.f.b"}, "klamm.p.f": set(), "klamm.p.f.b": {"klamm.p.c"}, "klamm.p.c": set[str]()}
-    assert circles(folders(imported, "p")) == [["klamm.p", "klamm.p.f"]]
-
-
-@pytest.mark.parametrize("package", sorted({*PACKAGES} - {"tests", "benchmarks"} - WITHOUT_ORDER))
-def test_the_folders_of_a_package_have_an_order(package: str) -> None:
-    """No file imports from a folder above its own, whether for types or not. The contracts of import-linter say which folder is above."""
-    assert circles(folders(imports(), package)) == []
+    assert {folder for folder in folders - ordered if not folder.startswith(EXCEPT)} == set()
 
 
 def test_each_contract_of_one_knowing_package_names_all_others() -> None:
