@@ -1,7 +1,7 @@
 """Decisions about partitions, as values: what they are made from, and what they say (controller 5, 6, 7, 14).
 
 A rule is a pure function of a Situation: neither clock, store nor log. The rules that `commit_states` is given are frozen dataclasses
-with `__call__`, so that a journal can write down rule, situation and decision, and decide again (`decision_json.py`).
+with `__call__`, so that a journal can write down rule, situation and decision, and decide again (`event_loop/decision_json.py`).
 """
 
 from __future__ import annotations

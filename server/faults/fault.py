@@ -1,7 +1,7 @@
 """Faults: which requests, or operations of logs, they are about, what they do to them, and how often they did it.
 
 A `Faults` serves all brokers of a cluster. A broker has its view of them, `BrokerFaults`. Without a fault no request is looked at: a
-dispatcher takes other handlers while there are faults for its APIs (`fault_handlers.py`).
+dispatcher takes other handlers while there are faults for its APIs (`server/requests/fault_handlers.py`).
 """
 
 from __future__ import annotations
