@@ -12,6 +12,9 @@ Time in which the event loop did not run is not silence of the brokers: what the
 late gives every session the time by which it was late, and a little more where it would be over; once, until its broker is heard again.
 And since some loops call timers before they read from sockets, sessions are judged only when they are over still a moment after the timer
 went off.
+
+A session is bound to the connection of the last request that counted. Without a secret (`BrokerRegistration.secret_sha256`), another
+connection continues it only when that one is closed or the session is over, and only for the same principal at the same address.
 """
 
 from __future__ import annotations
@@ -48,6 +51,14 @@ class Connection(Protocol):
 
     is_open: bool
 
+    @property
+    def host(self) -> str:
+        """The address of the client."""
+
+    @property
+    def principal(self) -> object:
+        """Who the client is."""
+
 
 class Silence(NamedTuple):
     """What follows from the silence of brokers, by id; each is in one list at most."""
@@ -63,13 +74,17 @@ class Silence(NamedTuple):
 
 
 class Session:
-    """One broker's session. `heard_at` and `noted_at` are the clock's time; `connection` is None after a fail-over."""
+    """One broker's session. `heard_at` and `noted_at` are the clock's time.
 
-    __slots__ = ("connection", "heard_at", "is_forgotten", "is_heard_again", "is_over", "is_spared", "noted_at")
+    `connection` and `sender`, its principal and address, are None after a fail-over until the broker is heard.
+    """
+
+    __slots__ = ("connection", "heard_at", "is_forgotten", "is_heard_again", "is_over", "is_spared", "noted_at", "sender")
 
     def __init__(self, heard_at: float, connection: Connection | None) -> None:
         self.heard_at = heard_at
         self.connection = connection
+        self.sender = None if connection is None else _sender(connection)
         self.is_over = False
         self.is_forgotten = False
         self.is_spared = False
@@ -102,7 +117,8 @@ class BrokerSessions:
         """A request of this broker arrived that counts as a heartbeat."""
         session = self._sessions[broker_id]
         session.heard_at = self._clock.monotonic()
-        session.connection = connection
+        if session.connection is not connection:
+            session.connection, session.sender = connection, _sender(connection)
         session.is_spared = False
         if session.is_over:
             session.is_over = session.is_forgotten = False
@@ -134,6 +150,18 @@ class BrokerSessions:
         """Whether this broker has a session, over or not, and was not silent for so long that it is forgotten."""
         session = self._sessions.get(broker_id)
         return session is not None and not session.is_forgotten
+
+    def is_bound_to(self, broker_id: int, connection: Connection) -> bool:
+        """Whether the last request in this broker's session came on this connection."""
+        session = self._sessions.get(broker_id)
+        return session is not None and session.connection is connection
+
+    def may_continue_on(self, broker_id: int, connection: Connection) -> bool:
+        """Whether a broker without a secret may continue its session on this connection, which is not the one that it used last."""
+        session = self._sessions.get(broker_id)
+        if session is None or self.is_held_by_another(broker_id, connection):
+            return False
+        return session.sender is None or session.sender == _sender(connection)
 
     def is_held_by_another(self, broker_id: int, connection: Connection) -> bool:
         """Whether the last request in a session that is not over came on a connection that is still open and is not this one."""
@@ -243,3 +271,7 @@ class BrokerSessions:
             self._is_second_look = True
             self._due_at = now + MOMENT_S
             self._timer = self._clock.call_later(MOMENT_S, self._look)
+
+
+def _sender(connection: Connection) -> tuple[object, str]:
+    return connection.principal, connection.host

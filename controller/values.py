@@ -190,6 +190,8 @@ class BrokerRegistration(NamedTuple):
     jmx_port: int = -1
     is_silent: bool = False
     """Whether the controller has not heard the broker for a while: it is fenced soon, unless it is heard again."""
+    secret_sha256: str = ""
+    """SHA-256 (hex) of the secret that fetches of this broker carry; empty if it registered without one."""
 
     @property
     def broker(self) -> Broker:
@@ -203,6 +205,8 @@ class BrokerToRegister(NamedTuple):
     id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    secret: bytes = b""
+    """What its fetches carry, to show on any connection that they are from this broker; empty if it has none."""
 
 
 class ControllerEpoch(NamedTuple):

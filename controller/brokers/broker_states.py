@@ -18,7 +18,7 @@ from klamm.controller.states import BROKER_MOVES
 from klamm.controller.term.term import Term
 from klamm.controller.values import Broker, BrokerRegistration, BrokerState, StoreRefused, WriteOutcome
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.nouns import NO_EPOCH, TopicPartition
+from klamm.protocol.nouns import TopicPartition
 
 log = logging.getLogger("klamm.controller")
 
@@ -179,20 +179,21 @@ async def on_shutdown_wanted(term: Term, broker_id: int, broker_epoch: int) -> b
         term.sessions.ended(broker_id)
         forget(term, [broker_id])
         return True
-    if await controlled_shutdown(term, broker_id, broker_epoch):
+    if registration.state is BrokerState.ONLINE and not await move(term, [broker_id], BrokerState.STOPPING):
+        raise StoreRefused(f"broker {broker_id} cannot be marked as stopping")
+    if await shutdown.controlled_shutdown(term, broker_id, broker_epoch):
         return False
     await _leave(term, (), [broker_id])
     return cluster.registrations[broker_id].state is BrokerState.OFFLINE
 
 
-async def controlled_shutdown(term: Term, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-    """The controlled shutdown of any broker; one that registered with the controller is STOPPING first. See `shutdown`."""
-    registration = term.cluster.registrations.get(broker_id)
-    is_current = registration is not None and (broker_epoch == NO_EPOCH or broker_epoch >= registration.epoch)
-    if registration is not None and is_current and registration.state is BrokerState.ONLINE:
-        moved = await move(term, [broker_id], BrokerState.STOPPING)
-        if not moved:
-            raise StoreRefused(f"broker {broker_id} cannot be marked as stopping")
+async def shutdown_requested(term: Term, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+    """A ControlledShutdown request, from a broker of `/brokers/ids`. One that registered with the controller stops by its fetches, which
+    show who sent them; such a request does not, so it is refused. Raises ApiError.
+    """
+    if term.cluster.runs_by_request(broker_id):
+        reason = f"broker {broker_id} registered with the controller: it stops by a MetadataFetch with WantShutDown"
+        raise ApiError(ErrorCode.INVALID_REQUEST, reason)
     return await shutdown.controlled_shutdown(term, broker_id, broker_epoch)
 
 

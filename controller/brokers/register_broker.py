@@ -9,6 +9,7 @@ Registrations that wait side by side are written together.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -119,7 +120,9 @@ def _next(cluster: Cluster, broker: BrokerToRegister) -> BrokerRegistration:
     before = cluster.registrations.get(broker.id)
     assert (None if before is None else before.state) in REGISTERING_MOVES[BrokerState.FENCED]
     endpoints = tuple(endpoint._replace(listener=endpoint.listener.upper()) for endpoint in broker.endpoints)
-    return BrokerRegistration(broker.id, 1 if before is None else before.epoch + 1, BrokerState.FENCED, endpoints, broker.rack)
+    epoch = 1 if before is None else before.epoch + 1
+    secret_sha256 = hashlib.sha256(broker.secret).hexdigest() if broker.secret else ""
+    return BrokerRegistration(broker.id, epoch, BrokerState.FENCED, endpoints, broker.rack, secret_sha256=secret_sha256)
 
 
 async def ended(term: Term) -> Collection[int]:

@@ -103,7 +103,7 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.ElectLeaders(partitions, election, future):
             _respond(future, await leader_elections.elect(term, partitions, election, by_admin=True))
         case events.ControlledShutdown(broker_id, broker_epoch, shutdown_future):
-            _respond(shutdown_future, await broker_states.controlled_shutdown(term, broker_id, broker_epoch))
+            _respond(shutdown_future, await broker_states.shutdown_requested(term, broker_id, broker_epoch))
         case events.RegisterBroker():
             together += [queued.event for queued in waiting.take_same(events.RegisterBroker)]
             await broker_registrations.register(term, [e for e in together if isinstance(e, events.RegisterBroker)])

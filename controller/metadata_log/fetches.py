@@ -4,8 +4,10 @@ A fetch is not an event. This is the only part of the controller that runs outsi
 That is safe because it only reads the cluster and the log, and changes only the session of the broker that fetches. What changes the
 cluster becomes an event: a fenced broker has read the whole log (BrokerCaughtUp), or a broker wants to stop (BrokerShutdownWanted).
 
-A fetch with broker id -1 and broker epoch -1 is from an observer, which reads the log and is not a broker. The broker epoch keeps out a
-broker that uses the id of another one.
+A fetch with broker id -1 and broker epoch -1 is from an observer, which reads the log and is not a broker. The broker epoch keeps out an
+earlier registration, but it can be guessed. So a fetch counts as one of a broker only if it comes on the connection on which the broker
+was heard last, or carries the secret with which it registered. A broker that registered without a secret may change its connection; see
+`broker_sessions`.
 
 Fetches that wait for records get their responses together, soon after records are appended. If records are appended in quick succession,
 there is a pause between two rounds of responses, longer if more fetches wait, so that most of the time is left to the controller.
@@ -17,6 +19,9 @@ A broker may fetch without having read anything new, but not too often: then the
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
+import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -26,9 +31,11 @@ from klamm.controller.events import catalogue as events
 from klamm.controller.events.catalogue import Event
 from klamm.controller.events.causes import Cause
 from klamm.controller.metadata_log.log import MetadataLog
-from klamm.controller.values import BrokerState
+from klamm.controller.values import BrokerRegistration, BrokerState
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
+
+log = logging.getLogger("klamm.controller")
 
 NOBODY = -2
 """Stands for a broker id if the connection does not belong to the broker that the request names."""
@@ -62,6 +69,7 @@ class MetadataFetch(NamedTuple):
     max_wait_ms: int
     max_bytes: int
     wants_shutdown: bool = False
+    secret: bytes = b""
 
 
 class MetadataFetched(NamedTuple):
@@ -84,10 +92,12 @@ NOT_CONTROLLER = MetadataFetched(ErrorCode.NOT_CONTROLLER)
 class _Pace:
     """How many fetches without news a broker may send on a connection: `left` at the time `at`. It has fetched up to `offset`."""
 
-    __slots__ = ("at", "left", "offset")
+    __slots__ = ("at", "is_stranger", "left", "offset")
 
     def __init__(self, at: float) -> None:
         self.at = at
+        self.is_stranger = False
+        """Whether it was logged that this connection uses the id and the epoch of a broker that it does not belong to."""
         self.left = float(FETCHES_AT_ONCE)
         self.offset = -1
 
@@ -129,7 +139,7 @@ class MetadataFetches:
 
     async def fetch(self, fetch: MetadataFetch, connection: Connection, cause: Cause) -> MetadataFetched:
         """Wait for the response to a fetch. The cases are in the order of the table in controller 25.1."""
-        error = self._sender_error(fetch)
+        error = self._sender_error(fetch, connection)
         is_broker = not _is_observer(fetch)
         is_heard = error is None
         if error is None:
@@ -151,7 +161,7 @@ class MetadataFetches:
         elif error is None and _offset(fetch) == self._log.high_watermark:
             await self._wait(_offset(fetch), min(fetch.max_wait_ms / 1000, self._interval_s) - throttle_s)
         if is_heard:  # the cluster may have changed while the fetch waited
-            error = self._sender_error(fetch)
+            error = self._sender_error(fetch, connection)
             if error is ErrorCode.BROKER_ID_NOT_REGISTERED and self._has_stopped(fetch):
                 error, may_go = None, True
             if error is None:
@@ -170,7 +180,7 @@ class MetadataFetches:
 
     # --- the table of 25.1
 
-    def _sender_error(self, fetch: MetadataFetch) -> ErrorCode | None:
+    def _sender_error(self, fetch: MetadataFetch, connection: Connection) -> ErrorCode | None:
         """The error if the sender may not fetch. Such a fetch is not a heartbeat."""
         if self._is_over or not self._log.has_begun or fetch.controller_epoch > self._cluster.epoch:
             return ErrorCode.NOT_CONTROLLER
@@ -179,7 +189,17 @@ class MetadataFetches:
         registration = self._cluster.registrations.get(fetch.broker_id)
         if registration is None or registration.state is BrokerState.OFFLINE:
             return ErrorCode.BROKER_ID_NOT_REGISTERED
-        return ErrorCode.STALE_BROKER_EPOCH if fetch.broker_epoch != registration.epoch else None
+        if fetch.broker_epoch == registration.epoch and self._is_from(fetch, registration, connection):
+            return None
+        return ErrorCode.STALE_BROKER_EPOCH
+
+    def _is_from(self, fetch: MetadataFetch, registration: BrokerRegistration, connection: Connection) -> bool:
+        """Whether a fetch with the epoch of this registration is from its broker."""
+        if self._sessions.is_bound_to(fetch.broker_id, connection):
+            return True
+        if registration.secret_sha256:
+            return hmac.compare_digest(hashlib.sha256(fetch.secret).hexdigest().encode(), registration.secret_sha256.encode())
+        return self._sessions.may_continue_on(fetch.broker_id, connection)
 
     def _place_error(self, fetch: MetadataFetch) -> ErrorCode | None:
         """The error if the epoch or the offset is wrong. Such a fetch is a heartbeat nevertheless."""
@@ -248,12 +268,21 @@ class MetadataFetches:
                 self._paces = {each: its for each, its in self._paces.items() if each[0].is_open}
                 self._most_paces = max(2 * len(self._paces), 64)
             pace = self._paces[key] = _Pace(now)
+        if not is_heard and not pace.is_stranger and self._has_epoch(fetch):
+            pace.is_stranger = True
+            log.warning("a metadata fetch with id and epoch of broker %d from %s is refused: it is not from that broker",
+                        fetch.broker_id, connection.host)
         if not has_place or fetch.controller_epoch != self._cluster.epoch:
             pace.offset, has_news = -1, False
         else:
             has_news = fetch.offset > pace.offset
             pace.offset = max(fetch.offset, pace.offset)
         return pace.delay(now, SHUTDOWN_COST if fetch.wants_shutdown else 0 if has_news else 1)
+
+    def _has_epoch(self, fetch: MetadataFetch) -> bool:
+        """Whether the broker epoch of a fetch is the one of a broker that is registered."""
+        registration = self._cluster.registrations.get(fetch.broker_id)
+        return registration is not None and registration.state is not BrokerState.OFFLINE and registration.epoch == fetch.broker_epoch
 
     # --- waiting
 

@@ -1,4 +1,5 @@
-"""Masks secrets, which must never be written or shown: SASL tokens, passwords in configs, HMACs of delegation tokens, salted passwords.
+"""Masks secrets, which must never be written or shown: SASL tokens, passwords in configs, HMACs of delegation tokens, salted passwords,
+secrets of brokers that register with the controller.
 
 Each byte of a secret becomes `*`, so the frame keeps its length and can be decoded. If a frame of such an API cannot be decoded, everything
 after its header is masked. The value of a config is kept only if its name is in `public`: unknown configs are masked too.
@@ -85,6 +86,10 @@ def _scram(request: Any, public: Set[str]) -> Any:
     return request._replace(upsertions=masked)
 
 
+def _broker_secret(request: Any, public: Set[str]) -> Any:
+    return request._replace(secret=_stars(request.secret))
+
+
 def _everything(message: Any, public: Set[str]) -> Any:
     raise LocalProtocolError("it contains another request")
 
@@ -93,6 +98,7 @@ REQUESTS: dict[int, Mask] = {
     ApiKey.SASL_HANDSHAKE: _handshake, ApiKey.SASL_AUTHENTICATE: _sasl_request, ApiKey.ALTER_CONFIGS: _configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs, ApiKey.RENEW_DELEGATION_TOKEN: _hmac, ApiKey.EXPIRE_DELEGATION_TOKEN: _hmac,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _scram, ApiKey.ENVELOPE: _everything, ApiKey.CREATE_TOPICS: _topics,
+    ApiKey.REGISTER_BROKER: _broker_secret, ApiKey.METADATA_FETCH: _broker_secret,
 }
 RESPONSES: dict[int, Mask] = {
     ApiKey.SASL_AUTHENTICATE: _sasl_response, ApiKey.CREATE_DELEGATION_TOKEN: _hmac, ApiKey.DESCRIBE_DELEGATION_TOKEN: _hmacs,

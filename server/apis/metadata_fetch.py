@@ -19,7 +19,7 @@ async def handle(ctx: Context, request: messages.MetadataFetchRequest) -> messag
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     fetch = MetadataFetch(
         request.broker_id, request.broker_epoch, request.controller_epoch, request.fetch_offset, request.max_wait_ms, request.max_bytes,
-        request.want_shut_down,
+        request.want_shut_down, request.secret,
     )
     fetched = await ctx.services.controller.metadata_fetch(fetch, ctx.peer, ctx.cause)
     return messages.MetadataFetchResponse(

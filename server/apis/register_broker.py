@@ -22,7 +22,7 @@ async def handle(ctx: Context, request: messages.RegisterBrokerRequest) -> messa
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         endpoints = tuple(Endpoint(e.listener, e.host, e.port, e.security_protocol) for e in request.endpoints)
         registration = await controller.register_broker(
-            BrokerToRegister(request.broker_id, endpoints, request.rack_id), ctx.peer, ctx.cause
+            BrokerToRegister(request.broker_id, endpoints, request.rack_id, request.secret), ctx.peer, ctx.cause
         )
     except ApiError as error:
         response = refuse(request, ctx.api_version, error.code, error.message)

@@ -97,13 +97,18 @@ class RegistrationClient:
         tap: BrokerTap | None,
         clock: Clock,
         security: OutgoingSecurity | None = None,
+        secret: bytes = b"",
     ) -> None:
-        """`stored` reads this broker's registration from ZooKeeper. It may raise StoreLost, ZkError and Unreadable."""
+        """`stored` reads this broker's registration from ZooKeeper. It may raise StoreLost, ZkError and Unreadable.
+
+        `secret` is in every request, so that the controller knows the broker on any connection.
+        """
         self.own = OwnState(identity, options.session_timeout_ms, on_serving, clock)
         self.view = MetadataView()
         """The state of the cluster according to the metadata log."""
         self._identity = identity
         self._options = options
+        self._secret = secret
         self._endpoints = endpoints
         self._finder = finder
         self._stored = stored
@@ -246,7 +251,7 @@ class RegistrationClient:
             kind.Endpoint(port=port, host=host, listener=listener, security_protocol=protocol)
             for listener, host, port, protocol in self._endpoints()
         ]
-        request = kind(broker_id=self._identity.broker_id, rack_id=self._options.rack, endpoints=rows)
+        request = kind(broker_id=self._identity.broker_id, rack_id=self._options.rack, endpoints=rows, secret=self._secret)
         timeout_ms = min(self._options.socket_timeout_ms, max(self._options.session_timeout_ms, 1000))
         response = await self._exchange(ApiKey.REGISTER_BROKER, request, timeout_ms / 1000)
         code = _code(response)
@@ -273,7 +278,7 @@ class RegistrationClient:
         max_wait_ms = self._max_wait_ms()
         request = messages.MetadataFetchRequest(
             broker_id=self._identity.broker_id, broker_epoch=epoch, controller_epoch=view.controller_epoch, fetch_offset=view.next_offset,
-            max_wait_ms=max_wait_ms, max_bytes=MAX_BYTES, want_shut_down=want_shut_down,
+            max_wait_ms=max_wait_ms, max_bytes=MAX_BYTES, want_shut_down=want_shut_down, secret=self._secret,
         )
         await self._finder.look()  # before it is compared: this broker may have become the controller since its last fetch
         was_controller = self._is_controller

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from klamm.server.security.outgoing_security import OutgoingSecurity
 
 log = logging.getLogger(__name__)
+
+SECRET_BYTES = 32
+"""Size of the random secret by which the controller knows a broker on any connection."""
 
 LEAST_S = 1.0
 """Minimum time limit of a controlled shutdown, even if the configs give less."""
@@ -93,7 +97,7 @@ class ControllerRegistration:
         finder = ControllerFinder(identity, config.inter_broker_listener_name, read, lambda: self.advertised, clock, take_part, elected)
         self.client = RegistrationClient(
             identity, RegistrationOptions.of(config), lambda: self.advertised, finder, stored, self._serve, self._tap, clock,
-            self._security,
+            self._security, secrets.token_bytes(SECRET_BYTES),
         )
         await self.client.start()
 

@@ -41,6 +41,8 @@ class OneConnection:
 
     def __init__(self) -> None:
         self.is_open = True
+        self.host = "127.0.0.1"
+        self.principal = "User:ANONYMOUS"
 
 
 SOON_S = 0.05

@@ -66,6 +66,8 @@ REQUESTS = [
     (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, lambda: altered("IncrementalAlterConfigs", "some.config", resource_type=32)),
     (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, upserted),
     (ApiKey.SASL_HANDSHAKE, 1, lambda: messages.SaslHandshakeRequest(mechanism=SECRET)),
+    (ApiKey.REGISTER_BROKER, 0, lambda: messages.RegisterBrokerRequest(secret=SECRET.encode())),
+    (ApiKey.METADATA_FETCH, 0, lambda: messages.MetadataFetchRequest(secret=SECRET.encode())),
 ]
 
 

@@ -92,6 +92,7 @@ def test_register_broker() -> None:
     agree(request(1, None, [request.Endpoint(9092, "host", "PLAINTEXT", 0)]), 0, int32(1) + b"\x00\x02" + endpoint + b"\x00")
     agree(request(1, "r", []), 0, int32(1) + compact("r") + b"\x01\x00")
     agree(response(0, 101, "taken", -1, 2), 0, int32(0) + int16(101) + compact("taken") + int64(-1) + b"\x02\x00")
+    agree(request(1, None, [], b"s"), 0, int32(1) + b"\x00\x01" + b"\x01\x90\x4e\x02\x02s")
     tagged = int32(1) + b"\x00\x01" + b"\x01\x63\x02hi"
     assert messages.decode("RegisterBrokerRequest", 0, tagged) == (request(1, None, []), len(tagged))
     tagged = int32(1) + b"\x00\x02" + endpoint[:-1] + b"\x01\x07\x01x" + b"\x00"
@@ -107,6 +108,8 @@ def test_metadata_fetch() -> None:
     request, response = messages.MetadataFetchRequest, messages.MetadataFetchResponse
     assert (request().controller_epoch, request().max_bytes) == (-1, 1048576)
     agree(request(1, 2, 3, 4, 5, 6, True), 0, int32(1) + int64(2) + int32(3) + int64(4) + int32(5) + int32(6) + b"\x01\x00")
+    fields = int32(1) + int64(2) + int32(3) + int64(4) + int32(5) + int32(6) + b"\x01"
+    agree(request(1, 2, 3, 4, 5, 6, True, b"s"), 0, fields + b"\x01\x90\x4e\x02\x02s")
     head = int32(0) + int16(0) + b"\x01\x02" + int32(3) + int64(4) + int64(5)
     for records, data in ((None, b"\x00"), (b"", b"\x01"), (b"batch", b"\x06batch")):
         agree(response(0, 0, 1, 2, 3, 4, 5, records), 0, head + data + b"\x00")

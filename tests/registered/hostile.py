@@ -31,14 +31,16 @@ def fresh_id() -> int:
 class Impostor:
     """One connection that says it is broker `broker_id`; nothing listens where it says it does."""
 
-    def __init__(self, port: int, broker_id: int) -> None:
+    def __init__(self, port: int, broker_id: int, secret: bytes = b"") -> None:
         self.client, self.id, self.epoch = Client("127.0.0.1", port), broker_id, -1
         self.controller_epoch = -1
+        self.secret = secret
 
     async def register(self, **fields: Any) -> messages.RegisterBrokerResponse:
         """RegisterBroker with one endpoint, unless told otherwise; an epoch that is given is kept."""
         endpoint = ENDPOINT(port=free_port(), host="127.0.0.1", listener="PLAINTEXT", security_protocol=0)
-        request = messages.RegisterBrokerRequest(**{"broker_id": self.id, "rack_id": None, "endpoints": [endpoint]} | fields)
+        values = {"broker_id": self.id, "rack_id": None, "endpoints": [endpoint], "secret": self.secret}
+        request = messages.RegisterBrokerRequest(**values | fields)
         response: messages.RegisterBrokerResponse = await self.client.ask(request, 0)
         if response.error_code == 0:
             self.epoch = response.broker_epoch
@@ -54,6 +56,7 @@ class Impostor:
             "max_wait_ms": 0,
             "max_bytes": 1 << 20,
             "want_shut_down": False,
+            "secret": self.secret,
         }
         response: messages.MetadataFetchResponse = await self.client.ask(messages.MetadataFetchRequest(**values | fields), 0)
         self.controller_epoch = response.controller_epoch

@@ -14,7 +14,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.tests.harness import requests
 from klamm.tests.harness.client import Client, ConnectionClosed
 from klamm.tests.harness.cluster import Cluster
-from klamm.tests.harness.waits import eventually
+from klamm.tests.harness.waits import eventually, eventually_asked
 from klamm.tests.registered.hostile import (
     FENCED,
     LEAST,
@@ -29,6 +29,7 @@ from klamm.tests.registered.hostile import (
     cpu_s,
     described,
     floods,
+    fresh_id,
     memory_mb,
     payload,
     slowness,
@@ -72,6 +73,47 @@ async def test_a_fetch_with_the_id_of_another_broker_needs_its_epoch(cluster: Cl
         assert (response.error_code, response.records) == (ErrorCode.BROKER_ID_NOT_REGISTERED, None), (broker_id, response)
         assert response.state == OFFLINE
     await thief.client.close()
+
+
+@pytest.mark.requirement("RREG-25", "RREG-10")
+@pytest.mark.parametrize("secret", [b"", b"only broker and controller know it"], ids=["without a secret", "with a secret"])
+async def test_a_stranger_with_the_right_epoch_can_neither_stop_a_broker_nor_be_heard_in_its_place(cluster: Cluster, secret: bytes) -> None:
+    broker = Impostor(cluster.brokers[0].port, fresh_id(), secret)
+    await broker.register()
+    await broker.to_the_end()
+    thief = Impostor(cluster.brokers[0].port, broker.id)
+    thief.epoch = broker.epoch
+    for fields in ({}, {"want_shut_down": True}, {"secret": b"guessed"}, {"secret": b"guessed", "want_shut_down": True}):
+        response = await thief.fetch(**fields)
+        assert (response.error_code, response.records, response.result_code) == (ErrorCode.STALE_BROKER_EPOCH, None, 0), response
+    for version in (2, 3):  # by this request other brokers stop
+        answer = await cluster.ask(requests.controlled_shutdown(broker.id, broker.epoch, version), version)
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert stored(cluster, broker.id)["state"] == "ONLINE"
+    response = await broker.fetch()
+    assert (response.error_code, response.state) == (0, ONLINE)
+    await asyncio.gather(thief.client.close(), broker.client.close())
+
+
+@pytest.mark.requirement("RREG-25", "RREG-8")
+async def test_a_stranger_with_the_right_epoch_does_not_keep_a_dead_broker_online(cluster: Cluster) -> None:
+    broker = Impostor(cluster.brokers[0].port, fresh_id(), b"only broker and controller know it")
+    await broker.register()
+    await broker.to_the_end()
+    await broker.client.close()
+    thief = Impostor(cluster.brokers[0].port, broker.id, b"guessed")
+    thief.epoch = broker.epoch
+
+    async def is_fenced() -> bool:
+        assert (await thief.fetch()).error_code == ErrorCode.STALE_BROKER_EPOCH
+        return bool(stored(cluster, broker.id)["state"] == "FENCED")
+
+    await eventually_asked(is_fenced, "fenced")
+    back = Impostor(cluster.brokers[0].port, broker.id, broker.secret)
+    back.epoch = broker.epoch
+    assert (await back.to_the_end()).state == ONLINE
+    assert stored(cluster, broker.id)["epoch"] == broker.epoch, "it did not have to register again"
+    await asyncio.gather(thief.client.close(), back.client.close())
 
 
 @pytest.mark.requirement("RREG-8")

@@ -620,11 +620,13 @@ async def test_registrations_have_the_shape_of_the_draft(lab: Lab, office: Seat)
 
 async def test_a_registration_is_replaced(lab: Lab, office: Seat) -> None:
     await office.store.write_registrations([REGISTERED])
-    changed = [REGISTERED._replace(epoch=4, state=BrokerState.ONLINE, is_silent=True), REGISTERED._replace(id=7)]
+    changed = [REGISTERED._replace(epoch=4, state=BrokerState.ONLINE, is_silent=True), REGISTERED._replace(id=7, secret_sha256="5e")]
     assert await office.store.write_registrations(changed) == [WriteOutcome.OK] * 2
     assert await office.store.registrations() == {5: changed[0], 7: changed[1]}
     stored = await lab.read("/cluster/brokers/5")
     assert stored is not None and stored[0] is not None and stored[0].endswith(b',"jmx_port":7203},"silent":true}')
+    stored = await lab.read("/cluster/brokers/7")
+    assert stored is not None and stored[0] is not None and stored[0].endswith(b',"jmx_port":7203},"secret_sha256":"5e"}')
 
 
 SETTINGS: dict[str, Any] = {"endpoints": [], "listener_security_protocol_map": {}}

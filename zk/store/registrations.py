@@ -34,6 +34,8 @@ def encode_registration(registration: BrokerRegistration) -> bytes:
     content = {"version": 1, "epoch": registration.epoch, "state": registration.state.name, "settings": settings}
     if registration.is_silent:
         content["silent"] = True
+    if registration.secret_sha256:
+        content["secret_sha256"] = registration.secret_sha256
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -48,7 +50,11 @@ def decode_registration(broker_id: int, data: bytes | None) -> BrokerRegistratio
             raise ValueError(f"rack {rack!r}")
         jmx_port = int32(settings.get("jmx_port", -1))
         is_silent = content.get("silent") is True
-        return BrokerRegistration(broker_id, _epoch(content), BrokerState[content["state"]], endpoints, rack, jmx_port, is_silent)
+        secret_sha256 = content.get("secret_sha256", "")
+        if not isinstance(secret_sha256, str):
+            raise ValueError(f"secret_sha256 {secret_sha256!r}")
+        state = BrokerState[content["state"]]
+        return BrokerRegistration(broker_id, _epoch(content), state, endpoints, rack, jmx_port, is_silent, secret_sha256)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as problem:
         raise Unreadable(f"{paths.registration_path(broker_id)} cannot be read ({problem!r}): {data!r}") from problem
 

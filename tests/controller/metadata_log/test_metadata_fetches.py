@@ -10,7 +10,7 @@ from klamm.controller.metadata_log.fetches import FETCHES_AT_ONCE, FETCHES_PER_S
 from klamm.controller.values import BrokerState
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.metadata_records import decode_records
-from klamm.tests.controller.registrations.registered import INTERVAL_S, DrivenStage, RegisteredBroker
+from klamm.tests.controller.registrations.registered import INTERVAL_S, SESSION_S, DrivenStage, RegisteredBroker
 from klamm.tests.controller.stage import ME, OneConnection
 
 
@@ -65,6 +65,71 @@ async def test_who_is_not_registered_or_has_another_epoch_is_told_so_and_not_hea
     await nine.fetch(wants_shutdown=True)
     assert stage.states() == {9: "OFFLINE"}
     assert (await nine.fetch()).error is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+@pytest.mark.requirement("RREG-25", "RREG-8")
+async def test_a_broker_without_a_secret_changes_its_connection_only_when_the_former_one_is_closed(
+    stage: DrivenStage, nine: RegisteredBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second, foreign, elsewhere = nine.connection, OneConnection(), OneConnection(), OneConnection()
+    foreign.principal, elsewhere.host = "User:eve", "192.0.2.1"
+    await nine.come_online()
+    moment = heard_at(stage)
+    await stage.advance(1)
+    for nine.connection in (second, foreign, elsewhere, second):
+        assert (await nine.fetch()).error is ErrorCode.STALE_BROKER_EPOCH
+    assert len([r for r in caplog.records if "is refused: it is not from that broker" in r.message]) == 3, "once for each connection"
+    first.is_open = False
+    for nine.connection in (foreign, elsewhere):
+        assert (await nine.fetch(wants_shutdown=True)).error is ErrorCode.STALE_BROKER_EPOCH
+    assert heard_at(stage) == moment and stage.states() == {9: "ONLINE"}
+    nine.connection = second
+    assert (await nine.fetch()).error is ErrorCode.NONE
+    assert heard_at(stage) > moment
+
+
+@pytest.mark.requirement("RREG-25", "RREG-8")
+async def test_a_broker_whose_session_is_over_may_come_back_on_another_connection(stage: DrivenStage, nine: RegisteredBroker) -> None:
+    """The network lost its connection, and the controller does not know that."""
+    await nine.come_online()
+    await stage.advance(SESSION_S + 0.1)
+    assert stage.states() == {9: "FENCED"}
+    nine.connection = OneConnection()
+    await nine.come_online()
+
+
+@pytest.mark.requirement("RREG-25", "RREG-8")
+async def test_a_broker_with_a_secret_is_known_by_it_on_every_connection_and_others_are_refused(stage: DrivenStage) -> None:
+    await stage.open(1)
+    broker = await stage.registered(9, secret=b"nobody knows")
+    await broker.come_online()
+    own = broker.connection
+    for is_open in (True, False):
+        own.is_open = is_open
+        for secret in (b"", b"nobody", b"nobody knows."):
+            broker.connection = OneConnection()
+            assert (await broker.fetch(secret=secret)).error is ErrorCode.STALE_BROKER_EPOCH, secret
+    broker.connection = OneConnection()
+    assert (await broker.fetch(secret=b"nobody knows")).error is ErrorCode.NONE, "the former connection may be open or not"
+    assert (await broker.fetch()).error is ErrorCode.NONE, "and its own connection needs no secret"
+    await broker.register(secret=b"another")
+    broker.connection = OneConnection()
+    assert (await broker.fetch(secret=b"nobody knows")).error is ErrorCode.STALE_BROKER_EPOCH
+    assert (await broker.fetch(secret=b"another")).error is ErrorCode.NONE
+
+
+@pytest.mark.requirement("RREG-25", "RREG-13")
+async def test_the_next_controller_knows_a_broker_by_its_secret(stage: DrivenStage) -> None:
+    await stage.open(1)
+    broker = await stage.registered(9, secret=b"nobody knows")
+    await broker.come_online()
+    stage.controller.election.resign()
+    await stage.settle()
+    stage.controller.new_session()
+    await stage.settle()
+    broker.connection = OneConnection()
+    assert (await broker.fetch()).error is ErrorCode.STALE_BROKER_EPOCH
+    assert (await broker.fetch(secret=b"nobody knows")).error is ErrorCode.FENCED_LEADER_EPOCH, "from the broker, which begins again"
 
 
 async def test_a_broker_that_knows_no_controller_epoch_reads_from_the_start(stage: DrivenStage, nine: RegisteredBroker) -> None:

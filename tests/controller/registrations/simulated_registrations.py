@@ -28,6 +28,8 @@ class SimulatedPeer:
 
     def __init__(self) -> None:
         self.is_open = True
+        self.host = "127.0.0.1"
+        self.principal = "User:ANONYMOUS"
 
 
 class RequestBroker:

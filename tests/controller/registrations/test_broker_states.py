@@ -295,15 +295,17 @@ async def test_a_stopping_broker_that_is_silent_goes_offline(stage: DrivenStage)
     assert stage.state("t") == "-1 e2 [9] v2" and not stage.cluster.shutting_down
 
 
-async def test_controlled_shutdown_of_a_registered_broker_makes_it_stopping(stage: DrivenStage) -> None:
+@pytest.mark.requirement("RREG-25")
+@pytest.mark.parametrize("epoch", [-1, 0, 1, 2])
+async def test_a_controlled_shutdown_request_does_not_stop_a_broker_that_registered_with_the_controller(
+    stage: DrivenStage, epoch: int
+) -> None:
     await stage.open(1)
     nine = await stage.online(9)
     await stage.create("t", (9, 1))
-    with pytest.raises(ApiError):
-        await stage.controller.controlled_shutdown(9, 0)
-    assert stage.states() == {9: "ONLINE"}, "an old epoch"
-    assert await stage.controller.controlled_shutdown(9, 1) == []
-    assert stage.states() == {9: "STOPPING"}
+    with pytest.raises(ApiError, match="INVALID_REQUEST: broker 9 registered with the controller"):
+        await stage.controller.controlled_shutdown(9, epoch)
+    assert stage.states() == {9: "ONLINE"} and stage.state("t").startswith("9 ")
     assert (await nine.fetch(wants_shutdown=True)).may_go
 
 

@@ -25,6 +25,7 @@ from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.session.requests import ConnectionLost
 
 OWN = 5
+SECRET = b"nobody knows"
 ENDPOINTS: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "here", 9092, 0), Endpoint("SECURE", "there", 9093, 1))
 OPTIONS = RegistrationOptions("r1", 2000, 9000, 60_000, 30_000, 18_000)
 OFFLINE, FENCED, ONLINE, STOPPING = BrokerState
@@ -64,7 +65,7 @@ class World:
         """Whether ZooKeeper does not answer."""
         self.looks: list[float] = []
         self.client = RegistrationClient(
-            self.identity, OPTIONS, lambda: self.endpoints, finder, self._stored, self.serving.append, None, self.clock
+            self.identity, OPTIONS, lambda: self.endpoints, finder, self._stored, self.serving.append, None, self.clock, secret=SECRET
         )
         self.handled = [0, 0]
         self.known: tuple[ApiKey, ...] = (ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH)
@@ -189,7 +190,7 @@ async def test_broker_registers_its_endpoints_and_rack_and_has_begun_when_it_is_
     starting = asyncio.ensure_future(world.client.start())
     body = await world.next(ApiKey.REGISTER_BROKER)
     rows = [(e.listener, e.host, e.port, e.security_protocol) for e in body.endpoints]
-    assert (body.broker_id, body.rack_id, rows) == (OWN, "r1", list(ENDPOINTS))
+    assert (body.broker_id, body.rack_id, rows, body.secret) == (OWN, "r1", list(ENDPOINTS), SECRET)
     assert (world.state, world.identity.broker_epoch, starting.done()) == (OFFLINE, -1, False)
     world.answer(broker_epoch=4, state=FENCED)
     await starting
@@ -201,7 +202,7 @@ async def test_first_fetch_knows_no_controller_epoch_and_carries_id_epoch_and_in
     await started.accept()
     fetch = await started.fetch()
     assert (fetch.broker_id, fetch.broker_epoch, fetch.controller_epoch, fetch.fetch_offset) == (OWN, 1, -1, 0)
-    assert (fetch.max_wait_ms, fetch.want_shut_down, fetch.max_bytes) == (2000, False, 1 << 20)
+    assert (fetch.max_wait_ms, fetch.want_shut_down, fetch.max_bytes, fetch.secret) == (2000, False, 1 << 20, SECRET)
 
 
 @pytest.mark.requirement("RREG-21")
