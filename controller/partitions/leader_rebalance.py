@@ -44,7 +44,7 @@ async def auto_rebalance(term: Term) -> None:
     limit = term.options.leader_imbalance_per_broker_percentage / 100
     groups = await measured(term.cluster)
     elsewhere = sum(len(group.imbalanced) for group in groups.values())
-    if elsewhere:  # Kafka's metric PreferredReplicaImbalanceCount, but for partitions that nobody is to lead (R491-16)
+    if elsewhere:
         log.info("auto rebalance: %d partitions are not led by their preferred replica", elsewhere)
     for broker_id, group in sorted(groups.items()):
         imbalanced = len(group.imbalanced)
@@ -64,6 +64,18 @@ async def auto_rebalance(term: Term) -> None:
             failed += [result for result in results.values() if isinstance(result, StateChangeFailed)]
         if failed:
             log.warning("auto rebalance: %d partitions keep their leaders; the first: %s", len(failed), failed[0])
+
+
+def imbalance(cluster: Cluster) -> int:
+    """How many partitions are led by another broker than the one that is to lead them, or by nobody: Kafka's metric
+    PreferredReplicaImbalanceCount, which goes by the order of the rebalance (R491-16). Partitions that nobody is to lead do not count.
+    """
+    groups: dict[int, Group] = {}
+    group_of: dict[Ints, Group | None] = {}
+    for topic in list(cluster.topics.values()):
+        if not topic.queued:
+            add_to_groups(list(topic.partitions.values()), cluster.listed, groups, group_of)
+    return sum(len(group.imbalanced) for group in groups.values())
 
 
 async def measured(cluster: Cluster) -> dict[int, Group]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.cluster import Cluster
+from klamm.controller.partitions import leader_rebalance
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.server.mbeans.mbean import Kind, MBean, Read, Sample, one
 from klamm.server.mbeans.readings import BrokerReading
@@ -21,20 +22,8 @@ def _active(value: Callable[[Cluster], int]) -> Read:
     return one(lambda reading: 0 if reading.cluster is None else value(reading.cluster))
 
 
-def _partitions(cluster: Cluster) -> Iterator[Partition]:
-    """All partitions that are not queued for deletion."""
-    for topic in list(cluster.topics.values()):
-        if not topic.queued:
-            yield from list(topic.partitions.values())
-
-
 def _with_leaders(cluster: Cluster) -> int:
     return sum(partition.info is not None for topic in list(cluster.topics.values()) for partition in list(topic.partitions.values()))
-
-
-def _is_imbalanced(partition: Partition) -> bool:
-    replicas = partition.assignment.replicas
-    return partition.info is not None and bool(replicas) and partition.info.leader != replicas[0]
 
 
 def _replicas_to_delete(cluster: Cluster, state: ReplicaState | None) -> int:
@@ -101,7 +90,8 @@ CONTROLLER_MBEANS: tuple[MBean, ...] = (
     MBean(_CONTROLLER + "OfflinePartitionsCount", Kind.GAUGE, "partitions without a leader",
           read=_active(lambda cluster: sum(p.state is PartitionState.OFFLINE for p in cluster.not_online()))),
     MBean(_CONTROLLER + "PreferredReplicaImbalanceCount", Kind.GAUGE, "partitions that are not led by their preferred replica",
-          read=_active(lambda cluster: sum(map(_is_imbalanced, _partitions(cluster))))),
+          read=_active(leader_rebalance.imbalance),
+          note="Brokers on `preferred_leader_blacklist` come last in the order; partitions that only such brokers have do not count."),
     MBean(_CONTROLLER + "TopicsToDeleteCount", Kind.GAUGE, "topics that are queued for deletion",
           read=_active(lambda cluster: len(cluster.deletions))),
     MBean(_CONTROLLER + "TopicsIneligibleToDeleteCount", Kind.GAUGE, "topics whose deletion waits for something",

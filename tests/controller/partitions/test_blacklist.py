@@ -380,7 +380,6 @@ async def test_the_look_at_many_partitions_lets_other_work_run_in_between() -> N
     other.cancel()
 
 
-@pytest.mark.requirement("R491-16")
 async def test_the_rebalance_says_how_many_partitions_the_first_of_the_order_does_not_lead(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
