@@ -73,8 +73,8 @@ def alter_interbroker_throttled_rates(
     for broker, pair in check_mapping(rates, "the rates").items():
         leader, follower = _pair(pair, f"the rates of broker {broker}")
         wanted[check_broker(broker)] = (
-            check_int(leader, f"the leader rate of broker {broker}", 0, INT64_MAX),
-            check_int(follower, f"the follower rate of broker {broker}", 0, INT64_MAX),
+            check_int(leader, f"the leader rate of broker {broker}", 1, INT64_MAX),
+            check_int(follower, f"the follower rate of broker {broker}", 1, INT64_MAX),
         )
     only = check_bool(validate_only, "validate_only")
     remove = check_bool(auto_remove_throttle, "auto_remove_throttle")

@@ -12,6 +12,7 @@ from klamm.cli.reassign_partitions import plan, reports
 from klamm.cli.reassign_partitions.cluster import Cluster, Replica, Throttles
 from klamm.cli.tools.failures import ToolFailed
 from klamm.cli.tools.files import Moves
+from klamm.controller.throttles.throttled_replicas import slow_warning
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import Ints, TopicPartition
 
@@ -49,9 +50,14 @@ async def execute(cluster: Cluster, moves: Moves, limits: Limits, console: Conso
     new_throttle_only = limits.throttle is not None and plan.is_new_throttle_only(moves, running)
     if running and not limits.additional and not new_throttle_only:
         raise ToolFailed(plan.RUNNING)
+    if limits.throttle == 0 and cluster.removes_throttles:
+        raise ToolFailed("--throttle 0: the controller refuses a rate with which nothing moves; -1 means no throttle")
     topics = await cluster.topics(plan.topics_of(moves))
     live = await cluster.brokers()
     plan.check_moves(moves, live, topics)
+    slow = None if limits.throttle is None else slow_warning(limits.throttle)
+    if slow is not None:
+        console.warn(f"Warning: {slow}")
     current = plan.current_replicas(moves, topics)
     targets = {partition: move.replicas for partition, move in moves.items()}
     taken = {*live, *plan.taking_part(running)} if cluster.removes_throttles else live

@@ -2,8 +2,8 @@
 
 If the controller has the APIs of KIP-179, it sets the throttles and removes them itself. Otherwise (Apache Kafka) the throttles are first
 written into configs, as Kafka's tool does, and then the reassignments are started with AlterPartitionReassignments. KIP-179 refuses
-partitions that are being reassigned already, and the rate 0. These are also started with AlterPartitionReassignments, after the throttles
-were set by the requests of KIP-179.
+partitions that are being reassigned already. These are also started with AlterPartitionReassignments, after the throttles were set by the
+requests of KIP-179.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class BrokersCluster:
         self, targets: Mapping[TopicPartition, Ints], throttled: Throttles | None, running: Mapping[TopicPartition, Assignment]
     ) -> dict[TopicPartition, str]:
         replaces = any(partition in running for partition in targets)
-        if self._has_kip_179 and not replaces and (throttled is None or throttled.rate > 0):
+        if self._has_kip_179 and not replaces:
             rate = MAX_THROTTLE if throttled is None else throttled.rate
             return _reasons(await outcome(self._client.reassign_partitions(targets, throttle=rate, auto_remove_throttle=True)))
         if throttled is not None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from klamm.controller.values import Assignment, ConfigEntity
+from klamm.controller.values import Assignment, ConfigEntity, Result
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints
 
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
@@ -22,6 +23,17 @@ NO_RATES: Mapping[str, str | None] = {LEADER_RATE: None, FOLLOWER_RATE: None}
 
 UNTHROTTLED = 2**63 - 1
 """The throttle of a request that wants none (R179-5)."""
+
+NO_RATE: Result = ErrorCode.INVALID_REQUEST, "A throttle must be at least 1 byte per second."
+"""The result of a request with a rate of 0, with which nothing moves, or a negative one."""
+
+SLOW = 1024
+"""Bytes per second below which a throttle hardly lets anything through (R179-5)."""
+
+
+def slow_warning(*rates: int) -> str | None:
+    """What is said of throttles of which one is slow; None if none is."""
+    return f"The throttle is {min(rates)} B/s, less than 1 KB/s; the reassignment may never end." if min(rates) < SLOW else None
 
 
 def topic_entity(topic: str) -> ConfigEntity:

@@ -8,6 +8,7 @@ znode: what was requested stays until somebody removes it. Throttles that a pers
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator
 
 from klamm.controller.cluster import Cluster
@@ -20,6 +21,8 @@ from klamm.controller.values import BrokerState, Result
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.protocol.pace import Pace
+
+log = logging.getLogger("klamm.controller.throttles.throttled_replicas")
 
 MAX_PAIRS = 100_000
 """A topic with more throttled replicas does not fit into its config znode."""
@@ -37,8 +40,8 @@ async def check_rates(cluster: Cluster, request: events.AlterInterbrokerThrottle
         unknown = brokers.check((broker_id,))
         if unknown is not None:
             refused[broker_id] = unknown
-        elif min(rates) < 0:
-            refused[broker_id] = ErrorCode.INVALID_REQUEST, "A rate must not be negative."
+        elif min(rates) <= 0:
+            refused[broker_id] = throttles.NO_RATE
     return refused
 
 
@@ -49,6 +52,9 @@ def plan_rates(
     accepted = {b: rates for b, rates in sorted(request.rates.items()) if b not in refused}
     if request.rates and not accepted:
         return
+    slow = sum(min(rates) < throttles.SLOW for rates in accepted.values())
+    if slow:
+        log.warning("%d brokers are throttled to less than %d bytes per second", slow, throttles.SLOW)
     others = sorted(set(named if named is not None else ()) - set(accepted))
     if request.remove_throttle:
         yield RecordBrokers(tuple(sorted({*others, *accepted})))

@@ -26,8 +26,6 @@ from klamm.protocol.pace import Pace
 
 log = logging.getLogger("klamm.controller.throttles.procedure")
 
-SLOW = 1024
-"""Bytes per second below which a throttle hardly lets anything through (R179-5)."""
 MAX_ENTRY_BYTES = 900_000
 """`/admin/reassign_partitions` cannot be larger: ZooKeeper takes no more in one request."""
 _EMPTY_ENTRY_BYTES = len('{"topic":"","partition":,"replicas":[]},')
@@ -38,7 +36,7 @@ IN_PROGRESS = ErrorCode.REASSIGNMENT_IN_PROGRESS, "The partition is being reassi
 async def check(cluster: Cluster, request: events.ReassignPartitions, pending: Collection[TopicPartition]) -> dict[TopicPartition, Result]:
     """Partitions of a request that are refused, and why. `pending` are those that the znode names."""
     if request.throttle <= 0:
-        return dict.fromkeys(request.targets, (ErrorCode.INVALID_REQUEST, "A throttle must be at least 1 byte per second."))
+        return dict.fromkeys(request.targets, throttles.NO_RATE)
     pace = Pace()
     refused: dict[TopicPartition, Result] = {}
     size = 0
@@ -85,7 +83,7 @@ async def plan(
     last: list[Step] = [RecordMoves(targets), StartMoves(targets)]
     if request.throttle == UNTHROTTLED:
         return last
-    if request.throttle < SLOW:
+    if request.throttle < throttles.SLOW:
         log.warning("a reassignment of %d partitions is throttled to %d bytes per second", len(targets), request.throttle)
     moves: dict[str, dict[int, throttles.Move]] = {}
     broker_ids: set[int] = set()

@@ -3,11 +3,13 @@
 Needs ALTER on the cluster. Replaces the rates that an earlier request of this kind has set. With RemoveThrottle the controller removes the
 rates when the last reassignment is complete. The response is sent when everything is done. A broker whose rates are not set within
 `Timeout` (ms after reception) gets REQUEST_TIMED_OUT, and the work continues. A broker that is named twice is refused and reported once.
+A rate below 1 KB/s is set, and the row of its broker has a warning beside the error code 0.
 Layout and errors: controller 22.3, 22.6.
 """
 
 from __future__ import annotations
 
+from klamm.controller.throttles.throttled_replicas import slow_warning
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import Pace
@@ -42,7 +44,10 @@ async def handle(ctx: Context, request: messages.AlterInterbrokerThrottledRatesR
     rows: list[bytes] = []
     for broker_id, result in results.items():
         await pace()
-        rows.append(encode(response.BrokerResult(broker_id, *result)))
+        code, message = result
+        if code is ErrorCode.NONE:
+            message = slow_warning(*rates.wanted[broker_id])
+        rows.append(encode(response.BrokerResult(broker_id, code, message)))
     return response(brokers=rows)
 
 

@@ -2,7 +2,8 @@
 
 Needs ALTER on the cluster. Each partition is checked by itself. The response is sent when the reassignments are stored, not when the data
 has moved. A partition whose reassignment is not stored within `Timeout` (ms after reception) gets REQUEST_TIMED_OUT, and the work
-continues. A partition that is named twice is refused and reported once. Layout and errors: controller 22.2, 22.6.
+continues. A partition that is named twice is refused and reported once. With a throttle below 1 KB/s the rows of accepted partitions have
+a warning beside the error code 0. Layout and errors: controller 22.2, 22.6.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from klamm.controller.throttles.throttled_replicas import slow_warning
 from klamm.controller.values import Result
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -37,6 +39,9 @@ async def handle(ctx: Context, request: messages.ReassignPartitionsRequest) -> m
         results = await moves.results(ctx.services.clock, _reassign(ctx, request, moves), received, request.timeout)
     except ApiError as error:
         return refuse(request, ctx.api_version, error.code, error.message)
+    warning = slow_warning(request.throttle)
+    if warning is not None:
+        results = {key: result if result[0] is not ErrorCode.NONE else (ErrorCode.NONE, warning) for key, result in results.items()}
     return await partitions_response(messages.ReassignPartitionsResponse, ctx.api_version, results)
 
 

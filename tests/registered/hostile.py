@@ -48,7 +48,7 @@ class Impostor:
 
     async def fetch(self, offset: int = 0, **fields: Any) -> messages.MetadataFetchResponse:
         """MetadataFetch at this offset, without waiting unless told otherwise, with the controller epoch of the last response."""
-        values = {
+        values: dict[str, Any] = {
             "broker_id": self.id,
             "broker_epoch": self.epoch,
             "controller_epoch": self.controller_epoch,

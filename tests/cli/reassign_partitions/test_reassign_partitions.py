@@ -93,6 +93,24 @@ def test_a_throttled_move_is_shown_refused_a_second_time_and_goes_faster_when_it
     wait_for(lambda: members.unthrottled(topic) or None, "no throttle is left")
 
 
+@pytest.mark.requirement("R179-5")
+@pytest.mark.parametrize("way", ["bootstrap-server", "zookeeper"])
+def test_a_throttle_below_1_kilobyte_per_second_is_a_warning_and_one_of_0_is_refused(members: ToolMembers, way: str) -> None:
+    topic = members.topic([0])
+    file = members.file({(topic, 0): [0, 1]})
+    execute = ("--execute", "--reassignment-json-file", file, "--throttle")
+    if way == "bootstrap-server" and members.removes_throttles:
+        refused = members.tool(*execute, "0", way=way)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr == "klamm: --throttle 0: the controller refuses a rate with which nothing moves; -1 means no throttle\n"
+        assert members.replicas(topic) == ([0], [], []) and members.unthrottled(topic)
+    done = members.tool(*execute, "500", way=way)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "Warning: The throttle is 500 B/s, less than 1 KB/s; the reassignment may never end."
+    members.settled(topic, [0, 1])  # the topic is empty
+    members.tool("--verify", "--reassignment-json-file", file, way=way)
+
+
 @pytest.mark.requirement("R179-33")
 def test_progress_shows_the_lag_of_a_throttled_move_and_watch_ends_when_it_has_ended(members: ToolMembers) -> None:
     topic = members.topic([0])
@@ -133,7 +151,7 @@ def test_ctrl_c_ends_a_watch_without_a_traceback(members: ToolMembers) -> None:
     topic = members.topic([0])
     members.fill(topic, 60)
     file = members.file({(topic, 0): [1]}, "watched.json")
-    members.succeed("--execute", "--reassignment-json-file", file, "--throttle", "1000")
+    members.succeed("--execute", "--reassignment-json-file", file, "--throttle", "1024")
     watching = subprocess.Popen(
         [KLAMM, "reassign-partitions", "--bootstrap-server", members.bootstrap, "--progress", "--watch", "--reassignment-json-file", file],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -151,7 +169,7 @@ def test_a_reassignment_that_only_adds_a_replica_is_cancelled(members: ToolMembe
     topic, other = members.topic([0]), members.topic([1])
     members.fill(topic, 40)
     file = members.file({(topic, 0): [0, 1], (other, 0): [1]})
-    members.succeed("--execute", "--reassignment-json-file", file, "--throttle", "1000")
+    members.succeed("--execute", "--reassignment-json-file", file, "--throttle", "1024")
     assert members.succeed("--cancel", "--reassignment-json-file", file).splitlines() == [
         f"Successfully cancelled partition reassignment for: {topic}-0",
         "None of the specified partition moves are active.",
@@ -175,12 +193,12 @@ def test_a_cancelled_reassignment_leaves_the_throttle_to_another_one_where_the_c
     for topic, target in (staying, 1), (cancelled, 2):
         members.fill(topic, 60)
         moves = members.file({(topic, 0): [target]}, f"{topic}.json")
-        members.succeed("--execute", "--reassignment-json-file", moves, "--additional", "--throttle", "1000")
+        members.succeed("--execute", "--reassignment-json-file", moves, "--additional", "--throttle", "1024")
     members.succeed("--cancel", "--reassignment-json-file", members.file({(cancelled, 0): [2]}))
     members.settled(cancelled, [1])
     assert members.replicas(staying) == ([1, 0], [1], [0]), "it still runs"
     if members.removes_throttles:
-        assert members.rates() == [("1000", "1000")] * 3
+        assert members.rates() == [("1024", "1024")] * 3
         assert members.lists(staying) == ("0:0", "0:1")
     else:
         assert members.rates() == [(None, None)] * 3, "as Kafka's tool does"
@@ -200,12 +218,12 @@ def test_a_new_rate_is_also_that_of_a_source_that_is_dead_where_the_controller_r
     file = members.file({(topic, 0): [0, target]})
     try:
         rates_of_dead = []
-        for rate in ("2000", "1000"):
+        for rate in ("2000", "1024"):
             members.succeed("--execute", "--reassignment-json-file", file, "--throttle", rate)
             rates_of_dead.append(members.rates()[dead])
             assert [members.rates()[n] for n in (0, target)] == [(rate, rate)] * 2
             assert members.lists(topic) == (f"0:0,0:{dead}", f"0:{target}")
-        by_controller = [("2000", "2000"), ("1000", "1000")]
+        by_controller = [("2000", "2000"), ("1024", "1024")]
         assert rates_of_dead == (by_controller if members.removes_throttles else [(None, None)] * 2)
         members.succeed("--cancel", "--reassignment-json-file", file)
         members.settled(topic, [0, dead])
@@ -218,7 +236,7 @@ def test_a_new_rate_is_also_that_of_a_source_that_is_dead_where_the_controller_r
 def test_additional_starts_more_and_replaces_a_running_one(members: ToolMembers) -> None:
     topic, other = members.topic([0]), members.topic([1])
     members.fill(topic, 40)
-    members.succeed("--execute", "--reassignment-json-file", members.file({(topic, 0): [1]}), "--throttle", "1000")
+    members.succeed("--execute", "--reassignment-json-file", members.file({(topic, 0): [1]}), "--throttle", "1024")
     second = members.file({(topic, 0): [2], (other, 0): [0]}, "second.json")
     members.succeed("--execute", "--reassignment-json-file", second, "--additional", "--throttle", "70000000")
     members.settled(other, [0])

@@ -125,11 +125,6 @@ async def test_what_is_being_reassigned_is_throttled_then_replaced() -> None:
     ]
 
 
-async def test_rate_0_which_the_draft_refuses_is_set_before_the_reassignment() -> None:
-    kinds = [call[0] for call in await calls({T0: (3,)}, 0)]
-    assert kinds == ["replicas", "rates", "alter"]
-
-
 async def test_without_the_draft_lists_come_before_rates_and_rates_before_the_reassignment() -> None:
     assert await calls({T0: (3,)}, 5000, kip_179=False) == [
         ("configs", {ConfigResource(ResourceType.TOPIC, "t"): {

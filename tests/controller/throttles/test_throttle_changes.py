@@ -63,8 +63,18 @@ async def test_each_bad_rate_is_reported_and_the_others_are_set(stage: Stage) ->
 
 
 @pytest.mark.requirement("R179-13")
-@pytest.mark.parametrize("rates", [(0, 0), (2**63 - 1, 2**63 - 1)])
-async def test_every_rate_from_zero_on_is_legal(stage: Stage, rates: tuple[int, int]) -> None:
+@pytest.mark.parametrize("rates", [(0, 0), (0, 5), (5, 0)])
+async def test_a_rate_of_0_with_which_nothing_moves_is_refused_as_by_a_reassignment(stage: Stage, rates: tuple[int, int]) -> None:
+    await opened(stage, 1, 2, 3)
+    before = tree(stage.world)
+    refused = await stage.controller.reassign_partitions({T0: (3, 1)}, 0)
+    assert await stage.controller.alter_throttled_rates({1: rates}) == {1: refused[T0]}
+    assert codes(refused) == [ErrorCode.INVALID_REQUEST] and tree(stage.world) == before
+
+
+@pytest.mark.requirement("R179-13")
+@pytest.mark.parametrize("rates", [(1, 1), (2**63 - 1, 2**63 - 1)])
+async def test_every_rate_from_1_on_is_legal(stage: Stage, rates: tuple[int, int]) -> None:
     await opened(stage, 1, 2, 3)
     assert await stage.controller.alter_throttled_rates({1: rates}) == {1: DONE}
     assert rate(stage.world, 1) == (str(rates[0]), str(rates[1]))

@@ -27,6 +27,7 @@ MAX = 2**63 - 1
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 NONE = (None, None)
+SLOW = "less than 1 KB/s; the reassignment may never end."
 Key = tuple[str, int]
 
 
@@ -37,7 +38,7 @@ def codes(response: Any) -> dict[Any, int]:
     else:
         rows = [((topic.name, row.partition_id), row) for topic in response.topics for row in topic.partitions]
     assert len(dict(rows)) == len(rows)
-    assert not any(row.error_message for _, row in rows if row.error_code == 0)
+    assert not any(row.error_message for _, row in rows if row.error_code == 0 and not (row.error_message or "").endswith(SLOW))
     return {key: row.error_code for key, row in rows}
 
 
@@ -186,6 +187,23 @@ async def test_whoever_waits_learns_that_the_controller_lost_its_term(cluster: L
     await controller.controller.expire()
     assert await asking == {("t", 0): ErrorCode.NOT_CONTROLLER, ("t", 9): ErrorCode.NOT_CONTROLLER}
     hold.release()
+
+
+@pytest.mark.requirement("R179-5")
+@pytest.mark.parametrize("validate_only", [False, True])
+async def test_the_response_says_that_a_throttle_below_1_kilobyte_per_second_is_slow(cluster: LocalCluster, validate_only: bool) -> None:
+    _, after = targets(cluster)
+    controller, _ = split(cluster)
+    slow = f"The throttle is 500 B/s, {SLOW}"
+    asked = move([("t", 0, after), ("nope", 0, [1])], throttle=500, validate_only=validate_only)
+    moved = await request(controller, 1790, 0, asked)
+    rows = [(row.error_code, row.error_message) for topic in moved.topics for row in topic.partitions]
+    assert rows == [(0, slow), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")]
+    rates = set_rates([(1, 500, 5000), (2, 1024, 1024), (99, 1, 1)], validate_only=validate_only)
+    changed = await request(controller, 1791, 0, rates)
+    assert [(row.error_code, row.error_message) for row in changed.brokers][:2] == [(0, slow), (0, None)]
+    assert changed.brokers[2].error_code == ErrorCode.BROKER_NOT_AVAILABLE
+    await send(cluster, set_rates([(b, 70_000_000, 70_000_000) for b in (1, 2, 3)]))  # what was begun ends
 
 
 @pytest.mark.requirement("R179-13", "R179-21", "R179-3")
