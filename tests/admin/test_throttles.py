@@ -75,8 +75,8 @@ def test_reassignment_sends_every_option_and_keeps_the_order_of_replicas(cluster
 @pytest.mark.parametrize("name", ["alter_interbroker_throttled_rates", "alter_interbroker_throttled_rate"])
 def test_rates_are_sent_under_both_names_of_the_document(cluster: ScriptedCluster, broker: ScriptedMember, name: str) -> None:
     with AdminClient(cluster.bootstrap) as admin:
-        assert getattr(admin, name)({0: (5, 6), 2: (0, 7)}).values() == {0: None, 2: None}
-        assert sent(broker, RATES) == struct.pack(">iiqqiqq?i?", 2, 0, 5, 6, 2, 0, 7, True, 60_000, False)
+        assert getattr(admin, name)({0: (5, 6), 2: (8, 7)}).values() == {0: None, 2: None}
+        assert sent(broker, RATES) == struct.pack(">iiqqiqq?i?", 2, 0, 5, 6, 2, 8, 7, True, 60_000, False)
         getattr(admin, name)({}, auto_remove_throttle=False, validate_only=True, timeout_ms=7).all()
         assert sent(broker, RATES) == struct.pack(">i?i?", 0, False, 7, True)
 

@@ -9,13 +9,14 @@ import pytest
 
 import klamm
 from klamm.admin import AdminClient, ConfigChange, NewTopic
+from klamm.server.local.library import BlockingCluster
 from klamm.tests.blacklist.leading import ALL_BROKERS, LIST
 from klamm.tests.harness.waits import wait_for
 
 METRIC = re.compile(r"^kafka_controller_kafkacontroller_preferredreplicaimbalancecount (\S+)$", re.MULTILINE)
 
 
-def imbalance(cluster: klamm.Cluster) -> float:
+def imbalance(cluster: BlockingCluster) -> float:
     """Of the active controller."""
     port = cluster.metrics_ports[cluster.controller_id]
     with urlopen(f"http://127.0.0.1:{port}/metrics") as response:
@@ -42,7 +43,9 @@ def test_the_metric_counts_partitions_that_the_first_of_the_order_does_not_lead(
         shows(2)  # 2 is to lead t-0 and t-1; nobody but a listed broker can lead `only`
         admin.elect_preferred_leaders([("t", 0), ("t", 1)]).all()
         shows(0)
+        put_on_the_list("2")
+        shows(3)  # 1 is to lead all of t, and 2 does
         put_on_the_list("1,2")
         shows(0)  # nobody is to lead what only listed brokers have
         put_on_the_list("")
-        shows(2)
+        shows(2)  # t-0 and t-1 again
