@@ -104,11 +104,12 @@ async def _elected(client: AsyncAdminClient, election: Election, times: Times) -
 
 def _failed(error: AdminError) -> ToolFailed:
     """The failure of the whole request. The texts of Kafka's tool for two of them are printed on stdout too."""
+    needed = ""
     if isinstance(error, TimedOut):
         what = "Timeout waiting for election results"
     elif error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        what = "Not authorized to perform leader election"
+        what, needed = "Not authorized to perform leader election", " (it needs ALTER on the cluster)"
     else:
         return ToolFailed(error_text(error))
     say(what)
-    return ToolFailed(f"{what}: {error_text(error)}")
+    return ToolFailed(f"{what}: {error_text(error)}{needed}")

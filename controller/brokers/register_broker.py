@@ -30,12 +30,18 @@ log = logging.getLogger("klamm.controller")
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]+")
 _LISTENER = re.compile(r"[^\s:/]+")
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
 LONGEST_REGISTRATION = 2**15 - 1
 """Bytes of all names that a broker may register with, listeners in capitals: they are sent to every broker, and no string can be longer."""
 
 
-def why_invalid(broker: BrokerToRegister) -> str | None:
-    """What is wrong with a registration, None if nothing is (RREG-3)."""
+MOST_REFUSED = 1000
+"""So many ids whose registrations were refused are remembered, with the reason, so that it is logged once and not for each try."""
+
+
+def why_invalid(broker: BrokerToRegister, channel_listener: str) -> str | None:
+    """What is wrong with a registration, None if nothing is (RREG-3). The controller reaches brokers at `channel_listener`."""
     if broker.id < 0:
         return f"broker id {broker.id} is negative"
     if not broker.endpoints:
@@ -43,6 +49,8 @@ def why_invalid(broker: BrokerToRegister) -> str | None:
     names = [name for e in broker.endpoints for name in (e.listener.upper(), e.host)]
     if sum(len(name.encode()) for name in (*names, broker.rack or "")) > LONGEST_REGISTRATION:
         return f"its names have more than {LONGEST_REGISTRATION} bytes"
+    if broker.rack is not None and (not broker.rack or _CONTROL.search(broker.rack)):
+        return f"{broker.rack!r} is no rack: it is empty, or has control characters"
     listeners: set[str] = set()
     for endpoint in broker.endpoints:
         listener = endpoint.listener.upper()
@@ -57,6 +65,9 @@ def why_invalid(broker: BrokerToRegister) -> str | None:
         if endpoint.security_protocol not in tuple(SecurityProtocol):
             return f"{endpoint.security_protocol} is no security protocol"
         listeners.add(listener)
+    if channel_listener not in listeners:
+        named = ", ".join(sorted(listeners))
+        return f"it has no endpoint for listener {channel_listener}, where the controller reaches brokers, only for {named}"
     return None
 
 
@@ -77,6 +88,7 @@ async def _register(term: Term, requests: Sequence[events.RegisterBroker]) -> No
     written = await broker_states.write(term, [_next(cluster, accepted[b].broker) for b in sorted(accepted)])
     for b, registration in written.items():
         term.sessions.began(b, accepted[b].connection)
+        term.refused_registrations.pop(b, None)
         if not accepted[b].future.done():
             accepted[b].future.set_result(registration)
     for b in accepted.keys() - written.keys():
@@ -97,22 +109,33 @@ async def _admitted(term: Term, requests: Sequence[events.RegisterBroker]) -> li
     """Those that may register; the others have a response (RREG-3)."""
     valid = []
     for request in requests:
-        problem = why_invalid(request.broker)
+        problem = why_invalid(request.broker, term.options.channel_listener)
         if problem is None:
             valid.append(request)
         else:
-            events.refuse(request, ErrorCode.INVALID_REQUEST, problem)
+            _refuse(term, request, ErrorCode.INVALID_REQUEST, problem)
     elsewhere = await broker_states.in_zookeeper(term, [request.broker.id for request in valid])
     admitted = []
     for request in valid:
         b = request.broker.id
         if b in elsewhere:
-            events.refuse(request, ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"broker {b} is registered in ZooKeeper")
+            _refuse(term, request, ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"broker {b} is registered in ZooKeeper")
         elif term.sessions.is_held_by_another(b, request.connection):
-            events.refuse(request, ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"broker {b} is registered, and its connection is open")
+            _refuse(term, request, ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"broker {b} is registered, and its connection is open")
         else:
             admitted.append(request)
     return admitted
+
+
+def _refuse(term: Term, request: events.RegisterBroker, code: ErrorCode, reason: str) -> None:
+    """Respond with an error, and log it, unless the last try of this broker was refused for the same reason."""
+    events.refuse(request, code, reason)
+    b, refused = request.broker.id, term.refused_registrations
+    if refused.get(b) != reason:
+        if len(refused) >= MOST_REFUSED:
+            refused.clear()
+        refused[b] = reason
+        log.warning("the registration of broker %d from %s is refused: %s, %s", b, request.connection.host, code.name, reason)
 
 
 def _next(cluster: Cluster, broker: BrokerToRegister) -> BrokerRegistration:

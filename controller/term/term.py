@@ -59,6 +59,8 @@ class Term:
     """Of brokers that registered with the controller."""
     fetches: MetadataFetches | None = field(init=False, default=None)
     """Of the metadata log; None where there is none."""
+    refused_registrations: dict[int, str] = field(default_factory=dict)
+    """Broker id → why its last registration was refused."""
     former_controller: int = -1
     """The controller before this one, -1 where this broker has not seen it."""
     _rebalance: Timer | None = None

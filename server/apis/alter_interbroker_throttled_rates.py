@@ -21,7 +21,7 @@ from klamm.server.security.authorizer import Operation, ResourceType
 async def handle(ctx: Context, request: messages.AlterInterbrokerThrottledRatesRequest) -> messages.AlterInterbrokerThrottledRatesResponse:
     received = ctx.services.clock.monotonic()
     if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
-        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ctx.needs(Operation.ALTER))
     rates: Entries[int, tuple[int, int]] = Entries()
     pace = Pace()
     for entry in request.brokers:

@@ -23,7 +23,7 @@ async def handle(
 ) -> messages.AlterInterbrokerThrottledReplicasResponse:
     received = ctx.services.clock.monotonic()
     if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
-        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ctx.needs(Operation.ALTER))
     replicas: Entries[TopicPartition, tuple[Ints | None, Ints | None]] = Entries()
     pace = Pace()
     for topic in request.topics:

@@ -28,7 +28,7 @@ log = logging.getLogger("klamm.server.apis.config_changes")
 async def handle(ctx: Context, request: messages.ReassignPartitionsRequest) -> messages.ReassignPartitionsResponse:
     received = ctx.services.clock.monotonic()
     if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
-        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ctx.needs(Operation.ALTER))
     moves: Entries[TopicPartition, Ints] = Entries()
     pace = Pace()
     for topic in request.topics:

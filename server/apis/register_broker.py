@@ -19,7 +19,7 @@ async def handle(ctx: Context, request: messages.RegisterBrokerRequest) -> messa
     controller = ctx.services.controller
     try:
         if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ctx.needs(Operation.CLUSTER_ACTION))
         endpoints = tuple(Endpoint(e.listener, e.host, e.port, e.security_protocol) for e in request.endpoints)
         registration = await controller.register_broker(
             BrokerToRegister(request.broker_id, endpoints, request.rack_id, request.secret), ctx.peer, ctx.cause

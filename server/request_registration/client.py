@@ -252,6 +252,9 @@ class RegistrationClient:
             for listener, host, port, protocol in self._endpoints()
         ]
         request = kind(broker_id=self._identity.broker_id, rack_id=self._options.rack, endpoints=rows, secret=self._secret)
+        if await self._finder.look() is None and self._finder.lacks and not self._has_registered.done():
+            refusal = f"broker {self._identity.broker_id} cannot register: {self._finder.lacks}"
+            self._has_registered.set_exception(RegistrationRefused(refusal))
         timeout_ms = min(self._options.socket_timeout_ms, max(self._options.session_timeout_ms, 1000))
         response = await self._exchange(ApiKey.REGISTER_BROKER, request, timeout_ms / 1000)
         code = _code(response)
@@ -265,7 +268,8 @@ class RegistrationClient:
             return
         if code is ErrorCode.NOT_CONTROLLER:
             raise ControllerLost("it is not the controller")
-        reason = f"the controller refuses to register broker {self._identity.broker_id}: {code.name}, {response.error_message}"
+        named = code.name if response.error_message is None else f"{code.name}, {response.error_message}"
+        reason = f"the controller refuses to register broker {self._identity.broker_id}: {named}"
         if code in (ErrorCode.INVALID_REQUEST, ErrorCode.CLUSTER_AUTHORIZATION_FAILED) and not self._has_registered.done():
             self._has_registered.set_exception(RegistrationRefused(reason))
         if code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
@@ -303,7 +307,8 @@ class RegistrationClient:
             case ErrorCode.NOT_CONTROLLER:
                 raise ControllerLost("it is not the controller")
             case _:
-                raise RemoteProtocolError(f"the controller responds to a fetch of the metadata log with {code.name}")
+                needed = " (it needs CLUSTER_ACTION on the cluster)" if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else ""
+                raise RemoteProtocolError(f"the controller responds to a fetch of the metadata log with {code.name}{needed}")
         self._succeeded()
         return int(response.result_code)
 
@@ -366,7 +371,7 @@ class RegistrationClient:
     async def _exchange(self, api_key: ApiKey, request: messages.Request[R], timeout_s: float) -> R:
         """The response of the controller. Raises OSError and RemoteProtocolError."""
         if await self._finder.look() is None:
-            raise ControllerLost("it is not known")
+            raise ControllerLost(self._finder.lacks or "it is not known")
         if await self._connection.connect(timeout_s) and api_key not in await versions(self._connection, timeout_s):
             self._connection.close()  # a broker without the API would close the connection, and log an error each time
             raise ControllerLost(f"it does not support {APIS[api_key].name}")

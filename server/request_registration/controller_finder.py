@@ -47,6 +47,8 @@ class ControllerFinder:
         """The endpoint of the controller, None if it is not known."""
         self.controller_id = -1
         """Broker id of the controller, -1 if it is not known."""
+        self.lacks = ""
+        """What is missing if the last look found a controller that has no endpoint for the listener of this broker; otherwise empty."""
         self._identity = identity
         self._listener = listener
         self._read = read
@@ -78,6 +80,7 @@ class ControllerFinder:
             except (StoreLost, ZkError, TimeoutError) as error:
                 log.debug("broker %d: cannot look up the controller: %s", self._identity.broker_id, error)
                 return self.endpoint
+            self.lacks = ""
             if controller is None:
                 self.take_part()
                 return None
@@ -88,6 +91,9 @@ class ControllerFinder:
     def _endpoint_of(self, controller: ElectedController) -> Endpoint | None:
         endpoint, own = self._of_listener(controller.endpoints), self._of_listener(self._own_endpoints())
         if controller.id != self._identity.broker_id:
+            if endpoint is None and controller.endpoints:
+                named = ", ".join(sorted(each.listener for each in controller.endpoints))
+                self.lacks = f"controller {controller.id} has no endpoint for listener {self._listener}, only for {named}"
             return endpoint
         if not self._takes_part and endpoint not in (None, own) and not self._tried_own_id:
             self._tried_own_id = True

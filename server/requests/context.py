@@ -63,6 +63,10 @@ class Context:
         """The text of a response to a request that the principal may not send. Apache Kafka shows its object of the request in it."""
         return f"Request {APIS[self.api_key].name} is not authorized."
 
+    def needs(self, operation: Operation) -> str:
+        """The text of a refusal that says which operation on the cluster is missing. Only for APIs that Apache Kafka does not have."""
+        return f"{self.peer.principal} needs {operation.name} on the cluster"
+
     def authorize(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME, *, logs: bool = True) -> bool:
         """Whether the principal may do this operation. `name` is needed for every resource type except the cluster. `logs`: what ACLs deny
         is logged.

@@ -43,6 +43,9 @@ from klamm.tests.registered.hostile import (
         {"endpoints": [ENDPOINT(port=MOST, host="a", listener="A", security_protocol=0)]},
         {"endpoints": [ENDPOINT(port=9092, host="a", listener="A", security_protocol=4)]},
         {"endpoints": [ENDPOINT(port=9092, host="a", listener="A", security_protocol=-1)]},
+        {"endpoints": [ENDPOINT(port=9092, host="a", listener="OTHER", security_protocol=0)]},
+        {"rack_id": ""},
+        {"rack_id": "a\0b"},
     ],
     ids=lambda fields: next(iter(fields)) if len(str(fields)) < 25 else str(fields)[-40:-3],
 )
@@ -52,6 +55,9 @@ async def test_a_registration_that_cannot_be_is_refused_and_writes_nothing(clust
     response = await one.register(**fields)
     assert (response.error_code, response.broker_epoch, response.state) == (ErrorCode.INVALID_REQUEST, -1, OFFLINE), response
     assert response.error_message
+    log = cluster.brokers[0].log.read_text(errors="replace")
+    said = f"the registration of broker {fields.get('broker_id', one.id)} from 127.0.0.1 is refused: INVALID_REQUEST, {response.error_message}"
+    assert log.count(said) == 1 and (await one.register(**fields)).error_code == ErrorCode.INVALID_REQUEST
     assert cluster.tree.children("/cluster/brokers") == before
     await one.client.close()
 

@@ -175,6 +175,7 @@ def test_who_may_not_elect_is_told_so_once(cluster: ScriptedCluster, chosen: tup
     said = elect("--bootstrap-server", cluster.bootstrap, *TYPE, *chosen)
     assert (said.returncode, said.stdout) == (1, "Not authorized to perform leader election\n")
     assert said.stderr.startswith("klamm: Not authorized to perform leader election: CLUSTER_AUTHORIZATION_FAILED")
+    assert said.stderr.endswith(" (it needs ALTER on the cluster)\n")
 
 
 def test_a_controller_of_kafka_2_2_cannot_elect_uncleanly(cluster: ScriptedCluster) -> None:

@@ -43,6 +43,12 @@ async def stage() -> AsyncIterator[Stage]:
         {"endpoints": (PLAIN._replace(port=65536),)},
         {"endpoints": (PLAIN._replace(security_protocol=4),)},
         {"endpoints": (PLAIN._replace(security_protocol=-1),)},
+        {"endpoints": (PLAIN._replace(listener="OTHER"),)},
+        {"rack": ""},
+        {"rack": "a\0b"},
+        {"rack": "a\n"},
+        {"rack": "a\x7f"},
+        {"rack": "a\x85b"},
         {"rack": "r" * LONGEST_REGISTRATION},
         {"rack": "\u4eba" * (2**15 // 3)},
         {"endpoints": (PLAIN._replace(listener="\u0149" * (2**14 - 10)),)},
@@ -50,19 +56,32 @@ async def stage() -> AsyncIterator[Stage]:
     ids=lambda fields: str(fields)[:80],
 )
 def test_a_registration_with_a_bad_field_is_invalid(fields: dict[str, Any]) -> None:
-    assert why_invalid(BrokerToRegister(9, (PLAIN,))._replace(**fields)) is not None
+    assert why_invalid(BrokerToRegister(9, (PLAIN,))._replace(**fields), "PLAINTEXT") is not None
 
 
 @pytest.mark.requirement("RREG-3")
 def test_a_registration_with_every_allowed_form_is_valid() -> None:
     addresses = [("::1", 1), ("10.0.0.1", 65535), ("a-b.c", 9), ("h", 9)]
     endpoints = [Endpoint(f"L-{number}", host, port, number) for number, (host, port) in enumerate(addresses)]
-    assert why_invalid(BrokerToRegister(0, tuple(endpoints), "a rack")) is None
+    assert why_invalid(BrokerToRegister(0, tuple(endpoints), "a rack, \u4eba"), "L-2") is None
 
 
 def states(stage: Stage) -> dict[int, str]:
     """States as ZooKeeper has them."""
     return {b: registration.state.name for b, registration in stage.world.registrations.items()}
+
+
+@pytest.mark.requirement("RREG-3")
+async def test_a_refusal_is_logged_once_for_each_reason_and_not_for_each_try(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    await stage.open(1)
+    for rack in ("", "", "a\0b", "a\0b", "r", ""):
+        if rack == "r":
+            await stage.register(9, rack=rack)
+        else:
+            assert await refused(stage, 9, rack=rack) is ErrorCode.INVALID_REQUEST
+    lines = [record.getMessage() for record in caplog.records if "is refused" in record.getMessage()]
+    of_rack = "the registration of broker 9 from 127.0.0.1 is refused: INVALID_REQUEST, {} is no rack: it is empty, or has control characters"
+    assert lines == [of_rack.format(repr(rack)) for rack in ("", "a\0b", "")]
 
 
 async def refused(stage: Stage, broker_id: int, connection: Any = None, **fields: Any) -> ErrorCode:
@@ -75,7 +94,7 @@ async def refused(stage: Stage, broker_id: int, connection: Any = None, **fields
 async def test_a_registration_is_stored_as_fenced_before_its_answer_and_each_one_raises_the_epoch(stage: Stage) -> None:
     await stage.open(1)
     connection = OneConnection()
-    endpoints = Endpoint("internal", "k0", 9033, 0), Endpoint("EXTERNAL", "b0", 9092, 3)
+    endpoints = Endpoint("plaintext", "k0", 9033, 0), Endpoint("EXTERNAL", "b0", 9092, 3)
     stored = await stage.register(9, connection, endpoints=endpoints, rack="0")
     assert (stored.epoch, stored.state) == (1, BrokerState.FENCED)
     node = stage.world.zk.nodes["/cluster/brokers/9"].data
@@ -83,8 +102,8 @@ async def test_a_registration_is_stored_as_fenced_before_its_answer_and_each_one
     assert json.loads(node) == {
         "version": 1, "epoch": 1, "state": "FENCED",
         "settings": {
-            "listener_security_protocol_map": {"INTERNAL": "PLAINTEXT", "EXTERNAL": "SASL_SSL"},
-            "endpoints": ["INTERNAL://k0:9033", "EXTERNAL://b0:9092"], "rack": "0", "jmx_port": -1,
+            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT", "EXTERNAL": "SASL_SSL"},
+            "endpoints": ["PLAINTEXT://k0:9033", "EXTERNAL://b0:9092"], "rack": "0", "jmx_port": -1,
         },
     }
     assert (await stage.register(9, connection)).epoch == 2

@@ -65,7 +65,10 @@ async def test_a_broker_that_is_not_the_controller_answers_so_for_each_entry(mes
 @by_request
 async def test_alter_on_the_cluster_is_needed(message: Any, version: int) -> None:
     authorizer = DenyAll()
-    found = codes(await respond(make_services(authorizer=authorizer), message, version))
+    response = await respond(make_services(authorizer=authorizer), message, version)
+    found = codes(response)
+    rows = response.brokers if hasattr(response, "brokers") else [row for topic in response.topics for row in topic.partitions]
+    assert {row.error_message for row in rows} == {"User:ANONYMOUS needs ALTER on the cluster"}
     assert len(found) == 3 and set(found.values()) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
     assert [(operation.name, resource.type.name) for operation, resource in authorizer.checked] == [("ALTER", "CLUSTER")]
 

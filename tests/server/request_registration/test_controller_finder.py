@@ -79,6 +79,17 @@ async def test_controller_that_cannot_be_found_is_looked_for_each_time(found: El
     assert await one.look() == THEIRS[0]
 
 
+async def test_controller_without_an_endpoint_for_the_listener_is_named() -> None:
+    zookeeper = ZooKeeper(ElectedController(7, (*THEIRS[1:], Endpoint("ADMIN", "their", 5, 0))))
+    one = finder(zookeeper)
+    assert await one.look() is None
+    assert one.lacks == "controller 7 has no endpoint for listener BROKERS, only for ADMIN, CLIENTS"
+    zookeeper.found = ElectedController(7, ())  # its registration cannot be read
+    assert (await one.look(), one.lacks) == (None, "")
+    zookeeper.found = ElectedController(7, THEIRS)
+    assert (await one.look(), one.lacks) == (THEIRS[0], "")
+
+
 async def test_broker_takes_part_in_the_election_when_there_is_no_controller_or_it_is_registered() -> None:
     taken_part: list[str] = []
     zookeeper = ZooKeeper(ElectedController(7, THEIRS))

@@ -83,6 +83,7 @@ async def test_both_need_cluster_action() -> None:
     services = make_services(authorizer=Denying((Operation.CLUSTER_ACTION, "kafka-cluster")))
     registered = await respond(services, REGISTER, 0)
     assert (registered.error_code, registered.broker_epoch, registered.state) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, 0)
+    assert registered.error_message == "User:ANONYMOUS needs CLUSTER_ACTION on the cluster"
     fetched = await respond(services, FETCH, 0)
     assert fetched == messages.MetadataFetchResponse(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 0, -1, -1, -1, -1, None)
 

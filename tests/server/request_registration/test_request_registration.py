@@ -57,6 +57,8 @@ class World:
         self.clock = DrivenClock()
         self.identity = BrokerIdentity(OWN, "c")
         self.serving: list[bool] = []
+        self.listener = "PLAINTEXT"
+        """The listener of the controllers."""
         finder = ControllerFinder(self.identity, "PLAINTEXT", self._read, lambda: self.own, self.clock, lambda: None, lambda: self.elected)
         self.endpoints = ENDPOINTS
         self.stored: BrokerRegistration | Exception | None = None
@@ -77,7 +79,7 @@ class World:
     async def _read(self) -> ElectedController | None:
         if self.controller is None:
             return None
-        return ElectedController(self.ids[self.controller], (Endpoint("PLAINTEXT", "127.0.0.1", self.scripts[self.controller].port, 0),))
+        return ElectedController(self.ids[self.controller], (Endpoint(self.listener, "127.0.0.1", self.scripts[self.controller].port, 0),))
 
     def be_controller(self) -> None:
         """The first of the two is this broker itself."""
@@ -671,6 +673,22 @@ async def test_broker_that_is_refused_does_not_start(world: World, code: ErrorCo
     world.answer(error_code=code, error_message="because", broker_epoch=-1)
     with pytest.raises(RegistrationRefused, match=rf"{code.name}, because"):
         await starting
+
+
+async def test_refusal_without_a_text_says_its_code_alone(world: World) -> None:
+    starting = asyncio.ensure_future(world.client.start())
+    await world.next(ApiKey.REGISTER_BROKER)
+    world.answer(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, broker_epoch=-1)
+    with pytest.raises(RegistrationRefused, match=r"refuses to register broker 5: CLUSTER_AUTHORIZATION_FAILED$"):
+        await starting
+
+
+async def test_broker_whose_listener_the_controller_does_not_have_says_so_at_once_and_does_not_start(world: World) -> None:
+    world.listener = "OTHER"
+    with pytest.raises(RegistrationRefused) as refusal:
+        await world.client.start()
+    assert str(refusal.value) == "broker 5 cannot register: controller 0 has no endpoint for listener PLAINTEXT, only for OTHER"
+    assert world.clock.monotonic() == 0, "it waited for nothing"
 
 
 @pytest.mark.requirement("RREG-3")
