@@ -56,7 +56,8 @@ async def test_a_registration_that_cannot_be_is_refused_and_writes_nothing(clust
     assert (response.error_code, response.broker_epoch, response.state) == (ErrorCode.INVALID_REQUEST, -1, OFFLINE), response
     assert response.error_message
     log = cluster.brokers[0].log.read_text(errors="replace")
-    said = f"the registration of broker {fields.get('broker_id', one.id)} from 127.0.0.1 is refused: INVALID_REQUEST, {response.error_message}"
+    broker_id = fields.get("broker_id", one.id)
+    said = f"the registration of broker {broker_id} from 127.0.0.1 is refused: INVALID_REQUEST, {response.error_message}"
     assert log.count(said) == 1 and (await one.register(**fields)).error_code == ErrorCode.INVALID_REQUEST
     assert cluster.tree.children("/cluster/brokers") == before
     await one.client.close()

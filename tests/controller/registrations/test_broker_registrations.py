@@ -80,8 +80,9 @@ async def test_a_refusal_is_logged_once_for_each_reason_and_not_for_each_try(sta
         else:
             assert await refused(stage, 9, rack=rack) is ErrorCode.INVALID_REQUEST
     lines = [record.getMessage() for record in caplog.records if "is refused" in record.getMessage()]
-    of_rack = "the registration of broker 9 from 127.0.0.1 is refused: INVALID_REQUEST, {} is no rack: it is empty, or has control characters"
-    assert lines == [of_rack.format(repr(rack)) for rack in ("", "a\0b", "")]
+    begin = "the registration of broker 9 from 127.0.0.1 is refused: INVALID_REQUEST, "
+    end = " is no rack: it is empty, or has control characters"
+    assert lines == [f"{begin}{rack!r}{end}" for rack in ("", "a\0b", "")]
 
 
 async def refused(stage: Stage, broker_id: int, connection: Any = None, **fields: Any) -> ErrorCode:
