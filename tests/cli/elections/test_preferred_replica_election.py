@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from klamm.protocol.apis import ApiKey
+from klamm.tests.admin.replies import elected
+from klamm.tests.admin.scripted import scripted
 from klamm.tests.cli.members import ToolMembers
 from klamm.tests.cli.running import call
 from klamm.tests.harness.kafka import JVM, java_command, wait_for
@@ -41,11 +45,15 @@ def written(folder: Path, *partitions: tuple[str, int]) -> Path:
 
 @pytest.mark.requirement("R183-20")
 @pytest.mark.parametrize("both", [True, False])
-def test_both_or_neither_of_the_two_ways_is_refused_and_nothing_is_elected(tree: Tree, both: bool) -> None:
-    said = elect(*(("--zookeeper", tree.hosts, "--bootstrap-server", "127.0.0.1:1") if both else ()))
+def test_both_or_neither_of_the_two_ways_is_refused_before_any_connection(both: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        said = elect(*(("--zookeeper", address, "--bootstrap-server", address) if both else ()))
+        with pytest.raises(BlockingIOError):
+            listener.accept()
     assert (said.returncode, said.stdout) == (1, "")
     assert "--bootstrap-server" in said.stderr and "--zookeeper" in said.stderr and said.stderr.count("\n") == 1
-    assert tree.exists(NODE) is None
 
 
 @pytest.mark.requirement("R183-21")
@@ -127,6 +135,7 @@ def test_the_controller_elects_what_zookeeper_was_given(members: ToolMembers, tm
     wait_for(lambda: not members.tree.exists(NODE), "the controller has removed the request")
 
 
+@pytest.mark.requirement("R183-19")
 @pytest.mark.requirement("R183-22")
 @pytest.mark.requirement("R183-23")
 def test_brokers_elect_and_report_each_partition(members: ToolMembers, tmp_path: Path) -> None:
@@ -188,6 +197,20 @@ def test_admin_config_with_zookeeper_is_refused() -> None:
 
 
 @pytest.mark.requirement("R183-19")
+def test_the_file_of_admin_config_sets_up_the_admin_client(tmp_path: Path) -> None:
+    """Without it the tool speaks plain text; with it TLS, by a trust store that is not there."""
+    config = tmp_path / "admin.properties"
+    config.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={tmp_path}/absent.pem\n")
+    with scripted() as cluster:
+        (broker,) = cluster.add(1)
+        broker.on(ApiKey.ELECT_LEADERS, elected())
+        chosen = ("--bootstrap-server", cluster.bootstrap, "--path-to-json-file", written(tmp_path, ("a", 0)))
+        assert elect(*chosen).returncode == 0
+        said = elect(*chosen, "--admin.config", config)
+        assert len(broker.bodies(ApiKey.ELECT_LEADERS)) == 1
+    assert (said.returncode, said.stdout) == (1, "") and "absent.pem" in said.stderr
+
+
 @pytest.mark.requirement("R183-24")
 def test_help_has_the_options_and_says_when_the_tool_is_not_needed() -> None:
     said = elect("--help").stdout

@@ -111,6 +111,7 @@ def test_a_throttle_below_1_kilobyte_per_second_is_a_warning_and_one_of_0_is_ref
     members.tool("--verify", "--reassignment-json-file", file, way=way)
 
 
+@pytest.mark.requirement("R179-31")
 @pytest.mark.requirement("R179-33")
 def test_progress_shows_the_lag_of_a_throttled_move_and_watch_ends_when_it_has_ended(members: ToolMembers) -> None:
     topic = members.topic([0])

@@ -221,7 +221,7 @@ async def test_row_9_with_the_controllers_own_epoch(stage: Stage) -> None:
     assert stage.partition("t").info == stage.world.states[TopicPartition("t", 0)]
 
 
-@pytest.mark.requirement("R704-5", "R704-7", "R704-8", "R704-18")
+@pytest.mark.requirement("R704-5", "R704-7", "R704-8", "R704-9", "R704-18")
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("isr", [[1], [1, 2]])
 async def test_recovery_ends_alone_or_with_an_expansion(stage: Stage, version: int, isr: list[int]) -> None:

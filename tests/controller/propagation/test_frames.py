@@ -201,6 +201,23 @@ def clusters(versions: range) -> list[Any]:
     return [*few, *(pytest.param(*each, marks=(pytest.mark.slow, pytest.mark.many_seeds)) for each in many)]
 
 
+@pytest.mark.requirement("R704-4")
+@pytest.mark.parametrize("version", range(8))
+def test_leader_and_isr_has_the_mark_from_version_6_on(version: int) -> None:
+    """The bytes of a partition that recovers are one byte longer there, and what differs from one that does not is that byte."""
+    bodies = []
+    for recovery in (0, 1):
+        cluster = Cluster(7)
+        cluster.brokers_registered([Broker(2, 22, (Endpoint(LISTENER, "a", 1, 0),))])
+        p = cluster.partition_added(cluster.topic_added("t", b"\x05" * 16), 3, Assignment((2, 1)))
+        cluster.states_changed([p], [LeaderAndIsr(2, 4, (2,), recovery, 6, 5)])
+        one = encoder(version)
+        one.begin()
+        bodies.append(bytes(one.leader_and_isr(cluster, cluster.brokers[2], {p: False}, LISTENER)))
+    differing = [(a, b) for a, b in zip(*bodies, strict=True) if a != b]
+    assert differing == ([(0, 1)] if version >= 6 else [])
+
+
 @pytest.mark.parametrize(("version", "wide", "count"), clusters(range(8)))
 def test_leader_and_isr(version: int, wide: bool, count: int) -> None:
     rng = random.Random(version * 2 + wide)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from klamm.broker.log.manager import LogManager
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import BrokerState
 from klamm.protocol import messages
@@ -394,6 +395,28 @@ async def test_changed_listeners_are_registered_anew_and_the_broker_bounces(star
         return {"" if broker is None else broker.endpoints["PLAINTEXT"].host for broker in shown}
 
     await eventually(lambda: hosts() == {"localhost"}, "all show the new endpoint")
+
+
+@pytest.mark.requirement("RREG-12")
+async def test_a_broker_is_offline_until_it_has_loaded_its_logs_and_registers_then(
+    start: Start, zk: ZkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ZooKeeper has of the broker is looked at when its logs are loaded: nothing, or that its former process is OFFLINE."""
+    seen: list[tuple[str, int] | None] = []
+    load = LogManager.start
+
+    async def watched(self: LogManager) -> None:
+        await load(self)
+        seen.append(None if await zk.get("/cluster/brokers/1") is None else await stored(zk, 1))
+
+    monkeypatch.setattr(LogManager, "start", watched)
+    cluster = await start(1)
+    assert await stored(zk, 1) == ("ONLINE", 1)
+    await cluster.stop_broker(1)
+    await cluster.start_broker(1)
+    await all_online(cluster)
+    assert seen == [None, ("OFFLINE", 1)]
+    assert await stored(zk, 1) == ("ONLINE", 2)
 
 
 @pytest.mark.requirement("RREG-15")
