@@ -12,7 +12,7 @@ from klamm.cli.reassign_partitions import plan, reports
 from klamm.cli.reassign_partitions.cluster import Cluster, Replica, Throttles
 from klamm.cli.tools.failures import ToolFailed
 from klamm.cli.tools.files import Moves
-from klamm.controller.throttles.throttled_replicas import slow_warning
+from klamm.controller.decisions.throttled_replicas import slow_warning
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import Ints, TopicPartition
 

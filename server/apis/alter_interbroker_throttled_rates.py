@@ -9,7 +9,7 @@ Layout and errors: controller 22.3, 22.6.
 
 from __future__ import annotations
 
-from klamm.controller.throttles.throttled_replicas import slow_warning
+from klamm.controller.decisions.throttled_replicas import slow_warning
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import Pace

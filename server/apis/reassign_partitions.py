@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from klamm.controller.throttles.throttled_replicas import slow_warning
+from klamm.controller.decisions.throttled_replicas import slow_warning
 from klamm.controller.values import Result
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode

@@ -116,7 +116,7 @@ def make_foundation(
         zk=zk,
         admin_zk=admin_zk,
         listeners=listeners,
-        registration=_registration(config, identity, zk, admin_zk, listeners, tap, seams.clock, security),
+        registration=_registration(config, identity, zk, admin_zk, listeners, tap, seams, security),
         security=security,
     )
 
@@ -149,10 +149,10 @@ def _tokens(config: BrokerConfig, zk: ZkSession, clock: Clock) -> DelegationToke
 
 def _registration(
     config: BrokerConfig, identity: BrokerIdentity, zk: ZkSession, admin_zk: AdminZk, listeners: Listeners, tap: BrokerTap | None,
-    clock: Clock, security: OutgoingSecurity | None,
+    seams: Seams, security: OutgoingSecurity | None,
 ) -> Registration:
     if config.get("klamm.broker.registration") == "controller":
         from klamm.server.request_registration.registration import ControllerRegistration
 
-        return ControllerRegistration(config, identity, zk, listeners, tap, clock, security)
-    return BrokerRegistration(config, identity, zk, admin_zk, listeners, clock)
+        return ControllerRegistration(config, identity, zk, listeners, tap, seams.clock, seams.new_secret(), security)
+    return BrokerRegistration(config, identity, zk, admin_zk, listeners, seams.clock)

@@ -55,6 +55,13 @@ def random_member_id() -> str:
     return str(uuid4())
 
 
+def random_secret() -> bytes:
+    """Random bytes that nobody can guess."""
+    from secrets import token_bytes
+
+    return token_bytes(32)
+
+
 @dataclass(frozen=True, slots=True)
 class Seams:
     """The seams of one broker, or of all brokers of a local cluster."""
@@ -66,6 +73,8 @@ class Seams:
     new_topic_id: Callable[[], bytes] = random_topic_id
     new_member_id: Callable[[], str] = random_member_id
     """Draws the UUID in the id of a new member of a group."""
+    new_secret: Callable[[], bytes] = random_secret
+    """Draws the secret by which the controller knows a broker that registers with it on any connection."""
     wrap_store: Callable[[int, Store], Store] = plain_store
     """(broker id, store) → the store that the controller of this broker uses."""
     subscriber: Callable[[int], Subscriber | None] = no_subscriber

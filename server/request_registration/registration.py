@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SECRET_BYTES = 32
-"""Size of the random secret by which the controller knows a broker on any connection."""
-
 LEAST_S = 1.0
 """Minimum time limit of a controlled shutdown, even if the configs give less."""
 
@@ -48,8 +44,10 @@ class ControllerRegistration:
 
     def __init__(
         self, config: BrokerConfig, identity: BrokerIdentity, zk: ZkSession, listeners: Listeners, tap: BrokerTap | None, clock: Clock,
-        security: OutgoingSecurity | None = None,
+        secret: bytes, security: OutgoingSecurity | None = None,
     ) -> None:
+        """`secret` shows the controller on any connection that a request is from this broker."""
+        self._secret = secret
         self._security = security
         self.advertised: tuple[Endpoint, ...] = ()
         """The endpoints that are registered."""
@@ -97,7 +95,7 @@ class ControllerRegistration:
         finder = ControllerFinder(identity, config.inter_broker_listener_name, read, lambda: self.advertised, clock, take_part, elected)
         self.client = RegistrationClient(
             identity, RegistrationOptions.of(config), lambda: self.advertised, finder, stored, self._serve, self._tap, clock,
-            self._security, secrets.token_bytes(SECRET_BYTES),
+            self._security, self._secret,
         )
         await self.client.start()
 
