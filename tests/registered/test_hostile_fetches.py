@@ -37,6 +37,12 @@ from klamm.tests.registered.hostile import (
 )
 
 
+async def known_on_every_connection(impostor: Impostor) -> None:
+    """It registers once more, with a secret."""
+    impostor.secret = b"only broker and controller know it"
+    await impostor.register()
+
+
 @pytest.mark.requirement("RREG-3")
 async def test_the_id_of_a_broker_whose_connection_is_open_is_refused_to_others(cluster: Cluster, impostor: Impostor) -> None:
     await impostor.to_the_end()
@@ -163,6 +169,7 @@ async def test_requests_that_end_too_early_close_their_connection_alone(cluster:
 
 
 async def test_a_broker_that_fetches_in_a_tight_loop_is_slowed_and_others_are_not(cluster: Cluster, impostor: Impostor) -> None:
+    await known_on_every_connection(impostor)
     response = await impostor.to_the_end()
     other, question = Client("127.0.0.1", cluster.brokers[0].port), requests.metadata([])
     quiet = await slowness(other, question, 12)
@@ -178,6 +185,7 @@ async def test_a_broker_that_fetches_in_a_tight_loop_is_slowed_and_others_are_no
             max_wait_ms=0,
             max_bytes=1 << 20,
             want_shut_down=False,
+            secret=impostor.secret,
         )
     )
     loop = asyncio.get_running_loop()
@@ -194,6 +202,7 @@ async def test_a_broker_that_fetches_in_a_tight_loop_is_slowed_and_others_are_no
 
 
 async def test_connections_that_close_while_their_fetch_waits_leave_nothing_behind(cluster: Cluster, impostor: Impostor) -> None:
+    await known_on_every_connection(impostor)
     response = await impostor.to_the_end()
     request = messages.MetadataFetchRequest(
         broker_id=impostor.id,
@@ -203,6 +212,7 @@ async def test_connections_that_close_while_their_fetch_waits_leave_nothing_behi
         max_wait_ms=MOST,
         max_bytes=1 << 20,
         want_shut_down=False,
+        secret=impostor.secret,
     )
     frame = payload(request)
     process = cluster.brokers[0].process
