@@ -179,6 +179,10 @@ class BrokerState(IntEnum):
     STOPPING = 3
 
 
+LONGEST_SECRET = 1024
+"""Most bytes of the secret of a broker that registers: it is hashed with each of its fetches on another connection."""
+
+
 class BrokerRegistration(NamedTuple):
     """Content of `/cluster/brokers/<id>` (layout 4.5). `epoch` rises by one with each accepted registration; `jmx_port` -1 is unknown."""
 

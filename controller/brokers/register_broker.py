@@ -21,7 +21,7 @@ from klamm.controller.events import catalogue as events
 from klamm.controller.phases import BrokerStatesStored
 from klamm.controller.states import REGISTERING_MOVES
 from klamm.controller.term.term import Term
-from klamm.controller.values import BrokerRegistration, BrokerState, BrokerToRegister
+from klamm.controller.values import LONGEST_SECRET, BrokerRegistration, BrokerState, BrokerToRegister
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import SecurityProtocol
 
@@ -49,6 +49,8 @@ def why_invalid(broker: BrokerToRegister, channel_listener: str) -> str | None:
     names = [name for e in broker.endpoints for name in (e.listener.upper(), e.host)]
     if sum(len(name.encode()) for name in (*names, broker.rack or "")) > LONGEST_REGISTRATION:
         return f"its names have more than {LONGEST_REGISTRATION} bytes"
+    if len(broker.secret) > LONGEST_SECRET:
+        return f"its secret has more than {LONGEST_SECRET} bytes"
     if broker.rack is not None and (not broker.rack or _CONTROL.search(broker.rack)):
         return f"{broker.rack!r} is no rack: it is empty, or has control characters"
     listeners: set[str] = set()

@@ -31,7 +31,7 @@ from klamm.controller.events import catalogue as events
 from klamm.controller.events.catalogue import Event
 from klamm.controller.events.causes import Cause
 from klamm.controller.metadata_log.log import MetadataLog
-from klamm.controller.values import BrokerRegistration, BrokerState
+from klamm.controller.values import LONGEST_SECRET, BrokerRegistration, BrokerState
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 
@@ -146,6 +146,8 @@ class MetadataFetches:
             if is_broker:
                 self._sessions.heard(fetch.broker_id, connection)
             error = self._place_error(fetch)
+        if error is ErrorCode.STALE_BROKER_EPOCH and fetch.broker_epoch == self._cluster.registrations[fetch.broker_id].epoch:
+            self._warn(fetch, connection)
         throttle_s = self._throttle(fetch, connection, is_heard=is_heard, has_place=error is None)
         if is_broker and error is None and self._is_caught_up(fetch):
             self._caught_up.add((fetch.broker_id, fetch.broker_epoch))
@@ -198,7 +200,8 @@ class MetadataFetches:
         if self._sessions.is_bound_to(fetch.broker_id, connection):
             return True
         if registration.secret_sha256:
-            return hmac.compare_digest(hashlib.sha256(fetch.secret).hexdigest().encode(), registration.secret_sha256.encode())
+            digest = hashlib.sha256(fetch.secret[:LONGEST_SECRET]).hexdigest()
+            return hmac.compare_digest(digest.encode(), registration.secret_sha256.encode())
         return self._sessions.may_continue_on(fetch.broker_id, connection)
 
     def _place_error(self, fetch: MetadataFetch) -> ErrorCode | None:
@@ -260,18 +263,8 @@ class MetadataFetches:
 
     def _throttle(self, fetch: MetadataFetch, connection: Connection, *, is_heard: bool, has_place: bool) -> float:
         """Seconds to delay the response to a fetch. Fetches with a wrong broker id or epoch share one limit for each connection."""
-        key = connection, fetch.broker_id if is_heard else NOBODY
-        pace = self._paces.get(key)
         now = self._clock.monotonic()
-        if pace is None:
-            if len(self._paces) >= self._most_paces:
-                self._paces = {each: its for each, its in self._paces.items() if each[0].is_open}
-                self._most_paces = max(2 * len(self._paces), 64)
-            pace = self._paces[key] = _Pace(now)
-        if not is_heard and not pace.is_stranger and self._has_epoch(fetch):
-            pace.is_stranger = True
-            log.warning("a metadata fetch with id and epoch of broker %d from %s is refused: it is not from that broker",
-                        fetch.broker_id, connection.host)
+        pace = self._pace(connection, fetch.broker_id if is_heard else NOBODY, now)
         if not has_place or fetch.controller_epoch != self._cluster.epoch:
             pace.offset, has_news = -1, False
         else:
@@ -279,10 +272,25 @@ class MetadataFetches:
             pace.offset = max(fetch.offset, pace.offset)
         return pace.delay(now, SHUTDOWN_COST if fetch.wants_shutdown else 0 if has_news else 1)
 
-    def _has_epoch(self, fetch: MetadataFetch) -> bool:
-        """Whether the broker epoch of a fetch is the one of a broker that is registered."""
-        registration = self._cluster.registrations.get(fetch.broker_id)
-        return registration is not None and registration.state is not BrokerState.OFFLINE and registration.epoch == fetch.broker_epoch
+    def _pace(self, connection: Connection, broker_id: int, now: float) -> _Pace:
+        """The pace of a broker, or of `NOBODY`, on a connection. Those of closed connections are dropped now and then."""
+        pace = self._paces.get((connection, broker_id))
+        if pace is None:
+            if len(self._paces) >= self._most_paces:
+                self._paces = {each: its for each, its in self._paces.items() if each[0].is_open}
+                self._most_paces = max(2 * len(self._paces), 64)
+            pace = self._paces[connection, broker_id] = _Pace(now)
+        return pace
+
+    def _warn(self, fetch: MetadataFetch, connection: Connection) -> None:
+        """Log, once for each connection, that a fetch has the id and the epoch of a broker and is not from it."""
+        pace = self._pace(connection, NOBODY, self._clock.monotonic())
+        if not pace.is_stranger:
+            pace.is_stranger = True
+            log.warning(
+                "a metadata fetch with id and epoch of broker %d from %s is refused: it is not from that broker",
+                fetch.broker_id, connection.host,
+            )
 
     # --- waiting
 

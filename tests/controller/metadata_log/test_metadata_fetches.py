@@ -35,7 +35,9 @@ def heard_at(stage: DrivenStage) -> float:
 
 
 @pytest.mark.requirement("RREG-2")
-async def test_only_the_active_controller_answers(stage: DrivenStage, nine: RegisteredBroker) -> None:
+async def test_only_the_active_controller_answers(
+    stage: DrivenStage, nine: RegisteredBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     end = await nine.fetch()
     moment = heard_at(stage)
     await stage.advance(1)
@@ -49,6 +51,7 @@ async def test_only_the_active_controller_answers(stage: DrivenStage, nine: Regi
     assert (await waiting).error is ErrorCode.NOT_CONTROLLER
     other = await stage.controller.metadata_fetch(nine.request(), nine.connection)
     assert other == (ErrorCode.NOT_CONTROLLER, False, -1, -1, -1, -1, None, 0)
+    assert "is refused" not in caplog.text, "it is from the broker"
 
 
 @pytest.mark.requirement("RREG-2", "RREG-9")

@@ -44,6 +44,7 @@ async def stage() -> AsyncIterator[Stage]:
         {"endpoints": (PLAIN._replace(security_protocol=4),)},
         {"endpoints": (PLAIN._replace(security_protocol=-1),)},
         {"endpoints": (PLAIN._replace(listener="OTHER"),)},
+        {"secret": bytes(1025)},
         {"rack": ""},
         {"rack": "a\0b"},
         {"rack": "a\n"},
