@@ -156,7 +156,13 @@ async def _dynamic(client: AsyncAdminClient, resource: ConfigResource) -> dict[s
 
 async def _alter(client: AsyncAdminClient, resource: ConfigResource, changes: list[ConfigChange]) -> None:
     """Raises AdminError."""
+    from klamm.admin.calls.errors import response_error
+    from klamm.protocol.errors import ErrorCode
+
     for error in (await client.incremental_alter_configs({resource: changes})).errors().values():
+        if error.code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED) and not error.message:
+            whose = f"topic {resource.name}" if resource.type == 2 else "the cluster"
+            raise response_error(error.code, f"it needs ALTER_CONFIGS on {whose}")  # the broker returns only the code
         raise error
 
 

@@ -10,6 +10,10 @@ import click
 import pytest
 
 from klamm.cli.tools.configs import additions_of
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.errors import ErrorCode
+from klamm.tests.admin.scripted import scripted
 from klamm.tests.cli.members import ToolMembers
 from klamm.tests.cli.running import call
 from klamm.tests.harness.kafka import java_command, wait_for
@@ -182,3 +186,25 @@ def heard(members: ToolMembers, kind_option: str, kind: str, name_option: str, n
         return [line.split("=")[0].strip() for line in shown] == sorted(stored(members, f"/config/{kind}/{name}"))
 
     wait_for(shows, f"configs of {kind} {name} are shown")
+
+
+@pytest.mark.parametrize(
+    ("entity", "code", "needed"),
+    [
+        (("brokers", "--entity-default"), ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the cluster"),
+        (("topics", "--entity-name", "t"), ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topic t"),
+    ],
+)
+def test_who_may_not_alter_configs_is_told_which_operation_that_needs(entity: tuple[str, ...], code: ErrorCode, needed: str) -> None:
+    def refused(request: messages.IncrementalAlterConfigsRequest, version: int) -> messages.IncrementalAlterConfigsResponse:
+        kind = messages.IncrementalAlterConfigsResponse
+        rows = [kind.AlterConfigsResourceResponse(int(code), None, r.resource_type, r.resource_name) for r in request.resources]
+        return kind(responses=rows)
+
+    with scripted() as cluster:
+        for broker in cluster.add(1):
+            broker.on(ApiKey.INCREMENTAL_ALTER_CONFIGS, refused)
+        chosen = ("--entity-type", *entity, "--alter", "--add-config", "preferred_leader_blacklist=1")
+        said = call("configs", "--bootstrap-server", cluster.bootstrap, *chosen)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr == f"klamm: {code.name}: it needs ALTER_CONFIGS on {needed}\n"
