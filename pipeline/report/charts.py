@@ -67,11 +67,15 @@ def led(facts: Facts) -> Spec | None:
     return _spec(alt.layer(_terms(facts), lines), 12)
 
 
+LEAST_WIDTH = 3
+"""Pixels of a span."""
+
+
 def balance(facts: Facts) -> list[Row]:
-    """leader, when (most, least, at the end), partitions."""
+    """leader, when (most, least, at the end), partitions. The end is the one before the cluster was stopped."""
     rows: list[Row] = []
     for leader in sorted({row["leader"] for row in facts.led}):
-        counts = [row["partitions"] for row in facts.led if row["leader"] == leader]
+        counts = [row["partitions"] for row in facts.led if row["leader"] == leader and row["at_ms"] <= facts.stopped_ms] or [0]
         rows += [
             {"leader": leader, "when": "most", "partitions": max(counts)},
             {"leader": leader, "when": "least", "partitions": min(counts)},
@@ -96,30 +100,37 @@ def leaders_before_and_after(facts: Facts) -> Spec | None:
 
 
 def reassignments(facts: Facts) -> Spec | None:
-    """Phases of reassignments; changes of the leader epoch are ticks, and a thick outline is a throttle."""
+    """Phases of reassignments; changes of the leader epoch are ticks, and a thick outline is a throttle.
+
+    A phase is shorter than a pixel: each begins with a tick of three, and the picture can be zoomed."""
     if not facts.phases:
         return None
     moving = {row["topic_partition"] for row in facts.phases}
+    colour = alt.Color("phase:N", title="phase", scale=_by_phase({row["phase"] for row in facts.phases}))
+    tips = ["topic_partition:N", "phase:N", "step:Q", "throttle:N", _tip("from_ms"), _tip("to_ms")]
+    begins = alt.Chart(_data(facts.phases)).mark_tick(thickness=LEAST_WIDTH, height=ROW - 5).encode(
+        x=_time("from_ms"), y=_lines(facts.phases), color=colour, tooltip=tips
+    )
     bars = alt.Chart(_data(facts.phases)).mark_bar(height=ROW - 5).encode(
         x=_time("from_ms"),
         x2="to_ms:T",
         y=_lines(facts.phases),
-        color=alt.Color("phase:N", title="phase", scale=_by_phase({row["phase"] for row in facts.phases})),
+        color=colour,
         stroke=alt.Stroke(
             "throttle:N",
             scale=alt.Scale(domain=THROTTLE, range=["#d62728", "transparent"]),
             legend=alt.Legend(title=None, values=THROTTLE[:1]),
         ),
         strokeWidth=alt.value(2),
-        tooltip=["topic_partition:N", "phase:N", "step:Q", "throttle:N", _tip("from_ms"), _tip("to_ms")],
-    )
+        tooltip=tips,
+    ).add_params(alt.selection_interval(bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]"))
     epochs = [row for row in facts.leaders if row["topic_partition"] in moving]
     ticks = alt.Chart(_data(epochs)).mark_tick(thickness=2, height=ROW, color="#888").encode(
         x=_time("from_ms"),
         y=_lines(facts.phases),
         tooltip=["topic_partition:N", "leader:N", "leader_epoch:Q", _tip("from_ms")],
     )
-    return _spec(alt.layer(bars, ticks) if epochs else bars, len(moving), least=LEGEND)
+    return _spec(alt.layer(bars, begins, *([ticks] if epochs else [])), len(moving), least=LEGEND)
 
 
 def _by_phase(phases: set[str]) -> alt.Scale:

@@ -26,9 +26,8 @@ LISTED = 1000
 """Number of requests in the list."""
 LISTED_ERRORS = 300
 """Number of requests with an error in the list; the others are the latest ones."""
-SHOWN = 5
-"""Number of errors of a client that are shown with their frames."""
-SHOWN_OF_ALL = 40
+SHOWN = 12
+"""Number of kinds of errors of a client that are shown, each with the frames of the first."""
 JUST_BEFORE_NS = 5_000_000_000
 CHANGES = 3
 """Number of changes that are named before an error."""
@@ -43,8 +42,10 @@ _CHANGES = {
 
 
 class ClientError(NamedTuple):
-    """An error that a client got: error codes of one response."""
+    """An error that a client got from an API: its first response with these error codes."""
 
+    responses: int
+    """With these error codes."""
     request: Place
     response: Place
     at_ms: float
@@ -66,7 +67,9 @@ class Client(NamedTuple):
     errors: int
     """Number of responses with an error code."""
     shown: list[ClientError]
-    """The first ones."""
+    """The first of each kind, at most SHOWN, by time."""
+    left: int
+    """Number of other kinds."""
 
 
 class Sent(NamedTuple):
@@ -106,16 +109,17 @@ def sent(tables: RunTables, timeline: pa.Table) -> Sent:
                 others += count
             else:
                 requests[who] += count
-    errors, first = _errors(tables, of_brokers)
+    every = _errors(tables, of_brokers)
+    errors = Counter(_who(row) for row in every)
+    kinds = _kinds(every)
     order = sorted(requests, key=lambda who: (-errors[who], -requests[who], who))[:CLIENTS]
-    changes = _Changes(tables, timeline) if first else None
+    changes = _Changes(tables, timeline) if every else None
     faults = _faults(tables)
-    clients, left = [], SHOWN_OF_ALL
+    clients = []
     for who in order:
-        shown = [] if changes is None else [_shown(row, faults, changes) for row in first[who][: min(SHOWN, left)]]
-        left -= len(shown)
-        clients.append(Client(who[0] or "no client id", who[1], requests[who], errors[who], shown))
-    wanted = [Place(row["node_id"], row["request_seq"]) for rows in first.values() for row in rows]
+        shown = [] if changes is None else [_shown(rows, faults, changes) for rows in kinds[who][:SHOWN]]
+        clients.append(Client(who[0] or "no client id", who[1], requests[who], errors[who], shown, len(kinds[who][SHOWN:])))
+    wanted = [Place(row["node_id"], row["request_seq"]) for row in every[:LISTED_ERRORS]]
     wanted += list(faults)[:LISTED_ERRORS]
     return Sent(clients, len(requests), sum(requests.values()), others, _listed(tables, of_brokers, wanted, faults))
 
@@ -155,24 +159,25 @@ def _who(row: Row) -> _Who:
     return row["client_id"] or "", row["client_sw"] or ""
 
 
-def _errors(tables: RunTables, of_brokers: Collection[_Key]) -> tuple[Counter[_Who], dict[_Who, list[Row]]]:
-    """How many responses with an error each client got, and the first LISTED_ERRORS of all clients: their places, times and codes."""
+def _errors(tables: RunTables, of_brokers: Collection[_Key]) -> list[Row]:
+    """The responses with an error that clients got, by time: their places and codes."""
     responses: dict[Place, Row] = {}
-    numbers: Counter[_Who] = Counter()
     names = (*_CONNECTION, "seq", "request_seq", "ts_ns", "client_id", "client_sw", "api_key", "flags", "error_code", "count")
     for rows in tables.by_file(API_ERRORS, (*names, "kind", "dir")):
         for row in _accepted(rows, Direction.RESPONSE_OUT).select(list(names)).to_pylist():
             if _key(row) in of_brokers or row["request_seq"] is None:
                 continue
-            place = Place(row["node_id"], row["seq"])
-            if place not in responses:
-                numbers[_who(row)] += 1
-                responses[place] = {**row, "codes": Counter()}
-            responses[place]["codes"][row["error_code"]] += row["count"]
-    first: dict[_Who, list[Row]] = defaultdict(list)
-    for row in sorted(responses.values(), key=lambda row: row["ts_ns"])[:LISTED_ERRORS]:
-        first[_who(row)].append(row)
-    return numbers, first
+            of_response = responses.setdefault(Place(row["node_id"], row["seq"]), {**row, "codes": Counter()})
+            of_response["codes"][row["error_code"]] += row["count"]
+    return sorted(responses.values(), key=lambda row: (row["ts_ns"], row["node_id"], row["seq"]))
+
+
+def _kinds(errors: Iterable[Row]) -> dict[_Who, list[list[Row]]]:
+    """The responses of each client that have the same error codes of the same API, in the order of the first ones."""
+    found: dict[_Who, dict[tuple[int, frozenset[int]], list[Row]]] = defaultdict(dict)
+    for row in errors:
+        found[_who(row)].setdefault((row["api_key"], frozenset(row["codes"])), []).append(row)
+    return defaultdict(list, {who: list(kinds.values()) for who, kinds in found.items()})
 
 
 def _faults(tables: RunTables) -> dict[Place, str]:
@@ -186,11 +191,12 @@ def _faults(tables: RunTables) -> dict[Place, str]:
     return found
 
 
-def _shown(row: Row, faults: Mapping[Place, str], changes: _Changes) -> ClientError:
+def _shown(rows: Sequence[Row], faults: Mapping[Place, str], changes: _Changes) -> ClientError:
+    row = rows[0]
     node, at = row["node_id"], row["ts_ns"]
     request, response = Place(node, row["request_seq"]), Place(node, row["seq"])
     api, errors = api_name(row["api_key"]), _names(row["codes"], row["flags"])
-    return ClientError(request, response, to_ms(at), api, errors, faults.get(request, ""), changes.before(at))
+    return ClientError(len(rows), request, response, to_ms(at), api, errors, faults.get(request, ""), changes.before(at))
 
 
 def _names(codes: Mapping[int, int], flags: int) -> str:

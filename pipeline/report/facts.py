@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from klamm.journal.columns import Flag
+from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.damage import refuse_missing
 from klamm.pipeline.lake.tables import (
@@ -36,6 +36,7 @@ from klamm.pipeline.report.clients import Sent, sent
 from klamm.pipeline.report.reading import FRAMES, Row, RunTables, StoredTables, api_name, error_name, to_ms
 from klamm.pipeline.report.source import ReportSource
 from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.value_class import dataclass
 
 PARTITIONS = 40
@@ -85,6 +86,8 @@ class Facts:
     """What made the tables, in a few words."""
     begin_ms: float
     end_ms: float
+    stopped_ms: float
+    """When the stop of the whole cluster began; the end if it was not stopped."""
     counts: Mapping[str, int]
     """Rows of frames, events and quarantine."""
     brokers: list[int]
@@ -133,7 +136,7 @@ def collect(source: ReportSource) -> Facts:
         tables.read(GROUP_GENERATIONS, GROUP_GENERATIONS.names), tables.by_file(OFFSET_COMMITS, (*_COMMITTED, "error_code")), end
     )
     return Facts(
-        tables.run, source.runs, source.engine, to_ms(begin), to_ms(end),
+        tables.run, source.runs, source.engine, to_ms(begin), to_ms(end), to_ms(_stopped(tables, nodes, end)),
         {"frames": tables.rows(FRAMES), "events": tables.rows(EVENT_TABLE), "quarantine": tables.rows(QUARANTINE)},
         nodes,
         _controllers(tables.read(EVENT_TABLE, ("ts_ns", "kind", "node_id", "controller_epoch")), end),
@@ -154,6 +157,17 @@ def _extent(frames: Iterable[pa.Table]) -> tuple[int, int, list[int]]:
         nodes.update(pc.unique(rows["node_id"]).to_pylist())
     begin = min(one["min"] for one in limits)
     return begin, max(begin + 1, *(one["max"] for one in limits)), sorted(nodes)
+
+
+def _stopped(tables: RunTables, nodes: Iterable[int], end: int) -> int:
+    """When the stop of the cluster began: the first shutdown after which no broker came and at most one was left. Else the end."""
+    changes = tables.where(EVENT_TABLE, ("ts_ns", "kind", "broker", "node_id"), kind=["broker_up", "broker_down", "broker_started"])
+    came = max((row["ts_ns"] for row in changes if row["kind"] != "broker_down"), default=0)
+    known = {*nodes, *(row["broker"] for row in changes if row["kind"] != "broker_started")}
+    down = {row["broker"] for row in changes if row["kind"] == "broker_down" and row["ts_ns"] > came}
+    asked = tables.where(FRAMES, ("ts_ns",), api_key=[ApiKey.CONTROLLED_SHUTDOWN], dir=[Direction.REQUEST_IN])
+    begun = [row["ts_ns"] for row in asked if row["ts_ns"] > came]
+    return min(begun) if begun and down and len(known - down) <= 1 else end
 
 
 def _controllers(events: pa.Table, end: int) -> list[Row]:

@@ -41,6 +41,8 @@ def rule_texts() -> dict[str, RuleText]:
     return {rule.id: RuleText(rule.severity, rule.statement, rule.source) for rule in all_rules().values()}
 
 
+ZOOM = " Shift and the wheel of the mouse zoom the picture, dragging moves it."
+
 SIMULATED = (
     "step", "action", "partitions", "leaderless", "under_min_isr", "most_leaders", "fewest_leaders", "leaders_moved", "replicas_moved",
     "bytes_moved", "hours",
@@ -67,8 +69,8 @@ def render(
     more = f"the {PARTITIONS} that changed most of {facts.partitions:,}" if facts.partitions > PARTITIONS else f"all {facts.partitions:,}"
     groups = f"the {GROUPS} with most generations of {facts.groups:,}" if facts.groups > GROUPS else f"all {facts.groups:,} with members"
     sections = [
-        _section("rules", "Rules", _rule_table(facts.rules, rules)),
         _section("sent", "What clients sent", _sent(facts.sent, {each.place for each in shown})),
+        _section("rules", "Rules", _rules(facts.rules, rules)),
         _section(
             "leadership", "Leaders", f"<p>Partitions: {more}. Bands are the terms of controllers.</p>"
             + picture("leadership-picture", charts.leadership(facts), "No request of a controller said who leads.")
@@ -82,7 +84,8 @@ def render(
             + _table(charts.balance(facts), ("leader", "when", "partitions")),
         ),
         _section(
-            "reassignments", "Reassignments", f"<p>{facts.reassigned:,} partitions were reassigned.</p>"
+            "reassignments", "Reassignments",
+            f"<p>{facts.reassigned:,} partitions were reassigned.{ZOOM if facts.phases else ''}</p>"
             + picture("reassign-picture", charts.reassignments(facts), "Nothing was reassigned.") + _phase_texts(facts)
             + _table(facts.phases, ("topic_partition", "phase", "step", "throttle", "from_ms", "to_ms")),
         ),
@@ -209,24 +212,25 @@ def _section(name: str, title: str, content: str) -> str:
     return f'<section id="{name}"><h2>{escape(title)}</h2>{content}</section>'
 
 
-def _rule_table(results: Sequence[RuleResult], rules: Mapping[str, RuleText]) -> str:
+def _rules(results: Sequence[RuleResult], rules: Mapping[str, RuleText]) -> str:
+    """Those that are violated, with what violates them; the others are folded, a line each."""
+    if not results:
+        return _none("No rule was checked: `klamm pipeline check` does that.")
     order = {"violated": 0, "warning": 1, "holds": 2, "not exercised": 3}
-    lines = []
+    shown: list[str] = []
+    folded: list[str] = []
     for result in sorted(results, key=lambda one: (order[status(one, _severity(rules, one.rule))], one.rule)):
         text = rules.get(result.rule, RuleText("error", "", ""))
         name = status(result, text.severity)
+        counts = f"{result.checked:,} checked, {result.violated:,} violated" if result.checked else ""
+        said = f'{escape(text.statement)} <span class="dim">{escape(text.source)}</span>'
+        line = f'<b>{escape(result.rule)}</b> {_chip(name, name)} <span class="dim">{counts}</span>'
         links = "".join(_violation(violation) for violation in result.violations)
         more = f"<li>{result.violated - len(result.violations):,} more</li>" if result.violated > len(result.violations) else ""
-        lines.append(
-            f"<tr><td><b>{escape(result.rule)}</b></td><td>{_chip(name, name)}</td>"
-            f'<td class="number">{result.checked:,}</td><td class="number">{result.violated:,}</td>'
-            f'<td>{escape(text.statement)} <span class="dim">{escape(text.source)}</span>'
-            f"{f'<ul>{links}{more}</ul>' if links else ''}</td></tr>"
-        )
-    if not lines:
-        return _none("No rule was checked: `klamm pipeline check` does that.")
-    head = "".join(f"<th>{name}</th>" for name in ("Rule", "", "Checked", "Violated", "Statement"))
-    return f'<div class="all"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+        proofs = f"<ul>{links}{more}</ul>" if links else ""
+        (shown if result.violated else folded).append(f'<div class="rule">{line}<p>{said}</p>{proofs}</div>')
+    others = f'<details><summary>{len(folded)} other rules</summary>{"".join(folded)}</details>' if folded else ""
+    return ("".join(shown) or _none("No rule is violated.")) + others
 
 
 def _violation(violation: Row) -> str:
@@ -255,13 +259,15 @@ def _client(client: Client, shown: Collection[Place]) -> str:
     if not client.shown:
         return f'<p class="client">{summary}</p>'
     lines = "".join(
-        f"<tr><td>{_clock(error.at_ms)}</td><td>{escape(error.api)}</td><td>{escape(error.errors)}</td>"
+        f'<tr><td class="number">{error.responses:,}</td><td>{escape(error.api)}</td><td>{escape(error.errors)}</td>'
+        f"<td>{_clock(error.at_ms)}</td>"
         f"<td>{'<br>'.join(map(escape, filter(None, [*error.before, error.fault])))}</td>"
         f"<td>{_link('request', error.request, shown)} {_link('response', error.response, shown)}</td></tr>"
         for error in client.shown
     )
-    more = f"<p>{client.errors - len(client.shown):,} more responses with an error</p>" if client.errors > len(client.shown) else ""
-    head = "<th>at</th><th>API</th><th>error</th><th>what changed just before</th><th>frames</th>"
+    rest = client.errors - sum(error.responses for error in client.shown)
+    more = f"<p>{client.left:,} more kinds of errors, of {rest:,} responses</p>" if client.left else ""
+    head = "".join(f"<th>{name}</th>" for name in ("responses", "API", "error", "first at", "what changed just before", "its frames"))
     table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
     return f'<details class="client" open><summary>{summary}</summary>{table}{more}</details>'
 

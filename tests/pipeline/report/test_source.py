@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from klamm.journal.columns import Direction
-from klamm.pipeline.report import facts
+from klamm.pipeline.report import charts, facts
 from klamm.pipeline.report.reading import FRAMES
 from klamm.pipeline.report.source import NothingToReport, source
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.tests.journal.writing import TinyJournal
+from klamm.tests.journal.writing import START_NS, TinyJournal
+from klamm.tests.pipeline.leader_rows import leader
 from klamm.tests.pipeline.report import lakes
 
 
@@ -65,3 +66,38 @@ def test_the_latest_run_is_the_one_that_was_written_last(tmp_path: Path) -> None
         assert (given.tables.run, given.runs) == ("a", ["b", "a"])
     with source(tmp_path, "b") as given:
         assert given.tables.run == "b"
+
+
+def test_responses_with_the_same_errors_are_one_line_with_the_first_of_them(tmp_path: Path) -> None:
+    with TinyJournal(tmp_path, "r", 1) as journal:
+        client = journal.connection(8, kind="accepted", client_id="app", client_sw="librdkafka/2")
+        responses = []
+        for code in (5, 3, 5, 5):
+            asked = journal.request(client, ApiKey.METADATA, 11, messages.MetadataRequest())
+            topic = messages.MetadataResponse.MetadataResponseTopic(error_code=code, name="t")
+            responses.append(journal.response(client, asked, messages.MetadataResponse(topics=[topic])))
+    with source(tmp_path) as given:
+        (found,) = facts.collect(given).sent.clients
+    assert [(error.responses, error.errors) for error in found.shown] == [(3, "LEADER_NOT_AVAILABLE"), (1, "UNKNOWN_TOPIC_OR_PARTITION")]
+    assert [error.response.seq for error in found.shown] == responses[:2]
+    assert (found.errors, found.left) == (4, 0)
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_the_end_of_leaders_is_before_the_cluster_was_stopped(tmp_path: Path, stops: bool) -> None:
+    """Broker 1 alone is left when it was; not so where a broker came again."""
+    with TinyJournal(tmp_path, "r", 1) as journal:
+        peer = journal.connection(8, kind="accepted", client_id="2")
+        for to, epoch, at_ns in ((2, 0, 10), (1, 1, 1_000_000_000)):
+            sent_at = START_NS + at_ns
+            journal.request(7, ApiKey.UPDATE_METADATA, 8, leader(to, epoch), dir=Direction.REQUEST_OUT, kind="channel", ts_ns=sent_at)
+        request = messages.ControlledShutdownRequest(broker_id=2, broker_epoch=1)
+        journal.request(peer, ApiKey.CONTROLLED_SHUTDOWN, 3, request, ts_ns=START_NS + 900_000_000)
+        journal.event("broker_down", broker=2, ts_ns=START_NS + 1_100_000_000)
+        if not stops:
+            journal.event("broker_up", broker=2, ts_ns=START_NS + 1_200_000_000)
+        journal.event("controller_resigned", ts_ns=START_NS + 2_000_000_000)
+    with source(tmp_path) as given:
+        collected = facts.collect(given)
+    at_end = {row["leader"]: row["partitions"] for row in charts.balance(collected) if row["when"] == "at the end"}
+    assert at_end == ({"1": 0, "2": 1} if stops else {"1": 1, "2": 0})
