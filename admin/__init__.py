@@ -40,6 +40,8 @@ from klamm.admin.groups.group_values import (
 )
 from klamm.admin.metadata_log import MetadataLogPart
 from klamm.admin.security.acls import Acl
+from klamm.admin.security.client_quotas import QuotaEntity
+from klamm.admin.security.scram_users import ScramPassword
 from klamm.admin.topics import NewTopic
 from klamm.admin.transactions.transaction_values import (
     ActiveProducer,
@@ -58,6 +60,7 @@ __all__ = [
     "Closed", "ClusterDescription", "CommittedOffset", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource", "Described",
     "Disconnected", "ElectionType", "GroupDescription", "GroupState", "GroupType", "Listed", "ListedGroup", "ListedTransaction",
     "LogDir", "LogDirReplica", "LogOffset", "MemberDescription", "MemberToRemove", "MetadataLogPart", "NewTopic", "NotAuthenticated",
-    "OffsetSpec", "PartitionDescription", "PartitionResult", "ProducerIdAndEpoch", "Reassignment", "ResourceType", "Result", "TimedOut",
+    "OffsetSpec", "PartitionDescription", "PartitionResult", "ProducerIdAndEpoch", "QuotaEntity", "Reassignment", "ResourceType", "Result",
+    "ScramPassword", "TimedOut",
     "TopicDescription", "TopicPartition", "TopicPartitionReplica", "TransactionDescription", "TransactionState", "Unsupported",
 ]

@@ -39,8 +39,10 @@ from klamm.admin.groups.group_values import (
     MemberToRemove,
 )
 from klamm.admin.network.io_thread import IoThread
-from klamm.admin.security import acls
+from klamm.admin.security import acls, client_quotas, scram_users
 from klamm.admin.security.acls import Acl
+from klamm.admin.security.client_quotas import QuotaEntity
+from klamm.admin.security.scram_users import ScramPassword
 from klamm.admin.topics import NewTopic
 from klamm.admin.transactions import producers, transactions
 from klamm.admin.transactions.transaction_values import (
@@ -217,6 +219,36 @@ class AsyncAdminClient:
     async def describe_acls(self, selected: AclFilter | None = None, *, timeout_ms: int | None = None) -> list[Acl]:
         """As `AdminClient.describe_acls`."""
         return await self._io.run_in_loop(acls.describe_acls(AclFilter() if selected is None else selected, self._time(timeout_ms)))
+
+    # Quotas and users
+
+    async def describe_client_quotas(
+        self, components: Mapping[str, str | None] | None = None, *, strict: bool = False, timeout_ms: int | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """As `AdminClient.describe_client_quotas`."""
+        return await self._io.run_in_loop(client_quotas.describe_client_quotas(components or {}, strict, self._time(timeout_ms)))
+
+    async def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Result[QuotaEntity]:
+        """As `AdminClient.alter_client_quotas`."""
+        return await self._io.run_in_loop(client_quotas.alter_client_quotas(changes, validate_only, self._time(timeout_ms)))
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout_ms: int | None = None
+    ) -> Described[str, dict[str, int]]:
+        """As `AdminClient.describe_user_scram_credentials`."""
+        return await self._io.run_in_loop(scram_users.describe_user_scram_credentials(users, self._time(timeout_ms)))
+
+    async def alter_user_scram_credentials(
+        self, changes: Mapping[str, Mapping[str, ScramPassword | None]], *, timeout_ms: int | None = None
+    ) -> Result[str]:
+        """As `AdminClient.alter_user_scram_credentials`."""
+        return await self._io.run_in_loop(scram_users.alter_user_scram_credentials(changes, self._time(timeout_ms)))
 
     # Log directories
 

@@ -38,8 +38,10 @@ from klamm.admin.groups.group_values import (
     MemberToRemove,
 )
 from klamm.admin.network.io_thread import IoThread
-from klamm.admin.security import acls
+from klamm.admin.security import acls, client_quotas, scram_users
 from klamm.admin.security.acls import Acl
+from klamm.admin.security.client_quotas import QuotaEntity
+from klamm.admin.security.scram_users import ScramPassword
 from klamm.admin.topics import NewTopic
 from klamm.admin.transactions import producers, transactions
 from klamm.admin.transactions.transaction_values import (
@@ -279,6 +281,49 @@ class AdminClient:
         Source: KIP-140, key 29, since 0.11.
         """
         return self._io.run(acls.describe_acls(AclFilter() if selected is None else selected, self._time(timeout_ms)))
+
+    # Quotas and users
+
+    def describe_client_quotas(
+        self, components: Mapping[str, str | None] | None = None, *, strict: bool = False, timeout_ms: int | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """The quotas of the entities that have these components: all without one.
+
+        Components are named user, client_id and ip. Each has a name, "" for the default, or None for any. With `strict` an entity has no
+        other components. Source: KIP-546, key 48, since 2.6.
+        """
+        return self._io.run(client_quotas.describe_client_quotas(components or {}, strict, self._time(timeout_ms)))
+
+    def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Result[QuotaEntity]:
+        """Set these quotas, and remove those that are None. Each entity succeeds or fails alone.
+
+        `{QuotaEntity(user="alice"): {"producer_byte_rate": 1048576}}`. Source: KIP-546, key 49, since 2.6.
+        """
+        return self._io.run(client_quotas.alter_client_quotas(changes, validate_only, self._time(timeout_ms)))
+
+    def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout_ms: int | None = None
+    ) -> Described[str, dict[str, int]]:
+        """The mechanisms of SCRAM that these users have (None: all users with one), with the number of iterations.
+
+        A user without a credential has RESOURCE_NOT_FOUND. Source: KIP-554, key 50, since 2.7.
+        """
+        return self._io.run(scram_users.describe_user_scram_credentials(users, self._time(timeout_ms)))
+
+    def alter_user_scram_credentials(
+        self, changes: Mapping[str, Mapping[str, ScramPassword | None]], *, timeout_ms: int | None = None
+    ) -> Result[str]:
+        """Set passwords of users by mechanism, and remove those that are None. Each user succeeds or fails alone.
+
+        `{"alice": {"SCRAM-SHA-256": ScramPassword("secret")}}`. Passwords are hashed here. Source: KIP-554, key 51, since 2.7.
+        """
+        return self._io.run(scram_users.alter_user_scram_credentials(changes, self._time(timeout_ms)))
 
     # Log directories
 

@@ -20,7 +20,17 @@ import click
 from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.logs import log_level_option, log_to_stderr
 from klamm.cli.shell.output import say
-from klamm.cli.shell.parameters import ADVERTISED, BROKER_KEY_VALUE, HOST, KEY_VALUE, TOPIC, Whole, api_version_option, as_version_option
+from klamm.cli.shell.parameters import (
+    ADVERTISED,
+    BROKER_KEY_VALUE,
+    HOST,
+    KEY_VALUE,
+    TOPIC,
+    USER_PASSWORD,
+    Whole,
+    api_version_option,
+    as_version_option,
+)
 from klamm.cli.shell.stop_signals import StopSignals, end_with_stdin
 from klamm.cli.shell.value_completion import complete_configs
 from klamm.machine.interpreter import require_interpreter_lock
@@ -34,6 +44,7 @@ from klamm.server.local.arguments import (
     check_broker_configs,
     narrowed_apis,
 )
+from klamm.server.local.security_wish import SecurityWish
 
 if TYPE_CHECKING:
     from klamm.server.local.cluster import LocalCluster
@@ -43,7 +54,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_OPTIONS = {"topics": "topic", "api_versions": "api-version"}
+_OPTIONS = {"topics": "topic", "api_versions": "api-version", "users": "user"}
 """Arguments whose options have another name."""
 
 
@@ -124,6 +135,14 @@ _OPTIONS = {"topics": "topic", "api_versions": "api-version"}
     help="Clients and brokers authenticate with this mechanism. A user is made, and --json prints its password.",
 )
 @click.option(
+    "--user", "users", multiple=True, type=USER_PASSWORD,
+    help="Another user, who authenticates with this password; can be given more than once. Needs --sasl.",
+)
+@click.option(
+    "--acls", is_flag=True,
+    help="Brokers decide by ACLs (`klamm acls`): admin may do everything, others what is allowed to them. Needs --sasl.",
+)
+@click.option(
     "--stop-with-stdin", is_flag=True,
     help="Stop when stdin ends. A program that starts the cluster with a pipe as stdin takes it along, however the program ends.",
 )
@@ -149,6 +168,8 @@ def command(
     topics: tuple[SeedTopic, ...],
     tls: bool,
     mechanism: str | None,
+    users: tuple[tuple[str, str], ...],
+    acls: bool,
     stop_with_stdin: bool,
     processes: bool,
     as_json: bool,
@@ -175,7 +196,7 @@ def command(
     With --tls, --sasl or both the brokers are secured, also among themselves. What a client needs is printed below the addresses, and by
     --json as "client", with the names of librdkafka: {"security.protocol": "SASL_SSL", "sasl.mechanism": …, "sasl.username": …,
     "sasl.password": …, "ssl.ca.location": …}. The files are in the folder security of --data-dir, or in a temporary folder
-    (docs/tls_and_sasl.md).
+    (docs/tls_and_sasl.md). With --user there are more users, with --acls they may do only what ACLs allow.
 
     With --as-version the brokers offer exactly the APIs and versions of that Apache Kafka, and have its defaults, among them those of
     inter.broker.protocol.version and log.message.format.version. --api-version narrows or hides a single API. A request out of the offered
@@ -198,6 +219,7 @@ def command(
     klamm serve --broker-config 1:broker.rack=a --broker-config 2:broker.rack=b --broker-config 3:broker.rack=c
     klamm serve --port 0 --json --control-port 0
     klamm serve --tls --sasl SCRAM-SHA-256 --json
+    klamm serve --sasl PLAIN --user eve:secret --acls
     klamm serve --brokers 1 --advertised localhost:9092
     klamm serve --as-version 2.8
     klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
@@ -208,7 +230,8 @@ def command(
     _check(brokers, host, (port, metrics_port), config, topics, zookeeper is None)
     _check_advertised(advertised, port, brokers, secured=tls or mechanism is not None)
     own = _own_configs(broker_configs, brokers, config)
-    security = _security(tls, mechanism, host, data_dir, config)
+    wish = SecurityWish(tls, mechanism, acls, dict(users), host)
+    security = _security(wish, data_dir, config)
     control = None if control_port is None else _control_options(control_host, control_port, control_token)
     require_interpreter_lock()
     signals = StopSignals()
@@ -339,29 +362,21 @@ class EarlyZooKeeper:
             self.started.set_result(None)
 
 
-def _security(
-    tls: bool, mechanism: str | None, host: str, data_dir: Path | None, config: dict[str, str]
-) -> MadeSecurity | None:
-    """Make certificates and a user, and add their properties to `config`; None if neither is wanted. Raises click.UsageError."""
-    if not tls and mechanism is None:
-        return None
-    import shutil
-    import tempfile
-    import time
+def _security(wish: SecurityWish, data_dir: Path | None, config: dict[str, str]) -> MadeSecurity | None:
+    """Make certificates and users, and add their properties to `config`; None if neither is wanted.
 
-    from klamm.server.local.made_security import make_security
-
-    folder = Path(tempfile.mkdtemp(prefix="klamm-security-")) if data_dir is None else data_dir / "security"
-    if data_dir is None:
-        import atexit
-
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    Raises click.BadParameter, click.UsageError.
+    """
     try:
-        made = make_security(folder, host, tls=tls, mechanism=mechanism, now_ms=time.time_ns() // 1_000_000)
+        wish.check(config)
+    except BadArgument as bad:
+        raise click.BadParameter(bad.reason, param_hint=f"--{_OPTIONS.get(bad.argument, bad.argument)}") from bad
+    if not wish.is_any:
+        return None
+    try:
+        made = wish.make(data_dir)
     except (OSError, ValueError) as problem:
-        raise click.UsageError(f"the certificates and users cannot be written to {folder}: {problem}") from problem
-    for name in made.config.keys() & config.keys():
-        raise click.UsageError(f"--config {name} is set by --tls and --sasl")
+        raise click.UsageError(f"the certificates and users cannot be written: {problem}") from problem
     config |= made.config
     return made
 

@@ -27,6 +27,21 @@ class KeyValue(click.ParamType[tuple[str, str]]):
         return key.strip(), text.strip()
 
 
+class UserPassword(click.ParamType[tuple[str, str]]):
+    """`NAME:PASSWORD`; the password may contain `:`. An error does not show it."""
+
+    name = "NAME:PASSWORD"
+
+    def convert(self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """The pair of name and password."""
+        if isinstance(value, tuple):
+            return value
+        user, colon, password = value.partition(":")
+        if not (user and colon and password):
+            self.fail("not NAME:PASSWORD, such as eve:secret", param, ctx)
+        return user, password
+
+
 class BrokerKeyValue(click.ParamType[tuple[int, str, str]]):
     """`ID:KEY=VALUE`: a property of one broker."""
 
@@ -149,6 +164,8 @@ class ApiVersion(click.ParamType[tuple[str, str]]):
 
 KEY_VALUE = KeyValue()
 ADVERTISED = AdvertisedAddress()
+USER_PASSWORD = UserPassword()
+
 BROKER_KEY_VALUE = BrokerKeyValue()
 INT64 = Int64()
 TOPIC = Topic()

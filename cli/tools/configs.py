@@ -1,7 +1,9 @@
-"""`klamm configs`: shows and changes dynamic configs of topics and brokers, like Kafka's kafka-configs (controller 16, R491-17).
+"""`klamm configs`: shows and changes dynamic configs of topics and brokers, quotas, and users of SCRAM, like Kafka's kafka-configs
+(controller 16, R491-17).
 
-Options, output and exit codes are those of kafka-configs for one topic, one broker, or the default of all brokers. kafka-configs needs
-brackets around a list in `--add-config`. Here they are optional: an element without `=` continues the value before it.
+Options, output and exit codes are those of kafka-configs for one topic, one broker, the default of all brokers, and for users, clients
+and addresses (`client_entities.py`). kafka-configs needs brackets around a list in `--add-config`. Here they are optional: an element
+without `=` continues the value before it.
 """
 
 from __future__ import annotations
@@ -17,11 +19,14 @@ import click
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import say
 from klamm.cli.shell.value_completion import complete_configs
+from klamm.cli.tools.client_entities import KINDS, check_work, work_on
+from klamm.cli.tools.commands import Place, run
 from klamm.cli.tools.options import bootstrap_option, config_option
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient, ConfigChange, ConfigEntry, ConfigResource
 
+CLIENT_ID = "klamm-configs"
 _OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
 MAX_ID = 2**31 - 1
 _SOURCES = {
@@ -33,11 +38,25 @@ _SOURCES = {
 }
 
 
-@click.command(short_help="Show and change dynamic configs of topics and brokers.")
+class _DefaultName(click.Option):
+    """A flag that adds None to the names of another option, so that the order of names and defaults is kept."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """See `click.Option`."""
+        parser.add_option(obj=self, opts=self.opts, dest="entity_name", action="append_const", const=None)
+
+
+@click.command(short_help="Show and change dynamic configs, quotas and users of SCRAM.")
 @bootstrap_option(required=True)
-@click.option("--entity-type", type=click.Choice(["topics", "brokers"]), required=True, help="Type of the entity to describe or alter.")
-@click.option("--entity-name", metavar="NAME", help="Name of the topic, or id of the broker.")
-@click.option("--entity-default", is_flag=True, help="Use the default of all brokers instead of --entity-name.")
+@click.option(
+    "--entity-type", type=click.Choice(["topics", "brokers", *KINDS]), required=True, multiple=True,
+    help="Type of the entity to describe or alter. users and clients may be given together.",
+)
+@click.option(
+    "--entity-name", metavar="NAME", multiple=True,
+    help="Name of the topic, user or client, id of the broker, or address. One for each type.",
+)
+@click.option("--entity-default", is_flag=True, cls=_DefaultName, help="The default of all brokers, users, clients or addresses.")
 @click.option("--describe", is_flag=True, help="Print the dynamic configs.")
 @click.option("--alter", is_flag=True, help="Change configs; needs --add-config, --delete-config or both.")
 @click.option(
@@ -48,14 +67,28 @@ _SOURCES = {
 @config_option()
 @click.option("--json", is_flag=True, help="With --describe: print one line of JSON.")
 def command(**given: Any) -> None:
-    """Show or change the dynamic configs of a topic, of a broker, or of all brokers.
+    """Show or change the dynamic configs of a topic, of a broker, or of all brokers; quotas of users, clients and addresses; passwords of
+    users (SCRAM).
+
+    Quotas are producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, and connection_creation_rate of an
+    address. --describe without a name shows all users, clients or addresses.
 
     \b
     klamm configs --bootstrap-server localhost:9092 --entity-type brokers --entity-default --describe
     klamm configs --bootstrap-server localhost:9092 --entity-type brokers --entity-default --alter \\
         --add-config preferred_leader_blacklist=1,10,65
+    klamm configs --bootstrap-server localhost:9092 --entity-type users --entity-name eve --alter \\
+        --add-config 'SCRAM-SHA-256=[password=secret]'
+    klamm configs --bootstrap-server localhost:9092 --entity-type users --entity-name eve --entity-type clients --entity-default \\
+        --alter --add-config producer_byte_rate=1048576
     """
+    of_clients = any(kind in KINDS for kind in given["entity_type"])
     additions, deletions = _check(given)
+    if of_clients:
+        work = check_work(given["entity_type"], given["entity_name"], given["describe"], additions, deletions)
+        run(Place(given["bootstrap_server"], given["command_config"]), CLIENT_ID, lambda client: work_on(client, work, given["json"]))
+        return
+    _take_one(given)
     logging.getLogger().addHandler(logging.NullHandler())  # hides log lines of libraries: the tool reports the same in its own words
     asyncio.run(_run(given, additions, deletions))
 
@@ -80,11 +113,6 @@ def _check(given: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
     """The configs to set and the names to delete. Raises UsageError."""
     if given["describe"] == given["alter"]:
         raise click.UsageError("Command must include exactly one action: --describe, --alter")
-    if (given["entity_name"] is None) != given["entity_default"]:
-        raise click.UsageError("exactly one of --entity-name and --entity-default is needed")
-    if given["entity_default"] and given["entity_type"] == "topics":
-        raise click.UsageError("there is no default of all topics")
-    _check_name(given["entity_type"], given["entity_name"])
     additions = {} if given["add_config"] is None else additions_of(given["add_config"])
     deletions = [] if given["delete_config"] is None else [name.strip() for name in given["delete_config"].split(",")]
     if given["alter"] and not additions and not deletions:
@@ -94,6 +122,19 @@ def _check(given: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
     if given["describe"] and (additions or deletions):
         raise click.UsageError("--add-config and --delete-config need --alter")
     return additions, deletions
+
+
+def _take_one(given: dict[str, Any]) -> None:
+    """Replace the types and names by one of each; a name of None is the default. Raises UsageError."""
+    kinds, names = given["entity_type"], given["entity_name"]
+    if len(kinds) != 1:
+        raise click.UsageError("Only 'users' and 'clients' entity types may be specified together")
+    if len(names) != 1:
+        raise click.UsageError("exactly one of --entity-name and --entity-default is needed")
+    given |= {"entity_type": kinds[0], "entity_name": names[0]}
+    if names[0] is None and kinds[0] == "topics":
+        raise click.UsageError("there is no default of all topics")
+    _check_name(kinds[0], names[0])
 
 
 def _check_name(entity_type: str, name: str | None) -> None:
@@ -116,7 +157,7 @@ async def _run(given: dict[str, Any], additions: dict[str, str], deletions: list
     resource = ConfigResource(ResourceType.TOPIC if is_topic else ResourceType.BROKER, name or "")
     whose = f"{'topic' if is_topic else 'broker'} {name}"
     try:
-        async with connected_client(given["bootstrap_server"], given["command_config"], "klamm-configs") as client:
+        async with connected_client(given["bootstrap_server"], given["command_config"], CLIENT_ID) as client:
             if given["describe"]:
                 entries = [entry for _, entry in sorted((await _dynamic(client, resource)).items())]
                 if given["json"]:

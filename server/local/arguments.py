@@ -11,6 +11,8 @@ MAX_BROKERS = 100
 OWN_PROPERTIES = frozenset({"advertised.listeners", "broker.id", "klamm.metrics.port", "listeners", "node.id", "zookeeper.connect"})
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The mechanisms that a cluster can be given a user for."""
+USER = "admin"
+"""The user that every cluster with SASL has, which is also that of its brokers."""
 
 EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 

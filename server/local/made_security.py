@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.protocol.security.scram import salted
 from klamm.protocol.security.secret_texts import new_secret
+from klamm.server.local.arguments import USER
 from klamm.server.security.sasl.scram_credentials import MECHANISMS, MIN_ITERATIONS, credential_text
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.x509 import Certificate, GeneralName
 
-USER = "admin"
 DAYS = 825
 
 _MODULES = {"PLAIN": "plain.PlainLoginModule"}

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.protocol.clock import SYSTEM_CLOCK
-from klamm.server.local.arguments import SASL_MECHANISMS, BadArgument
+from klamm.server.local.arguments import SASL_MECHANISMS, USER, BadArgument
 
 if TYPE_CHECKING:
     from klamm.server.local.made_security import MadeSecurity
 
-_ACLS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:admin"}
+_OWN = frozenset(
+    {"listener.security.protocol.map", "security.inter.broker.protocol", "sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol"}
+)
+_TLS = frozenset({"ssl.keystore.type", "ssl.keystore.location", "ssl.truststore.type", "ssl.truststore.location"})
+_UNQUOTABLE = re.compile(r"[\"\\\r\n]")
+_ACLS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": f"User:{USER}"}
 
 
 class SecurityWish:
@@ -24,6 +30,11 @@ class SecurityWish:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         """Files of a cluster without a data directory; removed with this value."""
 
+    @property
+    def is_any(self) -> bool:
+        """Whether anything is to be secured."""
+        return self._tls or self._sasl is not None
+
     def check(self, config: Mapping[str, str]) -> None:
         """Raises BadArgument, also for a config that would be set twice."""
         if self._sasl is not None and self._sasl not in SASL_MECHANISMS:
@@ -32,16 +43,30 @@ class SecurityWish:
             raise BadArgument("acls", "without sasl all clients are ANONYMOUS, and brokers too")
         if self._users and self._sasl is None:
             raise BadArgument("users", "without sasl nobody authenticates")
-        own = ("listener.security.protocol.map", "security.inter.broker.protocol", "sasl.enabled.mechanisms")
-        twice = [name for name in own if name in config and (self._tls or self._sasl)]
+        self._check_users()
+        own = _OWN if self.is_any else frozenset()
+        own |= _TLS if self._tls else frozenset()
+        own |= _ACLS.keys() if self._acls else frozenset()
+        jaas = f".{self._sasl}.sasl.jaas.config".lower()
+        twice = sorted(name for name in config if name in own or name.endswith(jaas))
         if twice:
-            raise BadArgument("config", f"{twice[0]} is set by tls and sasl")
+            raise BadArgument("config", f"{twice[0]} is set by tls, sasl and acls")
+
+    def _check_users(self) -> None:
+        """Raises BadArgument. The text shows no password."""
+        for user, password in self._users.items():
+            if not user or not password:
+                raise BadArgument("users", "a name or a password is empty")
+            if user == USER:
+                raise BadArgument("users", f"{USER} is the user of the brokers, with a password of its own")
+            if self._sasl == "PLAIN" and _UNQUOTABLE.search(user + password):
+                raise BadArgument("users", f"name or password of {user!r} has a quote, backslash or line break, which PLAIN cannot have")
 
     def make(self, data_dir: Path | None) -> MadeSecurity:
         """Certificates, users and configs; nothing where nothing is to be secured."""
         from klamm.server.local.made_security import MadeSecurity, add_users, make_security
 
-        if not self._tls and self._sasl is None:
+        if not self.is_any:
             return MadeSecurity({}, {}, {})
         if data_dir is None and self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="klamm-security-")

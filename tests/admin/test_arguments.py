@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from klamm.admin import AdminClient, AsyncAdminClient, CommittedOffset, ConfigChange, ConfigResource, MemberToRemove, ResourceType
+from klamm.admin import (
+    AdminClient,
+    AsyncAdminClient,
+    CommittedOffset,
+    ConfigChange,
+    ConfigResource,
+    MemberToRemove,
+    QuotaEntity,
+    ResourceType,
+    ScramPassword,
+)
 from klamm.admin.calls.values import AlterOperation
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -96,6 +106,18 @@ WRONG: list[tuple[str, type[Exception], Callable[[Any], Any]]] = [
     ("a topic resource has no name", ValueError, lambda a: a.describe_configs([ConfigResource(ResourceType.TOPIC, "")])),
     ("names are one string", TypeError, lambda a: a.describe_configs([TOPIC], names="retention.ms")),
     ("a name is empty", ValueError, lambda a: a.describe_configs([TOPIC], names=[""])),
+    ("a component of quotas is unknown", ValueError, lambda a: a.describe_client_quotas({"client-id": "a"})),
+    ("a component of quotas is a number", TypeError, lambda a: a.describe_client_quotas({"user": 1})),
+    ("an entity of quotas is a name", TypeError, lambda a: a.alter_client_quotas({"a": {"producer_byte_rate": 1}})),
+    ("an entity of quotas is nobody", ValueError, lambda a: a.alter_client_quotas({QuotaEntity(): {"producer_byte_rate": 1}})),
+    ("a quota is a text", TypeError, lambda a: a.alter_client_quotas({QuotaEntity(user="a"): {"producer_byte_rate": "1"}})),
+    ("a quota is a bool", TypeError, lambda a: a.alter_client_quotas({QuotaEntity(user="a"): {"producer_byte_rate": True}})),
+    ("a user is bytes", TypeError, lambda a: a.describe_user_scram_credentials([b"a"])),
+    ("a user is empty", ValueError, lambda a: a.alter_user_scram_credentials({"": {"SCRAM-SHA-256": None}})),
+    ("a mechanism is unknown", ValueError, lambda a: a.alter_user_scram_credentials({"a": {"PLAIN": None}})),
+    ("a credential is a text", TypeError, lambda a: a.alter_user_scram_credentials({"a": {"SCRAM-SHA-256": "x"}})),
+    ("a password is empty", ValueError, lambda a: a.alter_user_scram_credentials({"a": {"SCRAM-SHA-256": ScramPassword("")}})),
+    ("too many iterations", ValueError, lambda a: a.alter_user_scram_credentials({"a": {"SCRAM-SHA-256": ScramPassword("x", 16385)}})),
     ("changes are a list", TypeError, lambda a: a.incremental_alter_configs([TOPIC])),
     ("a change is a pair", TypeError, lambda a: a.incremental_alter_configs({TOPIC: [("retention.ms", "1")]})),
     ("a value is a number", TypeError, lambda a: a.incremental_alter_configs({TOPIC: [ConfigChange("retention.ms", 1)]})),  # type: ignore[arg-type]

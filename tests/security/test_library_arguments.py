@@ -75,7 +75,7 @@ def test_a_cluster_with_tls_alone_runs_again_with_the_same_certificates(zookeepe
     ("arguments", "said"),
     [
         ({"sasl": "MD5"}, "is not one of PLAIN"), ({"acls": True}, "without sasl"), ({"users": {"a": "b"}}, "without sasl"),
-        ({"tls": True, "config": {"security.inter.broker.protocol": "SSL"}}, "is set by tls and sasl"),
+        ({"tls": True, "config": {"security.inter.broker.protocol": "SSL"}}, "is set by tls, sasl and acls"),
     ],
 )
 def test_arguments_that_contradict_each_other_are_refused(arguments: dict[str, Any], said: str) -> None:
@@ -86,3 +86,24 @@ def test_arguments_that_contradict_each_other_are_refused(arguments: dict[str, A
 def test_a_cluster_without_security_needs_nothing_of_its_clients(zookeeper: str, chroot: str) -> None:
     with klamm.Cluster(1, zookeeper=zookeeper + chroot) as cluster:
         assert cluster.client == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"users": {"admin": "other"}}, "users: admin is the user of the brokers, with a password of its own"),
+        ({"users": {"": "x"}}, "users: a name or a password is empty"),
+        ({"users": {"eve": ""}}, "users: a name or a password is empty"),
+        ({"users": {"eve": 'a"b'}}, "users: name or password of 'eve' has a quote, backslash or line break, which PLAIN cannot have"),
+        ({"acls": True, "config": {"super.users": "User:eve"}}, "config: super.users is set by tls, sasl and acls"),
+        ({"tls": True, "config": {"ssl.keystore.type": "PEM"}}, "config: ssl.keystore.type is set by tls, sasl and acls"),
+        (
+            {"config": {"listener.name.sasl_plaintext.plain.sasl.jaas.config": "x"}},
+            "config: listener.name.sasl_plaintext.plain.sasl.jaas.config is set by tls, sasl and acls",
+        ),
+    ],
+)
+def test_users_and_configs_that_would_be_lost_are_refused_without_a_password_in_the_text(arguments: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValueError, match="") as refused:
+        klamm.Cluster(1, sasl="PLAIN", **arguments)
+    assert str(refused.value) == line

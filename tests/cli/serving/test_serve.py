@@ -18,7 +18,11 @@ from pathlib import Path
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 
+from klamm.admin import AdminClient
+from klamm.admin import NewTopic as NewKlammTopic
 from klamm.cli.serving.serve import EarlyZooKeeper
+from klamm.protocol.errors import ErrorCode
+from klamm.server.local.made_security import kafka_python_settings
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import WITHIN_S, call, run
 from klamm.tests.cli.served_cluster import connected, topics_at, wait_until_gone, zookeeper_is_gone
@@ -68,6 +72,18 @@ def test_clients_find_the_brokers_at_the_advertised_address_of_the_environment(s
     admin.close()
     assert [(broker["host"], broker["port"]) for broker in described] == [("localhost", port), ("localhost", port + 1)]
     assert topics_at(said["bootstrap_servers"]) == {"orders": 2}
+
+
+def test_users_of_the_command_line_authenticate_and_may_do_what_acls_allow(serve: Start) -> None:
+    arguments = ("--port", 0, "--brokers", 1, "--json", "--topic", "orders", "--sasl", "plain", "--user", "eve:a:b", "--acls")
+    said = serve(*arguments).ready()
+    assert said["client"]["sasl.username"] == "admin"
+    admin, eve = (kafka_python_settings(said["client"] | more) for more in ({}, {"sasl.username": "eve", "sasl.password": "a:b"}))
+    with AdminClient(said["bootstrap_servers"], **admin) as client:
+        client.create_topics([NewKlammTopic("more", 1, 1)]).all()
+    with AdminClient(said["bootstrap_servers"], **eve) as client:
+        (error,) = client.create_topics([NewKlammTopic("none", 1, 1)]).errors().values()
+        assert error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_a_config_reaches_every_broker(serve: Start) -> None:
