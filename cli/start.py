@@ -1,4 +1,4 @@
-"""Entry point of the command `klamm`. It installs signal handlers and sets the garbage collector before it imports anything else.
+"""Entry point of the command `klamm`. It installs signal handlers before it imports anything else of Klamm, then sets the garbage collector.
 
 During the imports, SIGINT and SIGTERM end the process at once. Afterwards SIGINT raises KeyboardInterrupt and SIGTERM raises SystemExit, so
 that open files and connections are closed, unless the command handles the signals itself. In all cases one line is printed on stderr, and
@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import signal
 from types import FrameType
-
-from klamm.machine.collector import collect_seldom
 
 LINE = "klamm: interrupted"
 
@@ -37,6 +35,9 @@ def main() -> None:
     owns_process = True
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end_at_once)
+
+    from klamm.machine.collector import collect_seldom
+
     collect_seldom()
 
     from klamm.cli.main import main as run

@@ -21,4 +21,5 @@ def as_admin_errors() -> Iterator[None]:
         raise TimedOut(str(error)) from error
     except KafkaError as error:
         code = getattr(error, "errno", None)
-        raise (error_of(code) if isinstance(code, int) and code > 0 else None) or Disconnected(str(error)) from error
+        text = error.args[0] if error.args and isinstance(error.args[0], str) else None
+        raise (error_of(code, text) if isinstance(code, int) and code > 0 else None) or Disconnected(str(error)) from error

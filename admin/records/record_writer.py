@@ -11,6 +11,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from klamm.admin.calls.arguments import INT32_MAX
+from klamm.admin.calls.errors import AdminError, error_of, response_error
 from klamm.admin.calls.settings import Security
 from klamm.admin.records.codecs import use_own_codecs
 from klamm.admin.records.record_errors import as_admin_errors
@@ -21,6 +22,10 @@ _UNFINISHED = 10_000
 
 _CLOSE_S = 1.0
 """How long the end waits for records after a failure."""
+
+
+def _with_number(number: int, text: str | None) -> str:
+    return f"record {number}: {text}" if text else f"record {number}"
 
 
 class RecordWriter:
@@ -56,9 +61,28 @@ class RecordWriter:
             self._settle()
 
     def _settle(self) -> None:
-        with as_admin_errors():
-            self._waiting.popleft().get(self._timeout_s)
+        try:
+            with as_admin_errors():
+                self._waiting[0].get(self._timeout_s)
+        except AdminError as error:
+            raise self._of_record(error) from error
+        self._waiting.popleft()
         self.written += 1
+
+    def _of_record(self, error: AdminError) -> AdminError:
+        """The error with the number of the record that caused it, from 1.
+
+        If a record of a batch is invalid, the others of the batch fail too, without a code. The one with a code is named.
+        """
+        if not error.code:
+            for number, future in enumerate(self._waiting, self.written + 1):
+                code = getattr(future.exception, "errno", 0)
+                if future.failed() and isinstance(code, int) and code > 0:
+                    caused = error_of(code, _with_number(number, str(future.exception.args[0])))
+                    assert caused is not None
+                    return caused
+            return error
+        return response_error(error.code, _with_number(self.written + 1, error.message))
 
     def __enter__(self) -> Self:
         return self

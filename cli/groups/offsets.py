@@ -36,10 +36,11 @@ def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, co
     async def work(client: AsyncAdminClient) -> None:
         from klamm.admin import OffsetSpec
         from klamm.cli.groups.group_descriptions import described, offset_rows
+        from klamm.cli.tools.client import all_found
 
         async with described(client, await groups_of(client, named)) as found:
-            fetched = (await client.list_group_offsets([group.group_id for group in found])).all()
-            committed = {group: offsets.all() for group, offsets in fetched.items()}
+            fetched = all_found(await client.list_group_offsets([group.group_id for group in found]))
+            committed = {group: all_found(offsets) for group, offsets in fetched.items()}
             partitions = {partition for offsets in committed.values() for partition in offsets}
             partitions |= {partition for group in found for member in group.members for partition in member.partitions or ()}
             ends = (await client.list_offsets(dict.fromkeys(sorted(partitions), OffsetSpec.LATEST), timeout_ms=ENDS_MS)).found

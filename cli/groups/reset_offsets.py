@@ -51,9 +51,11 @@ def command(**given: Any) -> None:
         raise click.UsageError("exactly one of --topic and --all-topics is needed")
 
     async def work(client: AsyncAdminClient) -> None:
+        from klamm.cli.tools.client import all_done
+
         offsets = await _new_offsets(client, given["group"], given["topics"], target)
         if given["execute"] and offsets:
-            (await client.alter_group_offsets(given["group"], offsets)).all()
+            all_done(await client.alter_group_offsets(given["group"], offsets))
         rows = [(given["group"], *partition, offset) for partition, offset in offsets.items()]
         if given["as_json"]:
             print_json("offsets", HEAD, rows)
@@ -87,16 +89,17 @@ async def _new_offsets(client: AsyncAdminClient, group: str, topics: tuple[Chose
     """Raises AdminError; ToolFailed if the group has members; ValueError."""
     from klamm.admin import GroupState, OffsetSpec
     from klamm.cli.groups.new_offsets import Logs, new_offsets, specs
+    from klamm.cli.tools.client import all_found
     from klamm.cli.tools.failures import ToolFailed
 
     state = (await client.describe_groups([group]))[group].state
     if state not in (GroupState.EMPTY, GroupState.DEAD):
         raise ToolFailed(f"Assignments can only be reset if the group '{group}' is inactive, but the current state is {state}.")
-    committed: Mapping[TopicPartition, CommittedOffset | None] = (await client.list_group_offsets([group]))[group].all()
+    committed: Mapping[TopicPartition, CommittedOffset | None] = all_found((await client.list_group_offsets([group]))[group])
     partitions = await partitions_of(client, topics) if topics else sorted(committed)
     logs = Logs(
-        (await client.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))).all(),
-        (await client.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))).all(),
-        (await client.list_offsets(specs(target, partitions))).all(),
+        all_found(await client.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))),
+        all_found(await client.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))),
+        all_found(await client.list_offsets(specs(target, partitions))),
     )
     return new_offsets(target, partitions, committed, logs)

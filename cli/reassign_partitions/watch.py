@@ -117,16 +117,17 @@ async def _look(cluster: Cluster, moves: Moves) -> Look:
 
 
 class _Lines:
-    """Prints a line for each `Look` that differs from the one before."""
+    """Prints a line for each `Look` with other replicas in sync or other bytes than the one before: a line does not say more."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._last: Look | None = None
+        self._last: tuple[int, int, int] | None = None
 
     def __call__(self, look: Look, speed: Speed) -> None:
-        if look != self._last:
+        said = look.in_sync, look.bytes_there, look.bytes_in_all
+        if said != self._last:
             self._console.say(summary(look, speed))
-        self._last = look
+        self._last = said
 
 
 class _JsonLines:

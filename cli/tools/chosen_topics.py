@@ -42,10 +42,11 @@ TOPIC = TopicType()
 
 
 async def partitions_of(client: AsyncAdminClient, topics: tuple[ChosenTopic, ...]) -> list[TopicPartition]:
-    """The partitions of these topics, sorted. Raises the AdminError of a topic that does not exist."""
+    """The partitions of these topics, sorted. Raises ToolFailed with the name of a topic that does not exist."""
+    from klamm.cli.tools.client import all_found
     from klamm.protocol.nouns import TopicPartition
 
     whole = [topic.name for topic in topics if topic.partitions is None]
-    described = (await client.describe_topics(whole)).all() if whole else {}
+    described = all_found(await client.describe_topics(whole)) if whole else {}
     partitions = {TopicPartition(name, one.partition) for name, topic in described.items() for one in topic.partitions}
     return sorted(partitions | {TopicPartition(topic.name, number) for topic in topics for number in topic.partitions or ()})

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import click
 
-from klamm.admin import AdminError, AsyncAdminClient, Disconnected, TimedOut
+from klamm.admin import AdminError, AsyncAdminClient, Described, Disconnected, Result, TimedOut
 from klamm.cli.shell.logs import printable
 from klamm.cli.tools.client_properties import API_TIMEOUT, call_times, client_settings, warn_of_unknown
 from klamm.cli.tools.failures import NotReachable, ToolFailed
@@ -25,6 +25,8 @@ PATIENCE_S = 1.0
 """After this time, a tool that has not reached a broker prints why."""
 _TRANSIENT = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE}
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @asynccontextmanager
@@ -69,6 +71,19 @@ async def outcome(call: Awaitable[T]) -> T:
         return await call
     except AdminError as error:
         raise failure_of(error) from error
+
+
+def all_found(described: Described[K, V]) -> dict[K, V]:
+    """All descriptions. Raises ToolFailed or NotReachable with the first key that failed and the reason."""
+    for key, error in described.errors.items():
+        raise failure_of(error, f"{key}: ") from error
+    return described.found
+
+
+def all_done(result: Result[K]) -> None:
+    """Return if every key succeeded. Raises ToolFailed or NotReachable with the first key that failed and the reason."""
+    for key, error in result.errors().items():
+        raise failure_of(error, f"{key}: ") from error
 
 
 def failure_of(error: AdminError, what: str = "") -> ToolFailed:

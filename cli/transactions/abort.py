@@ -32,10 +32,12 @@ def command(topic: str, partition: int, start_offset: int, bootstrap_server: str
     async def work(client: AsyncAdminClient) -> None:
         from klamm.cli.shell.logs import printable
         from klamm.cli.shell.output import say
+        from klamm.cli.tools.client import all_found
         from klamm.cli.tools.failures import ToolFailed
+        from klamm.protocol.nouns import TopicPartition
 
         where = (topic, partition)
-        active = (await client.describe_producers([where])).all()
+        active = all_found(await client.describe_producers([TopicPartition(*where)]))
         chosen = [each for producers in active.values() for each in producers if each.transaction_start_offset == start_offset]
         if not chosen:
             raise ToolFailed(f"Could not find any open transactions starting at offset {start_offset} on partition {topic}-{partition}")

@@ -77,12 +77,13 @@ def command(
 
 async def _partitions(client: AsyncAdminClient, topics: tuple[ChosenTopic, ...], broker_id: int | None) -> list[TopicPartition]:
     """The partitions to search: numbers that the user gave are searched as they are, of whole topics those with a replica on the broker."""
+    from klamm.cli.tools.client import all_found
     from klamm.protocol.nouns import TopicPartition
 
     if broker_id is None:
         return await partitions_of(client, topics)
     whole = [topic.name for topic in topics if topic.partitions is None]
-    described = (await client.describe_topics(whole or None)).all() if whole or not topics else {}
+    described = all_found(await client.describe_topics(whole or None)) if whole or not topics else {}
     on_broker = {
         TopicPartition(name, one.partition) for name, topic in described.items() for one in topic.partitions if broker_id in one.replicas
     }
@@ -90,11 +91,19 @@ async def _partitions(client: AsyncAdminClient, topics: tuple[ChosenTopic, ...],
 
 
 async def _transactions(client: AsyncAdminClient, producer_ids: set[int]) -> dict[int, TransactionDescription]:
-    """What coordinators know of these producer ids. Raises the AdminError of a broker that cannot list its transactional ids."""
+    """What coordinators know of these producer ids. Raises the AdminError of a broker that cannot list its transactional ids, and ToolFailed
+    if one is listed but cannot be described: its open transactions would look as if they were hanging.
+    """
+    from klamm.cli.tools.client import failure_of
+    from klamm.protocol.errors import ErrorCode
+
     if not producer_ids:
         return {}
     listed = (await client.list_transactions(producer_ids=producer_ids)).all()
     described = await client.describe_transactions([each.transactional_id for each in listed.values()])
+    for transactional_id, error in described.errors.items():
+        if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:  # otherwise it expired since it was listed
+            raise failure_of(error, f"{transactional_id}: ") from error
     return {each.producer_id: each for each in described.found.values()}
 
 

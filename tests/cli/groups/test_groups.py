@@ -183,7 +183,9 @@ def test_offsets_are_reset_only_with_execute(members: ToolMembers, topic: str, g
     line = f"klamm: Cannot shift offset for partition {topic}-1 since there is no current committed offset\n"
     assert (said.returncode, said.stderr) == (1, line)
     said = groups(members, "reset-offsets", other, "--topic", "no-such-topic", "--to-latest")
-    assert (said.returncode, said.stderr) == (1, "klamm: UNKNOWN_TOPIC_OR_PARTITION\n")
+    assert (said.returncode, said.stderr) == (1, "klamm: no-such-topic: UNKNOWN_TOPIC_OR_PARTITION\n")
+    said = groups(members, "reset-offsets", other, "--topic", f"{topic}:0,77", "--to-latest")
+    assert (said.returncode, said.stderr) == (1, f"klamm: {topic}-77: UNKNOWN_TOPIC_OR_PARTITION\n")
 
 
 def test_offsets_of_a_group_that_rebalances_are_not_reset(members: ToolMembers, topic: str, group: str) -> None:

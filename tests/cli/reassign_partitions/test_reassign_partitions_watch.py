@@ -88,6 +88,18 @@ async def test_a_watch_as_json_is_one_line_for_each_change() -> None:
     assert [line["replicas"][0]["in_sync"] for line in said.values] == [False, True]
 
 
+async def test_a_watch_says_no_line_twice_when_the_reassignment_ends_after_its_replicas_are_in_sync() -> None:
+    class Ending(Moving):
+        async def reassignments(self) -> dict[TopicPartition, Assignment]:
+            self._looks += 1
+            return {T0: Assignment((2, 1), (2,), (1,))} if self._looks < 4 else {}
+
+    said = Said()
+    await watch.watch(cast("Cluster", Ending()), MOVES, said.console, interval_s=0)
+    lines = [line for line in "\n".join(said.lines).splitlines() if "replicas in sync" in line]
+    assert [line.split(",")[0] for line in lines] == ["0 of 1 replicas in sync", "1 of 1 replicas in sync"]
+
+
 async def test_the_list_as_json_has_all_reassignments() -> None:
     said = Said()
     await show_list(moving(), said.console, as_json=True)

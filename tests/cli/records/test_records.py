@@ -15,6 +15,7 @@ from klamm.cli.records.record_format import BadFormat, format_of
 from klamm.tests.cli.members import ToolMembers
 from klamm.tests.cli.running import KLAMM, call, call_with
 from klamm.tests.harness.names import unique_name
+from klamm.tests.harness.waits import wait_for
 
 WITHIN_S = 60
 
@@ -50,6 +51,17 @@ def test_lines_become_records_and_records_lines(members: ToolMembers, compressio
     topic = members.topic([0])
     written(members, topic, b"one\n\xff\x00two\n\nlast", "-z", compression)
     assert consume(members, topic, "-e") == b"one\n\xff\x00two\n\nlast\n"
+
+
+def test_the_record_that_a_compacted_topic_refuses_is_named_with_the_reason(members: ToolMembers) -> None:
+    topic = members.topic([0])
+    configs = ("configs", "--bootstrap-server", members.bootstrap, "--entity-type", "topics", "--entity-name", topic)
+    assert call(*configs, "--alter", "--add-config", "cleanup.policy=compact").returncode == 0
+    wait_for(lambda: "compact" in call(*configs, "--describe").stdout, "the leader knows it")
+    said = produce(members, topic, b"k1:a\nk2:b\nno key\nk3:c\n", "-K", ":", "-p", "0")
+    reason = f"Compacted topic cannot accept message without key in topic partition {topic}-0."
+    assert said.returncode == 1
+    assert said.stderr.decode().rstrip(".\n") == f"klamm: {topic}: INVALID_RECORD: record 3: {reason}".rstrip(".")
 
 
 def test_keys_headers_partitions_and_null_values(members: ToolMembers) -> None:

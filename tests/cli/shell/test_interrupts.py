@@ -37,7 +37,7 @@ main()
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("module", ["klamm.cli.main", "click", "klamm.cli.shell.lazy_group"])
+@pytest.mark.parametrize("module", ["klamm.machine.collector", "klamm.cli.main", "click", "klamm.cli.shell.lazy_group"])
 def test_a_signal_while_the_command_line_is_imported_is_one_line(number: signal.Signals, module: str) -> None:
     words = [sys.executable, "-c", WHILE_IMPORTING, module, str(int(number))]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -6,10 +6,15 @@ import json
 import re
 import subprocess
 import time
+from typing import cast
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from klamm.admin import AsyncAdminClient, Described, Listed, ListedTransaction, TransactionDescription, TransactionState
+from klamm.admin.calls.errors import response_error
+from klamm.cli.tools.failures import ToolFailed
+from klamm.cli.transactions import find_hanging
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.cli.members import ToolMembers
@@ -146,6 +151,26 @@ def test_hanging_transactions_are_found_by_topic_partition_broker_and_age_and_ca
     assert (said.returncode, said.stderr) == (0, ""), said
     assert table(members, "find-hanging", topic, "--max-transaction-timeout", 0) == []
     producer.commit_transaction(TIMEOUT_S)
+
+
+async def test_a_transaction_whose_coordinator_cannot_be_asked_is_not_called_hanging() -> None:
+    """It is listed, but cannot be described; nothing says that its coordinator has forgotten it."""
+
+    class Client:
+        def __init__(self, code: ErrorCode) -> None:
+            self._code = code
+
+        async def list_transactions(self, producer_ids: set[int]) -> Listed[ListedTransaction]:
+            return Listed({"payments": ListedTransaction("payments", 7, TransactionState.ONGOING, 1)}, {})
+
+        async def describe_transactions(self, ids: list[str]) -> Described[str, TransactionDescription]:
+            return Described({}, dict.fromkeys(ids, response_error(self._code)))
+
+    refused = cast(AsyncAdminClient, Client(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    with pytest.raises(ToolFailed, match="payments: TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+        await find_hanging._transactions(refused, {7})
+    expired = cast(AsyncAdminClient, Client(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
+    assert await find_hanging._transactions(expired, {7}) == {}
 
 
 def test_a_broker_that_does_not_have_a_partition_says_so(members: ToolMembers) -> None:
