@@ -1,4 +1,4 @@
-"""Entry point of the command `klamm`. It installs signal handlers before it imports anything else of Klamm, then sets the garbage collector.
+"""Entry point of the command `klamm`. It installs signal handlers before it imports anything else of Klamm.
 
 During the imports, SIGINT and SIGTERM end the process at once. Afterwards SIGINT raises KeyboardInterrupt and SIGTERM raises SystemExit, so
 that open files and connections are closed, unless the command handles the signals itself. In all cases one line is printed on stderr, and

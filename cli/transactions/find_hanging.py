@@ -91,8 +91,9 @@ async def _partitions(client: AsyncAdminClient, topics: tuple[ChosenTopic, ...],
 
 
 async def _transactions(client: AsyncAdminClient, producer_ids: set[int]) -> dict[int, TransactionDescription]:
-    """What coordinators know of these producer ids. Raises the AdminError of a broker that cannot list its transactional ids, and ToolFailed
-    if one is listed but cannot be described: its open transactions would look as if they were hanging.
+    """What coordinators know of these producer ids. Raises the AdminError of a broker that cannot list its transactional ids.
+
+    Raises ToolFailed if an id is listed but cannot be described: its open transactions would look as if they were hanging.
     """
     from klamm.cli.tools.client import failure_of
     from klamm.protocol.errors import ErrorCode
