@@ -61,7 +61,7 @@ class Exchange:
         self.at_ms = at_ms
         self.broker = broker
         self.peer = peer
-        header, _ = messages.decode_request_header(payload)
+        header, _ = messages.decode_request_header(payload, messages.FEW_TAGS)
         self.api_key = header.api_key
         self.version = header.api_version
         self.client_id = header.client_id

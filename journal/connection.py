@@ -23,7 +23,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.protocol.framing import ANY_LENGTH, frame_ends
-from klamm.protocol.primitives import read_uvarint
+from klamm.protocol.primitives import read_uvarint, skip_tags
 from klamm.protocol.security import redaction
 
 RECORDS_KEPT = 1024
@@ -537,12 +537,7 @@ def _acks(frame: bytes, version: int, length: int) -> int | None:
     pos = _SHORTEST_REQUEST + max(length, 0)
     try:
         if version >= 9:
-            tags, pos = read_uvarint(frame, pos)
-            for _ in range(tags):
-                _, pos = read_uvarint(frame, pos)
-                size, pos = read_uvarint(frame, pos)
-                pos += max(size, 0)
-            size, pos = read_uvarint(frame, pos)
+            size, pos = read_uvarint(frame, skip_tags(frame, pos))
             pos += max(size - 1, 0)
         elif version >= 3:
             pos += 2 + max(_INT16.unpack_from(frame, pos)[0], 0)

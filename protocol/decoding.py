@@ -155,7 +155,6 @@ class DecoderSource:
         self.line(f"if {count}:")
         self.depth += 1
         self.line(f"{count}, pos = read_uvarint(buf, pos - 1)")
-        self.line(f"if {count} > MAX_TAGS: raise too_many_tags({count})")
         self.line(f"for _ in range({count}):")
         self.depth += 1
         tag = self.fresh("t")

@@ -24,10 +24,10 @@ from klamm.protocol import schema
 from klamm.protocol.apis import APIS, Api, ApiKey
 from klamm.protocol.compiler import Message, MessageType
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
-from klamm.protocol.primitives import skip_tags
+from klamm.protocol.primitives import FEW_TAGS, read_uvarint, skip_tags
 
 __all__ = [
-    "APIS", "SASL_IDS", "Api", "ApiKey", "Message", "RequestHeader", "decode", "decode_request_header", "decode_response_header", "encode",
+    "APIS", "FEW_TAGS", "SASL_IDS", "Api", "ApiKey", "Message", "RequestHeader", "decode", "decode_request_header", "decode_response_header", "encode",
     "encode_request", "encode_response", "id_after", "message_type", "struct_encoder",
 ]
 
@@ -90,6 +90,8 @@ class RequestHeader(NamedTuple):
     client_id: str | None
 
 
+ANY_NUMBER = (1 << 31) - 1
+
 _REQUEST_START = struct.Struct(">hhi")
 _REQUEST_START_AND_LENGTH = struct.Struct(">hhih")
 _INT32 = struct.Struct(">i")
@@ -97,8 +99,8 @@ _FRAME_AND_CORRELATION = struct.Struct(">ii")
 _FRAME_AND_REQUEST_START = struct.Struct(">ihhi")
 
 
-def decode_request_header(payload: bytes | bytearray | memoryview) -> tuple[RequestHeader, int]:
-    """The header of a request and where its body starts.
+def decode_request_header(payload: bytes | bytearray | memoryview, most_tags: int = ANY_NUMBER) -> tuple[RequestHeader, int]:
+    """The header of a request and where its body starts; -1 if the header has more than `most_tags` tagged fields, which take time to skip.
 
     The version may be an unsupported one, because an ApiVersions request of any version gets a response. An unknown key is refused,
     because the form of its header is not known.
@@ -116,7 +118,8 @@ def decode_request_header(payload: bytes | bytearray | memoryview) -> tuple[Requ
             client_id = str(payload[10:end], "utf-8", "replace")
         if header_version == 2:
             if payload[end]:
-                end = skip_tags(bytes(payload), end)
+                data = bytes(payload)
+                end = -1 if read_uvarint(data, end)[0] > most_tags else skip_tags(data, end)
             else:
                 end += 1
     except KeyError:

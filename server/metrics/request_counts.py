@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 
 REPLICA_STATE_SINCE = 15
 """Version of Fetch since which the replica id is a tagged field."""
+LARGE_BYTES = 64 << 10
+_REPLICA_STATE = b"\1\1\x0d"
+"""One tagged field, number 1, with 13 bytes: replica id, broker epoch, and that no fields follow."""
 
 
 class OpenRequest(NamedTuple):
@@ -185,7 +188,7 @@ class LeaderSink:
     def sent(self, data: bytes, cause: Cause | None = None) -> None:
         is_fetch = int.from_bytes(data[4:6], "big") == ApiKey.FETCH
         if is_fetch and not self._client_id:
-            number = (messages.decode_request_header(data[4:])[0].client_id or "").rpartition("-")[2]
+            number = (messages.decode_request_header(data[4:], messages.FEW_TAGS)[0].client_id or "").rpartition("-")[2]
             self._client_id = f"ReplicaFetcherThread-{number}-{self._leader}"
         self._waiting.append(is_fetch)
 
@@ -211,9 +214,15 @@ def _request(payload: bytes, now_s: float) -> OpenRequest | None:
 
 
 def _is_follower(payload: bytes, version: int) -> bool:
-    """Whether a Fetch request is that of a follower."""
+    """Whether a Fetch request is that of a follower. A large one is not decoded here, on the event loop: its last bytes are looked at, which
+    have the replica id alone if it was encoded as Kafka does it.
+    """
+    if version >= REPLICA_STATE_SINCE and len(payload) > LARGE_BYTES:
+        return payload[-16:-13] == _REPLICA_STATE and payload[-13] < 0x80
     try:
-        _, offset = messages.decode_request_header(payload)
+        _, offset = messages.decode_request_header(payload, messages.FEW_TAGS)
+        if offset < 0:
+            return False
         if version < REPLICA_STATE_SINCE:
             return int.from_bytes(payload[offset : offset + 4], "big", signed=True) >= 0
         replica_id: int = messages.decode("FetchRequest", version, payload, offset)[0].replica_state.replica_id

@@ -5,8 +5,8 @@ the connection, as on an Apache Kafka broker that does not expose the API (`serv
 range and bytes that cannot be decoded also close the connection; extra bytes after the body are ignored. Only ApiVersions responds to an
 unsupported version, in the layout of version 0, so that the client can try again.
 
-A request of more than LARGE_REQUEST_BYTES (of Produce LARGE_PRODUCE_BYTES) is decoded in a thread, and its response is encoded in a thread,
-so that the event loop can serve other clients. Handlers of such requests process long lists in slices (`protocol/pace.py`).
+A request of more than LARGE_REQUEST_BYTES (of Produce LARGE_PRODUCE_BYTES), or with many tagged fields in its header, is decoded in a thread,
+and its response is encoded in a thread, so that the event loop can serve other clients. Handlers of such requests process long lists in slices (`protocol/pace.py`).
 
 A shortcut decodes requests that repeat earlier ones of their connection (`protocol/shortcuts/repeated_requests.py`); it gives what the
 codec gives. Requests of some APIs that came together are handled together (`Handler.handle_run`).
@@ -166,14 +166,17 @@ class Dispatcher:
         supported = oldest <= version <= newest
         if not supported and handler.unsupported_version is None:
             raise RemoteProtocolError(f"version {version} of {api.name} is not supported")
-        header, offset = messages.decode_request_header(payload)
+        header, offset = messages.decode_request_header(payload, messages.FEW_TAGS)
         if not supported and handler.unsupported_version is not None:
             unsupported = messages.encode_response(api_key, 0, header.correlation_id, handler.unsupported_version)
+            if offset < 0:
+                return _if_header_is_valid(payload, unsupported)
             if not logged:
                 peer.responses.add(payload, unsupported)
             return unsupported
         ctx = Context(self._services, peer, api.key, version, header.client_id, header.correlation_id)
-        if len(payload) > LARGE_REQUEST_BYTES and (api_key != ApiKey.PRODUCE or len(payload) > LARGE_PRODUCE_BYTES):
+        is_large = len(payload) > LARGE_REQUEST_BYTES and (api_key != ApiKey.PRODUCE or len(payload) > LARGE_PRODUCE_BYTES)
+        if is_large or offset < 0:
             return self._respond_to_large(ctx, handler, payload, offset)
         request, _ = messages.decode(f"{api.name}Request", version, payload, offset)
         peer.repeated.learn(payload, header, request)
@@ -229,7 +232,7 @@ class Dispatcher:
         api = messages.APIS.get(api_key)
         if api is None or api.draft:
             return RemoteProtocolError(f"API {api_key} is unknown")
-        header, _ = messages.decode_request_header(payload)
+        header, _ = messages.decode_request_header(payload, messages.FEW_TAGS)
         self._services.not_offered.write(api_key, header.client_id, peer.host)
         return NotOffered(f"{api.name} is not offered")
 
@@ -273,7 +276,7 @@ class Dispatcher:
         ctx.large = True
         name = f"{messages.APIS[ctx.api_key].name}Request"
         try:
-            request, _ = await asyncio.to_thread(messages.decode, name, ctx.api_version, payload, offset)
+            request = await asyncio.to_thread(_decoded, name, ctx.api_version, payload, offset)
         except RemoteProtocolError as error:
             raise CloseConnection(str(error)) from error
 
@@ -321,6 +324,21 @@ def _throttled(handlers: Mapping[int, Handler], enforced: Enforced) -> dict[int,
         else handler._replace(handle=partial(handle_throttled, enforced, handler.handle), cached=False, pipelined=False, handle_run=None)
         for key, handler in handlers.items()
     }
+
+
+def _decoded(name: str, version: int, payload: bytes, offset: int) -> Any:
+    """The request in a payload; `offset` is where its body starts, -1 if that is not known. Raises RemoteProtocolError."""
+    start = messages.decode_request_header(payload)[1] if offset < 0 else offset
+    return messages.decode(name, version, payload, start)[0]
+
+
+async def _if_header_is_valid(payload: bytes, response: bytes) -> bytes:
+    """The response to a request whose header has many tagged fields. Raises CloseConnection if these are malformed."""
+    try:
+        await asyncio.to_thread(messages.decode_request_header, payload)
+    except RemoteProtocolError as error:
+        raise CloseConnection(str(error)) from error
+    return response
 
 
 def _frame(ctx: Context, correlation_id: int, response: Any) -> bytes | None:

@@ -28,7 +28,7 @@ class RequestLine:
         self._monotonic = monotonic
         self._began = monotonic()
         try:
-            header = messages.decode_request_header(payload)[0]
+            header = messages.decode_request_header(payload, messages.FEW_TAGS)[0]
         except RemoteProtocolError:
             self._api_key = self._version = -1
             self._what = f"request of {len(payload)} bytes from {host} on {listener}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator, Iterable
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.protocol.primitives import MAX_TAGS
+from klamm.protocol.primitives import FEW_TAGS, write_uvarint
 from klamm.server.apis.handlers import HANDLERS
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
@@ -83,14 +84,49 @@ async def test_each_long_list_of_each_api_leaves_the_loop_to_others(ports: list[
         assert await stalls(port, lists) == {}
 
 
-def test_a_header_with_many_tags_is_refused_before_they_are_read() -> None:
-    def header(tags: int) -> bytes:
-        return b"\0\x12\0\3\0\0\0\1\0\1x" + bytes((tags & 127 | 128, tags >> 7)) + b"\1\0" * tags
+def header_with_tags(tags: int, key: int = ApiKey.API_VERSIONS, version: int = 3, field: bytes = b"\1\0") -> bytes:
+    return struct.pack(">hhihc", key, version, 1, 1, b"x") + write_uvarint(tags) + field * tags
 
-    _, end = messages.decode_request_header(header(MAX_TAGS))
-    assert end == len(header(MAX_TAGS))
-    with pytest.raises(RemoteProtocolError, match="1,001 tagged fields"):
-        messages.decode_request_header(header(MAX_TAGS + 1))
+
+def test_tagged_fields_of_a_header_are_skipped_and_many_of_them_only_if_the_caller_has_the_time() -> None:
+    for tags in (FEW_TAGS, FEW_TAGS + 1, 100_000):
+        header = header_with_tags(tags)
+        assert messages.decode_request_header(header)[1] == len(header)
+        assert messages.decode_request_header(header, FEW_TAGS)[1] == (len(header) if tags <= FEW_TAGS else -1)
+    with pytest.raises(RemoteProtocolError, match="cut short"):
+        messages.decode_request_header(header_with_tags(100_000)[:-1])
+
+
+@pytest.mark.parametrize(("version", "field"), [(3, b"\1\0"), (3, b"\xff\1\0"), (99, b"\7\1x")])
+async def test_a_header_with_many_tagged_fields_gets_its_response_and_leaves_the_loop_to_others(
+    ports: list[int], version: int, field: bytes
+) -> None:
+    """As in Kafka: only the frame limits their number."""
+    body = messages.encode(messages.ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+    payload = header_with_tags(600_000, version=version, field=field) + body
+    peer = await wire.Peer.connect(ports[0])
+    async with Turns() as turns:
+        peer.send(len(payload).to_bytes(4, "big") + payload)
+        async with asyncio.timeout(RESPONSE_S):
+            answer = await peer.answer()
+        assert answer is not None and answer[:4] == b"\0\0\0\1" and answer[4:6] == (b"\0\0" if version == 3 else b"\0\x23")
+    assert not turns.has_stalled, f"{turns.longest:.3f} of {turns.total:.3f} s"
+    cut = payload[: -len(body) - 1]
+    peer.send(len(cut).to_bytes(4, "big") + cut)
+    assert await peer.answer() is None
+
+
+async def test_a_body_with_many_tagged_fields_gets_its_response_and_leaves_the_loop_to_others(ports: list[int]) -> None:
+    body = messages.encode(messages.MetadataRequest(topics=[]), 12)
+    assert body[-1:] == b"\0"
+    payload = header_with_tags(0, ApiKey.METADATA, 12) + body[:-1] + write_uvarint(600_000) + b"\x50\0" * 600_000
+    peer = await wire.Peer.connect(ports[0])
+    async with Turns() as turns:
+        peer.send(len(payload).to_bytes(4, "big") + payload)
+        async with asyncio.timeout(RESPONSE_S):
+            assert (await peer.answer() or b"")[:4] == b"\0\0\0\1"
+    assert not turns.has_stalled, f"{turns.longest:.3f} of {turns.total:.3f} s"
+    peer.close()
 
 
 @pytest.mark.parametrize("key", sorted(HANDLERS), ids=lambda key: messages.APIS[key].name)
