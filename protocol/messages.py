@@ -27,8 +27,8 @@ from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.protocol.primitives import FEW_TAGS, read_uvarint, skip_tags
 
 __all__ = [
-    "APIS", "FEW_TAGS", "SASL_IDS", "Api", "ApiKey", "Message", "RequestHeader", "decode", "decode_request_header", "decode_response_header", "encode",
-    "encode_request", "encode_response", "id_after", "message_type", "struct_encoder",
+    "APIS", "FEW_TAGS", "SASL_IDS", "Api", "ApiKey", "Message", "RequestHeader", "decode", "decode_request_header",
+    "decode_response_header", "encode", "encode_request", "encode_response", "id_after", "message_type", "struct_encoder",
 ]
 
 _types: dict[str, MessageType] = {}

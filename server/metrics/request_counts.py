@@ -214,8 +214,8 @@ def _request(payload: bytes, now_s: float) -> OpenRequest | None:
 
 
 def _is_follower(payload: bytes, version: int) -> bool:
-    """Whether a Fetch request is that of a follower. A large one is not decoded here, on the event loop: its last bytes are looked at, which
-    have the replica id alone if it was encoded as Kafka does it.
+    """Whether a Fetch request is that of a follower. A large one is not decoded here, on the event loop: only its last bytes are
+    looked at, which have the replica id if it was encoded as Kafka does it.
     """
     if version >= REPLICA_STATE_SINCE and len(payload) > LARGE_BYTES:
         return payload[-16:-13] == _REPLICA_STATE and payload[-13] < 0x80
