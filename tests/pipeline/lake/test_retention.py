@@ -9,16 +9,18 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from klamm.journal.proof import verify
-from klamm.journal.reading import segments
+from klamm.journal.reading import retained_to, segments
+from klamm.journal.segments import RETAINED
 from klamm.journal.writer import JournalWriter
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.bronze import convert_here, pending
+from klamm.pipeline.lake.bronze import batch_name, convert_here, pending
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.unjudged_rows import Missing, missing_rows, silver_numbers
@@ -271,3 +273,32 @@ def test_segments_stay_as_long_as_the_part_of_silver_that_has_their_rows(tmp_pat
     before = files(tmp_path)
     assert retain(tmp_path, Commits(tmp_path), day(3)).is_empty
     assert files(tmp_path) == before
+
+
+def test_the_number_up_to_which_rows_were_removed_never_falls(lake: Path) -> None:
+    folder = lake / "journal/run=on/node=1"
+    (folder / RETAINED).write_text("14")
+    retain(lake, Commits(lake), day(3))
+    assert retained_to(folder) == 14
+
+
+def test_a_journal_in_which_a_broker_writes_again_is_not_removed_with_its_run(lake: Path) -> None:
+    """The broker came back after the plan was written and before it was executed."""
+    plan = asdict(retain(lake, Commits(lake), day(3), dry_run=True))
+    assert plan["runs"] == ["old"]
+    (lake / PLAN).parent.mkdir(exist_ok=True)
+    (lake / PLAN).write_text(json.dumps(plan))
+    writer = JournalWriter(lake, "old", 1)
+    finish(lake)
+    assert (lake / "journal/run=old/node=1").is_dir()
+    writer.close()
+
+
+def test_bronze_of_the_segments_that_stay_is_not_removed(lake: Path) -> None:
+    """The newest segment of each table stays in the journal, however old it is."""
+    writer = JournalWriter(lake, "on", 1)
+    retain(lake, Commits(lake), day(900))
+    staying = {batch_name(segment) for segment in segments(lake) if segment.run == "on"}
+    in_bronze = {entry.batch for table in ("frames", "events") for entry in manifest.entries(lake, f"bronze/{table}")}
+    assert len(staying & in_bronze) == 2
+    writer.close()

@@ -9,6 +9,7 @@ import pytest
 
 from klamm.broker.groups.requests import Sync
 from klamm.broker.transactions.requests import InitProducerId
+from klamm.broker.transactions.transaction import LAST_EPOCH
 from klamm.protocol.errors import ApiError
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.steering import Steering
@@ -142,3 +143,47 @@ async def test_a_producer_that_was_to_be_fenced_learns_that_the_coordinator_has_
     ids.lead(leader=2, epoch=2, topic=TRANSACTION_TOPIC)
     await ids.settle()
     assert fencing.result().error is E.NOT_COORDINATOR
+
+
+async def test_a_producer_that_needs_an_id_while_its_key_is_held_learns_that_the_coordinator_has_moved(
+    ids: TransactionBroker, steering: Steering
+) -> None:
+    """Its id is not drawn before what comes first is done, and not at all for a coordinator that has gone."""
+    steering.hold(ProducerEpochStored)
+    held = ids.coordinator.init_producer_id(InitProducerId(None, ID, 60_000))
+    await ids.settle()
+    assert (ids.ids.next, held.done()) == (1, False)
+    (transaction,) = ids.coordinator.transactions()
+    transaction.producer_epoch = LAST_EPOCH - 1  # the next epoch needs another producer id
+    waiting = ids.coordinator.init_producer_id(InitProducerId(None, ID, 60_000))
+    await ids.settle()
+    assert not waiting.done()
+    ids.lead(leader=2, epoch=2, topic=TRANSACTION_TOPIC)
+    await ids.settle()
+    assert waiting.done() and waiting.result().error is E.NOT_COORDINATOR
+    assert ids.ids.next == 1
+
+
+async def test_offsets_expire_while_another_group_is_held(broker: CoordinatingBroker, steering: Steering) -> None:
+    """Nobody waits for these records, so that they have no key that could be held."""
+    broker.groups.commit(broker.commit_request(5))
+    await broker.settle()
+    assert broker.offset() == 5
+    steering.hold(OffsetsAppended, where={"group": "other"})
+    appended = len(broker.records())
+    expiry = asyncio.ensure_future(broker.groups.expire_offsets())
+    await broker.settle()
+    await broker.advance(broker.groups.options.retention_ms / 1000 + broker.groups.options.retention_check_ms / 1000 + 1)
+    expiry.cancel()
+    assert len(broker.records()) > appended and broker.groups.group(GROUP) is None
+
+
+async def test_transactional_ids_expire_while_another_is_held(ids: TransactionBroker, steering: Steering) -> None:
+    await ids.init()
+    steering.hold(ProducerEpochStored, where={"transactional_id": "other"})
+    expiry = asyncio.ensure_future(ids.coordinator.expire_ids())
+    await ids.settle()
+    options = ids.coordinator.options
+    await ids.advance(options.limits.expiration_ms / 1000 + options.expiry_check_ms / 1000 + 1)
+    expiry.cancel()
+    assert list(ids.coordinator.transactions()) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,9 @@ from klamm.protocol.records.scan import BadRecord
 from klamm.server.coordinators import owned_partitions
 from klamm.server.coordinators.owned_partitions import RETRY_S, OwnedPartitions
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
+from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 from klamm.tests.server.groups.coordinating_broker import CoordinatingBroker, T
+from klamm.tests.server.transactions.transaction_broker import TransactionBroker
 
 RECORD = offset_record("g", T, OffsetCommit(1, -1, "", 1))
 
@@ -261,3 +264,34 @@ def test_a_key_has_the_partition_that_its_hash_says() -> None:
     owning = Owning()
     assert {owning.partitions.partition_of(f"key-{number}") for number in range(20)} == {0, 1}
     assert owning.broker.metadata.leader(*TopicPartition(OFFSETS_TOPIC, 0)) == 1
+
+
+@pytest.mark.parametrize("kind", ["offsets", "ids"])
+async def test_nothing_expires_in_a_partition_that_was_given_up_while_another_one_expired(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The round goes on with the states that it found at its beginning."""
+    broker = TransactionBroker(partitions=2)
+    await broker.start()
+    coordinator: Any = broker.groups if kind == "offsets" else broker.coordinator
+    topic = OFFSETS_TOPIC if kind == "offsets" else TRANSACTION_TOPIC
+    if kind == "ids":
+        broker.publish({TopicPartition(TRANSACTION_TOPIC, 0): 1, TopicPartition(TRANSACTION_TOPIC, 1): 1})
+        coordinator.partitions.count = 2
+    for index in range(2):
+        await broker.led(index, topic=topic)
+    states = [coordinator.partitions.get(index) for index in range(2)]
+    expired: list[Any] = []
+
+    def expire(state: Any, *_: object) -> None:
+        expired.append(state)
+        broker.lead(1, leader=2, epoch=2, topic=topic)
+        broker.lead(1, epoch=3, topic=topic)
+
+    monkeypatch.setattr(type(states[0]), "expire", expire)
+    round_ = asyncio.ensure_future(coordinator.expire_offsets() if kind == "offsets" else coordinator.expire_ids())
+    await broker.settle()
+    await broker.advance((coordinator.options.retention_check_ms if kind == "offsets" else coordinator.options.expiry_check_ms) / 1000 + 1)
+    round_.cancel()
+    assert expired == [states[0]]
+    await broker.close()
