@@ -15,7 +15,7 @@ from klamm.broker.log.storage import (
     Roll,
     Storage,
 )
-from klamm.protocol.clock import SYSTEM_CLOCK
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.tests.logs_on_disk.batches import batch
 
 ID = bytes(range(16))
@@ -53,9 +53,9 @@ async def directories_in(folder: Path) -> AsyncIterator[Make]:
         executors.append(ThreadPoolExecutor(4))
         return executors[-1]
 
-    def new(*names: str, most_files: int = 600) -> LogDirectories:
+    def new(*names: str, most_files: int = 600, clock: Clock = SYSTEM_CLOCK) -> LogDirectories:
         paths = [str(folder / name) for name in names or ("data",)]
-        made.append(LogDirectories(paths, executor_of, SYSTEM_CLOCK, lambda: f"{len(made):032x}", 0, most_files))
+        made.append(LogDirectories(paths, executor_of, clock, lambda: f"{len(made):032x}", 0, most_files))
         return made[-1]
 
     yield new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -49,10 +50,12 @@ def test_a_segment_that_is_deleted_meanwhile_goes_from_the_copy_too(source: Path
 def test_a_finished_copy_has_the_log_s_name_and_all_of_its_files_but_those_on_their_way_out(source: Path, tmp_path: Path) -> None:
     write(source, s0_log_deleted=b"x", s1_log_cleaned=b"x", s1_index_swap=b"x", leader_tmp=b"x")
     kept = {name: data for name, data in contents(source).items() if data != b"x"}
+    os.utime(source / "s1.log", (1000, 1000))
     copy_segments(str(source), str(tmp_path / "target"), 1)
     finish_copy(str(source), str(tmp_path / "target"), str(tmp_path / "final"), "unique")
     assert {name: data for name, data in contents(tmp_path / "final").items() if name != marker_files.MOVE} == kept
     assert not (tmp_path / "target").exists()
+    assert (tmp_path / "final/s1.log").stat().st_mtime == 1000, "records without timestamps are as old as before"
 
 
 def test_a_source_that_is_gone_is_no_error_of_the_target(tmp_path: Path) -> None:

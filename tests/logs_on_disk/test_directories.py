@@ -37,6 +37,7 @@ from klamm.machine.replaced_file import temporary_path
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import ZERO_UUID, TopicPartition
 from klamm.protocol.records.batch import HEADER_SIZE
+from klamm.server.local.driven_clock import DrivenClock
 from klamm.tests.harness.waits import eventually
 from klamm.tests.logs_on_disk.batches import batch
 from klamm.tests.logs_on_disk.filled_directories import EVERYTHING, ID, Make, filled, make, opened
@@ -55,6 +56,24 @@ async def test_new_log_has_the_files_of_a_new_log_of_apache_kafka(make: Make, tm
     assert (loaded.next_offset, loaded.log_start_offset) == (0, 0)
     zero = "0" * 20
     assert files(tmp_path / "data/t-0") == {f"{zero}.index": 0, f"{zero}.log": 0, f"{zero}.timeindex": 0, "partition.metadata": 43}
+
+
+async def test_segments_without_timestamps_are_as_old_after_a_restart_as_the_driven_clock_says(make: Make) -> None:
+    clock = DrivenClock()
+    clock.jump(400 * 24 * 3600)
+    directories = make(clock=clock)
+    await directories.start()
+    _, loaded = await directories.open("t", 1, ID, True)
+    assert loaded.segments[0].created_ms == clock.now_ms(), "a log is as old as the clock says"
+    storage, _ = await opened(directories)
+    written_ms = clock.now_ms()
+    await filled(storage, 2)
+    await directories.abandon()
+    clock.jump(7 * 24 * 3600)
+    again = make(clock=clock)
+    await again.start()
+    _, loaded = await again.open("t", 0, ID, False)
+    assert [segment.created_ms for segment in loaded.segments] == [written_ms, written_ms]
 
 
 async def test_appended_batches_are_reported_written_and_found_after_a_stop_in_order(make: Make, tmp_path: Path) -> None:

@@ -152,6 +152,35 @@ def test_a_cleaned_segment_has_its_indexes_and_the_snapshot_at_its_beginning(fil
     assert in_folder(tmp_path, ".snapshot.deleted") == [2]
 
 
+def test_a_cleaned_segment_is_as_old_as_the_last_one_that_it_replaces(files: LogFiles, tmp_path: Path) -> None:
+    for base, written_s in ((0, 1000), (2, 2000)):
+        os.utime(tmp_path / name(base, ".log"), (written_s, written_s))
+    files.execute([cleaned()])
+    assert (tmp_path / name(0, ".log")).stat().st_mtime == 2000
+
+
+def test_files_have_the_times_of_the_brokers_clock_if_that_is_not_the_systems(tmp_path: Path) -> None:
+    now_ms = 5_000_000_000_000
+    files = LogFiles(str(tmp_path), 0, lambda: now_ms)
+    size = len(batch(0, [b"v"]))
+
+    def written_ms() -> list[int]:
+        return [round((tmp_path / name(base, ".log")).stat().st_mtime * 1000) - 5_000_000_000_000 for base in in_folder(tmp_path, ".log")]
+
+    files.create_segment(0)
+    assert written_ms() == [0]
+    now_ms += 1000
+    files.execute([appended(0, 0, 0), appended(1, size, 0)])
+    assert written_ms() == [1000]
+    now_ms += 1000
+    files.execute([Roll(2, None, (), (0,))])
+    assert written_ms() == [1000, 2000]
+    now_ms += 1000
+    files.execute([appended(2, 0, 2), appended(3, size, 2), Truncate(3, 2, size, ())])
+    files.close()
+    assert written_ms() == [1000, 3000]
+
+
 def test_a_cleaned_segment_is_on_disk_before_the_old_ones_go(files: LogFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[tuple[str, str]] = []
     fsync, rename = os.fsync, os.rename

@@ -32,7 +32,7 @@ from klamm.broker.log.files.producer_replay import states_in_thread
 from klamm.broker.log.storage import Command, LoadedLog, LoadRules, ProducerEntry, ReadCommand, ReadLoadRules
 from klamm.machine.replaced_file import remove_temporaries, replace_file
 from klamm.machine.system_calls import read_file, remove, write_file
-from klamm.protocol.clock import Clock
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.nouns import ZERO_UUID, TopicPartition
 from klamm.protocol.records.batch import CorruptRecords
 
@@ -91,6 +91,8 @@ class LogDirectory:
         self.storages: dict[TopicPartition, DirectoryStorage] = {}
         self._executor = executor
         self._clock = clock
+        self._time_ms = None if clock is SYSTEM_CLOCK else clock.now_ms
+        """What gives files their times; None for the system."""
         self._on_failed = on_failed
         self._delete_delay_ms = delete_delay_ms
         self._most_open = max(most_files // FILES_OF_A_LOG, 1)
@@ -376,7 +378,7 @@ class LogDirectory:
             log.info("log directory %s: %s-%d has no partition.metadata; it is taken for the log of the present topic", self.path, *key)
             await self._open_undisturbed(key, self._write_topic_id_in_thread, key, topic_id)
         self.topic_ids[key] = topic_id if topic_id != ZERO_UUID else self.topic_ids.get(key, ZERO_UUID)
-        files = LogFiles(f"{self.path}/{names.log_folder(topic, partition)}", loaded.segments[-1].base_offset)
+        files = LogFiles(f"{self.path}/{names.log_folder(topic, partition)}", loaded.segments[-1].base_offset, self._time_ms)
         storage = self.storages[key] = DirectoryStorage(self, topic, partition, files, loaded.recovery_point)
         return storage, loaded
 
@@ -392,7 +394,7 @@ class LogDirectory:
         is_new = not os.path.isdir(folder)
         if is_new:
             os.mkdir(folder)
-            LogFiles(folder, 0).create_segment(0)
+            LogFiles(folder, 0, self._time_ms).create_segment(0)
         if topic_id != ZERO_UUID and not os.path.exists(f"{folder}/{marker_files.PARTITION_METADATA}"):
             self._write_topic_id_in_thread(key, topic_id)
         if is_new and self.checkpoints.of(key) == Checkpoints() and key not in self.checkpoints.clean_offsets:
@@ -412,7 +414,7 @@ class LogDirectory:
             source._open.pop(storage, None)
             self.storages[key] = storage
             storage.home = self
-            storage.files = LogFiles(f"{self.path}/{names.log_folder(*key)}", storage.files.base_offset)
+            storage.files = LogFiles(f"{self.path}/{names.log_folder(*key)}", storage.files.base_offset, self._time_ms)
 
     def delete(self, topic: str, partition: int, unique: str) -> Awaitable[None]:
         """Rename the folder of a log, after the present work of a thread in it, and remove it later. The result can be ignored."""

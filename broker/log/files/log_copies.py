@@ -44,13 +44,16 @@ def copy_segments(source: str, target: str, most: int | None = None) -> int:
 
 
 def finish_copy(source: str, target: str, final: str, unique: str) -> None:
-    """Copy the rest of a log that is not written any more, force the copy to disk and give it its name.
+    """Copy the rest of a log that is not written any more, force the copy to disk and give it its name. Its segments are as old as before.
 
     `unique` is the id of the move. Raises SourceUnreadable, also if the old folder cannot be written; OSError for the target.
     """
     copy_segments(source, target)
     for name in _listed(source):
-        if not name.endswith((*NOT_COPIED, names.LOG_SUFFIX)):
+        if name.endswith(names.LOG_SUFFIX):
+            written_ns = os.stat(f"{source}/{name}").st_mtime_ns
+            os.utime(f"{target}/{name}", ns=(written_ns, written_ns))
+        elif not name.endswith(NOT_COPIED):
             _copy_rest(f"{source}/{name}", f"{target}/{name}")
     write_file(f"{target}/{marker_files.MOVE}", marker_files.encode_move(unique, is_new=True))
     for name in os.listdir(target):

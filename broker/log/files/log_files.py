@@ -8,7 +8,7 @@ nothing more; incomplete writes are truncated at the next start (`broker/log/fil
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import NamedTuple, assert_never
 
@@ -45,11 +45,16 @@ class Outcome(NamedTuple):
 
 
 class LogFiles:
-    """The folder of one log. `base_offset` and `size` (bytes) are those of the active segment."""
+    """The folder of one log. `base_offset` is that of the active segment.
 
-    def __init__(self, folder: str, base_offset: int) -> None:
+    The age of records without timestamps is that of their file. If the broker has another clock than the system, `time_ms` is that clock
+    (ms since 1970), and files get its times: a start compares them with the same clock.
+    """
+
+    def __init__(self, folder: str, base_offset: int, time_ms: Callable[[], int] | None = None) -> None:
         self.folder = folder
         self.base_offset = base_offset
+        self._time_ms = time_ms
         self._log = self._index = self._time_index = -1
 
     @property
@@ -121,6 +126,7 @@ class LogFiles:
         self.base_offset = base_offset
         for suffix in (names.LOG_SUFFIX, names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX):
             os.close(os.open(self.path(base_offset, suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+        self._set_time(self.path(base_offset, names.LOG_SUFFIX))
 
     def flush(self, segments: Iterable[int], offset: int) -> None:
         """Force these segments, the snapshot of `offset` and the checkpoint of epochs to disk, then the folder.
@@ -152,6 +158,7 @@ class LogFiles:
             self._open()
         base = self.base_offset
         write_at(self._log, [command.data for command in run], run[0].position)
+        self._set_time(self._log)
         entries = [command.index for command in run if command.index is not None]
         if entries:
             write_all(self._index, indexes.encode_offset_index(entries, base))
@@ -174,6 +181,7 @@ class LogFiles:
             self._remove_segment(base_offset)
         self.base_offset = segment
         os.truncate(self.path(segment, names.LOG_SUFFIX), size)
+        self._set_time(self.path(segment, names.LOG_SUFFIX))
         cut_indexes(self, segment, next_offset, size)
         for offset in self._snapshots():
             if offset > next_offset:
@@ -205,9 +213,10 @@ class LogFiles:
 
     def _replace(self, command: Replace) -> None:
         """Replace segments in the steps of Apache Kafka: `.cleaned`, then `.swap`, then in use. A start after any step finds complete
-        files.
+        files. The new segment is as old as the last one that it replaces (`LogCleaner.cleanSegments`).
         """
         base = command.base_offset
+        written_ns = os.stat(self.path(command.segments[-1], names.LOG_SUFFIX)).st_mtime_ns
         files = {
             names.LOG_SUFFIX: command.data,
             names.INDEX_SUFFIX: indexes.encode_offset_index(command.index, base),
@@ -217,6 +226,7 @@ class LogFiles:
             files[names.TXN_INDEX_SUFFIX] = indexes.encode_aborted(command.aborted)
         for suffix, data in files.items():
             write_file(self.path(base, suffix) + names.CLEANED_SUFFIX, data, flush=True)
+        os.utime(self.path(base, names.LOG_SUFFIX) + names.CLEANED_SUFFIX, ns=(written_ns, written_ns))
         for suffix in (suffix for suffix in reversed(names.SEGMENT_SUFFIXES) if suffix in files):
             path = self.path(base, suffix)
             os.rename(path + names.CLEANED_SUFFIX, path + names.SWAP_SUFFIX)
@@ -248,6 +258,12 @@ class LogFiles:
     def _snapshots(self) -> list[int]:
         found = [names.base_offset_of(name) for name in os.listdir(self.folder) if name.endswith(names.SNAPSHOT_SUFFIX)]
         return [offset for offset in found if offset is not None]
+
+    def _set_time(self, file: str | int) -> None:
+        """Give a file, a path or descriptor, the time of the broker's clock if that is not the system's."""
+        if self._time_ms is not None:
+            now_ns = self._time_ms() * 1_000_000
+            os.utime(file, ns=(now_ns, now_ns))
 
     def _remove_segment(self, base_offset: int) -> None:
         for suffix in names.SEGMENT_SUFFIXES:
