@@ -6,6 +6,7 @@ An `AsyncCluster` also remembers when it was made, and which faults and holds we
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -94,7 +95,8 @@ class AsyncCluster:
 
     def describe(self) -> str:
         """Brokers, controller, clock, topics, groups, faults and holds as text."""
-        named = "\n".join(self.transcript())
+        words = set(re.findall(r"[\w.-]+", "\n".join(self.transcript())))
+        named = words | {word.rpartition("-")[0] for word in words}  # a topic is there with the number of a partition
 
         def rank(name: str) -> int:
             """First what the test has made, then what its requests named."""

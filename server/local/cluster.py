@@ -275,7 +275,12 @@ class LocalCluster:
             self._memory[number] = MemoryDirectory()
             self._count = number
             broker = self._make_broker(number)
-            await broker.start()
+            try:
+                await broker.start()
+            except BaseException:  # then the cluster is as before, and the next one has this id
+                self._count = number - 1
+                del self._broker_configs[number], self._memory[number], self._latest[number]
+                raise
             self._ports[number] = next(port for broker_id, _, port in _addresses([broker]))
             await self._joined(broker)
             return number

@@ -288,7 +288,13 @@ class ProcessCluster:
             del self._broker_configs[number]
             raise ValueError(str(error)) from None
         self._count = number
-        await self.start_broker(number)
+        try:
+            await self.start_broker(number)
+        except BaseException:  # then the cluster is as before, and the next one has this id
+            self._count = number - 1
+            del self._broker_configs[number]
+            self.processes = [each for each in self.processes if each.broker_id != number]
+            raise
         process = self.processes[-1]
         self._kept_ports[number] = process.port, process.metrics_port
         return number

@@ -593,3 +593,12 @@ def test_a_crash_is_waited_for_until_its_broker_is_dead(cluster: BlockingCluster
     dead = [each["id"] for each in cluster.brokers() if each["state"] == "killed"]
     assert len(dead) == 1
     assert dead[0] not in [number for number, _, _ in cluster.addresses]
+
+
+def test_topics_that_requests_named_come_before_those_whose_names_only_begin_alike(cluster: BlockingCluster) -> None:
+    for name in ("0rank", "0rank5"):
+        send(cluster, name)
+    view = cluster.again()
+    send(view, "0rank5")
+    topics = [line.split()[1] for line in view.describe().splitlines() if line.startswith("topic 0rank")]
+    assert topics == ["0rank5:", "0rank:"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,3 +135,15 @@ def test_brokers_that_were_added_are_named_and_stay(zookeeper: str) -> None:
         cluster.kill_broker(2)
         assert cluster.restore() == [2]
         assert [each["state"] for each in cluster.brokers()] == ["running", "running"]
+
+
+@pytest.mark.parametrize("processes", BOTH)
+def test_a_broker_that_could_not_be_added_leaves_the_cluster_as_it_was(zookeeper: str, tmp_path: Path, processes: bool) -> None:
+    (tmp_path / "file").write_text("")
+    place = f"{zookeeper}/{unique_name('testing-not-added')}"
+    with klamm.testing.Cluster(brokers=1, zookeeper=place, processes=processes) as cluster:
+        with pytest.raises(Exception, match="" if processes else str(tmp_path)):
+            cluster.add_broker({"log.dirs": str(tmp_path / "file")})
+        assert [each["id"] for each in cluster.brokers()] == [1]
+        assert cluster.restore() == []
+        assert cluster.add_broker() == 2
