@@ -18,13 +18,34 @@ def openapi() -> JsonObject:
     paths: JsonObject = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
-    paths["/events"] = {"get": {"summary": "Events as they happen, as server-sent events", "responses": {"200": {"description": "events"}}}}
+    events = "Events as they happen, as server-sent events"
+    paths["/events"] = {"get": {"operationId": "getEvents", "summary": events, "responses": {"200": {"description": "events"}}}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Klamm control API", "version": "1", "description": "Steers a cluster: docs/control.md."},
         "paths": paths,
         "components": {"schemas": schemas},
     }
+
+
+_VERBS = {"GET": "get", "POST": "create", "PUT": "set", "DELETE": "delete"}
+
+
+def operation_id(method: str, path: str) -> str:
+    """The name of a route's function in a generated client: getHolds, createHold, getHold, releaseHold, moveController."""
+    parts = path.strip("/").split("/")
+    nouns = [
+        part.removesuffix("s") if following.startswith("{") else part
+        for part, following in zip(parts, [*parts[1:], ""], strict=True) if not part.startswith("{")
+    ]
+    if method == "POST" and len(nouns) > 1:
+        verb = nouns.pop()
+    elif method == "POST" and len(parts) == 1 and not nouns[0].endswith("s"):
+        return nouns[0]
+    else:
+        verb = _VERBS[method]
+        nouns[-1] = nouns[-1].removesuffix("s") if method == "POST" else nouns[-1]
+    return "".join(word.capitalize() if number else word for number, word in enumerate("-".join([verb, *nouns]).split("-")))
 
 
 def _operation(route: Route) -> JsonObject:
@@ -35,6 +56,7 @@ def _operation(route: Route) -> JsonObject:
     in_query = [{"name": name, "in": "query", "schema": {"type": _TYPES[kind]}} for name, kind in route.query.items()]
     error = {"description": "what is wrong", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
     described: JsonObject = {
+        "operationId": operation_id(route.method, route.path),
         "summary": route.summary,
         "parameters": [*in_path, *in_query],
         "responses": {"200": {"description": "done", "content": {"application/json": {"schema": {"type": "object"}}}}, "4XX": error},

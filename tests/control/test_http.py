@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 import aiohttp
 import pytest
@@ -173,6 +174,9 @@ def test_the_description_has_every_route_and_body() -> None:
     described = openapi()
     found = {(method.upper(), path) for path, methods in described["paths"].items() for method in methods}
     assert found == {(route.method, route.path) for route in ROUTES} | {("GET", "/events")}
+    ids = [operation["operationId"] for methods in described["paths"].values() for operation in methods.values()]
+    assert len(set(ids)) == len(ids) and all(re.fullmatch(r"[a-z][A-Za-z]+", each) for each in ids)
+    assert {"getHolds", "createHold", "getHold", "releaseHold", "deleteHolds", "deleteHold", "moveController", "createFault"} <= set(ids)
     for route in ROUTES:
         if route.body is not None:
             fields = set(described["components"]["schemas"][route.body.__name__]["properties"])

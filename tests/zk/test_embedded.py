@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from klamm.machine.java import Java, find_java
 from klamm.tests.harness.waits import wait_for
+from klamm.zk.embedded import owned_process
 from klamm.zk.embedded import server as embedded
 from klamm.zk.embedded.java import EmbeddedZooKeeperError
 from klamm.zk.embedded.owned_process import OwnedProcess
@@ -239,3 +241,12 @@ def test_only_its_owner_can_read_what_it_writes(server: EmbeddedZooKeeper, tmp_p
     made = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / NAME / "version-2").iterdir()}
     assert made and set(made.values()) == {0o600}
     assert (tmp_path / NAME / "zookeeper.out").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_process_that_cannot_be_started_is_one_error_and_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the system has no more processes: the shell ends before it has a child."""
+    monkeypatch.setattr(owned_process, "_SHELL", "exit 1")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(EmbeddedZooKeeperError, match="cannot be started in a process of its own"):
+        EmbeddedZooKeeper().start()
+    assert list(tmp_path.glob("klamm-zookeeper-*")) == []

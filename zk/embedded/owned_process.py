@@ -66,7 +66,13 @@ class OwnedProcess:
         self._said = self._shell.stdout
         self._saying = threading.Lock()
         self._code: int | None = None
-        self.pid = int(self._said.readline())
+        said = self._said.readline()
+        if not said.strip().isdigit():  # the shell could not start a child
+            self._shell.stdin.close() if self._shell.stdin is not None else None
+            self._shell.kill()
+            self._shell.wait()
+            raise OSError(f"{command[0]} cannot be started in a process of its own")
+        self.pid = int(said)
 
     def poll(self) -> int | None:
         """The exit code of the child as in a shell (128 plus the signal number); None while it runs."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -153,9 +154,14 @@ class EmbeddedZooKeeper:
         trash = None if self._data_dir is not None else Path(tempfile.mkdtemp(prefix="klamm-zookeeper-"))
         folder = trash if trash is not None else Path(self._data_dir or "")
         port = _free_port()
-        config = _write_config(folder, port)
-        output = folder / "zookeeper.out"
-        process = OwnedProcess([*command, str(config)], output, trash, inherited=() if self._lock is None else (self._lock,))
+        try:
+            config = _write_config(folder, port)
+            output = folder / "zookeeper.out"
+            process = OwnedProcess([*command, str(config)], output, trash, inherited=() if self._lock is None else (self._lock,))
+        except BaseException:
+            if trash is not None:
+                shutil.rmtree(trash, ignore_errors=True)
+            raise
         deadline = time.monotonic() + self._start_timeout_s
         try:
             while not _serves(port, folder):
