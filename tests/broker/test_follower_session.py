@@ -219,3 +219,9 @@ def exchange(session, leader, chance):
         session.take(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, 0)
     else:
         session.take(0, 5 if leader else 0, content.size if content.session_epoch == 0 else 0)
+
+
+def test_the_removal_of_a_partition_says_whether_it_was_fetched():
+    session = started(0)
+    assert [session.remove("t", 0), session.remove("t", 0), session.remove("none", 0)] == [True, False, False]
+    assert session.count == 0

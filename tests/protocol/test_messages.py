@@ -321,6 +321,12 @@ def test_tags_in_a_request_header_are_skipped() -> None:
     assert messages.decode_request_header(payload) == ((3, 9, 5, "a"), 18)
 
 
+def test_a_tagged_field_that_is_longer_than_the_frame_of_a_response_is_refused() -> None:
+    assert messages.decode_response_header(ApiKey.METADATA, 12, b"\0\0\0\1\1\7\2xy") == (1, 9)
+    with pytest.raises(RemoteProtocolError, match="a tagged field is longer than its frame"):
+        messages.decode_response_header(ApiKey.METADATA, 12, b"\0\0\0\1\1\7\2x")
+
+
 def test_a_tag_that_only_other_versions_have_is_refused_and_an_unknown_one_skipped() -> None:
     """As Apache Kafka's decoders do: `type` of UpdateMetadata came with version 8, the replica's state of Fetch with 15."""
     for name, request, version, tag in (

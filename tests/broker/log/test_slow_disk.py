@@ -205,3 +205,19 @@ async def _cut(log: Log, offset: int) -> None:
         await unfinished
     if log.storage is not None:
         await log.caught_up()
+
+
+async def test_states_of_producers_are_read_after_the_commands_that_wait() -> None:
+    """A truncation reads them: it must not see the log without what was appended before."""
+    storage = SimulatedStorage()
+    slow = SlowLog(storage)
+    assert slow.log.storage is not None
+    slow.slow(100)
+    slow.produce()
+    reading = asyncio.ensure_future(slow.log.storage.read_producers(1, [0], 0))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not reading.done()
+    await slow.pass_time(100)
+    await slow.pass_time(0)
+    assert reading.done()

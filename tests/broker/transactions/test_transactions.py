@@ -611,3 +611,10 @@ def test_states_have_the_texts_of_apache_kafka() -> None:
     assert list(STATES) == [
         "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
     ]
+
+
+def test_an_open_transaction_times_out_on_request_and_says_so() -> None:
+    driver = TransactionDriver()
+    driver.begun()
+    assert driver.transactions.time_out(ID, driver.now) is True
+    assert driver.transactions.time_out("none", driver.now) is False
