@@ -322,9 +322,9 @@ def test_tags_in_a_request_header_are_skipped() -> None:
 
 
 def test_a_tagged_field_that_is_longer_than_the_frame_of_a_response_is_refused() -> None:
-    assert messages.decode_response_header(ApiKey.METADATA, 12, b"\0\0\0\1\1\7\2xy") == (1, 9)
+    assert messages.decode_response_header(messages.ApiKey.METADATA, 12, b"\0\0\0\1\1\7\2xy") == (1, 9)
     with pytest.raises(RemoteProtocolError, match="a tagged field is longer than its frame"):
-        messages.decode_response_header(ApiKey.METADATA, 12, b"\0\0\0\1\1\7\2x")
+        messages.decode_response_header(messages.ApiKey.METADATA, 12, b"\0\0\0\1\1\7\2x")
 
 
 def test_a_tag_that_only_other_versions_have_is_refused_and_an_unknown_one_skipped() -> None:
