@@ -23,6 +23,6 @@ def test_a_fetch_is_a_followers_if_it_has_a_replica_id_and_a_large_one_is_not_de
     payload = messages.encode_request(ApiKey.FETCH, version, 1, "c", messages.encode(message, version))[4:]
     if partitions > 1:
         assert len(payload) > request_counts.LARGE_BYTES
-        monkeypatch.delattr(request_counts.messages, "decode")
+        monkeypatch.delattr(messages, "decode")
     request = request_counts._request(payload, 0)
     assert request is not None and request.names == ("Fetch", "FetchConsumer" if replica_id < 0 else "FetchFollower")
