@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from klamm.admin.calls.arguments import check_bool, check_mapping
 from klamm.admin.calls.deadlines import deadline_ms
 from klamm.admin.calls.errors import error_of, response_error
-from klamm.admin.network.io_thread import Call
 from klamm.admin.calls.results import Result
 from klamm.admin.calls.scope import Scope
+from klamm.admin.network.io_thread import Call
 from klamm.admin.network.session import Session
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey

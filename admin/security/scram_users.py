@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from klamm.admin.calls.arguments import check_int, check_iterable, check_mapping
 from klamm.admin.calls.deadlines import deadline_ms
 from klamm.admin.calls.errors import AdminError, error_of
-from klamm.admin.network.io_thread import Call
 from klamm.admin.calls.results import Described, Result
 from klamm.admin.calls.scope import Scope
+from klamm.admin.network.io_thread import Call
 from klamm.admin.network.session import Outcomes, Session
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from klamm.admin.network.broker_connection import BrokerConnection
 from klamm.admin.calls.settings import check_settings
+from klamm.admin.network.broker_connection import BrokerConnection
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.tests.harness.waits import eventually

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from klamm.protocol.nouns import NO_LEADER
-from klamm.server.requests.topic_creation import wait_for_leaders
+from klamm.server.apis.topic_creation import wait_for_leaders
 from klamm.tests.broker import update_metadata
 from klamm.tests.services import make_services
 
