@@ -15,7 +15,7 @@ import click
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import say
 from klamm.configs.client_quotas import CLIENT_QUOTAS, IP_QUOTAS, SCRAM_MECHANISMS
-from klamm.configs.types import double_text, parse_double
+from klamm.configs.definitions.types import double_text, parse_double
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient, QuotaEntity, ScramPassword
