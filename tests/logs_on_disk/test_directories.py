@@ -716,3 +716,17 @@ async def test_files_of_unused_logs_are_closed(make: Make) -> None:
             await storage.drain()
     assert sum(isinstance(storage, DirectoryStorage) and storage.files.is_open for storage, _ in logs) <= 7
     assert all(reports.written_to == [1, 2, 3] for _, reports in logs)
+
+
+async def test_a_log_that_was_cut_before_moves_too(make: Make, tmp_path: Path) -> None:
+    """A copy begins again only if the log is cut while it is copied."""
+    directories = make("a", "b")
+    await directories.start()
+    storage, reports = await opened(directories)
+    ends = await filled(storage, 1)
+    storage.execute(Truncate(5, 0, ends[4], ()))
+    await storage.drain()
+    await eventually(lambda: reports.written_to[-1] == 5, "it is cut")
+    directories.move("t", 0, str(tmp_path / "b"))
+    await eventually(lambda: directories.path_of("t", 0) == str(tmp_path / "b"), "it has moved")
+    assert (tmp_path / "b/t-0" / f"{0:020d}.log").stat().st_size == ends[4]

@@ -16,7 +16,7 @@ from klamm.server.local.driven_clock import DrivenClock
 from klamm.server.requests.context import Context
 from klamm.server.requests.dispatch import Dispatcher, Handler
 from klamm.server.requests.quotas import ClientQuotas
-from klamm.server.requests.throttling import handle_throttled
+from klamm.server.requests.throttling import RequestThrottle, handle_throttled
 from klamm.server.security.authorizer import Principal
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
@@ -273,3 +273,17 @@ def test_fetches_of_followers_are_not_throttled_and_broker_0_is_one(version: int
 
     handle_throttled(quotas.enforced, handle, ctx, request)
     assert seen == [is_measured]
+
+
+def test_the_time_of_a_fetch_up_to_its_response_counts_and_later_time_does_not() -> None:
+    """A Fetch says how much it reads before its response is there: what the event loop did for it until then is its time."""
+    clock = DrivenClock()
+    quotas = ClientQuotas(broker_config(), clock)
+    quotas.set("clients", "<default>", {"request_percentage": "50"})
+    ctx = make_context(replace(make_services(client_quotas=quotas), clock=clock), ApiKey.FETCH, 12)
+    ctx.client_id = "test"
+    ctx.peer.arrival = 100, clock.monotonic()
+    assert quotas.enforced is not None
+    throttle = RequestThrottle(quotas.enforced, ctx)
+    clock.jump(LONG_S)
+    assert throttle.fetched(10) == 500
