@@ -78,7 +78,8 @@ class RecordWriter:
             for number, future in enumerate(self._waiting, self.written + 1):
                 code = getattr(future.exception, "errno", 0)
                 if future.failed() and isinstance(code, int) and code > 0:
-                    caused = error_of(code, _with_number(number, str(future.exception.args[0])))
+                    reason = str(future.exception.args[0]) if future.exception.args else None
+                    caused = error_of(code, _with_number(number, reason))
                     assert caused is not None
                     return caused
             return error

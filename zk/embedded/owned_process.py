@@ -68,9 +68,8 @@ class OwnedProcess:
         self._code: int | None = None
         said = self._said.readline()
         if not said.strip().isdigit():  # the shell could not start a child
-            self._shell.stdin.close() if self._shell.stdin is not None else None
             self._shell.kill()
-            self._shell.wait()
+            self._shell.communicate()
             raise OSError(f"{command[0]} cannot be started in a process of its own")
         self.pid = int(said)
 
