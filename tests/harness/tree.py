@@ -67,7 +67,7 @@ class Tree:
             return []
 
     def put(self, path: str, data: Any, *, ephemeral: bool = False) -> None:
-        """Create a node or replace its data; dicts become JSON. A node that a controller deletes meanwhile is created again."""
+        """Create a node or replace its data; dicts become JSON."""
         raw = (
             data
             if isinstance(data, bytes)
@@ -75,15 +75,10 @@ class Tree:
             if isinstance(data, str)
             else json.dumps(data, separators=(",", ":")).encode()
         )
-        while True:
-            try:
-                self.client.create(path, raw, ephemeral=ephemeral, makepath=True)
-            except NodeExistsError:
-                try:
-                    self.client.set(path, raw)
-                except NoNodeError:
-                    continue
-            return
+        try:
+            self.client.create(path, raw, ephemeral=ephemeral, makepath=True)
+        except NodeExistsError:
+            self.client.set(path, raw)
 
     def delete(self, path: str, *, recursive: bool = False) -> None:
         """Delete a node; a missing one is fine."""
