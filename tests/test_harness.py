@@ -5,12 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import pytest
-from kazoo.exceptions import NodeExistsError
-
-from klamm.tests.harness.tree import Tree
 
 TESTS = Path(__file__).resolve().parent
 FILES = sorted(TESTS.rglob("*.py"))
@@ -81,23 +75,3 @@ def test_no_class_of_what_tests_share_has_the_name_of_another() -> None:
 def test_no_folder_of_tests_has_more_than_22_files() -> None:
     files = {str(folder.relative_to(TESTS)): len(list(folder.glob("*.py"))) for folder in TESTS.rglob("*") if folder.is_dir()}
     assert {name: number for name, number in files.items() if number > 22} == {}
-
-
-def test_a_node_that_somebody_deletes_between_two_attempts_is_created_again(
-    zookeeper: str, chroot: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tree = Tree(zookeeper, chroot)
-    create, attempts = tree.client.create, []
-
-    def there_at_first(path: str, *arguments: Any, **options: Any) -> Any:
-        attempts.append(path)
-        if len(attempts) == 1:  # the node is there, and gone when it is written
-            raise NodeExistsError
-        return create(path, *arguments, **options)
-
-    monkeypatch.setattr(tree.client, "create", there_at_first)
-    tree.put("/admin/reassign_partitions", {"version": 1})
-    assert tree.json("/admin/reassign_partitions") == {"version": 1}
-    tree.put("/admin/reassign_partitions", {"version": 2})
-    assert tree.json("/admin/reassign_partitions") == {"version": 2}
-    tree.close()
