@@ -7,8 +7,10 @@ of structures have Kafka's names inside. A row is made for each frame of these A
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Iterable
 from hashlib import md5
+from struct import Struct
 from typing import Any
 
 from klamm.pipeline.decode.json_codec import Body
@@ -22,6 +24,13 @@ Texts = list[str | None] | None
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 HEADER_BYTES = 61
 """Bytes of the header of a batch of records."""
+_MAGIC = 16
+"""Where the magic of a batch or message is."""
+_PRODUCER = Struct(">43xqhi").unpack_from
+"""Of the header: producer id, producer epoch, first sequence number."""
+_PRODUCER_BYTES = 57
+LATEST = -1
+"""The timestamp with which ListOffsets asks for the end of a partition."""
 
 Reader = Callable[[int, Body, bytes], Values | None]
 """Version, body and its JSON → what rules read of it; None if that is nothing."""
@@ -90,8 +99,29 @@ def _sorted(ids: list[Any] | None) -> list[Any] | None:
 def _produce(version: int, body: Body, text: bytes) -> Values:
     topics = body.get("topicData")
     transactional = body.get("transactionalId")
-    found: Values = {"names": _pairs(topics, "partitionData", "index")}
+    found: Values = {"names": _pairs(topics, "partitionData", "index"), "acks": body.get("acks"), "sequences": _sequences(topics)}
     return found if transactional is None else found | {"transactional_id": transactional, "produced": topics}
+
+
+def _sequences(topics: Iterable[Any] | None) -> list[Values] | None:
+    """The first sequence number of each batch with a producer id, and batches of which that is not known; None if there are none.
+
+    A request has one batch for each partition.
+    """
+    found: list[Values] = []
+    for topic in topics or ():
+        for row in topic.get("partitionData") or ():
+            head = b64decode((row.get("records") or {}).get("head") or "")
+            place = {"name": topic.get("name"), "index": row.get("index")}
+            if _MAGIC < len(head) and head[_MAGIC] < 2:
+                continue
+            if len(head) < _PRODUCER_BYTES:
+                found.append(place)
+                continue
+            producer_id, epoch, sequence = _PRODUCER(head)
+            if producer_id >= 0:
+                found.append(place | {"producerId": producer_id, "producerEpoch": epoch, "baseSequence": sequence})
+    return found or None
 
 
 def _produced(version: int, body: Body, text: bytes) -> Values:
@@ -112,8 +142,20 @@ def _fetched(version: int, body: Body, text: bytes) -> Values | None:
     return {"records": topics} if topics else None
 
 
+def _list_offsets(version: int, body: Body, text: bytes) -> Values:
+    topics = body.get("topics")
+    names = _pairs(topics, "partitions", "partitionIndex")
+    if body.get("replicaId") != -1 or body.get("isolationLevel"):
+        return {"names": names}
+    asked = [
+        {**topic, "partitions": [row for row in topic.get("partitions") or () if row.get("timestamp") == LATEST]} for topic in topics or ()
+    ]
+    return {"names": names, "latest": _pairs(asked, "partitions", "partitionIndex")}
+
+
 def _listed_offsets(version: int, body: Body, text: bytes) -> Values:
-    return {"names": _pairs(body.get("topics"), "partitions", "partitionIndex")}
+    topics = body.get("topics")
+    return {"names": _pairs(topics, "partitions", "partitionIndex"), "listed": topics}
 
 
 def _metadata(version: int, body: Body, text: bytes) -> Values:
@@ -335,7 +377,7 @@ def _left(version: int, body: Body, text: bytes) -> Values:
 READERS: dict[tuple[bool, int], Reader] = {
     (True, ApiKey.PRODUCE): _produce, (False, ApiKey.PRODUCE): _produced,
     (True, ApiKey.FETCH): _fetch, (False, ApiKey.FETCH): _fetched,
-    (True, ApiKey.LIST_OFFSETS): _listed_offsets, (False, ApiKey.LIST_OFFSETS): _listed_offsets,
+    (True, ApiKey.LIST_OFFSETS): _list_offsets, (False, ApiKey.LIST_OFFSETS): _listed_offsets,
     (True, ApiKey.METADATA): _metadata, (False, ApiKey.METADATA): _metadata_told,
     (True, ApiKey.LEADER_AND_ISR): _leader_and_isr, (False, ApiKey.LEADER_AND_ISR): _leader_and_isr_done,
     (True, ApiKey.STOP_REPLICA): _stop_replica, (False, ApiKey.STOP_REPLICA): _stop_replica_done,

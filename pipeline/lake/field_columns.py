@@ -75,11 +75,19 @@ FIELDS = (
     _column("marked", f"list<struct<producerId int64, topics list<struct<name string, partitions {_CODES}>>>>", "WriteTxnMarkers response"),
     _column("produced", "list<struct<name string, partitionData list<struct<index int32, records struct<head string>>>>>",
             "Produce request with a transactional id"),
+    _column("sequences", "list<struct<name string, index int32, producerId int64, producerEpoch int32, baseSequence int32>>",
+            "Produce request: the first sequence number of each batch with a producer id; without numbers where the header of a batch is "
+            "not whole"),
+    _column("acks", "int32", "Produce request"),
     _column("offsets", "list<struct<name string, partitionResponses list<struct<index int32, errorCode int32, baseOffset int64>>>>",
             "Produce response"),
+    _column("latest", "list<string>", "ListOffsets request of a consumer with `read_uncommitted`: the partitions as `topic-partition` "
+            "whose end it asks for"),
+    _column("listed", "list<struct<name string, partitions list<struct<partitionIndex int32, errorCode int32, offset int64>>>>",
+            "ListOffsets response"),
     _column("isolation_level", "int32", "Fetch request with `read_committed`"),
     _column("records", "list<struct<topic string, topicId string, partitions list<struct<partitionIndex int32, errorCode int32, "
-            "lastStableOffset int64, abortedTransactions list<struct<producerId int64, firstOffset int64>>, "
+            "highWatermark int64, lastStableOffset int64, abortedTransactions list<struct<producerId int64, firstOffset int64>>, "
             "records struct<size int64, head string, batches list<struct<offset int64, producerId int64>>, "
             "markers list<struct<offset int64, producerId int64, isCommit bool>>>>>>>", "Fetch response with records"),
 )

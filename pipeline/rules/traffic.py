@@ -104,7 +104,7 @@ RARE_FIELDS = View(
     "rare_fields",
     ("fields",),
     f"""
-SELECT * EXCEPT (produced, offsets, isolation_level, records, advertised)
+SELECT * EXCEPT (produced, sequences, acks, offsets, isolation_level, records, advertised)
 FROM fields
 WHERE api_key NOT BETWEEN {min(FIELD_TABLE.frequent)} AND {max(FIELD_TABLE.frequent)} AND api_key NOT IN ({FREQUENT_KEYS})""",
 )

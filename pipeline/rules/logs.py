@@ -1,0 +1,185 @@
+"""Rules `L`: the log of a partition, as producers and consumers see it at its leader.
+
+Offsets may fall where a log was truncated. A leader truncates nothing, so offsets are compared only while nothing changed for the
+partition: between two requests that told the broker of another leader, leader epoch or topic id, or that the topic is being deleted. A
+journal without requests of controllers does not show these changes, and a broker with such a journal is not judged, nor is one whose
+journal lacks rows, nor one that moved logs between its directories.
+"""
+
+from __future__ import annotations
+
+from klamm.pipeline.rules.record import Rule, View, messages_of
+
+_OF_LOG = "PARTITION BY run_id, node_id, process, topic, partition"
+
+LOG_CHANGES = View(
+    "log_changes",
+    ("states",),
+    """
+WITH told AS (
+    SELECT run_id, node_id, receiver_process AS process, topic, partition, seq, leader, struct(leader, leader_epoch, topic_key) AS what,
+        lag(struct(leader, leader_epoch, topic_key)) OVER (
+            PARTITION BY run_id, node_id, receiver_process, topic, partition ORDER BY seq) AS before
+    FROM states WHERE source = -1 AND coalesce(error, 0) = 0)
+SELECT run_id, node_id, process, topic, partition, seq, leader FROM told WHERE before IS NULL OR before <> what
+""",
+    needs=(messages_of(4, 5, 6),),
+    is_kept=True,
+)
+"""The requests that told a broker of another leader, leader epoch or topic id of a partition."""
+
+WRITTEN = View(
+    "written",
+    ("fields", "log_changes", "gappy"),
+    """
+WITH judged AS (SELECT DISTINCT run_id, node_id FROM log_changes LEFT ANTI JOIN gappy USING (run_id, node_id)),
+asked AS (
+    SELECT run_id, node_id, seq, acks, sequences, NOT has_body AS is_hidden, flags & 2 <> 0 AS is_cut, names
+    FROM fields LEFT SEMI JOIN judged USING (run_id, node_id) WHERE api_key = 0 AND dir = 0),
+answers AS (
+    SELECT run_id, node_id, process, conn_id, cause_seq AS seq, seq AS answer_seq, t.name AS topic, t.partitionResponses AS rows
+    FROM fields LATERAL VIEW explode(offsets) AS t WHERE api_key = 0 AND dir = 1),
+rows AS (SELECT * EXCEPT (rows, p), p.index AS partition, p.errorCode AS error, p.baseOffset AS base_offset
+    FROM answers LATERAL VIEW explode(rows) AS p),
+placed AS (
+    SELECT r.*, q.acks, try_element_at(filter(q.sequences, s -> s.name = r.topic AND s.index = r.partition), 1) AS batch,
+        q.is_hidden OR q.is_cut AND NOT coalesce(array_contains(q.names, concat(r.topic, '-', r.partition)), false) AS is_hidden
+    FROM rows r JOIN asked q ON q.run_id = r.run_id AND q.node_id = r.node_id AND q.seq = r.seq)
+SELECT run_id, node_id, process, conn_id, seq, answer_seq, topic, partition, acks, error, base_offset,
+    is_hidden OR batch IS NOT NULL AND batch.producerId IS NULL AS is_unknown,
+    batch.producerId AS producer_id, batch.producerEpoch AS producer_epoch, batch.baseSequence AS sequence
+FROM placed
+""",
+    needs=(messages_of(0),),
+    is_kept=True,
+)
+"""Partitions in Produce responses. The batch has a producer id, or none, or that is not known (`is_unknown`)."""
+
+_RISING = f"""
+WITH points AS (
+    SELECT run_id, node_id, process, topic, partition, seq AS at, seq AS changed_seq, NULL AS batch FROM log_changes
+    UNION ALL
+    SELECT run_id, node_id, process, topic, partition, answer_seq, NULL, struct(conn_id, seq, answer_seq, error, base_offset, is_unknown,
+        producer_id, producer_epoch, sequence)
+    FROM written),
+placed AS (
+    SELECT run_id, node_id, process, topic, partition, batch.*, coalesce(changed, 0) AS changed_seq FROM (
+        SELECT *, max(changed_seq) OVER ({_OF_LOG} ORDER BY at ROWS UNBOUNDED PRECEDING) AS changed FROM points)
+    WHERE batch IS NOT NULL),
+-- A batch without a producer id is behind all that came before it, one with a producer id behind those with a lower sequence number. A
+-- duplicate gets the offset of what it repeats.
+ordered AS (
+    SELECT *, count_if(error <> 0) OVER connection AS errors,
+        last_value(if(error = 0 AND base_offset >= 0, struct(seq, answer_seq, base_offset, sequence), NULL), true) OVER connection AS last,
+        last_value(if(error = 0 AND base_offset >= 0, struct(seq, answer_seq, base_offset, sequence), NULL), true) OVER producer AS same
+    FROM placed
+    WINDOW connection AS (PARTITION BY conn_id, run_id, node_id, process, topic, partition ORDER BY seq
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
+        producer AS (PARTITION BY conn_id, run_id, node_id, process, topic, partition, producer_id, producer_epoch ORDER BY seq
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
+compared AS (
+    SELECT *, CASE WHEN is_unknown THEN NULL WHEN producer_id IS NULL THEN last WHEN same.sequence < sequence THEN same END AS before
+    FROM ordered WHERE error = 0 AND base_offset >= 0 AND errors = 0)
+SELECT run_id, node_id, conn_id, answer_seq AS seq,
+    if(base_offset < before.base_offset, concat(topic, '-', partition, ': base offset ', base_offset, ' after ', before.base_offset,
+        ' for the request before'), NULL) AS detail,
+    array(before.seq, before.answer_seq, seq, answer_seq) AS evidence
+FROM compared WHERE before IS NOT NULL AND changed_seq < before.seq"""
+
+LOG_ENDS = View(
+    "log_ends",
+    ("fields", "written", "log_changes", "topic_names", "gappy", "rare_traffic"),
+    f"""
+WITH unsure AS (
+    SELECT run_id, node_id FROM gappy UNION SELECT run_id, node_id FROM rare_traffic WHERE api_key = 34 AND dir = 0),
+judged AS (SELECT DISTINCT run_id, node_id FROM log_changes LEFT ANTI JOIN unsure USING (run_id, node_id)),
+fetched AS (
+    SELECT f.run_id, f.node_id, f.process, f.conn_id, f.cause_seq AS seq, f.seq AS answer_seq, coalesce(f.topic, n.topic_name) AS topic,
+        f.p.partitionIndex AS partition, f.p.highWatermark AS high_watermark, 1 AS api_key
+    FROM (
+        SELECT * FROM (
+            SELECT run_id, node_id, process, conn_id, cause_seq, seq, t.topic AS topic, t.topicId AS topic_id, t.partitions AS rows
+            FROM fields LEFT SEMI JOIN judged USING (run_id, node_id) LATERAL VIEW explode(records) AS t WHERE api_key = 1 AND dir = 1)
+        LATERAL VIEW explode(rows) AS p) f
+    LEFT JOIN topic_names n ON n.run_id = f.run_id AND n.named_key = f.topic_id
+    WHERE f.p.errorCode = 0),
+listed AS (
+    SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, a.answer_seq, a.topic, a.p.partitionIndex AS partition,
+        a.p.offset AS high_watermark, 2 AS api_key
+    FROM (SELECT * FROM fields LEFT SEMI JOIN judged USING (run_id, node_id) WHERE api_key = 2 AND dir = 0 AND latest IS NOT NULL) q
+    JOIN (
+        SELECT * FROM (
+            SELECT run_id, node_id, cause_seq, seq AS answer_seq, t.name AS topic, t.partitions AS rows
+            FROM fields LATERAL VIEW explode(listed) AS t WHERE api_key = 2 AND dir = 1)
+        LATERAL VIEW explode(rows) AS p) a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
+    WHERE a.p.errorCode = 0 AND array_contains(q.latest, concat(a.topic, '-', a.p.partitionIndex))),
+told AS (
+    SELECT * FROM (SELECT * FROM fetched UNION ALL SELECT * FROM listed) WHERE high_watermark >= 0 AND topic IS NOT NULL),
+points AS (
+    SELECT run_id, node_id, process, topic, partition, seq AS at, seq, leader, true AS is_change, NULL AS told, NULL AS asked,
+        CAST(NULL AS BIGINT) AS acknowledged
+    FROM log_changes
+    UNION ALL
+    SELECT run_id, node_id, process, topic, partition, answer_seq, seq, NULL, false, struct(high_watermark, seq, answer_seq), NULL, NULL
+    FROM told
+    UNION ALL
+    SELECT run_id, node_id, process, topic, partition, seq, seq, NULL, false, NULL,
+        struct(conn_id, answer_seq, high_watermark, api_key), NULL
+    FROM told
+    UNION ALL
+    SELECT run_id, node_id, process, topic, partition, answer_seq, seq, NULL, false,
+        struct(base_offset + 1 AS high_watermark, seq, answer_seq), NULL, base_offset
+    FROM written WHERE acks = -1 AND error = 0 AND base_offset >= 0),
+numbered AS (
+    SELECT *, max(if(is_change, at, NULL)) OVER before AS changed_seq, last_value(leader, true) OVER before AS leads,
+        min(if(is_change, at, NULL)) OVER ({_OF_LOG} ORDER BY at ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS next_change
+    FROM points WINDOW before AS ({_OF_LOG} ORDER BY at ROWS UNBOUNDED PRECEDING)),
+compared AS (
+    SELECT *, max(if(acknowledged IS NULL AND seq > changed_seq, told, NULL)) OVER before AS told_before,
+        max(if(acknowledged IS NOT NULL AND seq > changed_seq, told, NULL)) OVER before AS acknowledged_before
+    FROM numbered
+    WINDOW before AS (PARTITION BY run_id, node_id, process, topic, partition, changed_seq ORDER BY at
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
+SELECT run_id, node_id, process, asked.conn_id AS conn_id, seq, asked.answer_seq AS answer_seq, topic, partition,
+    asked.high_watermark AS high_watermark, asked.api_key AS api_key, told_before, acknowledged_before
+FROM compared
+WHERE asked IS NOT NULL AND leads = node_id AND (next_change IS NULL OR next_change > asked.answer_seq)
+""",
+    needs=(messages_of(1, 2),),
+    is_kept=True,
+)
+"""The high watermarks that leaders told in Fetch responses with records and, to consumers with `read_uncommitted`, as the end of a partition
+in ListOffsets responses. `told_before` has the highest one that was answered before the request, `acknowledged_before` the lowest one that
+the acknowledged batches with acks=all allow."""
+
+_FALLING = """
+SELECT run_id, node_id, conn_id, answer_seq AS seq,
+    if(high_watermark < told_before.high_watermark, concat(topic, '-', partition, ': high watermark ', high_watermark, ' in <api ', api_key,
+        '> after ', told_before.high_watermark), NULL) AS detail,
+    array(told_before.answer_seq, seq, answer_seq) AS evidence
+FROM log_ends WHERE told_before IS NOT NULL"""
+
+_ACKNOWLEDGED = """
+SELECT run_id, node_id, conn_id, answer_seq AS seq,
+    if(high_watermark < acknowledged_before.high_watermark, concat(topic, '-', partition, ': <api ', api_key, '> says that the partition ',
+        'ends at ', high_watermark, ', and offset ', acknowledged_before.high_watermark - 1, ' was acknowledged by all'), NULL) AS detail,
+    array(acknowledged_before.seq, acknowledged_before.answer_seq, seq, answer_seq) AS evidence
+FROM log_ends WHERE acknowledged_before IS NOT NULL"""
+
+VIEWS = (LOG_CHANGES, WRITTEN, LOG_ENDS)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "L-01", "error", "The batches of a connection to a partition get rising base offsets, in the order of their requests. A batch that "
+        "repeats another one gets the offset of that.", "wire 12", ("written", "log_changes"), _RISING, about="written",
+        needs=(messages_of(0),),
+    ),
+    Rule(
+        "L-02", "error", "The high watermark of a partition never falls at its leader in a leader epoch, in Fetch and ListOffsets.",
+        "wire 12", ("log_ends",), _FALLING, about="log_ends", needs=(messages_of(1, 2),),
+    ),
+    Rule(
+        "L-03", "error", "A batch that was acknowledged with acks=all is below the high watermark that its leader tells afterwards, in Fetch "
+        "and ListOffsets.", "wire 12", ("log_ends",), _ACKNOWLEDGED, about="log_ends", needs=(messages_of(0),),
+    ),
+)
