@@ -113,7 +113,7 @@ def _sequences(topics: Iterable[Any] | None) -> list[Values] | None:
         for row in topic.get("partitionData") or ():
             head = b64decode((row.get("records") or {}).get("head") or "")
             place = {"name": topic.get("name"), "index": row.get("index")}
-            if _MAGIC < len(head) and head[_MAGIC] < 2:
+            if len(head) > _MAGIC and head[_MAGIC] < 2:
                 continue
             if len(head) < _PRODUCER_BYTES:
                 found.append(place)
@@ -236,11 +236,13 @@ def _api_versions_told(version: int, body: Body, text: bytes) -> Values:
 
 
 def _create(version: int, body: Body, text: bytes) -> Values:
-    return {"names": _names_of(body.get("topics"))}
+    topics = body.get("topics")
+    return {"names": _names_of(topics), "is_validated": body.get("validateOnly"), "sizes": _codes_of(topics, code="count")}
 
 
 def _create_done(version: int, body: Body, text: bytes) -> Values:
-    return {"names": _names_of(body.get("topics")), "codes": _codes_of(body.get("topics"))}
+    topics = body.get("topics")
+    return {"names": _names_of(topics), "codes": _codes_of(topics), "sizes": _codes_of(topics, code="numPartitions")}
 
 
 def _create_partitions_done(version: int, body: Body, text: bytes) -> Values:
@@ -353,6 +355,14 @@ def _txn_commit_done(version: int, body: Body, text: bytes) -> Values:
     return {"commits": body.get("topics")}
 
 
+def _find_coordinator(version: int, body: Body, text: bytes) -> Values:
+    return {"key_type": body.get("keyType", 0)}
+
+
+def _coordinator_found(version: int, body: Body, text: bytes) -> Values:
+    return {"coordinators": body.get("coordinators") if version >= 4 else [body]}
+
+
 def _delete_groups(version: int, body: Body, text: bytes) -> Values:
     return {"group_ids": body.get("groupsNames")}
 
@@ -384,6 +394,7 @@ READERS: dict[tuple[bool, int], Reader] = {
     (True, ApiKey.UPDATE_METADATA): _update_metadata,
     (True, ApiKey.OFFSET_COMMIT): _commit, (False, ApiKey.OFFSET_COMMIT): _commit_done,
     (True, ApiKey.OFFSET_FETCH): _of_member, (False, ApiKey.OFFSET_FETCH): _offsets_fetched,
+    (True, ApiKey.FIND_COORDINATOR): _find_coordinator, (False, ApiKey.FIND_COORDINATOR): _coordinator_found,
     (True, ApiKey.JOIN_GROUP): _join, (False, ApiKey.JOIN_GROUP): _joined,
     (True, ApiKey.HEARTBEAT): _of_member, (False, ApiKey.HEARTBEAT): _nothing,
     (True, ApiKey.SYNC_GROUP): _sync, (False, ApiKey.SYNC_GROUP): _synced,

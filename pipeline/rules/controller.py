@@ -6,6 +6,7 @@ look wrong; where more has to be known to be sure, only those rows are joined wi
 
 from __future__ import annotations
 
+from klamm.pipeline.rules.controller_answers import ANSWER_RULES
 from klamm.pipeline.rules.controller_epochs import EPOCH_RULES
 from klamm.pipeline.rules.controller_metadata import C_16, SHOWN_STATES
 from klamm.pipeline.rules.controller_sends import SENDING_RULES, SENDING_VIEWS
@@ -13,4 +14,4 @@ from klamm.pipeline.rules.record import Rule, View
 
 VIEWS: tuple[View, ...] = (*SENDING_VIEWS, SHOWN_STATES)
 
-RULES: tuple[Rule, ...] = tuple(sorted((*EPOCH_RULES, *SENDING_RULES, C_16), key=lambda rule: rule.id))
+RULES: tuple[Rule, ...] = tuple(sorted((*EPOCH_RULES, *SENDING_RULES, *ANSWER_RULES, C_16), key=lambda rule: rule.id))

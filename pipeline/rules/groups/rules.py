@@ -107,6 +107,23 @@ SELECT run_id, node_id, conn_id, answer_seq AS seq,
     array(known.seq, seq, answer_seq) AS evidence
 FROM member_calls WHERE api_key = {ApiKey.OFFSET_COMMIT} AND array_contains(codes, 0)"""
 
+_MEMBERS = """
+WITH named AS (
+    SELECT run_id, node_id, process, group_id, turn, life, generation, member_id FROM group_joins
+    UNION SELECT run_id, node_id, process, group_id, turn, life, generation, name FROM group_joins LATERAL VIEW explode(members) AS name),
+-- The leader is told of all members.
+whole AS (SELECT DISTINCT run_id, node_id, process, group_id, turn, life, generation FROM group_joins WHERE size(members) > 0)
+SELECT m.run_id, m.node_id, m.conn_id, m.answer_seq AS seq,
+    if(n.member_id IS NULL, concat('group ', m.group_id, ': a commit of member ', m.member_id, ' succeeds, who did not join generation ',
+        m.generation), NULL) AS detail,
+    array(m.known.seq, m.seq, m.answer_seq) AS evidence
+FROM member_calls m
+JOIN whole w ON w.run_id = m.run_id AND w.node_id = m.node_id AND w.process = m.process AND w.group_id = m.group_id AND w.turn = m.turn
+    AND w.life = m.known.life AND w.generation = m.generation
+LEFT JOIN named n ON n.run_id = m.run_id AND n.node_id = m.node_id AND n.process = m.process AND n.group_id = m.group_id
+    AND n.turn = m.turn AND n.life = m.known.life AND n.generation = m.generation AND n.member_id = m.member_id
+WHERE m.api_key = 8 AND array_contains(m.codes, 0) AND m.generation = m.known.generation"""
+
 _LAST_COMMIT = f"""
 WITH groups_of_others AS (
     SELECT DISTINCT run_id, group_id FROM (
@@ -204,5 +221,9 @@ RULES: tuple[Rule, ...] = (
         "G-06", "error", "A member that was told UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID has no successful heartbeat after it. Before it "
         "joins, a member with an id is unknown.", "wire 12", ("group_calls", "group_joins"), _FENCED, about="group_calls",
         needs=(messages_of(*MEMBER_APIS),),
+    ),
+    Rule(
+        "G-07", "error", "A commit that names the current generation succeeds only if its member has joined that generation.", "wire 12",
+        ("member_calls", "group_joins"), _MEMBERS, about="member_calls", needs=(messages_of(8),),
     ),
 )

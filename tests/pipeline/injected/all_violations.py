@@ -9,6 +9,7 @@ from klamm.tests.pipeline.injected import (  # noqa: F401 registers them
     violations_of_events,
     violations_of_frames,
     violations_of_guests,
+    violations_of_logs,
     violations_of_requests,
     violations_of_states,
 )

@@ -35,8 +35,11 @@ OTHER_RULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("C-21", "AlterPartition gets a partition epoch two higher"): ("C-19",),
     ("C-22", "a controller resigns early, and goes on"): ("E-04",),
     ("E-01", "ElectLeaders answers NONE where it is not the controller"): ("E-04",),
+    ("E-04", "another broker than the controller creates a topic"): ("C-24",),  # which never comes
     ("G-02", "the generation of a group leaves one out"): ("G-04",),  # the members go on with the true one
     ("G-02", "the generation of a group goes back"): ("G-04",),
+    ("L-01", "a base offset is far above the next one"): ("L-03",),
+    ("L-03", "ListOffsets says that an old record is the end"): ("L-02",),
     ("T-04", "a fenced producer ends its transaction"): ("T-02",),
     ("T-04", "a producer that was replaced adds partitions"): ("T-01",),  # so they are not in the transaction of the newer one
 }

@@ -37,10 +37,11 @@ ABORTS: dict[str, Any] = {"transaction_abort_timed_out_transaction_cleanup_inter
 
 
 def judged_by_rules_of_frames(spark: Any, lake: Path, runs: list[str]) -> Judgement:
-    """By the rules about the wire, about groups and about transactions; by Spark, and DuckDB says the same."""
+    """By the rules about the wire, logs, groups, transactions, and what brokers answer of coordinators and new topics; by Spark, and DuckDB
+    says the same."""
     into_silver(spark, lake)
     views(spark, lake, runs)
-    rules = [rule for rule in runner.rules().values() if rule.id.startswith(("W-", "G-", "T-", "X-05"))]
+    rules = [rule for rule in runner.rules().values() if rule.id.startswith(("W-", "L-", "G-", "T-", "C-23", "C-24", "X-05"))]
     judgement = runner.judge(spark, runs, rules)
     assert_quick_agrees(lake, runs, judgement, [rule.id for rule in rules])
     return judgement
@@ -161,5 +162,6 @@ def test_no_rule_of_frames_is_violated_by_real_brokers_behind_a_recording_proxy(
     checked = {stat.rule: stat.checked for stat in judgement.stats}
     assert [(one.rule, one.detail) for one in judgement.verdicts if one.severity == "error" or one.rule == "X-05"] == []
     assert all(checked[f"W-{number:02d}"] for number in (1, 2, 3, 4, 5, 7, 8, 9, 11)), checked
-    assert all(checked[rule] for rule in ("G-01", "G-02", "G-03", "G-04", "G-05", "X-05")), checked
+    assert all(checked[rule] for rule in ("G-01", "G-02", "G-03", "G-04", "G-05", "G-07", "X-05")), checked
+    assert all(checked[rule] for rule in ("L-01", "L-02", "L-03", "C-23", "C-24")), checked
     assert all(checked[f"T-{number:02d}"] for number in range(1, 6)), checked

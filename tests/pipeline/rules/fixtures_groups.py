@@ -532,6 +532,56 @@ def a_member_is_unknown_until_it_joins(run: Run) -> None:
     group.heartbeat("a", 1)
 
 
+# --- G-07
+
+
+@good("G-07")
+def members_of_the_generation_commit(run: Run) -> None:
+    group = first_generations(run)
+    group.commit("a", 2, 5)
+    group.commit("b", 2, 6)
+    group.commit("c", 2, 7, UNKNOWN_MEMBER)
+    group.commit("", -1, 8)
+
+
+@good("G-07")
+def the_leader_was_told_of_a_member_whose_own_response_came_late(run: Run) -> None:
+    group = GroupJournal(run)
+    asked = group.ask_join("b", conn=2)
+    group.join("a", 1, "a", ("a", "b"))
+    group.commit("b", 1, 5)
+    assert asked
+
+
+@good("G-07")
+def a_static_member_comes_back_with_another_id_and_commits(run: Run) -> None:
+    group = GroupJournal(run)
+    group.join("a", 1, "a", ("a", "b"), instance="one")
+    group.join("b", 1, "a", instance="two")
+    group.join("b2", 1, "a", asked_as="", instance="two")
+    group.commit("b2", 1, 5)
+
+
+@bad("G-07")
+def a_commit_of_a_member_that_never_joined_succeeds(run: Run) -> int:
+    group = first_generations(run)
+    return group.commit("c", 2, 5)
+
+
+@bad("G-07")
+def a_commit_of_a_member_of_the_generation_before_succeeds(run: Run) -> int:
+    group = first_generations(run)
+    group.join("b", 3, "b", ("b",))
+    return group.commit("a", 3, 5)
+
+
+@silent("G-07")
+def the_leader_of_the_generation_got_no_response(run: Run) -> None:
+    group = GroupJournal(run)
+    group.join("b", 1, "a")
+    group.commit("c", 1, 5)
+
+
 # ---
 
 
