@@ -164,6 +164,19 @@ def count_rows(path: Path) -> int:
         return rows
 
 
+def last_number(segment: Segment) -> int:
+    """The number of the last row in the whole batches of a segment; that before its first one if there is none. Other columns are not
+    looked at."""
+    last = segment.first_seq - 1
+    try:
+        with pa.memory_map(str(segment.path)) as source, pa.ipc.open_stream(source) as stream:
+            while True:
+                numbers = stream.read_next_batch().column("seq")
+                last = numbers[-1].as_py() if len(numbers) else last
+    except (StopIteration, *WRONG):
+        return last
+
+
 def segments(lake: Path) -> list[Segment]:
     """All segments of a lake, sorted by run, node, table and first row; empty for a missing lake. Other files are skipped."""
     found = (segment_of(path) for path in journal_folder(lake).glob("run=*/node=*/*"))

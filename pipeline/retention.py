@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from klamm.journal.reading import is_written, locked, retained_to, segments
+from klamm.journal.reading import is_written, last_number, locked, retained_to, segments
 from klamm.journal.segments import RETAINED, Segment, journal_folder
 from klamm.machine.replaced_file import replacing
 from klamm.pipeline.lake import manifest
@@ -214,7 +214,7 @@ class _Planning:
             self.plan.shortened.append(run)
             self._add(gone, old)
             self.plan.segments += [str(segment.path.relative_to(self._lake)) for segment in old]
-            self._note_numbers(journal, old)
+            self._note_numbers(old)
 
     def _newest(self, segment: Segment, in_bronze: dict[str, Entry]) -> int:
         """The time of the newest row of a segment; if bronze was purged, the time when it was sealed."""
@@ -222,16 +222,12 @@ class _Planning:
         told = None if entry is None else entry.last_ts_ns
         return segment.path.stat().st_mtime_ns if told is None else told
 
-    def _note_numbers(self, journal: Sequence[Segment], old: Sequence[Segment]) -> None:
-        """The number before the first segment that stays, of each broker and table."""
+    def _note_numbers(self, old: Sequence[Segment]) -> None:
+        """The number of the last row that is removed, of each broker: those behind it may be rows of the other table, or be lost."""
         for segment in old:
-            later = [
-                one.first_seq for one in journal
-                if (one.node, one.table) == (segment.node, segment.table) and one.first_seq > segment.first_seq and one not in old
-            ]
             folder = segment.path.parent
             name = str(folder.relative_to(self._lake))
-            self.plan.retained[name] = max(self.plan.retained.get(name, retained_to(folder)), min(later) - 1)
+            self.plan.retained[name] = max(self.plan.retained.get(name, retained_to(folder)), last_number(segment))
 
     def _add(self, entries: Iterable[Entry], journal: Iterable[Segment]) -> None:
         for entry in entries:

@@ -42,8 +42,8 @@ FIELDS = (
     _column("codes", "list<int32>", "error codes of the elements of a response: CreateTopics, DeleteTopics, CreatePartitions, "
             "ElectLeaders, OffsetCommit"),
     _column("is_validated", "bool", "CreateTopics and CreatePartitions request: nothing is to be made"),
-    _column("sizes", "list<int32>", "how many partitions each topic of `names` gets: CreatePartitions request, and CreateTopics response since "
-            "version 5"),
+    _column("sizes", "list<int32>", "how many partitions each topic of `names` has then: CreatePartitions request, CreateTopics response "
+            "since version 5"),
     _column("key_type", "int32", "FindCoordinator request: 0 for a group, 1 for a transactional id"),
     _column("coordinators", "list<struct<nodeId int32, host string, port int32, errorCode int32>>", "FindCoordinator response"),
     _column("group_id", "string", "requests of members of a group, and DeleteOffsets"),

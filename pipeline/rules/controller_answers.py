@@ -13,8 +13,8 @@ _CUT = "SELECT DISTINCT run_id, node_id, process FROM rare_traffic WHERE dir = 0
 """SQL: the processes whose journals do not have UpdateMetadata whole."""
 
 C_23 = Rule(
-    "C-23", "error", "FindCoordinator names a broker that leads a partition of the topic of groups or of transactions, as UpdateMetadata told "
-    "it, with host and port of the listener of the client", "controller 15",
+    "C-23", "error", "FindCoordinator names a broker that leads a partition of the topic of groups or of transactions, as UpdateMetadata "
+    "told it, with host and port of the listener of the client", "controller 15",
     ("rare_fields", "rare_traffic", "states", "broker_state", "midway", "gappy"),
     unless_gaps(f"""
     WITH answers AS (
@@ -70,8 +70,8 @@ C_23 = Rule(
 )
 
 C_24 = Rule(
-    "C-24", "error", "CreateTopics and CreatePartitions answer NONE only if, between request and answer, UpdateMetadata told the broker of a "
-    "leader of each new partition; unless nothing was to be made", "controller 5.1",
+    "C-24", "error", "CreateTopics and CreatePartitions answer NONE only if, between request and answer, UpdateMetadata told the broker of "
+    "a leader of each new partition; unless nothing was to be made", "controller 5.1",
     ("rare_fields", "rare_traffic", "states", "gappy"),
     unless_gaps(f"""
     WITH made AS (

@@ -148,9 +148,9 @@ WHERE asked IS NOT NULL AND leads = node_id AND (next_change IS NULL OR next_cha
     needs=(messages_of(1, 2),),
     is_kept=True,
 )
-"""The high watermarks that leaders told in Fetch responses with records and, to consumers with `read_uncommitted`, as the end of a partition
-in ListOffsets responses. `told_before` has the highest one that was answered before the request, `acknowledged_before` the lowest one that
-the acknowledged batches with acks=all allow."""
+"""The high watermarks that leaders told in Fetch responses with records and, to consumers with `read_uncommitted`, as the end of a
+partition in ListOffsets responses. `told_before` has the highest one that was answered before the request, `acknowledged_before` the
+lowest one that the batches acknowledged with acks=all allow."""
 
 _FALLING = """
 SELECT run_id, node_id, conn_id, answer_seq AS seq,
@@ -179,7 +179,7 @@ RULES: tuple[Rule, ...] = (
         "wire 12", ("log_ends",), _FALLING, about="log_ends", needs=(messages_of(1, 2),),
     ),
     Rule(
-        "L-03", "error", "A batch that was acknowledged with acks=all is below the high watermark that its leader tells afterwards, in Fetch "
-        "and ListOffsets.", "wire 12", ("log_ends",), _ACKNOWLEDGED, about="log_ends", needs=(messages_of(0),),
+        "L-03", "error", "A batch that was acknowledged with acks=all is below the high watermark that its leader tells afterwards, in "
+        "Fetch and ListOffsets.", "wire 12", ("log_ends",), _ACKNOWLEDGED, about="log_ends", needs=(messages_of(0),),
     ),
 )

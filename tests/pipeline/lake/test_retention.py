@@ -110,6 +110,25 @@ def test_upkeep_folds_removes_and_writes_long_manifests_again(lake: Path, monkey
     assert upkeep(lake, Commits(lake), None).notes == []
 
 
+def test_numbers_behind_the_rows_that_are_removed_are_still_missed(tmp_path: Path) -> None:
+    """Also before the next row of the same table."""
+    with TinyJournal(tmp_path, "on", ts_ns=day(0)) as tiny:
+        simple_exchange(tiny)
+        tiny.event("timer")
+        tiny.roll()
+        to_silver(tmp_path, "first")
+        tiny.now_ns = day(5)
+        tiny.event("timer")
+        tiny.skip(2)
+        tiny.event("timer")
+        simple_exchange(tiny)
+    to_silver(tmp_path, "later")
+    assert retain(tmp_path, Commits(tmp_path), day(3)).rows == {"frames": 2, "events": 1}
+    assert missing_rows(tmp_path, ["on"]) == [Missing("on", 1, 5, 6)]
+    (proof,), _ = verify(tmp_path)
+    assert [line.partition(",")[0] for line in proof.problems] == ["seq 5 to 6 (2 rows) missing"]
+
+
 def test_a_dry_run_removes_nothing_and_says_the_same(lake: Path) -> None:
     before = files(lake)
     plan = retain(lake, Commits(lake), day(3), dry_run=True)
