@@ -120,12 +120,11 @@ points AS (
         CAST(NULL AS BIGINT) AS acknowledged
     FROM log_changes
     UNION ALL
-    SELECT run_id, node_id, process, topic, partition, answer_seq, seq, NULL, false, struct(high_watermark, seq, answer_seq), NULL, NULL
-    FROM told
-    UNION ALL
-    SELECT run_id, node_id, process, topic, partition, seq, seq, NULL, false, NULL,
-        struct(conn_id, answer_seq, high_watermark, api_key), NULL
-    FROM told
+    -- At the response it says something, at the request it may be compared.
+    SELECT run_id, node_id, process, topic, partition, if(is_answer, answer_seq, seq), seq, NULL, false,
+        if(is_answer, struct(high_watermark, seq, answer_seq), NULL),
+        if(is_answer, NULL, struct(conn_id, answer_seq, high_watermark, api_key)), NULL
+    FROM told LATERAL VIEW explode(array(true, false)) AS is_answer
     UNION ALL
     SELECT run_id, node_id, process, topic, partition, answer_seq, seq, NULL, false,
         struct(base_offset + 1 AS high_watermark, seq, answer_seq), NULL, base_offset
