@@ -39,7 +39,7 @@ from klamm.pipeline.lake.windows import SIZES, Window, WindowPart, WindowSizes, 
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.groups.calls import COMMITS, GROUP_ENDS, GROUP_JOINS, MEMBER_CALLS
 from klamm.pipeline.rules.record import Need
-from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake, together
+from klamm.pipeline.rules.runner import Begin, Judgement, Reader, judge_lake, no_steps, together
 from klamm.pipeline.rules.traffic import FRAME_COUNTS
 from klamm.pipeline.rules.transactions.calls import TRANSACTIONS_TOLD, TXN_MARKERS
 from klamm.pipeline.rules.verdict_tables import drop_parts, last_closed, read_judgement, write_judgement, write_window
@@ -241,30 +241,35 @@ def query_of(table: Table, part: WindowPart | None = None) -> str:
     return f"SELECT * FROM ({query}) WHERE {part.rows}"
 
 
-def build_gold(spark: SparkSession, lake: Path, runs: Sequence[str], sizes: WindowSizes = SIZES) -> Judgement:
-    """Compute gold's tables of these runs again, and judge them by all rules. Of a run that was cut: what is not final yet."""
-    cut = [run for run in runs if _build_windows(spark, lake, run, sizes)]
+def build_gold(
+    spark: SparkSession, lake: Path, runs: Sequence[str], sizes: WindowSizes = SIZES, begin: Begin = no_steps
+) -> Judgement:
+    """Compute gold's tables of these runs again, and judge them by all rules. Of a run that was cut: what is not final yet.
+
+    `begin` is called for each window of a run, and for the runs that are not cut together.
+    """
+    cut = [run for run in runs if _build_windows(spark, lake, run, sizes, begin)]
     whole = [run for run in runs if run not in cut]
-    judgement = _build_whole(spark, lake, whole) if whole else Judgement([], [])
+    judgement = _build_whole(spark, lake, whole, begin) if whole else Judgement([], [])
     stored = read_judgement(lake, cut) if cut else None
     return judgement if stored is None else together([judgement, stored])
 
 
-def _build_whole(spark: SparkSession, lake: Path, runs: Sequence[str]) -> Judgement:
+def _build_whole(spark: SparkSession, lake: Path, runs: Sequence[str], begin: Begin) -> Judgement:
     parts.clear(lake, QUERIES, BATCH)
     entries: list[Entry] = []
 
     def build(table: Table, rows: int) -> None:
         entries.extend(_build(spark, lake, table, query_of(table), runs, rows))
 
-    judgement = judge_lake(spark, lake, runs, readers=_readers(Contents(lake, runs, ()), build))
+    judgement = judge_lake(spark, lake, runs, readers=_readers(Contents(lake, runs, ()), build), begin=begin)
     parts.enter(lake, entries)
     write_judgement(lake, judgement, runs)
     drop_parts(lake, QUERIES, runs, behind=None)
     return judgement
 
 
-def _build_windows(spark: SparkSession, lake: Path, run: str, sizes: WindowSizes) -> bool:
+def _build_windows(spark: SparkSession, lake: Path, run: str, sizes: WindowSizes, begin: Begin) -> bool:
     """Build the windows of a run that are not final; False if the run needs no windows."""
     closed = last_closed(lake, run)
     is_cut = False
@@ -272,11 +277,11 @@ def _build_windows(spark: SparkSession, lake: Path, run: str, sizes: WindowSizes
         if not is_cut:
             drop_parts(lake, (*QUERIES, VERDICTS, RULE_STATS), [run], closed)
         is_cut = True
-        _build_window(spark, lake, window)
+        _build_window(spark, lake, window, begin)
     return is_cut
 
 
-def _build_window(spark: SparkSession, lake: Path, window: Window) -> None:
+def _build_window(spark: SparkSession, lake: Path, window: Window, begin: Begin) -> None:
     runs = [window.run]
     for part in window.parts:
         parts.clear(lake, QUERIES, part.batch(BATCH))
@@ -291,7 +296,7 @@ def _build_window(spark: SparkSession, lake: Path, window: Window) -> None:
             entries.extend(_build(spark, lake, table, query_of(table), runs, rows))
 
     contents = Contents(lake, runs, (), window=window)
-    judgement = judge_lake(spark, lake, runs, readers=_readers(contents, build), window=window)
+    judgement = judge_lake(spark, lake, runs, readers=_readers(contents, build), window=window, begin=begin)
     parts.enter(lake, entries)
     write_window(lake, judgement, window)
 

@@ -33,7 +33,6 @@ from klamm.pipeline.lake.bronze import (
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import spark_failures, written
-from klamm.pipeline.lake.tables import GOLD, SILVER
 from klamm.pipeline.retention import finish
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.upkeep import upkeep
@@ -80,7 +79,7 @@ def run(
         is_rebuilt = stream.prepare(lake)
         commits = Commits(lake)
         stream.remove_remains(lake)
-        refuse_missing(lake, [table.path for table in (*SILVER, *GOLD)])
+        refuse_missing(lake)
         found, copies = own_segments(pending(lake, commits))
         notes = [*copies, *(f"{path.relative_to(lake)}: not sealed in time" for path in late), *_left_out(lake)]
         if not found and not commits.journals:
@@ -111,8 +110,11 @@ def watch(
     stop: threading.Event,
     keep_ns: int | None = None,
     upkeep_s: float = UPKEEP_S,
+    looked: Callable[[Sequence[Converted]], None] = lambda _: None,
 ) -> RunOutcome:
     """Keep bronze and silver up to date until `stop` is set; then make gold. With `keep_ns`, what is older is removed.
+
+    `looked` is called with the segments that a look for new ones has found and converted, if there are any.
 
     Raises PipelineFailed.
     """
@@ -130,7 +132,10 @@ def watch(
             while not stop.is_set() and query.isActive:
                 found, _ = own_segments(segments.look())
                 _want_seals(segments.written)
-                commits.add(convert_here(lake, found, progress.step))
+                converted = convert_here(lake, found, progress.step)
+                commits.add(converted)
+                if converted:
+                    looked(converted)
                 if time.monotonic() - kept_at >= upkeep_s:
                     query.processAllAvailable()
                     upkeep(lake, commits, keep_ns)
@@ -166,8 +171,12 @@ def _gold(spark: SparkSession, lake: Path, runs: Sequence[str], progress: Progre
     chosen = sorted({*runs, *(every - there)})
     if not chosen:
         return None
-    progress.begin("gold", None)
-    return build_gold(spark, lake, chosen)
+
+    def begin(steps: int) -> Callable[[], None]:
+        progress.begin("gold", steps)
+        return lambda: progress.step(1)
+
+    return build_gold(spark, lake, chosen, begin=begin)
 
 
 def _want_seals(folders: Sequence[Path]) -> None:

@@ -24,11 +24,13 @@ def command(lake: Path, purge: bool, as_json: bool) -> None:
     nobody reads.
     """
     from klamm.pipeline import compact
+    from klamm.pipeline.lake.damage import refuse_missing
     from klamm.pipeline.lake.folder import written
     from klamm.pipeline.retention import finish
 
     with Bars() as bars, written(lake) as folder:
         finish(folder)
+        refuse_missing(folder)
         bars.begin("compaction", None)
         done = compact.compact(folder)
         removed = compact.purge(folder) if purge else 0

@@ -112,7 +112,7 @@ class Lines:
         while not self._stopped.wait(self._every_s):
             if self._work is not None:
                 what, total, began = self._work
-                steps = "" if total is None else f" {self._done} of {total},"
+                steps = "" if not total else f" {self._done} of {total} ({100 * self._done // total} %),"
                 with suppress(OSError):
                     click.echo(f"{what}:{steps} {time.monotonic() - began:.0f} s", err=True)
 
@@ -153,6 +153,13 @@ class Bars(AbstractContextManager["Bars"]):
             known = self._progress.tasks[-1].total
             self._progress.update(self._task, total=1 if known is None else known, completed=1 if known is None else known)
         self._task = self._progress.add_task(what, total=total)
+
+    def row(self, text: str) -> None:
+        """A row that stays, above the bars."""
+        if self._progress is None:
+            click.echo(printable(text), err=True)
+        else:
+            self._progress.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def step(self, steps: int) -> None:
         """`steps` more steps are done."""

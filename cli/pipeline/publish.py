@@ -36,8 +36,10 @@ def command(lake: Path, target: str | None, keep_ns: int | None, as_json: bool) 
     from klamm.pipeline.lake.folder import written
 
     with extra_needed("delta", lambda: "klamm pipeline publish"), written(lake) as folder:
+        from klamm.pipeline.lake.damage import refuse_missing
         from klamm.pipeline.lake.delta import publish, remove_old
 
+        refuse_missing(folder)
         done = list(publish(folder, target))
         gone = list(remove_old(target, keep_ns)) if target is not None and keep_ns is not None else []
     if as_json:

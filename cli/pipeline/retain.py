@@ -30,12 +30,14 @@ def command(lake: Path, keep_ns: int | None, runs: tuple[str, ...], dry_run: boo
     if keep_ns is None and not runs:
         raise click.UsageError("nothing says what to remove: add --keep or --run")
     from klamm.pipeline.lake.commits import Commits
-    from klamm.pipeline.lake.damage import damage_named
+    from klamm.pipeline.lake.damage import damage_named, refuse_missing
     from klamm.pipeline.lake.folder import written
     from klamm.pipeline.retention import finish, retain
 
     with written(lake) as folder, damage_named(folder):
         finish(folder)
+        if not runs:  # a run whose part is gone may be removed
+            refuse_missing(folder)
         plan = retain(folder, Commits(folder), None if keep_ns is None else time.time_ns() - keep_ns, runs, dry_run=dry_run)
     if as_json:
         values = asdict(plan)

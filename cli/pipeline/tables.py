@@ -23,7 +23,10 @@ def command(lake: Path, engine: Engine) -> None:
     \b
     klamm pipeline tables LAKE | duckdb -init /dev/stdin
     """
+    from klamm.pipeline.lake.damage import refuse_missing
     from klamm.pipeline.lake.folder import existing
     from klamm.pipeline.lake.sql_views import statements
 
-    say("\n".join(f"{statement};" for statement in statements(existing(lake), engine)))
+    folder = existing(lake)
+    refuse_missing(folder)
+    say("\n".join(f"{statement};" for statement in statements(folder, engine)))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from klamm.cli.pipeline.interrupts import OrderlyEnd, interrupts
 from klamm.cli.pipeline.options import JSON, KEEP, LAKE, Bars, open_spark, print_outcome, session_options
+from klamm.cli.shell.output import counted
 from klamm.cli.shell.parameters import Decimal
+
+if TYPE_CHECKING:
+    from klamm.pipeline.bronze import Converted
 
 
 @click.command("watch", short_help="Keep the tables up to date until Ctrl-C.")
@@ -23,6 +29,8 @@ def command(
 ) -> None:
     """Keep bronze and silver of LAKE up to date with its journal until Ctrl-C; then make gold. A second Ctrl-C ends it at once.
 
+    Each look that finds new segments has a row on stderr: the time, the segments, their frames and events.
+
     Brokers that are running finish a segment at each trigger, so a frame is in the tables about two triggers after it was journaled.
     """
     from klamm.pipeline.run import watch
@@ -35,5 +43,15 @@ def command(
         return spark
 
     with interrupts(end), Bars() as bars:
-        outcome = watch(lake, session, bars, every_s=trigger, stop=end.wanted, keep_ns=keep_ns)
+
+        def looked(found: Sequence[Converted]) -> None:
+            bars.row(f"{datetime.now():%H:%M:%S}  {found_text(found)}")
+
+        outcome = watch(lake, session, bars, every_s=trigger, stop=end.wanted, keep_ns=keep_ns, looked=looked)
     print_outcome(outcome, as_json)
+
+
+def found_text(found: Sequence[Converted]) -> str:
+    """What a look for new segments has found."""
+    rows = {name: sum(one.rows for one in found if one.table == name) for name in ("frames", "events")}
+    return f"{counted(len(found), 'segment')}, {counted(rows['frames'], 'frame')} and {counted(rows['events'], 'event')}"

@@ -14,6 +14,7 @@ from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.folder import CHECKPOINTS, LAYERS, SPARKS_OWN, PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.parquet_files import opened
+from klamm.pipeline.lake.tables import GOLD, SILVER
 
 READERS = ("pyarrow", "duckdb", *SPARKS_OWN)
 """Packages that read tables, and whose exceptions may come from a damaged file."""
@@ -35,7 +36,10 @@ def damage_named(lake: Path) -> Iterator[None]:
         raise PipelineFailed(damaged) from problem
 
 
-def refuse_missing(lake: Path, tables: Iterable[str], runs: Collection[str] | None = None) -> None:
+EVERY = tuple(table.path for table in (*SILVER, *GOLD))
+
+
+def refuse_missing(lake: Path, tables: Iterable[str] = EVERY, runs: Collection[str] | None = None) -> None:
     """Raise PipelineFailed if a part of these runs, or of all, has fewer files or rows than its table says.
 
     Only the ends of files are read.

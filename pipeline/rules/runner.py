@@ -77,6 +77,15 @@ class Reader(NamedTuple):
     work: Callable[[], None]
 
 
+Begin = Callable[[int], Callable[[], None]]
+"""Called with the number of steps of a judgement; what it returns is called after each step, from several threads."""
+
+
+def no_steps(steps: int) -> Callable[[], None]:
+    """Nobody wants to know how far a judgement is."""
+    return lambda: None
+
+
 class Judgement(NamedTuple):
     """The verdicts of some rules on some runs."""
 
@@ -128,6 +137,7 @@ def judge_lake(
     chosen: Iterable[Rule] | None = None,
     readers: Sequence[Reader] = (),
     window: Window | None = None,
+    begin: Begin = no_steps,
 ) -> Judgement:
     """Judge these runs of a lake by all rules or the chosen ones, and do other work on the same views.
 
@@ -138,7 +148,7 @@ def judge_lake(
     names = runs if window is None else [part.name for part in window.parts]
     contents = Contents(lake, runs, empty, window=window)
     with with_settings(spark, {SHUFFLE_PARTITIONS: str(contents.partitions())} if partitions(spark) > 1 else {}):
-        return judge(spark, names, judging, contents, readers, window)
+        return judge(spark, names, judging, contents, readers, window, begin)
 
 
 def judge_runs(spark: SparkSession, lake: Path, runs: Sequence[str], chosen: Iterable[Rule]) -> Judgement:
@@ -161,6 +171,7 @@ def judge(
     contents: Contents | None = None,
     others: Sequence[Reader] = (),
     window: Window | None = None,
+    begin: Begin = no_steps,
 ) -> Judgement:
     """Judge what the session's views hold (`views`), which are the rows of `runs`, by all rules or the chosen ones.
 
@@ -176,6 +187,7 @@ def judge(
     sizes, small = _sizes(spark, contents, graph)
     readers = Counter(name for names in graph.values() for name in names)
     judged = [Judgement([Stat(run, rule.id, 0, 0) for rule in judging for run in runs], [])]
+    end_step = begin(len(graph))
 
     def work(node: str | int) -> None:
         if isinstance(node, int) and node >= len(jobs):
@@ -184,6 +196,7 @@ def judge(
             judged.append(_judged(spark, [rule for rule in jobs[node] if rule.about not in none], window))
         elif node in known or node in small:
             prepare(spark, node, known.get(node), none, readers[node], sizes)
+        end_step()
 
     def is_few(node: str | int) -> bool:
         return sizes.are_few(graph[node] if isinstance(node, int) or node in known else [node])

@@ -18,10 +18,17 @@ def test_long_work_has_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -
         told.append(capsys.readouterr().err)
         return "".join(told).count(text) >= 2
 
-    wait_for(lambda: tells("bronze: 3 of 12, 0 s\n"), "two lines about bronze", 10)
+    wait_for(lambda: tells("bronze: 3 of 12 (25 %), 0 s\n"), "two lines about bronze", 10)
     lines.begin("silver", None)
     wait_for(lambda: tells("silver: 0 s\n"), "two lines about silver", 10)
     lines.stop()
+
+
+def test_a_row_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bars() as bars:
+        bars.begin("watching", None)
+        bars.row("10:00:00  1 segment, 2 frames and 1 event")
+    assert capsys.readouterr().err == "10:00:00  1 segment, 2 frames and 1 event\n"
 
 
 def test_short_work_has_none(capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,6 +96,21 @@ def test_check_names_a_part_of_gold_that_is_gone(tmp_path: Path, table: Table) -
     assert f"{tmp_path / table.path}/run=r/batch=0 is missing" in str(result.exception)
 
 
+@pytest.mark.parametrize("arguments", [["compact"], ["publish"], ["retain", "--keep", "1d"], ["tables"]], ids=" ".join)
+def test_every_command_names_a_part_of_gold_that_is_gone(tmp_path: Path, arguments: list[str]) -> None:
+    part(tmp_path, "gold/latency").unlink()
+    result = CliRunner().invoke(pipeline, [arguments[0], str(tmp_path), *arguments[1:]])
+    assert isinstance(result.exception, PipelineFailed)
+    assert f"{tmp_path / 'gold/latency'}/run=r/batch=0 is missing" in str(result.exception)
+
+
+def test_a_run_whose_part_is_gone_can_be_removed(tmp_path: Path) -> None:
+    part(tmp_path, "gold/latency").unlink()
+    result = CliRunner().invoke(pipeline, ["retain", str(tmp_path), "--run", "r"])
+    assert result.exit_code == 0, result.exception
+    assert manifest.entries(tmp_path, "gold/latency") == []
+
+
 def test_a_flipped_bit_is_never_another_value(tmp_path: Path) -> None:
     """In rows written in both ways; a bit of the end of a file may make it another file, which is an error too."""
     file = tmp_path / "rows.parquet"

@@ -1,0 +1,11 @@
+"""What `klamm pipeline watch` says of a look that found new segments."""
+
+from __future__ import annotations
+
+from klamm.cli.pipeline.watch import found_text
+from klamm.pipeline.bronze import Converted
+
+
+def test_a_row_has_the_segments_with_their_frames_and_events() -> None:
+    found = [Converted(table, "r", "0", "", rows, None) for table, rows in (("frames", 1200), ("frames", 34), ("events", 1))]
+    assert found_text(found) == "3 segments, 1,234 frames and 1 event"
