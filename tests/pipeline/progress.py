@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_LINES = re.compile(r"^[a-z]+:(?: \d+ of \d+,)? \d+ s\n", re.MULTILINE)
+_LINES = re.compile(r"^[a-z]+:(?: \d+ of \d+ \(\d+ %\),)? \d+ s\n", re.MULTILINE)
 
 
 def without_progress(stderr: str) -> str:
