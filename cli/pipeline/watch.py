@@ -15,7 +15,7 @@ from klamm.cli.shell.output import counted
 from klamm.cli.shell.parameters import Decimal
 
 if TYPE_CHECKING:
-    from klamm.pipeline.bronze import Converted
+    from klamm.pipeline.lake.bronze import Converted
 
 
 @click.command("watch", short_help="Keep the tables up to date until Ctrl-C.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.pipeline.lake.api_keys import CONTROLLER_APIS, keys
-from klamm.pipeline.rules.record import Rule, View
+from klamm.pipeline.rules.record import Rule, View, messages_of
 from klamm.pipeline.rules.traffic import unless_gaps
 from klamm.pipeline.rules.wire import PATIENCE_NS
 from klamm.protocol.apis import ApiKey
@@ -360,6 +360,41 @@ C_22 = Rule(
     about="controller_requests",
 )
 
+C_25 = Rule(
+    "C-25", "error", "what a broker received of a controller is what the controller's journal says it sent, and the controller received "
+    "the response that the broker sent", "controller 13", ("rare_fields", "rare_traffic", "gappy"),
+    # A correlation id counts on one connection, so two connections of a controller may have the same one.
+    unless_gaps(f"""
+    WITH requests AS (
+        SELECT q.run_id, q.node_id, q.seq, q.conn_id, q.dir, q.peer_id, q.client_id, q.api_key, q.correlation_id, q.controller_id,
+            q.controller_epoch, q.digest, a.seq AS answer_seq, a.error_code AS error, a.errors
+        FROM rare_fields q LEFT JOIN rare_traffic a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
+            AND a.api_key IN ({keys(CONTROLLER_APIS)}) AND a.dir IN (1, 3) AND a.flags & 2 = 0
+        WHERE q.api_key IN ({keys(CONTROLLER_APIS)}) AND q.dir IN (0, 2) AND q.has_body AND q.flags & 2 = 0),
+    sent AS (
+        SELECT run_id, node_id AS sender, peer_id AS receiver, api_key, correlation_id, controller_epoch, collect_set(digest) AS digests,
+            count(*) AS n, min(seq) AS seq, min(answer_seq) AS answer_seq, min(error) AS error, min(errors) AS errors
+        FROM requests WHERE dir = 2 AND peer_id IS NOT NULL
+        GROUP BY run_id, node_id, peer_id, api_key, correlation_id, controller_epoch),
+    received AS (
+        SELECT *, count(*) OVER (PARTITION BY run_id, node_id, controller_id, api_key, correlation_id, controller_epoch) AS n
+        FROM requests WHERE dir = 0 AND client_id = CAST(controller_id AS STRING))
+    SELECT r.run_id, r.node_id, r.conn_id, r.seq, CASE
+        WHEN NOT array_contains(s.digests, r.digest)
+            THEN format_string('<api %s> with correlation id %s is not what controller %s sent', r.api_key, r.correlation_id, s.sender)
+        WHEN s.n = 1 AND r.n = 1 AND (s.error <> r.error OR s.errors <> r.errors)
+            THEN format_string('<api %s> with correlation id %s: the response has error %s and %s codes, and controller %s got %s and %s',
+                r.api_key, r.correlation_id, r.error, r.errors, s.sender, s.error, s.errors)
+        END AS detail,
+        array_compact(array(struct(s.sender AS node_id, s.seq AS seq), struct(r.node_id AS node_id, r.seq AS seq),
+            if(r.answer_seq IS NULL, NULL, struct(r.node_id AS node_id, r.answer_seq AS seq)),
+            if(s.answer_seq IS NULL, NULL, struct(s.sender AS node_id, s.answer_seq AS seq)))) AS evidence
+    FROM received r JOIN sent s ON s.run_id = r.run_id AND s.sender = r.controller_id AND s.receiver = r.node_id AND s.api_key = r.api_key
+        AND s.correlation_id = r.correlation_id AND s.controller_epoch = r.controller_epoch
+    """, of="run"),
+    needs=(messages_of(*CONTROLLER_APIS),), is_across=True,
+)
+
 SENDING_VIEWS = (ISR_WRITES, IN_CHANNELS, REPEATS)
 
-SENDING_RULES: tuple[Rule, ...] = (C_03, C_04, C_09, C_10, C_11, C_12, C_13, C_14, C_15, C_20, C_22)
+SENDING_RULES: tuple[Rule, ...] = (C_03, C_04, C_09, C_10, C_11, C_12, C_13, C_14, C_15, C_20, C_22, C_25)

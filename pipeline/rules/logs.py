@@ -8,7 +8,9 @@ journal lacks rows, nor one that moved logs between its directories.
 
 from __future__ import annotations
 
+from klamm.pipeline.lake.api_keys import CONTROLLER_APIS
 from klamm.pipeline.rules.record import Rule, View, messages_of
+from klamm.protocol.apis import ApiKey
 
 _OF_LOG = "PARTITION BY run_id, node_id, process, topic, partition"
 
@@ -23,7 +25,7 @@ WITH told AS (
     FROM states WHERE source = -1 AND coalesce(error, 0) = 0)
 SELECT run_id, node_id, process, topic, partition, seq, leader FROM told WHERE before IS NULL OR before <> what
 """,
-    needs=(messages_of(4, 5, 6),),
+    needs=(messages_of(*CONTROLLER_APIS),),
     is_kept=True,
 )
 """The requests that told a broker of another leader, leader epoch or topic id of a partition."""
@@ -31,14 +33,14 @@ SELECT run_id, node_id, process, topic, partition, seq, leader FROM told WHERE b
 WRITTEN = View(
     "written",
     ("fields", "log_changes", "gappy"),
-    """
+    f"""
 WITH judged AS (SELECT DISTINCT run_id, node_id FROM log_changes LEFT ANTI JOIN gappy USING (run_id, node_id)),
 asked AS (
     SELECT run_id, node_id, seq, acks, sequences, NOT has_body AS is_hidden, flags & 2 <> 0 AS is_cut, names
-    FROM fields LEFT SEMI JOIN judged USING (run_id, node_id) WHERE api_key = 0 AND dir = 0),
+    FROM fields LEFT SEMI JOIN judged USING (run_id, node_id) WHERE api_key = {ApiKey.PRODUCE} AND dir = 0),
 answers AS (
     SELECT run_id, node_id, process, conn_id, cause_seq AS seq, seq AS answer_seq, t.name AS topic, t.partitionResponses AS rows
-    FROM fields LATERAL VIEW explode(offsets) AS t WHERE api_key = 0 AND dir = 1),
+    FROM fields LATERAL VIEW explode(offsets) AS t WHERE api_key = {ApiKey.PRODUCE} AND dir = 1),
 rows AS (SELECT * EXCEPT (rows, p), p.index AS partition, p.errorCode AS error, p.baseOffset AS base_offset
     FROM answers LATERAL VIEW explode(rows) AS p),
 placed AS (
@@ -50,7 +52,7 @@ SELECT run_id, node_id, process, conn_id, seq, answer_seq, topic, partition, ack
     batch.producerId AS producer_id, batch.producerEpoch AS producer_epoch, batch.baseSequence AS sequence
 FROM placed
 """,
-    needs=(messages_of(0),),
+    needs=(messages_of(ApiKey.PRODUCE),),
     is_kept=True,
 )
 """Partitions in Produce responses. The batch has a producer id, or none, or that is not known (`is_unknown`)."""
@@ -91,26 +93,30 @@ LOG_ENDS = View(
     ("fields", "written", "log_changes", "topic_names", "gappy", "rare_traffic"),
     f"""
 WITH unsure AS (
-    SELECT run_id, node_id FROM gappy UNION SELECT run_id, node_id FROM rare_traffic WHERE api_key = 34 AND dir = 0),
+    SELECT run_id, node_id FROM gappy
+    UNION SELECT run_id, node_id FROM rare_traffic WHERE api_key = {ApiKey.ALTER_REPLICA_LOG_DIRS} AND dir = 0),
 judged AS (SELECT DISTINCT run_id, node_id FROM log_changes LEFT ANTI JOIN unsure USING (run_id, node_id)),
 fetched AS (
     SELECT f.run_id, f.node_id, f.process, f.conn_id, f.cause_seq AS seq, f.seq AS answer_seq, coalesce(f.topic, n.topic_name) AS topic,
-        f.p.partitionIndex AS partition, f.p.highWatermark AS high_watermark, 1 AS api_key
+        f.p.partitionIndex AS partition, f.p.highWatermark AS high_watermark, {ApiKey.FETCH} AS api_key
     FROM (
         SELECT * FROM (
             SELECT run_id, node_id, process, conn_id, cause_seq, seq, t.topic AS topic, t.topicId AS topic_id, t.partitions AS rows
-            FROM fields LEFT SEMI JOIN judged USING (run_id, node_id) LATERAL VIEW explode(records) AS t WHERE api_key = 1 AND dir = 1)
+            FROM fields LEFT SEMI JOIN judged USING (run_id, node_id) LATERAL VIEW explode(records) AS t
+            WHERE api_key = {ApiKey.FETCH} AND dir = 1)
         LATERAL VIEW explode(rows) AS p) f
     LEFT JOIN topic_names n ON n.run_id = f.run_id AND n.named_key = f.topic_id
     WHERE f.p.errorCode = 0),
 listed AS (
     SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, a.answer_seq, a.topic, a.p.partitionIndex AS partition,
-        a.p.offset AS high_watermark, 2 AS api_key
-    FROM (SELECT * FROM fields LEFT SEMI JOIN judged USING (run_id, node_id) WHERE api_key = 2 AND dir = 0 AND latest IS NOT NULL) q
+        a.p.offset AS high_watermark, {ApiKey.LIST_OFFSETS} AS api_key
+    FROM (
+        SELECT * FROM fields LEFT SEMI JOIN judged USING (run_id, node_id)
+        WHERE api_key = {ApiKey.LIST_OFFSETS} AND dir = 0 AND latest IS NOT NULL) q
     JOIN (
         SELECT * FROM (
             SELECT run_id, node_id, cause_seq, seq AS answer_seq, t.name AS topic, t.partitions AS rows
-            FROM fields LATERAL VIEW explode(listed) AS t WHERE api_key = 2 AND dir = 1)
+            FROM fields LATERAL VIEW explode(listed) AS t WHERE api_key = {ApiKey.LIST_OFFSETS} AND dir = 1)
         LATERAL VIEW explode(rows) AS p) a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
     WHERE a.p.errorCode = 0 AND array_contains(q.latest, concat(a.topic, '-', a.p.partitionIndex))),
 told AS (
@@ -144,7 +150,7 @@ SELECT run_id, node_id, process, asked.conn_id AS conn_id, seq, asked.answer_seq
 FROM compared
 WHERE asked IS NOT NULL AND leads = node_id AND (next_change IS NULL OR next_change > asked.answer_seq)
 """,
-    needs=(messages_of(1, 2),),
+    needs=(messages_of(ApiKey.FETCH, ApiKey.LIST_OFFSETS),),
     is_kept=True,
 )
 """The high watermarks that leaders told in Fetch responses with records and, to consumers with `read_uncommitted`, as the end of a
@@ -171,14 +177,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "L-01", "error", "The batches of a connection to a partition get rising base offsets, in the order of their requests. A batch that "
         "repeats another one gets the offset of that.", "wire 12", ("written", "log_changes"), _RISING, about="written",
-        needs=(messages_of(0),),
+        needs=(messages_of(ApiKey.PRODUCE),),
     ),
     Rule(
         "L-02", "error", "The high watermark of a partition never falls at its leader in a leader epoch, in Fetch and ListOffsets.",
-        "wire 12", ("log_ends",), _FALLING, about="log_ends", needs=(messages_of(1, 2),),
+        "wire 12", ("log_ends",), _FALLING, about="log_ends", needs=(messages_of(ApiKey.FETCH, ApiKey.LIST_OFFSETS),),
     ),
     Rule(
         "L-03", "error", "A batch that was acknowledged with acks=all is below the high watermark that its leader tells afterwards, in "
-        "Fetch and ListOffsets.", "wire 12", ("log_ends",), _ACKNOWLEDGED, about="log_ends", needs=(messages_of(0),),
+        "Fetch and ListOffsets.", "wire 12", ("log_ends",), _ACKNOWLEDGED, about="log_ends", needs=(messages_of(ApiKey.PRODUCE),),
     ),
 )

@@ -107,7 +107,7 @@ SELECT run_id, node_id, conn_id, answer_seq AS seq,
     array(known.seq, seq, answer_seq) AS evidence
 FROM member_calls WHERE api_key = {ApiKey.OFFSET_COMMIT} AND array_contains(codes, 0)"""
 
-_MEMBERS = """
+_MEMBERS = f"""
 WITH named AS (
     SELECT run_id, node_id, process, group_id, turn, life, generation, member_id FROM group_joins
     UNION SELECT run_id, node_id, process, group_id, turn, life, generation, name FROM group_joins LATERAL VIEW explode(members) AS name),
@@ -122,7 +122,7 @@ JOIN whole w ON w.run_id = m.run_id AND w.node_id = m.node_id AND w.process = m.
     AND w.life = m.known.life AND w.generation = m.generation
 LEFT JOIN named n ON n.run_id = m.run_id AND n.node_id = m.node_id AND n.process = m.process AND n.group_id = m.group_id
     AND n.turn = m.turn AND n.life = m.known.life AND n.generation = m.generation AND n.member_id = m.member_id
-WHERE m.api_key = 8 AND array_contains(m.codes, 0) AND m.generation = m.known.generation"""
+WHERE m.api_key = {ApiKey.OFFSET_COMMIT} AND array_contains(m.codes, 0) AND m.generation = m.known.generation"""
 
 _LAST_COMMIT = f"""
 WITH groups_of_others AS (
@@ -224,6 +224,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "G-07", "error", "A commit that names the current generation succeeds only if its member has joined that generation.", "wire 12",
-        ("member_calls", "group_joins"), _MEMBERS, about="member_calls", needs=(messages_of(8),),
+        ("member_calls", "group_joins"), _MEMBERS, about="member_calls", needs=(messages_of(ApiKey.OFFSET_COMMIT),),
     ),
 )

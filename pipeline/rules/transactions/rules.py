@@ -52,7 +52,11 @@ unseen AS (
     UNION SELECT run_id FROM rare_fields WHERE api_key = {ApiKey.INIT_PRODUCER_ID} AND (NOT has_body OR flags & 2 <> 0)
     UNION SELECT run_id FROM txn_calls WHERE api_key = {ApiKey.INIT_PRODUCER_ID} AND code IS NULL
     UNION SELECT t.run_id FROM told t LEFT ANTI JOIN journals j ON j.run_id = t.run_id AND j.node_id = t.leader),
-seen AS (SELECT run_id FROM told LEFT ANTI JOIN unseen USING (run_id) GROUP BY run_id HAVING bool_or(is_begin))
+-- A recording of frames between brokers shows no producer.
+asking AS (SELECT DISTINCT run_id FROM rare_fields WHERE api_key = {ApiKey.INIT_PRODUCER_ID} AND dir = 0),
+seen AS (
+    SELECT run_id FROM told LEFT ANTI JOIN unseen USING (run_id) LEFT SEMI JOIN asking USING (run_id)
+    GROUP BY run_id HAVING bool_or(is_begin))
 SELECT m.run_id, m.node_id, m.conn_id, m.seq,
     -- Rows of one journal have an order: what comes after a marker did not lead to it. A coordinator gives nobody the epoch of a fence.
     CASE WHEN p.producer_id IS NULL

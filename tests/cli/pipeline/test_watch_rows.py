@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.cli.pipeline.watch import found_text
-from klamm.pipeline.bronze import Converted
+from klamm.pipeline.lake.bronze import Converted
 
 
 def test_a_row_has_the_segments_with_their_frames_and_events() -> None:

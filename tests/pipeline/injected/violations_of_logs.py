@@ -1,4 +1,4 @@
-"""Injections for the rules about logs, coordinators, new topics and members that commit, and their counterparts."""
+"""Injections for the rules about logs, coordinators, new topics, both ends of a channel and members that commit, and their counterparts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 from klamm.protocol.apis import ApiKey as Api
 from klamm.tests.pipeline.injected.injections import (
     REQUEST_IN,
+    RESPONSE_IN,
     RESPONSE_OUT,
     Edits,
     Row,
     TrueRun,
     body_of,
+    change,
     injected,
     inserted,
     place,
@@ -125,6 +127,42 @@ def _grown(body: Any) -> None:
 simple("C-24", "a topic has one partition more than come", Api.CREATE_TOPICS, RESPONSE_OUT, _is_created, _grown, edge=True)
 injected("C-24", "a topic is created twice, and both times it succeeds")(_again(False))
 injected("C-24", "a request that creates nothing succeeds", allowed=True)(_again(True))
+
+
+# --- C: both ends of a channel
+
+
+def _is_long(body: Any) -> bool:
+    """Whether the order of its brokers, if it lists any, can be another one."""
+    return not hasattr(body, "live_brokers") or len(body.live_brokers) > 1
+
+
+def _other_end(key: int, direction: int, how: Callable[[Any], Any]) -> Callable[[TrueRun], Edits]:
+    """The frame of an API, changed in one of its two journals."""
+
+    def make(world: TrueRun) -> Edits:
+        row = [row for row in world.frames(key, direction) if len(world.copies(row)) > 1 and _is_long(body_of(row))][-1]
+        body = body_of(row)
+        how(body)
+        return {place(row): with_body(row, body)}
+
+    return make
+
+
+injected("C-25", "a controller gets an error that the broker did not send", edge=True)(
+    _other_end(Api.UPDATE_METADATA, RESPONSE_IN, setting(error_code=-1))
+)
+injected("C-25", "a broker gets the brokers in another order than was sent")(
+    _other_end(Api.UPDATE_METADATA, REQUEST_IN, lambda body: body.live_brokers.reverse())
+)
+
+
+@injected("C-25", "both journals have another order of brokers", allowed=True)
+def _(world: TrueRun) -> Edits:
+    return change(
+        world, Api.UPDATE_METADATA, REQUEST_IN, lambda body, row: _is_long(body) and len(world.copies(row)) > 1,
+        lambda body: body.live_brokers.reverse(),
+    )
 
 
 # --- G: who commits

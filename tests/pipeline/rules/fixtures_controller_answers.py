@@ -1,4 +1,4 @@
-"""Tiny journals of the rules C-23 and C-24."""
+"""Tiny journals of the rules C-23 to C-25."""
 
 from __future__ import annotations
 
@@ -168,3 +168,46 @@ def a_new_partition_is_missing(run: Run) -> int:
 @silent("C-24")
 def nobody_told_this_broker_anything(run: Run) -> None:
     create(controller(run), 1)
+
+
+# --- C-25
+
+
+def both_ends(run: Run) -> tuple[Channel, Channel]:
+    """The same channel in the journal of controller 9, and in that of broker 1 that receives."""
+    return Channel(broker(run, 9), to=1), Channel(broker(run))
+
+
+@good("C-25")
+def both_ends_have_the_same(run: Run) -> None:
+    for channel in both_ends(run):
+        channel.both(State())
+        channel.both(State().next(leader=2))
+
+
+@good("C-25")
+def a_second_connection_has_the_same_correlation_id(run: Run) -> None:
+    sender, receiver = both_ends(run)
+    for conn, state in enumerate((State(), State().next()), 1):
+        for channel in (sender, receiver):
+            channel.conn = conn
+            channel.update(state, corr=5)
+
+
+@bad("C-25", also=["C-19"])
+def a_request_arrives_otherwise(run: Run) -> int:
+    sender, receiver = both_ends(run)
+    sender.update(State())
+    return receiver.update(State(isr=(1,)))
+
+
+@bad("C-25")
+def a_response_arrives_otherwise(run: Run) -> int:
+    sender, receiver = both_ends(run)
+    sender.update(State())
+    return receiver.update(State(), error=77)
+
+
+@silent("C-25")
+def the_controller_keeps_no_journal(run: Run) -> None:
+    Channel(broker(run)).update(State())

@@ -275,7 +275,7 @@ def the_view_of_the_controller_is_unknown(run: Run) -> None:
     Channel(run.journal(), controller=1, to=2, batch=batch(run.journal(), handled(run.journal(), "BrokerChange"))).update()
 
 
-@good("C-15")
+@good("C-15", also=["C-25"])
 def a_broker_registers_anew(run: Run) -> None:
     journal = run.journal()
     event = elected(journal)
