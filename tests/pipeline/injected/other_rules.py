@@ -17,7 +17,7 @@ OTHER_RULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("C-01", "a leader epoch is negative"): ("C-19",),
     ("C-02", "a leader is not in the ISR"): ("C-19",),
     ("C-02", "one member of the ISR is no replica"): ("C-19",),
-    ("C-03", "a good request is refused"): ("C-16",),  # and Metadata shows what it said
+    ("C-03", "a good request is refused"): ("C-16", "C-25"),  # and Metadata shows what it said; the controller got another answer
     ("C-03", "a request with the epoch before is taken"): ("C-04",),
     ("C-06", "a partition recovers with two members"): ("C-07", "C-19"),
     ("C-06", "a partition with two members has the mark"): ("C-19",),
@@ -25,6 +25,7 @@ OTHER_RULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("C-08", "the mark goes without AlterPartition"): ("C-19",),
     ("C-08", "the mark goes though AlterPartition is refused"): ("C-19",),
     ("C-09", "LeaderAndIsr is sent for a change of the ISR"): ("C-13",),  # it lists the brokers of another moment
+    ("C-10", "UpdateMetadata before LeaderAndIsr"): ("C-25",),  # their answers changed places in one journal
     ("C-17", "a new partition is led by its second replica"): ("C-13", "C-18", "C-19"),
     ("C-17", "a new partition has leader epoch 1"): ("C-01", "C-19"),
     ("C-18", "a leader epoch has two leaders"): ("C-13", "C-19"),
