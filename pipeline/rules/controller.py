@@ -6,12 +6,11 @@ look wrong; where more has to be known to be sure, only those rows are joined wi
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.controller_answers import ANSWER_RULES
 from klamm.pipeline.rules.controller_epochs import EPOCH_RULES
-from klamm.pipeline.rules.controller_metadata import C_16, SHOWN_STATES
+from klamm.pipeline.rules.controller_metadata import METADATA_RULES, SHOWN_STATES
 from klamm.pipeline.rules.controller_sends import SENDING_RULES, SENDING_VIEWS
 from klamm.pipeline.rules.record import Rule, View
 
 VIEWS: tuple[View, ...] = (*SENDING_VIEWS, SHOWN_STATES)
 
-RULES: tuple[Rule, ...] = tuple(sorted((*EPOCH_RULES, *SENDING_RULES, *ANSWER_RULES, C_16), key=lambda rule: rule.id))
+RULES: tuple[Rule, ...] = tuple(sorted((*EPOCH_RULES, *SENDING_RULES, *METADATA_RULES), key=lambda rule: rule.id))

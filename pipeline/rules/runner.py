@@ -34,8 +34,8 @@ JOBS_AT_ONCE = 3
 """One more than a small machine has cores, because some jobs wait for Python's workers."""
 
 FAMILIES = (
-    "traffic", "controller_views", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "logs",
-    "groups.calls", "groups.rules", "transactions.calls", "transactions.rules", "clients",
+    "traffic", "controller_views", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "logs.calls",
+    "logs.rules", "groups.calls", "groups.rules", "transactions.calls", "transactions.rules", "clients",
 )
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""
 

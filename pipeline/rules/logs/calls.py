@@ -1,4 +1,4 @@
-"""Rules `L`: the log of a partition, as producers and consumers see it at its leader.
+"""What the rules about logs read: batches that were written, and where leaders say that a partition ends.
 
 Offsets may fall where a log was truncated. A leader truncates nothing, so offsets are compared only while nothing changed for the
 partition: between two requests that told the broker of another leader, leader epoch or topic id, or that the topic is being deleted. A
@@ -9,10 +9,10 @@ journal lacks rows, nor one that moved logs between its directories.
 from __future__ import annotations
 
 from klamm.pipeline.lake.api_keys import CONTROLLER_APIS
-from klamm.pipeline.rules.record import Rule, View, messages_of
+from klamm.pipeline.rules.record import View, messages_of
 from klamm.protocol.apis import ApiKey
 
-_OF_LOG = "PARTITION BY run_id, node_id, process, topic, partition"
+OF_LOG = "PARTITION BY run_id, node_id, process, topic, partition"
 
 LOG_CHANGES = View(
     "log_changes",
@@ -56,37 +56,6 @@ FROM placed
     is_kept=True,
 )
 """Partitions in Produce responses. The batch has a producer id, or none, or that is not known (`is_unknown`)."""
-
-_RISING = f"""
-WITH points AS (
-    SELECT run_id, node_id, process, topic, partition, seq AS at, seq AS changed_seq, NULL AS batch FROM log_changes
-    UNION ALL
-    SELECT run_id, node_id, process, topic, partition, answer_seq, NULL, struct(conn_id, seq, answer_seq, error, base_offset, is_unknown,
-        producer_id, producer_epoch, sequence)
-    FROM written),
-placed AS (
-    SELECT run_id, node_id, process, topic, partition, batch.*, coalesce(changed, 0) AS changed_seq FROM (
-        SELECT *, max(changed_seq) OVER ({_OF_LOG} ORDER BY at ROWS UNBOUNDED PRECEDING) AS changed FROM points)
-    WHERE batch IS NOT NULL),
--- A batch without a producer id is behind all that came before it, one with a producer id behind those with a lower sequence number. A
--- duplicate gets the offset of what it repeats.
-ordered AS (
-    SELECT *, count_if(error <> 0) OVER connection AS errors,
-        last_value(if(error = 0 AND base_offset >= 0, struct(seq, answer_seq, base_offset, sequence), NULL), true) OVER connection AS last,
-        last_value(if(error = 0 AND base_offset >= 0, struct(seq, answer_seq, base_offset, sequence), NULL), true) OVER producer AS same
-    FROM placed
-    WINDOW connection AS (PARTITION BY conn_id, run_id, node_id, process, topic, partition ORDER BY seq
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
-        producer AS (PARTITION BY conn_id, run_id, node_id, process, topic, partition, producer_id, producer_epoch ORDER BY seq
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
-compared AS (
-    SELECT *, CASE WHEN is_unknown THEN NULL WHEN producer_id IS NULL THEN last WHEN same.sequence < sequence THEN same END AS before
-    FROM ordered WHERE error = 0 AND base_offset >= 0 AND errors = 0)
-SELECT run_id, node_id, conn_id, answer_seq AS seq,
-    if(base_offset < before.base_offset, concat(topic, '-', partition, ': base offset ', base_offset, ' after ', before.base_offset,
-        ' for the request before'), NULL) AS detail,
-    array(before.seq, before.answer_seq, seq, answer_seq) AS evidence
-FROM compared WHERE before IS NOT NULL AND changed_seq < before.seq"""
 
 LOG_ENDS = View(
     "log_ends",
@@ -137,8 +106,8 @@ points AS (
     FROM written WHERE acks = -1 AND error = 0 AND base_offset >= 0),
 numbered AS (
     SELECT *, max(if(is_change, at, NULL)) OVER before AS changed_seq, last_value(leader, true) OVER before AS leads,
-        min(if(is_change, at, NULL)) OVER ({_OF_LOG} ORDER BY at ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS next_change
-    FROM points WINDOW before AS ({_OF_LOG} ORDER BY at ROWS UNBOUNDED PRECEDING)),
+        min(if(is_change, at, NULL)) OVER ({OF_LOG} ORDER BY at ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS next_change
+    FROM points WINDOW before AS ({OF_LOG} ORDER BY at ROWS UNBOUNDED PRECEDING)),
 compared AS (
     SELECT *, max(if(acknowledged IS NULL AND seq > changed_seq, told, NULL)) OVER before AS told_before,
         max(if(acknowledged IS NOT NULL AND seq > changed_seq, told, NULL)) OVER before AS acknowledged_before
@@ -157,34 +126,4 @@ WHERE asked IS NOT NULL AND leads = node_id AND (next_change IS NULL OR next_cha
 partition in ListOffsets responses. `told_before` has the highest one that was answered before the request, `acknowledged_before` the
 lowest one that the batches acknowledged with acks=all allow."""
 
-_FALLING = """
-SELECT run_id, node_id, conn_id, answer_seq AS seq,
-    if(high_watermark < told_before.high_watermark, concat(topic, '-', partition, ': high watermark ', high_watermark, ' in <api ', api_key,
-        '> after ', told_before.high_watermark), NULL) AS detail,
-    array(told_before.answer_seq, seq, answer_seq) AS evidence
-FROM log_ends WHERE told_before IS NOT NULL"""
-
-_ACKNOWLEDGED = """
-SELECT run_id, node_id, conn_id, answer_seq AS seq,
-    if(high_watermark < acknowledged_before.high_watermark, concat(topic, '-', partition, ': <api ', api_key, '> says that the partition ',
-        'ends at ', high_watermark, ', and offset ', acknowledged_before.high_watermark - 1, ' was acknowledged by all'), NULL) AS detail,
-    array(acknowledged_before.seq, acknowledged_before.answer_seq, seq, answer_seq) AS evidence
-FROM log_ends WHERE acknowledged_before IS NOT NULL"""
-
 VIEWS = (LOG_CHANGES, WRITTEN, LOG_ENDS)
-
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "L-01", "error", "The batches of a connection to a partition get rising base offsets, in the order of their requests. A batch that "
-        "repeats another one gets the offset of that.", "wire 12", ("written", "log_changes"), _RISING, about="written",
-        needs=(messages_of(ApiKey.PRODUCE),),
-    ),
-    Rule(
-        "L-02", "error", "The high watermark of a partition never falls at its leader in a leader epoch, in Fetch and ListOffsets.",
-        "wire 12", ("log_ends",), _FALLING, about="log_ends", needs=(messages_of(ApiKey.FETCH, ApiKey.LIST_OFFSETS),),
-    ),
-    Rule(
-        "L-03", "error", "A batch that was acknowledged with acks=all is below the high watermark that its leader tells afterwards, in "
-        "Fetch and ListOffsets.", "wire 12", ("log_ends",), _ACKNOWLEDGED, about="log_ends", needs=(messages_of(ApiKey.PRODUCE),),
-    ),
-)

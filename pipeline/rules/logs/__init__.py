@@ -1,0 +1,1 @@
+"""Rules about the logs of partitions, and what they read."""
