@@ -75,7 +75,8 @@ KLAMM: tuple[ConfigKey, ...] = (
         "klamm.unread.responses.bytes",
         LONG,
         256 << 20,
-        "Bytes of responses that wait for their clients to read them, of one broker, above which a Fetch gets about a megabyte at most.",
+        "Bytes of responses that wait for their clients to read them, of one broker, above which a Fetch gets about a megabyte at most and "
+        "responses wait in temporary files.",
         valid=Range(1),
     ),
     K(

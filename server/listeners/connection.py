@@ -7,7 +7,8 @@ are an exception: when one has taken effect and only its response is still to co
 to a limit. So requests take effect in their order, whatever their handlers wait for, and the responses are sent in order.
 If the client does not read its responses and the buffer of the transport exceeds its limit, nothing more is read or handled
 (`flow_control.py`). So a connection holds at most the requests of one read, one unfinished frame, the buffer of the transport and the
-responses that are being made.
+responses that are being made. While the clients of the broker together have too much unread, responses wait in files instead of the buffer
+(`unread_responses.py`).
 
 While no request is in progress, a repeated request whose response is still valid is answered from the response cache (`ResponseCache`):
 the correlation id is put between two pieces of the cached frame.
@@ -27,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import BadLength
-from klamm.server.listeners.flow_control import CLOSED, HANDLING, HELD, PAUSED, THROTTLED, UNREAD, FlowControl
-from klamm.server.listeners.unread_responses import UnreadResponses
+from klamm.server.listeners.flow_control import CLOSED, HANDLING, HELD, IN_FILE, PAUSED, THROTTLED, UNREAD, FlowControl
+from klamm.server.listeners.unread_responses import ResponseFile, UnreadResponses
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to
 from klamm.server.requests.context import CloseConnection, ClosedOnPurpose
 from klamm.server.requests.delayed_response import DelayedResponse
@@ -52,8 +53,11 @@ TURN_REQUESTS = 500
 PIPELINED_REQUESTS = 64
 """Maximum number of pipelined requests in progress on one connection."""
 
-BUFFERED_BYTES = 1 << 20
+BUFFERED_BYTES = 256 << 10
 """A client with more unread responses than this is not served until it reads."""
+
+LARGE_BYTES = 16 << 10
+"""Larger writes go to a file while the clients of the broker together have too much unread."""
 
 
 class ConnectionOwner(Protocol):
@@ -101,6 +105,7 @@ class ClientConnection(asyncio.Protocol):
         "_authenticator",
         "_closing",
         "_due",
+        "_file",
         "_flow",
         "_has_effect",
         "_listener",
@@ -140,7 +145,9 @@ class ClientConnection(asyncio.Protocol):
         self._api_key = b""
         self._mute_timer: Timer | None = None
         self._unread = 0
-        """Bytes of large responses that the client has not read yet, as far as `UnreadResponses` counts them."""
+        """Bytes in the buffer of the transport that `UnreadResponses` counts: all, from more than BUFFERED_BYTES on until few are left."""
+        self._file: ResponseFile | None = None
+        """Responses that are sent after those in the buffer."""
         self.last_used = self._time()
         self.name = "?"
         self.peer: Peer
@@ -183,6 +190,7 @@ class ClientConnection(asyncio.Protocol):
             self._mute_timer.cancel()
         self._transport = None
         self._set_unread(0)
+        self._close_file()
         self._flow.stop(CLOSED)
         if self._tap is not None:
             reason = self._reason if self._reason is not None or exc is None else str(exc)
@@ -208,12 +216,15 @@ class ClientConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._flow.stop(UNREAD)
+        self._count_unread()
 
     def resume_writing(self) -> None:
         self.last_used = self._time()
         self._set_unread(0)
         self._flow.allow(UNREAD)
-        if not self._flow.stops:
+        if self._file is not None:
+            self._send_from_file()
+        elif not self._flow.stops:
             self._go_on()
 
     # --- called by the listener
@@ -305,7 +316,7 @@ class ClientConnection(asyncio.Protocol):
         """Close after the written bytes have been sent."""
         self._closing = True
         self._flow.stop(CLOSED)
-        if self._transport is not None:
+        if self._transport is not None and self._file is None:
             self._transport.close()
 
     def abort(self) -> None:
@@ -335,13 +346,13 @@ class ClientConnection(asyncio.Protocol):
             position += length
             size += len(tail)
             if size >= WRITE_BYTES:
-                self._send(b"".join(out))
+                self._write(out)
                 out = []
                 size = 0
                 if self._flow.stops:
                     break
         if out:
-            self._send(b"".join(out))
+            self._write(out)
         return position
 
     def _go_on(self) -> None:
@@ -461,18 +472,66 @@ class ClientConnection(asyncio.Protocol):
     def _write(self, out: list[bytes]) -> None:
         if out and self._transport is not None:
             data = out[0] if len(out) == 1 else b"".join(out)
+            if len(data) <= LARGE_BYTES and self._file is None:
+                self._send(data)
+            else:
+                self._write_large(data)
+
+    def _write_large(self, data: bytes) -> None:
+        """Send this, or keep it in a file if clients have too much unread."""
+        assert self._transport is not None
+        if self._file is None and not self._listener.unread.is_exceeded:
             self._send(data)
-            if len(data) > BUFFERED_BYTES:
-                self._set_unread(self._unread + len(data))
-                self._loop.call_soon(self._count_unread)
+            if self._unread:
+                self._count_unread()
+            return
+        if self._tap is not None:
+            self._tap.sent(data)
+        try:
+            if self._file is None:
+                self._file = self._listener.unread.file(self._give_up)
+                self._flow.stop(IN_FILE)
+                self._loop.call_soon(self._send_from_file)
+            self._file.write(data)
+        except OSError as error:
+            self._give_up(f"a response cannot be written to a temporary file: {error}")
+
+    def _send_from_file(self) -> None:
+        """Send the next bytes of the file, unless the client has not read those before. After the last ones continue with its requests."""
+        file, transport = self._file, self._transport
+        if file is None or transport is None or self._flow.stops & UNREAD:
+            return
+        try:
+            transport.write(file.read())
+        except OSError as error:
+            self._give_up(f"a response cannot be read from its temporary file: {error}")
+            return
+        if not file.is_empty:
+            if not self._flow.stops & UNREAD:
+                self._loop.call_soon(self._send_from_file)
+            return
+        self._close_file()
+        if self._closing:
+            transport.close()
+        elif not self._flow.stops:
+            self._go_on()
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._flow.allow(IN_FILE)
+
+    def _give_up(self, reason: str) -> None:
+        """Close at once, because what the client has to read cannot be kept."""
+        self._close_file()
+        self._reason = reason
+        self._listener.log_closing(self, reason)
+        self.abort()
 
     def _count_unread(self) -> None:
-        """What the transport has not sent at once stays counted until the client has read it (`resume_writing`)."""
-        if self._transport is not None and self._unread:
-            left = self._transport.get_write_buffer_size()
-            self._set_unread(left if left > BUFFERED_BYTES else 0)
-            if self._unread and not self._flow.stops & UNREAD:
-                self._loop.call_soon(self._count_unread)
+        if self._transport is not None:
+            self._set_unread(self._transport.get_write_buffer_size())
 
     def _set_unread(self, size: int) -> None:
         self._listener.unread.size += size - self._unread

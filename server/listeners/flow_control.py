@@ -1,9 +1,9 @@
 """Decides which frames of one connection may be handled now, and whether its socket is read. It does no IO itself.
 
-There are six reasons to stop: the connection is above a limit (HELD), its client does not read its responses (UNREAD), a request waits for
-its response (HANDLING), the client is above a quota (THROTTLED), somebody paused the broker (PAUSED), or the connection is CLOSED. While
-there is a reason, no frame is returned and the socket is not read. Bytes that the transport delivers anyway are kept in order. A bad length
-of a frame raises BadLength when its turn comes, after the frames before it.
+There are seven reasons to stop: the connection is above a limit (HELD), its client does not read its responses (UNREAD), some of them wait
+in a file (IN_FILE), a request waits for its response (HANDLING), the client is above a quota (THROTTLED), somebody paused the broker
+(PAUSED), or the connection is CLOSED. While there is a reason, no frame is returned and the socket is not read. Bytes that the transport
+delivers anyway are kept in order. A bad length of a frame raises BadLength when its turn comes, after the frames before it.
 
     flow.feed(data)                              # from the transport
     while (payload := flow.next()) is not None:  # BadLength: refuse the connection
@@ -18,7 +18,7 @@ from typing import Protocol
 
 from klamm.protocol.framing import BadLength, FrameReader
 
-HELD, UNREAD, HANDLING, CLOSED, THROTTLED, PAUSED = 1, 2, 4, 8, 16, 32
+HELD, UNREAD, HANDLING, CLOSED, THROTTLED, PAUSED, IN_FILE = 1, 2, 4, 8, 16, 32, 64
 
 
 class Reading(Protocol):

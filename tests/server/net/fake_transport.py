@@ -30,6 +30,9 @@ class FakeTransport:
     def write(self, data: bytes) -> None:
         self.writes.append(data)
 
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.writes))
+
     def pause_reading(self) -> None:
         raise AssertionError("nothing to pause for")
 
