@@ -22,6 +22,7 @@ Source: wire 5.1, 9, 12, 13; `KafkaApis.handleProduceRequest` and `ReplicaManage
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from klamm.broker.log.log import AppendResult
@@ -110,25 +111,23 @@ def handle_run(ctx: Context, requests: Sequence[messages.ProduceRequest]) -> Run
     parts = parts[: len(results)]
     last = parts[-1].appended
     if last is None or last.settle(ctx.services.replicas, request.acks):
-        return Run(len(results), () if request.acks == 0 else _responses(ctx, request, parts))
-    return Run(len(results), _respond_to_run(ctx, request, parts, appends.wait([last], request.timeout_ms)))
+        return Run(len(results), () if request.acks == 0 else _responses(ctx, request.acks, parts))
+    return Run(len(results), _respond_to_run(ctx, request.acks, _without_records(parts), appends.wait([last], request.timeout_ms)))
 
 
-async def _respond_to_run(
-    ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part], replicated: Awaitable[None]
-) -> list[Response]:
+async def _respond_to_run(ctx: Context, acks: int, parts: Sequence[Part], replicated: Awaitable[None]) -> list[Response]:
     await replicated
-    if request.acks == 0:
+    if acks == 0:
         _check_written(ctx, parts)
         return []
-    return _responses(ctx, request, parts)
+    return _responses(ctx, acks, parts)
 
 
-def _responses(ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part]) -> list[Response]:
+def _responses(ctx: Context, acks: int, parts: Sequence[Part]) -> list[Response]:
     """A response for each of these; when the time-out is over some may be replicated that the last one does not wait for."""
     for part in parts:
         if part.appended is not None:
-            part.appended.settle(ctx.services.replicas, request.acks)
+            part.appended.settle(ctx.services.replicas, acks)
     return [response_of(ctx, [part]) for part in parts]
 
 
@@ -187,10 +186,20 @@ async def _verify_and_append(
 
 
 def refuse(request: messages.ProduceRequest, version: int, code: ErrorCode, message: str | None = None) -> Response | None:
+    return _refusal(request.acks, ((topic.name, part.index) for topic in request.topic_data for part in topic.partition_data), code, message)
+
+
+def _refuse_appended(
+    acks: int, parts: Iterable[Part], request: None, version: int, code: ErrorCode, message: str | None = None
+) -> Response | None:
+    """Do the same as `refuse` for a request whose records are appended; it is not needed any more."""
+    return _refusal(acks, ((part.topic, part.index) for part in parts), code, message)
+
+
+def _refusal(acks: int, partitions: Iterable[tuple[str, int]], code: ErrorCode, message: str | None) -> Response | None:
     named: dict[str, dict[int, None]] = {}
-    for topic in request.topic_data:
-        if topic.partition_data:
-            named.setdefault(topic.name, {}).update((part.index, None) for part in topic.partition_data)
+    for topic, index in partitions:
+        named.setdefault(topic, {})[index] = None
     topics = [
         Response.TopicProduceResponse(
             name=name,
@@ -198,7 +207,7 @@ def refuse(request: messages.ProduceRequest, version: int, code: ErrorCode, mess
         )
         for name, indexes in named.items()
     ]
-    return None if request.acks == 0 else Response(responses=topics)
+    return None if acks == 0 else Response(responses=topics)
 
 
 class Part:
@@ -407,15 +416,23 @@ def _acknowledge(ctx: Context, request: messages.ProduceRequest, parts: Sequence
     appended = [part.appended for part in parts if part.appended is not None]
     waiting = [one for one in appended if not one.settle(ctx.services.replicas, request.acks)]
     if waiting:
-        return DelayedResponse(_acknowledge_later(ctx, request, parts, waiting))
+        wait = _appends(ctx, request).wait(waiting, request.timeout_ms)
+        return DelayedResponse(
+            _acknowledge_later(ctx, request.acks, _without_records(parts), wait), partial(_refuse_appended, request.acks, parts)
+        )
     return None if request.acks == 0 else response_of(ctx, parts)
 
 
-async def _acknowledge_later(
-    ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part], waiting: list[Appended]
-) -> Response | None:
-    await _appends(ctx, request).wait(waiting, request.timeout_ms)
-    if request.acks == 0:
+def _without_records(parts: Sequence[Part]) -> Sequence[Part]:
+    """The records are in the logs; the bytes of the request are let go while its response waits."""
+    for part in parts:
+        part.records = None
+    return parts
+
+
+async def _acknowledge_later(ctx: Context, acks: int, parts: Sequence[Part], acknowledged: Awaitable[None]) -> Response | None:
+    await acknowledged
+    if acks == 0:
         _check_written(ctx, parts)
         return None
     return response_of(ctx, parts)

@@ -27,7 +27,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -37,7 +37,7 @@ from klamm.protocol.shortcuts.response_frames import encode_frame
 from klamm.server.requests import faults, request_log
 from klamm.server.requests.changed_frame import ChangedFrame
 from klamm.server.requests.context import CloseConnection, Context
-from klamm.server.requests.delayed_response import DelayedResponse
+from klamm.server.requests.delayed_response import DelayedResponse, Refuse
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following, Run
 from klamm.server.requests.quotas import Enforced
@@ -61,15 +61,6 @@ RUN_BYTES = 32 << 10
 """Requests that came together are handled together up to this size."""
 
 Response = bytes | Coroutine[Any, Any, bytes | None] | DelayedResponse | None
-
-
-class Refuse(Protocol):
-    """Makes the response for a request that failed as a whole."""
-
-    def __call__(self, request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
-        """The response with this code: at the top if it has one there, and for every element of the request. None if the API has no
-        such response; then the connection is closed.
-        """
 
 
 def no_refusal(request: Any, version: int, code: ErrorCode, message: str | None = None) -> None:
@@ -192,14 +183,16 @@ class Dispatcher:
         try:
             response = handler.handle(ctx, request)
             if response.__class__ is DelayedResponse:
-                return DelayedResponse(self._finish(ctx, handler, request, response))
+                if response.refuse is not None:
+                    return DelayedResponse(self._finish(ctx, response.refuse, None, response))
+                return DelayedResponse(self._finish(ctx, handler.refuse, request, response))
             if inspect.iscoroutine(response):
-                return self._finish(ctx, handler, request, response)
+                return self._finish(ctx, handler.refuse, request, response)
             return _frame(ctx, ctx.correlation_id, response)
         except CloseConnection:
             raise
         except Exception as fault:  # noqa: BLE001 whatever a handler raises is our fault, not the client's
-            return _fault(ctx, handler, ctx.correlation_id, request, fault)
+            return _fault(ctx, handler.refuse, ctx.correlation_id, request, fault)
 
     def _respond_together(
         self, ctx: Context, handler: Handler, shape: Shape, request: Any, size: int, following: Following
@@ -220,7 +213,7 @@ class Dispatcher:
         try:
             run = handler.handle_run(ctx, requests)
         except Exception as fault:  # noqa: BLE001 as in `_respond`
-            return b"".join([_fault(ctx, handler, *each, fault) for each in zip(numbers, requests, strict=True)])
+            return b"".join([_fault(ctx, handler.refuse, *each, fault) for each in zip(numbers, requests, strict=True)])
         following.put_back(payloads if run is None else payloads[run.length - 1 :])
         if run is None:
             return None
@@ -281,16 +274,16 @@ class Dispatcher:
         except RemoteProtocolError as error:
             raise CloseConnection(str(error)) from error
 
-        async def handle() -> Any:
-            response = handler.handle(ctx, request)
-            return await response if inspect.iscoroutine(response) else response
+        pending = self._finish(ctx, handler.refuse, request, _handle(ctx, handler, request))
+        del payload, request
+        return await pending
 
-        return await self._finish(ctx, handler, request, handle())
-
-    async def _finish(self, ctx: Context, handler: Handler, request: Any, pending: Awaitable[Any]) -> bytes | None:
+    async def _finish(self, ctx: Context, refuse: Refuse, request: Any, pending: Awaitable[Any]) -> bytes | None:
         try:
             response = await pending
             if response.__class__ is DelayedResponse:
+                if response.refuse is not None:
+                    refuse, request = response.refuse, None
                 ctx.peer.took_effect()
                 response = await response
             if ctx.large:
@@ -300,8 +293,17 @@ class Dispatcher:
             raise
         except Exception as fault:  # noqa: BLE001 as in `_respond`
             if ctx.large:
-                return await asyncio.to_thread(_fault, ctx, handler, ctx.correlation_id, request, fault)
-            return _fault(ctx, handler, ctx.correlation_id, request, fault)
+                return await asyncio.to_thread(_fault, ctx, refuse, ctx.correlation_id, request, fault)
+            return _fault(ctx, refuse, ctx.correlation_id, request, fault)
+
+
+async def _handle(ctx: Context, handler: Handler, request: Any) -> Any:
+    """What the handler says to a large request."""
+    response = handler.handle(ctx, request)
+    if inspect.iscoroutine(response):
+        del request
+        return await response
+    return response
 
 
 def _faulty(handlers: Mapping[int, Handler], faults: BrokerFaults) -> dict[int, Handler]:
@@ -364,7 +366,7 @@ async def _finish_run(ctx: Context, numbers: Sequence[int], responses: Awaitable
     return _frames(ctx, numbers, await responses)
 
 
-def _fault(ctx: Context, handler: Handler, correlation_id: int, request: Any, fault: Exception) -> bytes:
+def _fault(ctx: Context, refuse: Refuse, correlation_id: int, request: Any, fault: Exception) -> bytes:
     """The response to a request whose handler raised `fault`. Raises CloseConnection if the API has no such response."""
     ctx.cacheable = False
     code, name = faults.code_of(fault), messages.APIS[ctx.api_key].name
@@ -373,7 +375,7 @@ def _fault(ctx: Context, handler: Handler, correlation_id: int, request: Any, fa
         log.error("unexpected exception in %s version %d from %s", name, ctx.api_version, ctx.peer.host, exc_info=fault)
     else:
         log.warning("%s version %d from %s gets %s: %s", name, ctx.api_version, ctx.peer.host, code.name, fault)
-    frame = _frame(ctx, correlation_id, handler.refuse(request, ctx.api_version, code))
+    frame = _frame(ctx, correlation_id, refuse(request, ctx.api_version, code))
     if frame is None:
         raise CloseConnection(f"{name} failed, and its response cannot contain an error")
     return frame
