@@ -186,7 +186,8 @@ async def _verify_and_append(
 
 
 def refuse(request: messages.ProduceRequest, version: int, code: ErrorCode, message: str | None = None) -> Response | None:
-    return _refusal(request.acks, ((topic.name, part.index) for topic in request.topic_data for part in topic.partition_data), code, message)
+    partitions = ((topic.name, part.index) for topic in request.topic_data for part in topic.partition_data)
+    return _refusal(request.acks, partitions, code, message)
 
 
 def _refuse_appended(
