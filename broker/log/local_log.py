@@ -363,6 +363,15 @@ class LocalLog:
 
     # --- storage and memory
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """See `MemoryHolder`."""
+        return TopicPartition(self.topic, self.partition)
+
+    def chunk_at(self, offset: int) -> bytes | None:
+        """See `MemoryHolder`."""
+        return self.segments[self._segment_index(offset)].chunk_at(offset) if self.segments else None
+
     def flush(self) -> None:
         """Force all appended records to disk, if the log is on disk."""
         if self.storage is not None and max(self._flushing, self.recovery_point) < self.next_offset:

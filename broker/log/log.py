@@ -23,7 +23,7 @@ from klamm.broker.log.epochs import LeaderEpochs
 from klamm.broker.log.local_log import LAST_OFFSET, LocalLog, LogEnvironment, base_offset_of, max_timestamp_of
 from klamm.broker.log.memory import CHUNK_OVERHEAD
 from klamm.broker.log.producers import ProducerStates, entries_with
-from klamm.broker.log.segment import Segment, pieces_of
+from klamm.broker.log.segment import SHARED_BYTES, Segment, pieces_of
 from klamm.broker.log.storage import (
     AbortedTransaction,
     Append,
@@ -253,10 +253,10 @@ class Log(LocalLog):
                 raise CorruptRecords(f"the batch at offset {header.base_offset} has a wrong CRC")
             next_offset = header.next_offset
             headers.append(header)
-            ends.append((header.base_offset, next_offset, position + header.size))
+            ends.append((next_offset, position + header.size))
         if headers:
-            if ends[-1][2] < len(whole):
-                whole = whole[: ends[-1][2]]
+            if ends[-1][1] < len(whole):
+                whole = whole[: ends[-1][1]]
             self.environment.budget.make_space(len(whole) + CHUNK_OVERHEAD * len(headers))
             if begins_at is not None:
                 self.truncate_fully_and_start_at(begins_at)
@@ -265,20 +265,35 @@ class Log(LocalLog):
             raise CorruptRecords(f"{len(whole)} bytes hold no whole batch")
         self.follow_high_watermark(leader_high_watermark)
 
-    def _append_pieces(self, data: bytes, headers: list[BatchHeader], ends: list[tuple[int, int, int]]) -> None:
+    def _append_pieces(self, data: bytes, headers: list[BatchHeader], ends: list[tuple[int, int]]) -> None:
         now_ms = self.environment.now_ms()
+        shared = self._shared_chunks(data, headers, ends)
         if len(headers) == 1:
-            self._append(data, headers, headers[0].max_timestamp, headers[0].last_offset, now_ms)
+            self._append(shared.get(0, data), headers, headers[0].max_timestamp, headers[0].last_offset, now_ms)
             return
         done = 0
-        for _, next_offset, piece in pieces_of(data, ends):
-            count = done + 1
-            while headers[count - 1].next_offset < next_offset:
-                count += 1
-            batches = headers[done:count]
+        for count, piece in pieces_of(data, ends, shared):
+            batches = headers[done : done + count]
             newest = max(batches, key=max_timestamp_of)
             self._append(piece, batches, newest.max_timestamp, newest.last_offset, now_ms)
-            done = count
+            done += count
+
+    def _shared_chunks(self, data: bytes, headers: list[BatchHeader], ends: list[tuple[int, int]]) -> dict[int, bytes]:
+        """Chunks of other replicas in this process that have the same bytes, by their position in the data."""
+        shared: dict[int, bytes] = {}
+        twins = self.environment.budget.twins(self)
+        if twins:
+            position = covered = 0
+            for header, (_, end) in zip(headers, ends, strict=True):
+                if position >= covered:
+                    for twin in twins:
+                        chunk = twin.chunk_at(header.base_offset)
+                        if chunk is not None and len(chunk) >= SHARED_BYTES and data.startswith(chunk, position):
+                            shared[position] = chunk
+                            covered = position + len(chunk)
+                            break
+                position = end
+        return shared
 
     def _append(self, data: bytes, headers: list[BatchHeader], max_timestamp: int, offset_of_max: int, now_ms: int) -> None:
         """Store checked batches at the end. Raises ApiError(KAFKA_STORAGE_ERROR), without any change."""

@@ -6,6 +6,9 @@ batches of a log in memory are written to a temporary file (`broker/log/spill.py
 when 7/8 of the budget are used. If it does not keep up, an append that would exceed the budget waits for it. If the files cannot be
 written, such an append is refused with KAFKA_STORAGE_ERROR; the partition stays online, and everything that was appended stays.
 
+Replicas of one partition in a process share the bytes of batches (`twins`): a follower keeps the leader's object where it has received
+equal bytes. The budget counts them for each replica.
+
 Age is counted in bytes: `tick` is the number of bytes that the process has appended. Each segment notes the tick of about every megabyte.
 """
 
@@ -22,6 +25,7 @@ from typing import NamedTuple, Protocol
 from klamm.broker.log.spill import SpillFile, SpillFolder
 from klamm.machine.freed_memory import FreedMemory
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +57,13 @@ class MemoryHolder(Protocol):
     def oldest_piece(self, until: int, most: int, folder: SpillFolder) -> Piece | None:
         """The oldest batches of a log in memory, up to this tick and this number of bytes; None if there are none."""
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition of which it is a replica."""
+
+    def chunk_at(self, offset: int) -> bytes | None:
+        """The chunk in memory that begins with the batch at this offset, None if there is none."""
+
 
 class _Round(NamedTuple):
     pieces: list[Piece]
@@ -62,13 +73,14 @@ class _Round(NamedTuple):
 class MemoryBudget:
     """The memory budget of all logs in a process, in bytes. `limit` may be changed at any time."""
 
-    __slots__ = ("_freed", "_holders", "_is_full", "_next_look", "_round", "_rounds", "_spills", "limit", "tick", "used")
+    __slots__ = ("_freed", "_holders", "_is_full", "_next_look", "_replicas", "_round", "_rounds", "_spills", "limit", "tick", "used")
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self.limit = limit
         self.used = 0
         self.tick = 0
         self._holders: set[MemoryHolder] = set()
+        self._replicas: dict[TopicPartition, set[MemoryHolder]] = {}
         self._spills = SpillFolder()
         self._round: _Round | None = None
         self._rounds = 0
@@ -110,10 +122,20 @@ class MemoryBudget:
     def hold(self, holder: MemoryHolder) -> None:
         """Add a log that has batches in memory."""
         self._holders.add(holder)
+        self._replicas.setdefault(holder.topic_partition, set()).add(holder)
 
     def forget(self, holder: MemoryHolder) -> None:
         """Remove a log that does not have batches in memory any more."""
         self._holders.discard(holder)
+        replicas = self._replicas.get(holder.topic_partition)
+        if replicas is not None:
+            replicas.discard(holder)
+            if not replicas:
+                del self._replicas[holder.topic_partition]
+
+    def twins(self, holder: MemoryHolder) -> list[MemoryHolder]:
+        """The other logs of its partition that have batches in memory."""
+        return [each for each in self._replicas.get(holder.topic_partition, ()) if each is not holder]
 
     def close(self) -> None:
         """Remove the temporary files. The logs must not be used any more."""

@@ -24,6 +24,8 @@ _SHAPE = Struct(">qi11xi").unpack_from
 """Reads base offset, length and last offset delta of a batch."""
 _MARK_BYTES = 1 << 20
 _PIECE_BYTES = 16 * 1024
+SHARED_BYTES = 1024
+"""Smaller chunks of another replica are not shared: many of them in one piece need less memory and time."""
 _LAST_RELATIVE_OFFSET = 2**31 - 1
 
 
@@ -193,6 +195,11 @@ class Segment:
         pieces[-1] = pieces[-1][: end - positions[last]]
         return b"".join(pieces)
 
+    def chunk_at(self, offset: int) -> bytes | None:
+        """The chunk in memory that begins with the batch at this offset, None if there is none."""
+        index = bisect_left(self.chunk_offsets, offset)
+        return self.chunks[index] if index < len(self.chunks) and self.chunk_offsets[index] == offset else None
+
     def position_of(self, offset: int) -> int:
         """Approximate position of the batch with this offset, not after it; exact if chunks are single batches."""
         if offset <= self.base_offset:
@@ -333,16 +340,18 @@ class Segment:
         return before - self.memory
 
 
-def pieces_of(data: bytes, ends: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, bytes]]:
-    """Split batches into pieces of about 16 KiB: (base offset, next offset, bytes). `ends`: (base offset, next offset, end) of each batch.
+def pieces_of(data: bytes, ends: list[tuple[int, int]], shared: dict[int, bytes]) -> Iterator[tuple[int, bytes]]:
+    """Split batches into pieces of about 16 KiB: (number of batches, bytes). `ends`: (next offset, end) of each batch.
+
+    `shared` are chunks that others hold, by their position in the data; such a piece is that object.
     """
-    start, base = 0, -1
-    for batch_base, next_offset, end in ends:
-        if base < 0:
-            base = batch_base
-        if end - start >= _PIECE_BYTES or end == ends[-1][2]:
-            yield base, next_offset, data[start:end]
-            start, base = end, -1
+    start = count = 0
+    piece: bytes | None = shared.get(0)
+    for _, end in ends:
+        count += 1
+        if end - start == len(piece) if piece is not None else end - start >= _PIECE_BYTES or end == ends[-1][1] or end in shared:
+            yield count, data[start:end] if piece is None else piece
+            start, count, piece = end, 0, shared.get(end)
 
 
 def _position_of(mark: tuple[int, int]) -> int:
