@@ -606,8 +606,13 @@ class Log(LocalLog):
         for segment in list(self.segments):
             offset: int | None = segment.base_offset
             while offset is not None:
-                data = await self.segment_bytes(segment, offset, _PRODUCERS_READ)
-                offset = states.take_all(data)
+                if segment.has_in_memory(offset):
+                    data = segment.chunks_from(offset, _PRODUCERS_READ)
+                else:
+                    data = [await self.segment_bytes(segment, offset, _PRODUCERS_READ)]
+                offset = None
+                for batches in data:
+                    offset = states.take_all(batches)
                 await asyncio.sleep(0)  # a read in memory does not wait
         return entries_with(states, self.active_producers())
 

@@ -195,6 +195,12 @@ class Segment:
         pieces[-1] = pieces[-1][: end - positions[last]]
         return b"".join(pieces)
 
+    def chunks_from(self, offset: int, max_bytes: int) -> list[bytes]:
+        """The chunks in memory from the first one that begins at this offset or later, of about `max_bytes` together, at least one."""
+        first = bisect_left(self.chunk_offsets, offset)
+        end = self.chunk_positions[first] + max_bytes if first < len(self.chunks) else 0
+        return self.chunks[first : max(bisect_left(self.chunk_positions, end), first + 1)]
+
     def chunk_at(self, offset: int) -> bytes | None:
         """The chunk in memory that begins with the batch at this offset, None if there is none."""
         index = bisect_left(self.chunk_offsets, offset)

@@ -95,14 +95,14 @@ class OpenFetch:
         """Read what is to be looked at; yields after each slice. What was refused stays refused when it is read again."""
         rows: list[Row] = []
         unread: list[Row] = []
-        refused = {partition: read.error_code for partition, read in self._unread}
+        refused = {partition: read.error_code for partition, read in self._unread} if self._unread else None
         params, replicas = self._params, self._ctx.services.replicas
         limit, min_one = params.max_bytes, params.version >= MIN_ONE_SINCE
         watches, follows = not self._context.is_full, follow and params.is_follower
         self._size, self._is_notable, self._has_errors, self._has_files = 0, False, False, False
         exceeded = self._look_at_quota() if params.is_follower else False
         for number, partition in enumerate(list(self._partitions.changed), 1):
-            code = refused.get(partition) or self._refusal(partition)
+            code = (refused is not None and refused.get(partition)) or self._refusal(partition)
             if code:
                 unread.append((partition, _UNREADABLE[code]))
                 self._has_errors = True

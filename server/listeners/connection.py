@@ -542,7 +542,7 @@ class ClientConnection(asyncio.Protocol):
             self._wait_for(self._authenticator.close_later(str(error)))
             return
         if isinstance(error, CloseConnection) and error.last and self._transport is not None:
-            self._send(error.last)
+            self._write([error.last])
         self._reason = str(error)
         if isinstance(error, ClosedOnPurpose):
             log.debug("closing connection from %s: %s", self.name, self._reason)

@@ -50,7 +50,7 @@ class UnreadResponses:
 
     def most(self) -> int | None:
         """The most bytes of records that a response may have now; None without a limit."""
-        return SMALL_RESPONSE_BYTES if self.is_exceeded else None
+        return None if self.size < self.limit else SMALL_RESPONSE_BYTES
 
     def file(self, refuse: Callable[[str], None]) -> ResponseFile:
         """A new file for the responses of one connection. Raises OSError.
