@@ -177,6 +177,8 @@ class Segment:
             first, skip = first + 1, 0
         else:
             return None
+        if first == len(chunks) - 1 and end_offset >= self.next_offset and len(chunks[first]) - skip <= max_bytes:
+            return chunks[first][skip:]  # most consumers read the end of the log
         start = positions[first] + skip
         if min_one and max_bytes < len(chunks[first]) - skip:
             max_bytes = max(max_bytes, _SHAPE(chunks[first], skip)[1] + LOG_OVERHEAD)

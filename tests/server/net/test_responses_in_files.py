@@ -68,7 +68,7 @@ class SilentClient:
     async def read(self) -> list[tuple[int, int]]:
         """Correlation id and size of each response, until the last one or the end of the connection."""
         self.read_on()
-        responses = []
+        responses: list[tuple[int, int]] = []
         while len(responses) < self._requests and (answer := await self.peer.answer()) is not None:
             responses.append((int.from_bytes(answer[:4], "big"), len(answer)))
         self.peer.close()
