@@ -182,7 +182,7 @@ class LocalLog:
         for segment in self.segments[self._segment_index(offset) :]:
             if segment.base_offset >= end:
                 break
-            in_memory = segment.has_in_memory(offset)
+            in_memory = offset >= segment.resident_offset or segment.has_in_memory(offset)
             if is_slow or not in_memory:
                 until = end if in_memory or self.storage is not None else min(end, segment.resident_offset)
                 return FileRead(self, (offset, max_bytes, end_offset, min_one), segment, until)

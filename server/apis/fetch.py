@@ -92,7 +92,7 @@ def params_of(ctx: Context, request: messages.FetchRequest) -> FetchParams:
     """
     throttle, unread = ctx.peer.throttle, ctx.peer.unread
     most = None if throttle is None else throttle.most_fetched()
-    if unread is not None and (little := unread.most()) is not None:
+    if unread is not None and unread.size >= unread.limit and (little := unread.most()) is not None:
         most = little if most is None else min(most, little)
     if most is not None:
         capped = _new_params(ctx, request)

@@ -115,19 +115,20 @@ class OpenFetch:
                     note_follower(replicas, params, partition, result)
                 rows.append((partition, result))
                 size = result.size
-                if isinstance(result.records, FileRead):
-                    self._has_files = True
-                    limit -= result.records.least
-                else:
-                    limit -= size
-                limit = max(limit, 0)  # after the first partition a negative limit is none
                 if size:
+                    if isinstance(result.records, FileRead):
+                        self._has_files = True
+                        limit -= result.records.least
+                    else:
+                        limit -= size
                     min_one = False
                     self._size += size
                 elif result.error_code:
                     self._is_notable = self._has_errors = True
                 elif result.is_notable:
                     self._is_notable = True
+                if limit < 0:  # after the first partition a negative limit is none
+                    limit = 0
             if number % SLICE == 0:
                 yield
         if len(unread) > 1 and not params.is_follower:

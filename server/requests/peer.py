@@ -38,6 +38,9 @@ class FetchThrottle(Protocol):
 class UnreadCount(Protocol):
     """What the clients of the broker have not read; see `UnreadResponses`."""
 
+    size: int
+    limit: int
+
     def most(self) -> int | None:
         """The most bytes of records that a response may have now; None without a limit."""
 
