@@ -39,11 +39,13 @@ def metadata_body(
     cluster_id: str,
     topics: Sequence[bytes],
     cluster_operations: int = OPERATIONS_OMITTED,
+    count: int | None = None,
 ) -> bytes:
-    """The body of a Metadata response with these encoded topics."""
+    """The body of a Metadata response with these encoded topics. `count` is how many they are, if several are joined."""
     head, tail = _frame(metadata, version, listener, cluster_id, cluster_operations)
-    count = write_uvarint(len(topics) + 1) if version >= FLEXIBLE_SINCE else len(topics).to_bytes(4, "big")
-    return b"".join((head, count, *topics, tail))
+    length = len(topics) if count is None else count
+    prefix = write_uvarint(length + 1) if version >= FLEXIBLE_SINCE else length.to_bytes(4, "big")
+    return b"".join((head, prefix, *topics, tail))
 
 
 def all_topics_body(metadata: MetadataCache, version: int, listener: str, cluster_id: str) -> bytes:

@@ -245,14 +245,18 @@ class NothingToFollow(ApiError):
 
 
 async def refuse_growths(
-    names: Sequence[str], may_alter: Callable[[str], bool], queued_for_deletion: Callable[[str], bool]
+    names: Iterable[str], may_alter: Callable[[str], bool], queued_for_deletion: Callable[[str], bool]
 ) -> dict[str, ApiError | None]:
     """The checks that need no topic znode, one result for each name: named twice, not authorised, being deleted."""
     refusals: dict[str, ApiError | None] = {}
     pace = Pace()
-    for name, times in Counter(names).items():
+    times: dict[str, int] = {}
+    for name in names:
         await pace()
-        if times > 1:
+        times[name] = times.get(name, 0) + 1
+    for name, count in times.items():
+        await pace()
+        if count > 1:
             refusals[name] = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
         elif not may_alter(name):
             refusals[name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")

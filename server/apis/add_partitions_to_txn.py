@@ -18,7 +18,7 @@ from klamm.broker.transactions.requests import AddPartitions
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import Pace, build, in_groups
+from klamm.protocol.pace import SLICE, Pace, build, in_groups
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
@@ -43,9 +43,10 @@ async def handle(ctx: Context, request: messages.AddPartitionsToTxnRequest) -> m
     version = ctx.api_version
     if version >= OF_BROKERS_SINCE and not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    transactions = await build(_count(request), _transactions, request, version)
+    entries = SLICE + 1 if ctx.large else _count(request)  # a large request is not worth counting
+    transactions = await build(entries, _transactions, request, version)
     codes = await in_groups(partial(_add, ctx, each) for each in transactions)
-    return await build(_count(request), _response, version, list(zip(transactions, codes, strict=True)))
+    return await build(entries, _response, version, zip(transactions, codes, strict=True))
 
 
 def refuse(

@@ -13,8 +13,7 @@ With ValidateOnly nothing is written. From version 3 on a topic that exceeds the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Any
 
 from klamm.controller.decisions.placement import check_racks
@@ -33,6 +32,8 @@ from klamm.zk.layout.paths import may_be_in_path
 STRICT_QUOTA_SINCE = 3
 ATTEMPTS = 100
 """Attempts to write a topic whose znode changes between reading and writing; after the last one the topic gets UNKNOWN_SERVER_ERROR."""
+READ_AT_ONCE = 10_000
+"""Topics that are read in one request to ZooKeeper, or in a few that are pipelined."""
 
 _WITHOUT_TEXT = frozenset((
     ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -68,7 +69,7 @@ async def _not_controller(ctx: Context, request: messages.CreatePartitionsReques
 async def _create(ctx: Context, request: messages.CreatePartitionsRequest) -> messages.CreatePartitionsResponse:
     services = ctx.services
     refusals = await refuse_growths(
-        [topic.name for topic in request.topics],
+        (topic.name for topic in request.topics),
         lambda name: ctx.authorize(Operation.ALTER, ResourceType.TOPIC, name),
         services.controller.queued_for_deletion,
     )
@@ -77,13 +78,21 @@ async def _create(ctx: Context, request: messages.CreatePartitionsRequest) -> me
         check_racks(racks)
     except ApiError as refusal:
         return refuse(request, ctx.api_version, refusal.code)
-    results: dict[str, Result] = {name: _DONE if refusal is None else (refusal.code, refusal.message) for name, refusal in refusals.items()}
-    wanted = [topic for topic in request.topics if refusals[topic.name] is None]
-    reached = list(takewhile(lambda topic: may_be_in_path(topic.name), wanted))
-    growing = _Growing(services, {topic.name: topic for topic in reached}, racks, results)
-    plans = await growing.plan([topic.name for topic in reached])
+    pace, results = Pace(), dict[str, Result]()
+    reached: dict[str, Any] = {}
+    complete = True
+    for topic in request.topics:
+        await pace()
+        refusal = refusals[topic.name]
+        results[topic.name] = _DONE if refusal is None else (refusal.code, refusal.message)
+        if refusal is None and complete:
+            complete = may_be_in_path(topic.name)
+            if complete:
+                reached[topic.name] = topic
+    growing = _Growing(services, reached, racks, results)
+    plans = await growing.plan(list(reached))
     mutations = Mutations(ctx, STRICT_QUOTA_SINCE)
-    complete = len(reached) == len(wanted) and not growing.has_failed
+    complete = complete and not growing.has_failed
     if not request.validate_only:
         plans = _within_quota(mutations, plans, results)
         partitions = {plan.name: (*plan.stored.assignments, *plan.added) for plan in await growing.write(plans)}
@@ -114,7 +123,11 @@ class _Growing:
         """
         plans = []
         pace = Pace()
-        for name, (stored, version) in zip(names, await self._services.admin_store.read_versioned_topics(names), strict=True):
+        read: Iterator[tuple[StoredTopic | None, int]] = iter(())
+        for number, name in enumerate(names):
+            if number % READ_AT_ONCE == 0:
+                read = iter(await self._services.admin_store.read_versioned_topics(names[number : number + READ_AT_ONCE]))
+            stored, version = next(read)
             await pace(TOPIC_ENTRIES)
             if written is not None and stored == written[name]:
                 plans.append(GrowthPlan(name, written[name], {}))

@@ -86,19 +86,21 @@ async def _many_topics(
         return await asyncio.to_thread(refuse, request, ctx.api_version, invalid)
     encoded: list[bytes] = []
     rows = _Rows([], [], [], [])
+    count = 0
     requested_ids, requested_names = list(ids), list(names)
     for at in range(0, len(requested_ids or requested_names), MANY_AT_ONCE):
         await pace(SLICE)
         part = requested_names[at : at + MANY_AT_ONCE]
         if ids:
             unknown, part = _by_id(ctx, requested_ids[at : at + MANY_AT_ONCE])
-            encoded += unknown
+            encoded.append(b"".join(unknown))
+            count += len(unknown)
         some = _rows(ctx, request, part, by_id=bool(ids))
-        rows.known.extend(some.known)
-        rows.unknown.extend(some.unknown)
         rows.missing.extend(some.missing)
-        rows.refused.extend(some.refused)
-    response = _named(ctx, request, encoded, rows)
+        for joined, each in ((rows.known, some.known), (rows.unknown, some.unknown), (rows.refused, some.refused)):
+            joined.append(b"".join(each))  # two million pieces would stop the loop
+            count += len(each)
+    response = _named(ctx, request, encoded, rows, count)
     return response if isinstance(response, bytes) else await response
 
 
@@ -111,7 +113,8 @@ def _all_topics(ctx: Context, request: messages.MetadataRequest) -> bytes:
         described: Iterable[str] = metadata.topics
     else:
         described = [name for name in metadata.topics if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name, logs=False)]
-    return _body(ctx, request, _known(ctx, request, described))
+    known = _known(ctx, request, described)
+    return _body(ctx, request, known, len(known))
 
 
 def _by_id(ctx: Context, ids: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
@@ -161,21 +164,28 @@ def _rows(ctx: Context, request: messages.MetadataRequest, names: list[str], by_
     return _Rows(known, unknown, [], refused)
 
 
-def _named(ctx: Context, request: messages.MetadataRequest, encoded: list[bytes], rows: _Rows) -> bytes | Awaitable[bytes]:
-    """The body of the response: the rows in `encoded`, then those in `rows`. Creates the missing topics first."""
+def _named(
+    ctx: Context, request: messages.MetadataRequest, encoded: list[bytes], rows: _Rows, count: int | None = None
+) -> bytes | Awaitable[bytes]:
+    """The body of the response: the rows in `encoded`, then those in `rows`. Creates the missing topics first.
+
+    `count` is how many rows they are, if several are joined.
+    """
+    if count is None:
+        count = len(encoded) + len(rows.known) + len(rows.unknown) + len(rows.refused)
     if rows.missing:
-        return _created(ctx, request, encoded + rows.known, rows.missing, rows.refused)
-    return _body(ctx, request, encoded + rows.known + rows.unknown + rows.refused)
+        return _created(ctx, request, encoded + rows.known, rows.missing, rows.refused, count)
+    return _body(ctx, request, encoded + rows.known + rows.unknown + rows.refused, count)
 
 
 async def _created(
-    ctx: Context, request: messages.MetadataRequest, encoded: list[bytes], missing: list[str], refused: list[bytes]
+    ctx: Context, request: messages.MetadataRequest, encoded: list[bytes], missing: list[str], refused: list[bytes], count: int
 ) -> bytes:
     created = await auto_create(ctx, missing)
     encoded += [
         missing_topic_bytes(ctx.api_version, code, name, operations=_operations(ctx, request, name)) for name, code in created.items()
     ]
-    return _body(ctx, request, encoded + refused)
+    return _body(ctx, request, encoded + refused, count + len(created))
 
 
 def _known(ctx: Context, request: messages.MetadataRequest, names: Iterable[str]) -> list[bytes]:
@@ -201,10 +211,12 @@ def _operations(ctx: Context, request: messages.MetadataRequest, name: str) -> i
     return ctx.authorized_operations(ResourceType.TOPIC, name) if request.include_topic_authorized_operations else OPERATIONS_OMITTED
 
 
-def _body(ctx: Context, request: messages.MetadataRequest, topics: Sequence[bytes]) -> bytes:
+def _body(ctx: Context, request: messages.MetadataRequest, topics: Sequence[bytes], count: int) -> bytes:
     operations = OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
         allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER)
         operations = ctx.authorized_operations(ResourceType.CLUSTER) if allowed else 0
     cluster_id = ctx.services.identity.cluster_id
-    return metadata_responses.metadata_body(ctx.services.metadata, ctx.api_version, ctx.peer.listener, cluster_id, topics, operations)
+    return metadata_responses.metadata_body(
+        ctx.services.metadata, ctx.api_version, ctx.peer.listener, cluster_id, topics, operations, count
+    )
