@@ -83,9 +83,9 @@ async def _create(ctx: Context, request: messages.CreatePartitionsRequest) -> me
     complete = True
     for topic in request.topics:
         await pace()
-        refusal = refusals[topic.name]
-        results[topic.name] = _DONE if refusal is None else (refusal.code, refusal.message)
-        if refusal is None and complete:
+        refused = refusals[topic.name]
+        results[topic.name] = _DONE if refused is None else (refused.code, refused.message)
+        if refused is None and complete:
             complete = may_be_in_path(topic.name)
             if complete:
                 reached[topic.name] = topic
