@@ -18,7 +18,7 @@ from klamm.broker.transactions.requests import AddPartitions
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import SLICE, Pace, build, in_groups
+from klamm.protocol.pace import SLICE, Pace, build, free, in_groups
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
@@ -46,7 +46,9 @@ async def handle(ctx: Context, request: messages.AddPartitionsToTxnRequest) -> m
     entries = SLICE + 1 if ctx.large else _count(request)  # a large request is not worth counting
     transactions = await build(entries, _transactions, request, version)
     codes = await in_groups(partial(_add, ctx, each) for each in transactions)
-    return await build(entries, _response, version, zip(transactions, codes, strict=True))
+    response = await build(entries, _response, version, zip(transactions, codes, strict=True))
+    await free(transactions, codes, request.transactions)
+    return response
 
 
 def refuse(
