@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from klamm.broker.metadata_responses import INTERNAL_TOPICS
 from klamm.broker.transactions.requests import AddPartitions
@@ -47,7 +47,7 @@ async def handle(ctx: Context, request: messages.AddPartitionsToTxnRequest) -> m
     transactions = await build(entries, _transactions, request, version)
     codes = await in_groups(partial(_add, ctx, each) for each in transactions)
     response = await build(entries, _response, version, zip(transactions, codes, strict=True))
-    await free(transactions, codes, request.transactions)
+    await free(transactions, codes, cast(list[Any], request.transactions))  # nobody else has the decoded list
     return response
 
 
