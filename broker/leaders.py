@@ -343,6 +343,8 @@ class Leaders:
             replica.leadership = Leadership(replica, start_offset)
         leadership = replica.leadership
         leadership.pending = None
+        if recovering and not leadership.recovering:
+            leadership.recovery_begun_ms = self._now_ms()
         leadership.recovering = recovering
         leadership.begin_epoch(start_offset, self._now_ms(), not led)
         if len(replica.replicas) > 1:

@@ -88,7 +88,9 @@ class IsrProposal:
 class Leadership:
     """The followers of one partition that this broker leads. The present leader epoch begins at `epoch_start_offset`."""
 
-    __slots__ = ("epoch_start_offset", "followers", "is_checked", "partition", "pending", "recovering", "seen_end_offset")
+    __slots__ = (
+        "epoch_start_offset", "followers", "is_checked", "partition", "pending", "recovering", "recovery_begun_ms", "seen_end_offset",
+    )
 
     def __init__(self, partition: Led, epoch_start_offset: int) -> None:
         self.partition = partition
@@ -96,6 +98,8 @@ class Leadership:
         self.followers: dict[int, Follower] = {}
         self.pending: IsrProposal | None = None
         self.recovering = False
+        self.recovery_begun_ms = NEVER
+        """When the present recovery began. A later epoch of the same leader, which recovers still, does not change it."""
         self.is_checked = False
         """Whether the check for followers that fell behind includes this partition."""
         self.seen_end_offset = epoch_start_offset

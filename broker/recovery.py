@@ -2,9 +2,10 @@
 
 A leader whose state is marked as recovering must recover first: in mode `instant` at once, in mode `delay:<ms>` after a delay, in mode
 `manual` when it is released at the gate. A new mode also applies to recoveries in progress: `instant` ends the wait, and a delay
-counts from the beginning of the recovery. Then the recovery work is done; it is a hook, and by default there is no work. At the end the
-leader proposes the same single-member ISR without the mark, and serves the partition when the controller has confirmed that. Another leader
-epoch ends a recovery; if it is marked too, recovery starts again. Source: controller 24, R704-10 to R704-14, R704-20.
+counts from the beginning of the recovery. Then the recovery work is done: transactions that are open in the log come to their end
+(`server/transactions/recovery/`). At the end the leader proposes the same single-member ISR without the mark, and serves the partition when
+the controller has confirmed that. Another leader epoch ends a recovery; if it is marked too, recovery starts again. It has begun when it
+began in the first of these epochs, as long as this broker stays the leader. Source: controller 24, R704-10 to R704-14, R704-20.
 """
 
 from __future__ import annotations
@@ -88,9 +89,8 @@ class RecoveryProcess:
             self._mode_changed.set()
             self._mode_changed = asyncio.Event()
 
-    async def __call__(self, recovery: Recovery) -> None:
-        """Recover a partition: wait as the mode says, then do the recovery work."""
-        begun = self._clock.monotonic()
+    async def __call__(self, recovery: Recovery, begun: float) -> None:
+        """Recover a partition: wait as the mode says, then do the recovery work. `begun` is the (monotonic) time at which it began."""
         while (waiting := self._wait(recovery, begun)) is not None:
             released, changed = asyncio.ensure_future(waiting), asyncio.ensure_future(self._mode_changed.wait())
             try:
@@ -117,7 +117,7 @@ class LeaderRecovery:
     """The recoveries of one broker. `spawn` runs a coroutine in the background."""
 
     def __init__(
-        self, broker_id: int, leaders: Leaders, process: RecoveryProcess, spawn: Callable[[Coroutine[Any, Any, None]], object]
+        self, broker_id: int, leaders: Leaders, process: RecoveryProcess, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     ) -> None:
         self._broker_id = broker_id
         self._leaders = leaders
@@ -126,10 +126,27 @@ class LeaderRecovery:
 
     def begin(self, replica: HostedPartition) -> None:
         """Recover a partition that this broker leads since an unclean election; then propose its ISR without the mark."""
-        self._spawn(self._recover(replica))
+        leadership = replica.leadership
+        if leadership is not None:
+            recovery = Recovery(self._broker_id, TopicPartition(replica.topic, replica.index), replica.leader_epoch)
+            task = self._spawn(self._recover(replica, recovery, leadership.recovery_begun_ms / 1000))
+            ends = _EndsWithItsEpoch(replica.leader_epoch, task)
+            replica.watch(ends)
+            task.add_done_callback(lambda _: replica.unwatch(ends))
 
-    async def _recover(self, replica: HostedPartition) -> None:
-        recovery = Recovery(self._broker_id, TopicPartition(replica.topic, replica.index), replica.leader_epoch)
+    async def _recover(self, replica: HostedPartition, recovery: Recovery, begun: float) -> None:
         log.info("broker %d: %s recovers in leader epoch %d after an unclean election", *recovery)
-        await self._process(recovery)
+        await self._process(recovery, begun)
         self._leaders.recovered(replica, recovery.leader_epoch)
+
+
+class _EndsWithItsEpoch:
+    """Watches a partition that recovers: cancels the recovery when the broker does not lead the partition in its epoch any more."""
+
+    def __init__(self, leader_epoch: int, task: asyncio.Task[None]) -> None:
+        self._leader_epoch = leader_epoch
+        self._task = task
+
+    def partition_changed(self, partition: HostedPartition) -> None:
+        if not partition.is_leader or partition.leader_epoch != self._leader_epoch:
+            self._task.cancel()

@@ -71,6 +71,16 @@ class _Owned(Generic[S]):
         self.is_loaded = False
 
 
+class _Changes:
+    """Wakes a load that waits for the recovery of its partition."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    def partition_changed(self, partition: HostedPartition) -> None:
+        self.event.set()
+
+
 class OwnedPartitions(Generic[S]):
     """Those of one topic. `count` is how many partitions the topic had when this broker started, or gets when it is created. It does not
     change as long as the broker runs, whatever happens to the topic: all brokers and clients have to find a key in one partition.
@@ -153,7 +163,9 @@ class OwnedPartitions(Generic[S]):
         if replica is None or not replica.is_leader or self._is_closed:
             return
         owned = self._owned.get(index)
-        if owned is not None:
+        if owned is not None and owned.is_loaded and replica.is_recovering:
+            self._drop(index)
+        elif owned is not None:
             owned.leader_epoch = replica.leader_epoch
             return
         owned = self._owned[index] = _Owned(self._owner.make(index), replica.leader_epoch)
@@ -183,7 +195,20 @@ class OwnedPartitions(Generic[S]):
             log.debug("broker %d: %s-%d is loaded up to offset %d", self._replicas.broker_id, self.topic, index, offset)
             self._owner.loaded(index, owned.state)
 
+    async def _recovered(self, index: int, owned: _Owned[S], replica: HostedPartition) -> None:
+        """Return when the partition is not recovering, or not coordinated here any more."""
+        changes = _Changes()
+        replica.watch(changes)
+        try:
+            while replica.is_recovering and self._owned.get(index) is owned:
+                await changes.event.wait()
+                changes.event.clear()
+        finally:
+            replica.unwatch(changes)
+
     async def _replay_all(self, index: int, owned: _Owned[S], replica: HostedPartition, is_new: bool) -> int:
+        if replica.is_recovering:
+            await self._recovered(index, owned, replica)
         while True:
             try:
                 opened = await self._replicas.open_log(replica, is_new)

@@ -24,6 +24,7 @@ from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 from klamm.tests.server.groups.coordinating_broker import CoordinatingBroker, T
 from klamm.tests.server.transactions.transaction_broker import TransactionBroker
+from klamm.tests.server.recovering import Recoveries
 
 RECORD = offset_record("g", T, OffsetCommit(1, -1, "", 1))
 
@@ -295,3 +296,56 @@ async def test_nothing_expires_in_a_partition_that_was_given_up_while_another_on
     round_.cancel()
     assert expired == [states[0]]
     await broker.close()
+
+
+# --- recoveries after unclean elections
+
+
+@pytest.mark.requirement("R704-10")
+async def test_a_partition_that_recovers_is_loaded_when_the_controller_has_confirmed_its_recovery(owning: Owning) -> None:
+    await owning.logged(3)
+    recoveries = Recoveries(owning.broker, "manual")
+    owning.broker.lead(epoch=3, recovery=1)
+    await owning.broker.settle()
+    assert (owning.code(), owning.owner.made[0].offsets) == (E.COORDINATOR_LOAD_IN_PROGRESS, [])
+    recoveries.gate.release()
+    await owning.broker.settle()
+    assert (owning.code(), owning.owner.made[0].offsets) == (E.COORDINATOR_LOAD_IN_PROGRESS, [])
+    await recoveries.confirm()
+    assert (owning.code(), owning.partitions.get(0).offsets) == (E.NONE, [[0, 1, 2]])
+
+
+@pytest.mark.requirement("R704-10")
+async def test_a_leader_that_is_elected_uncleanly_again_loads_again(owning: Owning) -> None:
+    await owning.logged(1)
+    await owning.broker.led(epoch=3)
+    former = owning.partitions.get(0)
+    recoveries = Recoveries(owning.broker)
+    owning.broker.lead(epoch=5, recovery=1)
+    await owning.broker.settle()
+    assert (owning.code(), owning.owner.unloaded) == (E.COORDINATOR_LOAD_IN_PROGRESS, [former])
+    await recoveries.confirm()
+    assert owning.partitions.get(0) is not former
+
+
+async def test_a_load_that_waits_for_a_recovery_goes_on_waiting_in_the_next_epoch(owning: Owning) -> None:
+    await owning.logged(1)
+    recoveries = Recoveries(owning.broker, "manual")
+    for epoch in (3, 4):
+        owning.broker.lead(epoch=epoch, recovery=1)
+        await owning.broker.settle()
+    assert (len(owning.owner.made), owning.partitions.leader_epoch(0)) == (1, 4)
+    recoveries.gate.release()
+    await owning.broker.settle()
+    await recoveries.confirm()
+    assert owning.code() is E.NONE
+
+
+async def test_a_partition_that_another_broker_leads_before_it_has_recovered_is_not_loaded(owning: Owning) -> None:
+    await owning.logged(1)
+    Recoveries(owning.broker, "manual")
+    owning.broker.lead(epoch=3, recovery=1)
+    await owning.broker.settle()
+    owning.broker.lead(leader=2, epoch=4)
+    await owning.broker.settle()
+    assert (owning.code(), owning.owner.made[0].offsets, owning.owner.served) == (E.NOT_COORDINATOR, [], [])

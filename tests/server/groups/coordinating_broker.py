@@ -74,12 +74,13 @@ class CoordinatingBroker:
 
     # --- the controller
 
-    def lead(self, index: int = 0, leader: int = 1, epoch: int = 1, topic: str = OFFSETS_TOPIC) -> None:
-        """Make broker `leader` the leader of a partition, of the offsets topic unless another one is named."""
+    def lead(self, index: int = 0, leader: int = 1, epoch: int = 1, topic: str = OFFSETS_TOPIC, recovery: int = 0) -> None:
+        """Make broker `leader` the leader of a partition, of the offsets topic unless another one is named. With `recovery` 1 it was
+        elected uncleanly, and has to recover."""
         request = messages.LeaderAndIsrRequest
         row = request.LeaderAndIsrPartitionState(
-            partition_index=index, leader=leader, leader_epoch=epoch, isr=self.replica_ids, replicas=self.replica_ids, controller_epoch=1,
-            is_new=epoch == 1,
+            partition_index=index, leader=leader, leader_epoch=epoch, isr=(leader,) if recovery else self.replica_ids,
+            replicas=self.replica_ids, controller_epoch=1, is_new=epoch == 1, leader_recovery_state=recovery, partition_epoch=epoch,
         )
         topic_id = self.metadata.topic_id(topic)
         state = request.LeaderAndIsrTopicState(topic_name=topic, topic_id=topic_id, partition_states=[row])
