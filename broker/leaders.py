@@ -56,6 +56,8 @@ class Leaders:
         self.isr_updates: IsrUpdates | None = None
         self.isr_shrinks = self.isr_expands = self.failed_isr_updates = 0
         """Changes of ISRs that the controller confirmed or refused since the start of this broker."""
+        self.transactions_committed = self.transactions_aborted = 0
+        """Transactions that recoveries have ended since the start of this broker."""
         self.max_lag_ms = max_lag_ms
         self._broker_id = broker_id
         self._metadata = metadata
@@ -139,6 +141,22 @@ class Leaders:
         """Append batches of several requests as one piece; returns the result of each. If this raises an error, nothing is appended."""
         start = self.append_assigned(replica, joined(run), required_acks, origin, now_ms).log_start_offset
         return [AppendResult(each.headers[0].base_offset, each.headers[0].last_offset, each.log_append_time_ms, start) for each in run]
+
+    def append_while_recovering(
+        self, replica: HostedPartition, leader_epoch: int, marker: Buffer, is_commit: bool, version: int, now_ms: int
+    ) -> None:
+        """Append a marker to a partition that this broker recovers in this leader epoch (KIP-704). The log must be open.
+
+        The leader is the only member of the ISR, and cannot have another one before it has recovered; so `min.insync.replicas` does not
+        count. Raises ApiError: NOT_LEADER_OR_FOLLOWER if the recovery is over, and what the log raises.
+        """
+        log = replica.log
+        if replica.role is not _LEADER or log is None or not replica.is_recovering or replica.leader_epoch != leader_epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log.append_as_leader(marker, leader_epoch, version, Origin.COORDINATOR, now_ms)
+        self.transactions_committed += is_commit
+        self.transactions_aborted += not is_commit
+        self.log_end_moved(replica)
 
     def _writable(self, replica: HostedPartition, required_acks: int) -> Log:
         """The log of the partition. Raises ApiError if records may not be appended."""

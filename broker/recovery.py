@@ -3,9 +3,11 @@
 A leader whose state is marked as recovering must recover first: in mode `instant` at once, in mode `delay:<ms>` after a delay, in mode
 `manual` when it is released at the gate. A new mode also applies to recoveries in progress: `instant` ends the wait, and a delay
 counts from the beginning of the recovery. Then the recovery work is done: transactions that are open in the log come to their end
-(`server/transactions/recovery/`). At the end the leader proposes the same single-member ISR without the mark, and serves the partition when
-the controller has confirmed that. Another leader epoch ends a recovery; if it is marked too, recovery starts again. It has begun when it
-began in the first of these epochs, as long as this broker stays the leader. Source: controller 24, R704-10 to R704-14, R704-20.
+(`server/transactions/transaction_recovery.py`). At the end the leader proposes the same single-member ISR without the mark, and serves the
+partition when the controller has confirmed that.
+
+Another leader epoch ends a recovery; if it is marked too, recovery starts again. It began when it began in the first of these epochs, as
+long as this broker stays the leader. Source: controller 24, R704-10 to R704-14, R704-20.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ RecoveryWork = Callable[[Recovery], Awaitable[None]]
 
 
 async def no_work(recovery: Recovery) -> None:
-    """The default recovery work: nothing."""
+    """No recovery work beside the end of transactions."""
 
 
 class RecoveryGate:

@@ -84,6 +84,7 @@ class ApiKey(IntEnum):
     REASSIGN_PARTITIONS = 1790
     ALTER_INTERBROKER_THROTTLED_RATES = 1791
     ALTER_INTERBROKER_THROTTLED_REPLICAS = 1792
+    END_PENDING_TRANSACTIONS = 7040
 
 
 
@@ -181,6 +182,7 @@ _ALL = (
     Api(ApiKey.REASSIGN_PARTITIONS, "ReassignPartitions", 0, 0, None, draft=True),
     Api(ApiKey.ALTER_INTERBROKER_THROTTLED_RATES, "AlterInterbrokerThrottledRates", 0, 0, None, draft=True),
     Api(ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS, "AlterInterbrokerThrottledReplicas", 0, 1, None, draft=True),
+    Api(ApiKey.END_PENDING_TRANSACTIONS, "EndPendingTransactions", 0, 0, 0, cluster_action=True, draft=True),
 )
 
 APIS: dict[int, Api] = {api.key: api for api in _ALL}

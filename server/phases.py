@@ -16,7 +16,7 @@ from klamm.controller.values import ControllerMoved, StoreLost, StoreRefused
 from klamm.protocol.errors import ApiError, ErrorCode, did_you_mean
 from klamm.protocol.steering import field_types, json_type
 from klamm.server.groups.phases import GroupMemberRemoved, GroupPhase, GroupRebalanceBegun
-from klamm.server.transactions.phases import TransactionCompleted, TransactionPhase
+from klamm.server.transactions.phases import RecoveryPhase, TransactionCompleted, TransactionPhase
 from klamm.zk.session.requests import ConnectionLost
 from klamm.zk.session.steered_requests import ZooKeeperRead, ZooKeeperWrite
 
@@ -51,6 +51,11 @@ KINDS = (
         "Only this transactional id waits: nothing leaves the broker for it, no response, no record and no marker. Time-outs go on.",
         "The append or the response that comes next has this error; what is stored stays stored.", get_args(TransactionPhase),
         (TransactionCompleted,),
+    ),
+    PhaseKind(
+        "recovery of a leader", "Only the recovery of this partition waits; its coordinators and other partitions go on.",
+        "The recovery goes on after a pause: it looks what is still open in the log, and asks the coordinators again.",
+        get_args(RecoveryPhase),
     ),
     PhaseKind(
         "write to ZooKeeper", "Only this write waits, and what needs its outcome.",

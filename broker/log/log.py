@@ -22,7 +22,7 @@ from klamm.broker.log.config import LogConfig
 from klamm.broker.log.epochs import LeaderEpochs
 from klamm.broker.log.local_log import LAST_OFFSET, LocalLog, LogEnvironment, base_offset_of, max_timestamp_of
 from klamm.broker.log.memory import CHUNK_OVERHEAD
-from klamm.broker.log.producers import ProducerStates, entries_with
+from klamm.broker.log.producers import OpenTransaction, ProducerStates, entries_with
 from klamm.broker.log.segment import SHARED_BYTES, Segment, pieces_of
 from klamm.broker.log.storage import (
     AbortedTransaction,
@@ -182,6 +182,10 @@ class Log(LocalLog):
         """Check that records of a transaction may be appended now: it is open here, or it was verified. Raises ApiError."""
         if not self.is_in_transaction(producer_id):
             (self._verifications or Verifications()).check(producer_id, verification)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """The transactions that are open in this log, the oldest first. They are not known while it `is_truncating`."""
+        return [] if self._producers is None else self._producers.open_transactions()
 
     def is_in_transaction(self, producer_id: int) -> bool:
         """Whether a transaction of this producer is open in this log, whatever its epoch."""

@@ -57,6 +57,15 @@ def is_active(producer: _Producer | ProducerEntry, after_ms: int) -> bool:
     return producer.open_first_offset >= 0 or producer.last_timestamp > after_ms
 
 
+class OpenTransaction(NamedTuple):
+    """A transaction that is open in a log. `coordinator_epoch` is that of the producer's last marker, -1 if it had none."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    first_offset: int
+
+
 class _Completed(NamedTuple):
     """A transaction whose marker may not be replicated yet."""
 
@@ -225,6 +234,14 @@ class ProducerStates:
         if marker.is_commit:
             return None
         return AbortedTransaction(header.producer_id, first_offset, marker_offset, last_stable_offset)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """The transactions that are open, the oldest first."""
+        return [
+            OpenTransaction(producer_id, producer.epoch, producer.coordinator_epoch, first_offset)
+            for first_offset, producer_id in self._open.items()
+            if (producer := self._producers.get(producer_id)) is not None
+        ]
 
     def is_in_transaction(self, producer_id: int) -> bool:
         """Whether a transaction of this producer is open, whatever its epoch."""

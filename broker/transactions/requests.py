@@ -84,6 +84,21 @@ class Listed(NamedTuple):
     state: str
 
 
+class PendingEnd(NamedTuple):
+    """How a transaction ends that is open in the log of a leader which recovers from an unclean election (KIP-704).
+
+    `error` is CONCURRENT_TRANSACTIONS while the end is being decided; then the leader asks again, and the rest means nothing. Otherwise the
+    leader writes a marker with this epoch of the producer and this coordinator epoch.
+    """
+
+    transactional_id: str
+    producer_id: int
+    error: ErrorCode
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = -1
+    is_commit: bool = False
+
+
 class GiveResult(NamedTuple):
     """The result of the request with this ticket: a ProducerIdResult, or the error of another request."""
 

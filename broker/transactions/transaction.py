@@ -1,6 +1,7 @@
 """One transactional id in memory, and what it may become.
 
-What the log says is in `stored`; only `replay` changes it. The rest is not durable: the transition under way, the markers that are not
+What the log says is in `stored`; only `replay` changes it, and with it what is remembered of transactions that have ended (`is_committed`).
+The rest is not durable: the transition under way, the markers that are not
 written yet, what the producer had before the last InitProducerId, and an epoch that was raised to fence a producer. Decisions are functions
 of a transaction and a request: they return the transition, or why there is none. Nothing here reads a clock.
 Source: `TransactionMetadata` of Apache Kafka 3.9.1.
@@ -43,7 +44,8 @@ class Transaction:
     """A transactional id."""
 
     __slots__ = (
-        "fence_failed", "last_epoch", "last_producer_id", "pending", "producer_epoch", "start_ms", "stored", "transactional_id", "unmarked",
+        "_ends", "_known_since", "fence_failed", "last_epoch", "last_producer_id", "pending", "producer_epoch", "start_ms", "stored",
+        "transactional_id", "unmarked",
     )
 
     def __init__(self, transactional_id: str, stored: StoredTransaction) -> None:
@@ -61,6 +63,11 @@ class Transaction:
         """Whether the epoch was raised and the record was not appended: the epoch is not raised a second time."""
         self.unmarked: dict[TopicPartition, None] = {}
         """While the transaction ends: partitions whose markers are not written yet."""
+        self._ends: dict[TopicPartition, tuple[int, bool]] = {}
+        """Partition → the newest epoch of a producer whose transaction with this partition has ended, and whether all of that epoch were
+        committed."""
+        self._known_since = stored.producer_epoch + (stored.state is not EMPTY)
+        """All transactions of this epoch and of later ones are known: the log may have lost records of earlier ones to the cleaner."""
 
     @property
     def state(self) -> TransactionState:
@@ -79,6 +86,11 @@ class Transaction:
 
     def replay(self, stored: StoredTransaction) -> None:
         """The log says this: a coordinator that loads and one that has appended come here alike."""
+        if stored.producer_id != self.stored.producer_id:
+            self._ends.clear()
+            self._known_since = stored.producer_epoch
+        if stored.state in COMPLETE:
+            self._note_end(stored)
         if stored.state is EMPTY:
             self.last_producer_id, self.last_epoch = self.stored.producer_id, NO_PRODUCER_EPOCH
         else:
@@ -86,6 +98,26 @@ class Transaction:
         self.stored = stored
         self.producer_epoch = stored.producer_epoch
         self.unmarked = dict.fromkeys(stored.partitions) if stored.state in COMPLETE else {}
+
+    def _note_end(self, stored: StoredTransaction) -> None:
+        # a transaction that is aborted to fence its producer ends with the epoch after that of its records
+        epoch = self.stored.producer_epoch if self.stored.state is ONGOING else stored.producer_epoch
+        is_commit = stored.state is PREPARE_COMMIT
+        for partition in stored.partitions:
+            before = self._ends.get(partition)
+            self._ends[partition] = epoch, is_commit and (before is None or before[0] != epoch or before[1])
+
+    def forget_ends(self) -> None:
+        """The log may have lost its newest records: nothing is known for sure of transactions of the present epoch and before."""
+        self._known_since = self.stored.producer_epoch + 1
+
+    def is_committed(self, partition: TopicPartition, producer_epoch: int) -> bool:
+        """Whether all transactions of this epoch that had this partition and have ended were committed, and there was one.
+
+        A marker does not say of which transaction it is. So a marker to commit may be written again into a log that has lost it only if no
+        transaction of the same epoch was aborted: the records that are open in the log could be of that one.
+        """
+        return producer_epoch >= self._known_since and self._ends.get(partition) == (producer_epoch, True)
 
     @property
     def can_time_out(self) -> bool:

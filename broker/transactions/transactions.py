@@ -36,12 +36,13 @@ from klamm.broker.transactions.requests import (
     InitProducerId,
     Listed,
     NeedProducerId,
+    PendingEnd,
     ProducerIdResult,
     Record,
     SendMarkers,
     TransactionLimits,
 )
-from klamm.broker.transactions.states import CAN_EXPIRE, COMPLETE, DEAD, PREPARE_COMMIT, TransactionState
+from klamm.broker.transactions.states import CAN_EXPIRE, COMPLETE, DEAD, ONGOING, PREPARE_COMMIT, TransactionState
 from klamm.broker.transactions.transaction import (
     FenceFirst,
     NeedsId,
@@ -129,8 +130,9 @@ class ExpiryAppended(NamedTuple):
 class Transactions:
     """The transactional ids of one partition."""
 
-    def __init__(self, limits: TransactionLimits, coordinator_epoch: int) -> None:
-        """`coordinator_epoch` is the leader epoch of the partition."""
+    def __init__(self, limits: TransactionLimits, coordinator_epoch: int, is_whole: bool = True) -> None:
+        """`coordinator_epoch` is the leader epoch of the partition. `is_whole`: its log has lost no records in an unclean election."""
+        self._is_whole = is_whole
         self._limits = limits
         self._epoch = coordinator_epoch
         self._transactions: dict[str, Transaction] = {}
@@ -299,6 +301,31 @@ class Transactions:
         log.info("transaction of %s: aborted on request, as after its time-out", transactional_id)
         self._fence(transaction, None, now)
         return True
+
+    def ids_of(self, producer_ids: Collection[int]) -> list[str]:
+        """The transactional ids that have one of these producer ids."""
+        return [each.transactional_id for each in self._transactions.values() if each.stored.producer_id in producer_ids]
+
+    def end_pending(self, transactional_id: str, partition: TopicPartition, producer_epoch: int, now: Now) -> PendingEnd | None:
+        """How the transaction ends that is open in the log of this partition with this epoch of the producer. None: it is not known here.
+
+        An ongoing one is aborted as after its time-out, so its producer is fenced; the outcome is there when that is in the log.
+        """
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None or producer_epoch > transaction.producer_epoch:
+            return None
+        stored = transaction.stored
+        end = PendingEnd(transactional_id, stored.producer_id, ErrorCode.CONCURRENT_TRANSACTIONS)
+        is_open = transaction.state is ONGOING and stored.producer_epoch == producer_epoch and partition in stored.partitions
+        if is_open and transaction.pending is not None:
+            return end
+        if is_open and transaction.can_be_fenced:
+            log.info("transaction of %s: aborted, as after its time-out: the leader of %s-%d recovers", transactional_id, *partition)
+            self._fence(transaction, None, now)
+            return end
+        is_commit = not is_open and transaction.is_committed(partition, producer_epoch)
+        epoch = producer_epoch if is_commit else max(producer_epoch, stored.producer_epoch)
+        return end._replace(error=ErrorCode.NONE, producer_epoch=epoch, coordinator_epoch=self._epoch, is_commit=is_commit)
 
     def expire(self, now: Now, batch_bytes: int) -> None:
         """Delete transactional ids that were not used for `transactional.id.expiration.ms` and have no open transaction.
@@ -483,6 +510,8 @@ class Transactions:
         for transaction in self._transactions.values():
             transaction.last_producer_id = NO_PRODUCER_ID
             transaction.start_ms = transaction.stored.start_ms
+            if not self._is_whole:
+                transaction.forget_ends()
             if transaction.state in COMPLETE:
                 self._complete_later(transaction, now)
 

@@ -23,6 +23,7 @@ BETWEEN_BROKERS = frozenset(
     (
         ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.WRITE_TXN_MARKERS,
         ApiKey.ALTER_PARTITION, ApiKey.ENVELOPE, ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH,
+        ApiKey.END_PENDING_TRANSACTIONS,
     )
 )
 """APIs that only brokers call; `inter.broker.protocol.version` chooses their versions."""

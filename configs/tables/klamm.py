@@ -7,7 +7,7 @@ One that is not read-only can also be set as a dynamic config; then DescribeConf
 from __future__ import annotations
 
 from klamm.configs.definitions.definition import BOOLEAN, CLUSTER_WIDE, INT, LONG, STRING, ConfigKey
-from klamm.configs.definitions.validators import ApiVersionRanges, KafkaRelease, Pattern, Range
+from klamm.configs.definitions.validators import ApiVersionRanges, KafkaRelease, OneOf, Pattern, Range
 
 K = ConfigKey
 
@@ -28,6 +28,13 @@ KLAMM: tuple[ConfigKey, ...] = (
         "How long a leader recovers after an unclean election: instant, delay:<ms>, or manual (until the value changes).",
         valid=Pattern(r"instant|manual|delay:[0-9]{1,9}", "instant, manual or delay:<ms>"),
         mode=CLUSTER_WIDE,
+    ),
+    K(
+        "kip704.recovery.transactions",
+        STRING,
+        "end",
+        "What a leader does in its recovery with transactions that are open in its log: end them, or leave them as Kafka does.",
+        valid=OneOf("end", "leave"),
     ),
     K(
         "klamm.api.versions",

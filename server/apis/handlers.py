@@ -39,6 +39,7 @@ from klamm.server.apis import (
     describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_pending_transactions,
     end_txn,
     fetch,
     find_coordinator,
@@ -138,6 +139,7 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.LIST_TRANSACTIONS: Handler(list_transactions.handle, list_transactions.refuse),
     ApiKey.REGISTER_BROKER: Handler(register_broker.handle, register_broker.refuse),
     ApiKey.METADATA_FETCH: Handler(metadata_fetch.handle, metadata_fetch.refuse),
+    ApiKey.END_PENDING_TRANSACTIONS: Handler(end_pending_transactions.handle, end_pending_transactions.refuse),
     ApiKey.REASSIGN_PARTITIONS: Handler(reassign_partitions.handle, reassign_partitions.refuse),
     ApiKey.ALTER_INTERBROKER_THROTTLED_RATES: Handler(alter_interbroker_throttled_rates.handle, alter_interbroker_throttled_rates.refuse),
     ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS: Handler(
@@ -165,6 +167,8 @@ def handlers_of(config: BrokerConfig) -> dict[int, Handler]:
     off: frozenset[ApiKey] = frozenset() if config.get("kip179.enable") else KIP_179
     if not config.is_registerbroker_on:
         off |= REGISTER_BROKER
+    if not config.inter_broker_protocol_version.has_leader_recovery:
+        off |= {ApiKey.END_PENDING_TRANSACTIONS}
     handlers = {key: handler for key, handler in HANDLERS.items() if key not in off}
     handlers |= {key: _unsupported(HANDLERS[key]) for key in _hidden(config)}
     if not config.is_narrowed:

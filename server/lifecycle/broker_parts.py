@@ -17,7 +17,7 @@ from klamm.broker.leaders import Leaders
 from klamm.broker.log.manager import LogManager
 from klamm.broker.log.memory_directory import MemoryDirectory
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.recovery import LeaderRecovery, RecoveryProcess
+from klamm.broker.recovery import LeaderRecovery, Recovery, RecoveryProcess, RecoveryWork
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.definitions.types import ConfigError
@@ -56,7 +56,6 @@ from klamm.server.requests.quotas import ClientQuotas
 from klamm.server.requests.services import Services
 from klamm.server.requests.unsupported_apis import NotOfferedLog
 from klamm.server.transactions.producer_ids import ControllerProducerIds, ProducerIds, ZooKeeperProducerIds
-from klamm.server.transactions.transaction_coordinator import TransactionCoordinator
 from klamm.server.transactions.transaction_parts import TransactionParts, make_transaction_parts
 from klamm.zk.store.store import ZkStore, ZkStoreOptions
 
@@ -125,7 +124,7 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
     transactions = make_transaction_parts(
         config, replicas, groups, producer_ids, background, clock, base.tap, seams.steering, base.security
     )
-    _watch_coordinators(base, groups, transactions.coordinator, journal)
+    _watch_coordinators(base, groups, transactions, journal)
     written = None if journal is None else journal.events.fault_hit
     services = Services(
         identity=base.identity,
@@ -188,7 +187,7 @@ def _connect(base: Foundation, parts: BrokerParts, journal: OpenJournal | None) 
 
     recover_in_mode: Callable[[str], None] = _recover_in_no_mode
     if config.inter_broker_protocol_version.has_leader_recovery:
-        process = RecoveryProcess(config.get(RECOVERY_MODE), base.clock, base.seams.recovery_gate, base.seams.recovery_work)
+        process = RecoveryProcess(config.get(RECOVERY_MODE), base.clock, base.seams.recovery_gate, _recovery_work(base, parts.transactions))
         replicas.states.recover = LeaderRecovery(base.broker_id, replicas.leaders, process, background.start).begin
         recover_in_mode = process.set_mode
 
@@ -226,14 +225,14 @@ def _renew_keys(config: BrokerConfig, security: OutgoingSecurity, kind: str, *_:
 
 
 def _watch_coordinators(
-    base: Foundation, groups: GroupCoordinator, transactions: TransactionCoordinator, journal: OpenJournal | None
+    base: Foundation, groups: GroupCoordinator, transactions: TransactionParts, journal: OpenJournal | None
 ) -> None:
     """Let the journal and the seams know the phases that coordinators reach, if there is somebody who wants them."""
     wanted, written = base.seams.watch_coordinators(base.broker_id), None if journal is None else journal.events.coordinator_phase
     if wanted is not None or written is not None:
         from klamm.server.coordinators.phase_watchers import all_of
 
-        groups.watch = transactions.watch = all_of((written, wanted))
+        groups.watch = transactions.coordinator.watch = transactions.recovery.watch = all_of((written, wanted))
 
 
 def _feature_watch(base: Foundation, features: FeatureCache, fitness: Fitness, background: BackgroundTasks) -> FeatureWatch | None:
@@ -310,6 +309,18 @@ def _isr_updates(base: Foundation, leaders: Leaders, requests: ControllerRequest
     if not base.config.inter_broker_protocol_version.has_alter_partition:
         return StoredIsrUpdates(leaders, base.admin_zk, background, base.clock)
     return IsrUpdates(base.identity, leaders, requests, background, base.config.get("controller.socket.timeout.ms") / 1000)
+
+
+def _recovery_work(base: Foundation, transactions: TransactionParts) -> RecoveryWork:
+    """What a leader does before it serves, when it was elected uncleanly."""
+    if base.config.get("kip704.recovery.transactions") == "leave":
+        return base.seams.recovery_work
+
+    async def work(recovery: Recovery) -> None:
+        await transactions.recovery(recovery)
+        await base.seams.recovery_work(recovery)
+
+    return work
 
 
 def _recover_in_no_mode(mode: str) -> None:

@@ -92,7 +92,7 @@ class Seams:
     recovery_gate: RecoveryGate = field(default_factory=RecoveryGate)
     """With `kip704.recovery.mode=manual`, uncleanly elected leaders wait here until they are released."""
     recovery_work: RecoveryWork = no_work
-    """Work of such a leader before it serves, for example aborting open transactions of the partition (KIP-704)."""
+    """Further work of such a leader before it serves, after the transactions that were open in its log have ended (KIP-704)."""
     metrics: Callable[[int], Metrics | None] = no_metrics_of_its_own
     """Broker id → where this broker counts; None means that its configs say so."""
     tap: Tap | None = None

@@ -26,7 +26,7 @@ from klamm.server.requests.quotas import Enforced, znode_name
 EXEMPT = frozenset(
     (
         ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.WRITE_TXN_MARKERS,
-        ApiKey.ALTER_PARTITION, ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH,
+        ApiKey.ALTER_PARTITION, ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH, ApiKey.END_PENDING_TRANSACTIONS,
     )
 )
 """APIs whose requests come from brokers."""

@@ -105,6 +105,36 @@ class TransactionTimedOut:
     producer_epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class PendingTransactionDecided:
+    """A leader that recovers knows how a transaction ends that is open in its log. The marker is not in the log."""
+
+    broker_id: int
+    topic: str
+    partition: int
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTransactionEnded:
+    """A leader that recovers has written the marker of a transaction that was open in its log. It does not serve yet."""
+
+    broker_id: int
+    topic: str
+    partition: int
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str
+    outcome: Outcome
+
+
+RecoveryPhase = PendingTransactionDecided | PendingTransactionEnded
+
 TransactionPhase = (
     ProducerEpochStored | ProducerFenced | TransactionBegun | TransactionPartitionsAdded | TransactionEndPrepared
     | TransactionMarkersWritten | TransactionCompleted | TransactionTimedOut

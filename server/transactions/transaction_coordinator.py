@@ -31,6 +31,7 @@ from klamm.broker.transactions.requests import (
     InitProducerId,
     Listed,
     NeedProducerId,
+    PendingEnd,
     ProducerIdResult,
     SendMarkers,
     TransactionLimits,
@@ -43,6 +44,7 @@ from klamm.machine.faults import contained
 from klamm.protocol.clock import Clock, Now, time_of
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.pace import Pace
 from klamm.protocol.records.batch import Buffer
 from klamm.protocol.records.record import Record, encode_batch
 from klamm.protocol.steering import Steering
@@ -81,6 +83,14 @@ class TransactionOptions(NamedTuple):
             get("transaction.state.log.num.partitions"), get("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
             get("transaction.remove.expired.transaction.cleanup.interval.ms"), get("request.timeout.ms"),
         )
+
+
+class PendingEnds(NamedTuple):
+    """How transactions end that are open in a log: those that a coordinator knows. `partitions` are those of the transaction topic that it
+    has loaded."""
+
+    partitions: tuple[int, ...]
+    ends: tuple[PendingEnd, ...]
 
 
 class TransactionCoordinator:
@@ -178,6 +188,22 @@ class TransactionCoordinator:
         """The time of an event."""
         return time_of(self._clock)
 
+    async def end_pending(self, partition: TopicPartition, pending: Mapping[int, int]) -> PendingEnds:
+        """How the transactions end that are open in the log of a partition whose leader recovers, by producer id and epoch (KIP-704)."""
+        ends, answered, pace = [], [], Pace()
+        for index, transactions in self.partitions.loaded():
+            for transactional_id in transactions.ids_of(pending):
+                await pace(10)
+                transaction = transactions.get(transactional_id)
+                epoch = None if transaction is None else pending.get(transaction.stored.producer_id)
+                end = None if epoch is None else transactions.end_pending(transactional_id, partition, epoch, self.now())
+                if end is not None:
+                    ends.append(end)
+                self._settle(index, transactions)
+            if self.partitions.owns(index, transactions):  # otherwise what it has said may be out of date
+                answered.append(index)
+        return PendingEnds(tuple(answered), tuple(ends))
+
     def _find(self, transactional_id: str) -> tuple[int, Transactions]:
         if not transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST)
@@ -231,7 +257,9 @@ class TransactionCoordinator:
     def make(self, index: int) -> Transactions:
         """From `OwnedPartitions`, as the next three. The epoch of the coordinator is that in which this broker became the leader."""
         replica = self._replicas.get(TRANSACTION_TOPIC, index)
-        return Transactions(self.options.limits, 0 if replica is None else replica.leader_epoch)
+        if replica is None:
+            return Transactions(self.options.limits, 0)
+        return Transactions(self.options.limits, replica.leader_epoch, is_whole=not replica.is_recovering)
 
     def replay(self, state: Transactions, batches: Buffer) -> int:
         return replay_batches(state, batches)

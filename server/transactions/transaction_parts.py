@@ -19,6 +19,7 @@ from klamm.server.transactions.marker_writer import MarkerWriter
 from klamm.server.transactions.partition_verifier import VERSION, PartitionVerifier
 from klamm.server.transactions.producer_ids import ProducerIds
 from klamm.server.transactions.transaction_coordinator import TransactionCoordinator, TransactionOptions
+from klamm.server.transactions.transaction_recovery import TransactionRecovery
 
 if TYPE_CHECKING:
     from klamm.server.security.outgoing_security import OutgoingSecurity
@@ -30,8 +31,9 @@ class TransactionParts(NamedTuple):
     coordinator: TransactionCoordinator
     writer: MarkerWriter
     verifier: PartitionVerifier
+    recovery: TransactionRecovery
     links: tuple[BrokerLinks, ...]
-    """Connections to other brokers, for markers and for verifications."""
+    """Connections to other brokers, for markers, for verifications and for recoveries."""
 
     def close(self) -> None:
         """This broker stops."""
@@ -54,13 +56,15 @@ def make_transaction_parts(
     def links(purpose: str) -> BrokerLinks:
         return BrokerLinks(f"broker-{replicas.broker_id}-{purpose}", find, timeout_ms / 1000, tap, clock, security)
 
-    for_markers, for_verifications = links("txn-marker-sender"), links("add-partitions-manager")
+    for_markers, for_verifications, for_recoveries = links("txn-marker-sender"), links("add-partitions-manager"), links("recovery")
     writer = MarkerWriter(replicas, groups, clock, timeout_ms)
     version = config.inter_broker_protocol_version.write_txn_markers_version
     sender = MarkerSender(metadata, writer, for_markers, background, version)
     coordinator = TransactionCoordinator(TransactionOptions.of(config), replicas, producer_ids, sender, background, clock, steering)
     verifier = PartitionVerifier(coordinator, metadata, for_verifications, background, _verification_version(config))
-    return TransactionParts(coordinator, writer, verifier, (for_markers, for_verifications))
+    timeout_s = timeout_ms / 1000
+    recovery = TransactionRecovery(replicas, coordinator, for_recoveries, clock, timeout_s, steering)
+    return TransactionParts(coordinator, writer, verifier, recovery, (for_markers, for_verifications, for_recoveries))
 
 
 def _verification_version(config: BrokerConfig) -> int:
