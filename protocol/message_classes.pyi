@@ -2383,6 +2383,38 @@ class AlterInterbrokerThrottledReplicasResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[AlterInterbrokerThrottledReplicasResponse.TopicResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[AlterInterbrokerThrottledReplicasResponse.TopicResult | bytes] = ...) -> Self: ...
 
+class EndPendingTransactionsRequest(Request[EndPendingTransactionsResponse]):
+    class PendingTransaction(Message):
+        producer_id: int
+        producer_epoch: int
+        def __new__(cls, producer_id: int = ..., producer_epoch: int = ...) -> Self: ...
+        def _replace(self, *, producer_id: int = ..., producer_epoch: int = ...) -> Self: ...
+
+    broker_id: int
+    topic_name: str
+    partition_index: int
+    leader_epoch: int
+    transactions: Sequence[EndPendingTransactionsRequest.PendingTransaction]
+    def __new__(cls, broker_id: int = ..., topic_name: str = ..., partition_index: int = ..., leader_epoch: int = ..., transactions: Sequence[EndPendingTransactionsRequest.PendingTransaction | bytes] = ...) -> Self: ...
+    def _replace(self, *, broker_id: int = ..., topic_name: str = ..., partition_index: int = ..., leader_epoch: int = ..., transactions: Sequence[EndPendingTransactionsRequest.PendingTransaction | bytes] = ...) -> Self: ...
+
+class EndPendingTransactionsResponse(Message):
+    class PendingTransactionEnd(Message):
+        transactional_id: str
+        producer_id: int
+        error_code: int
+        producer_epoch: int
+        coordinator_epoch: int
+        transaction_result: bool
+        def __new__(cls, transactional_id: str = ..., producer_id: int = ..., error_code: int = ..., producer_epoch: int = ..., coordinator_epoch: int = ..., transaction_result: bool = ...) -> Self: ...
+        def _replace(self, *, transactional_id: str = ..., producer_id: int = ..., error_code: int = ..., producer_epoch: int = ..., coordinator_epoch: int = ..., transaction_result: bool = ...) -> Self: ...
+
+    error_code: int
+    coordinated_partitions: Sequence[int]
+    transactions: Sequence[EndPendingTransactionsResponse.PendingTransactionEnd]
+    def __new__(cls, error_code: int = ..., coordinated_partitions: Sequence[int] = ..., transactions: Sequence[EndPendingTransactionsResponse.PendingTransactionEnd | bytes] = ...) -> Self: ...
+    def _replace(self, *, error_code: int = ..., coordinated_partitions: Sequence[int] = ..., transactions: Sequence[EndPendingTransactionsResponse.PendingTransactionEnd | bytes] = ...) -> Self: ...
+
 class RegisterBrokerRecord(Message):
     class BrokerEndpoint(Message):
         name: str

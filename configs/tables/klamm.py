@@ -34,7 +34,7 @@ KLAMM: tuple[ConfigKey, ...] = (
         STRING,
         "end",
         "What a leader does in its recovery with transactions that are open in its log: end them, or leave them as Kafka does.",
-        valid=OneOf("end", "leave"),
+        valid=OneOf(("end", "leave")),
     ),
     K(
         "klamm.api.versions",

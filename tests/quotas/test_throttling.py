@@ -232,7 +232,8 @@ def test_without_quotas_the_handlers_are_the_plain_ones() -> None:
     exempt = {key for key, handler in driven.handlers.items() if under_quotas[key] is handler}
     assert exempt == {
         ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALTER_PARTITION,
-        ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH, *([ApiKey.WRITE_TXN_MARKERS] if ApiKey.WRITE_TXN_MARKERS in HANDLERS else []),
+        ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH, ApiKey.END_PENDING_TRANSACTIONS,
+        *([ApiKey.WRITE_TXN_MARKERS] if ApiKey.WRITE_TXN_MARKERS in HANDLERS else []),
     }  # fmt: skip
     driven.limit()
     assert driven.dispatcher._handlers is driven.handlers

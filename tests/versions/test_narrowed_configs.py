@@ -89,7 +89,10 @@ async def test_a_client_sees_the_list_of_the_release(release: str, software: str
 async def test_clients_of_klamm_see_the_apis_of_drafts_that_are_switched_on() -> None:
     for software in (ADMIN_SOFTWARE, BROKER_SOFTWARE):
         extra = set(await listed(3, software)) - set(await listed(3, "kcat"))
-        assert extra == {ApiKey.REASSIGN_PARTITIONS, ApiKey.ALTER_INTERBROKER_THROTTLED_RATES, ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS}
+        assert extra == {
+            ApiKey.REASSIGN_PARTITIONS, ApiKey.ALTER_INTERBROKER_THROTTLED_RATES, ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS,
+            ApiKey.END_PENDING_TRANSACTIONS,
+        }
         both = set(await listed(3, software, **{"registerbroker.enable": "on"}))
         assert both - set(await listed(3, "kcat")) == extra | {ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH}
 

@@ -22,7 +22,7 @@ from klamm.tests.services import make_services
 
 STAY = {
     "ApiVersions", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition", "AllocateProducerIds",
-    "RegisterBroker", "MetadataFetch", "UpdateFeatures", "WriteTxnMarkers",
+    "RegisterBroker", "MetadataFetch", "UpdateFeatures", "WriteTxnMarkers", "EndPendingTransactions",
 }
 WITH_CODE = {
     "ElectLeaders": 1, "AlterPartitionReassignments": 0, "ListPartitionReassignments": 0, "DescribeLogDirs": 3, "DescribeCluster": 0,

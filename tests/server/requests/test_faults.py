@@ -43,6 +43,7 @@ FULL = full_requests() | {
     (ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS, 1): set_replicas([("t", 0, ([1], None))]),
     (ApiKey.REGISTER_BROKER, 0): messages.RegisterBrokerRequest(broker_id=1, endpoints=[]),
     (ApiKey.METADATA_FETCH, 0): messages.MetadataFetchRequest(broker_id=1, broker_epoch=1),
+    (ApiKey.END_PENDING_TRANSACTIONS, 0): messages.EndPendingTransactionsRequest(1, "t", 0, 3, []),
 }
 """By key and version. Apache Kafka has no request of the drafts."""
 
