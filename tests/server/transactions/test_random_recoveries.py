@@ -1,0 +1,20 @@
+"""Random histories of transactions and unclean elections: no reader of committed records waits for ever, none sees an aborted record."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.tests.server.transactions.recovery_histories import play
+
+
+@pytest.mark.requirement("R704-20")
+@pytest.mark.parametrize("seed", range(6))
+async def test_committed_records_are_read_and_no_others_whatever_elections_come(seed: int) -> None:
+    assert (await play(seed))["unclean elections"]
+
+
+@pytest.mark.slow
+async def test_many_histories_contain_all_that_a_recovery_can_do() -> None:
+    counts = sum([await play(seed) for seed in range(100, 200)], start=type(await play(0))())
+    for what in ("commit in a recovery", "abort in a recovery", "abort in a recovery, by the leader", "recoveries that ended at a phase"):
+        assert counts[what], what
