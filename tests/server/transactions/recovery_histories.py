@@ -98,7 +98,8 @@ class History:
 
     def _steps(self) -> list[Callable[[], Any]]:
         of_clients = [self.init, *[self.add] * 4, *[self.produce] * 8, *[self.end] * 4]
-        return [*of_clients * 4, *[self.elect] * 6, *[self.wait] * 3, *[self.hold] * 3, self.move, self.move, self.hide, self.lose, self.mode]
+        of_cluster = [*[self.elect] * 6, *[self.hold] * 3, self.move, self.move, self.hide, self.lose, self.mode]
+        return [*of_clients * 4, *of_cluster, *[self.wait] * 3]
 
     # --- producers
 
@@ -286,7 +287,7 @@ class History:
             for number in committed(self.broker.data(partition.partition, partition.topic), replica.log.last_stable_offset):
                 transaction = self.transactions[number]
                 self.counts["committed records seen"] += 1
-                assert transaction.outcomes & {"commit", "lost"}, f"{partition}: a record of transaction {number}, which is {transaction.outcomes}"
+                assert transaction.outcomes & {"commit", "lost"}, f"{partition}: transaction {number} is {transaction.outcomes}"
 
     async def _end(self) -> None:
         """Time passes: all transactions end, and everything can be read."""
