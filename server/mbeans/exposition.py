@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from klamm.protocol.pace import Pace
 from klamm.server.mbeans.mbean import Kind, MBean
 from klamm.server.mbeans.readings import BrokerReading, MetricSources
-from klamm.server.mbeans.table import TABLE
+from klamm.server.mbeans.table import SHOWN
 from klamm.server.metrics.distribution import Distribution
 
 _TYPES = {Kind.GAUGE: "gauge", Kind.METER: "counter", Kind.HISTOGRAM: "histogram", Kind.TIMER: "histogram", Kind.SELECTOR: "gauge"}
@@ -39,7 +39,7 @@ class Families(Collector):
         return iter(self._metrics)
 
 
-async def read(parts: MetricSources, table: Iterable[MBean] = TABLE) -> Families:
+async def read(parts: MetricSources, table: Iterable[MBean] = SHOWN) -> Families:
     """What the rows of the table say now."""
     reading, families, pace = BrokerReading(parts), dict[str, Metric](), Pace()
     for bean in table:

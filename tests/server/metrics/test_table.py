@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from klamm.server.mbeans.mbean import Kind, prometheus_name
-from klamm.server.mbeans.table import TABLE
+from klamm.server.mbeans.table import SHOWN, TABLE
 from klamm.server.metrics.controller_counts import STATES, TIMERS
 
 LISTED = frozenset((Path(__file__).with_name("mbeans.txt")).read_text().splitlines())
@@ -29,12 +29,16 @@ def test_the_table_has_no_mbean_that_a_real_broker_lacks() -> None:
     assert {row.object_name for row in TABLE} - LISTED <= LATER
 
 
+def test_what_kafka_lacks_has_a_name_of_its_own() -> None:
+    assert {row.name.partition(":")[0] for row in SHOWN if row not in TABLE} == {"klamm.server"}
+
+
 def test_a_row_is_read_or_says_why_not() -> None:
     assert [row.object_name for row in TABLE if row.read is None and not row.note] == []
 
 
 def test_no_two_rows_have_the_same_samples() -> None:
-    shown = [(row.metric, row.labels) for row in TABLE if row.read is not None]
+    shown = [(row.metric, row.labels) for row in SHOWN if row.read is not None]
     assert len(shown) == len(set(shown))
 
 

@@ -150,11 +150,11 @@ async def both(broker: RecoveringBroker) -> None:
     await leader_and_its_log(broker)
 
 
-VICTIMS: tuple[Callable[[RecoveringBroker], Awaitable[None]], ...] = (leader, leader_and_its_log, coordinator, both)
+VICTIMS = [pytest.param(leader, marks=pytest.mark.slow), pytest.param(coordinator, marks=pytest.mark.slow), leader_and_its_log, both]
 
 
 @pytest.mark.requirement("R704-14", "R704-20")
-@pytest.mark.parametrize("victim", VICTIMS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("victim", VICTIMS)
 @pytest.mark.parametrize("step", STEPS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("scene", SCENES, ids=lambda each: each.__name__)
 async def test_transactions_end_alike_wherever_a_recovery_is_cut_off(
