@@ -313,9 +313,6 @@ def _isr_updates(base: Foundation, leaders: Leaders, requests: ControllerRequest
 
 def _recovery_work(base: Foundation, transactions: TransactionParts) -> RecoveryWork:
     """What a leader does before it serves, when it was elected uncleanly."""
-    if base.config.get("kip704.recovery.transactions") == "leave":
-        return base.seams.recovery_work
-
     async def work(recovery: Recovery) -> None:
         await transactions.recovery(recovery)
         await base.seams.recovery_work(recovery)

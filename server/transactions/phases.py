@@ -133,7 +133,19 @@ class PendingTransactionEnded:
     outcome: Outcome
 
 
-RecoveryPhase = PendingTransactionDecided | PendingTransactionEnded
+@dataclass(frozen=True, slots=True)
+class PartitionRecovered:
+    """A leader that recovers has ended what was open in its log, and does not serve yet: the controller does not know. With
+    `kip704.recovery.transactions=leave` transactions may be open."""
+
+    broker_id: int
+    topic: str
+    partition: int
+    leader_epoch: int
+    open_transactions: int
+
+
+RecoveryPhase = PendingTransactionDecided | PendingTransactionEnded | PartitionRecovered
 
 TransactionPhase = (
     ProducerEpochStored | ProducerFenced | TransactionBegun | TransactionPartitionsAdded | TransactionEndPrepared

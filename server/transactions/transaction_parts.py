@@ -62,8 +62,8 @@ def make_transaction_parts(
     sender = MarkerSender(metadata, writer, for_markers, background, version)
     coordinator = TransactionCoordinator(TransactionOptions.of(config), replicas, producer_ids, sender, background, clock, steering)
     verifier = PartitionVerifier(coordinator, metadata, for_verifications, background, _verification_version(config))
-    timeout_s = timeout_ms / 1000
-    recovery = TransactionRecovery(replicas, coordinator, for_recoveries, clock, timeout_s, steering)
+    leaves = config.get("kip704.recovery.transactions") == "leave"
+    recovery = TransactionRecovery(replicas, coordinator, for_recoveries, clock, timeout_ms / 1000, steering, leaves)
     return TransactionParts(coordinator, writer, verifier, recovery, (for_markers, for_verifications, for_recoveries))
 
 

@@ -61,9 +61,11 @@ class TransactionRecovery:
 
     def __init__(
         self, replicas: ReplicaManager, coordinator: TransactionCoordinator, links: BrokerLinks, clock: Clock, timeout_s: float,
-        steering: Steering | None = None,
+        steering: Steering | None = None, leaves: bool = False,
     ) -> None:
-        """`timeout_s` is how long a recovery waits for coordinators. `steering` holds it at phases."""
+        """`timeout_s` is how long a recovery waits for coordinators. `steering` holds it at phases. `leaves`: transactions are left open, as
+        Apache Kafka does."""
+        self._leaves = leaves
         self._replicas = replicas
         self._coordinator = coordinator
         self._links = links
@@ -82,8 +84,9 @@ class TransactionRecovery:
                 opened = await self._replicas.open_log(replica)
                 if not opened.is_truncating:
                     pending = opened.open_transactions()
-                    if not pending:
+                    if self._leaves or not pending:
                         opened.flush()
+                        await self._reach("PartitionRecovered", recovery, len(pending))
                         return
                     await self._end_all(recovery, replica, pending, self._clock.monotonic() - begun < self._timeout_s)
                     if not opened.open_transactions():
@@ -118,7 +121,8 @@ class TransactionRecovery:
         return _Decided(producer_epoch, coordinator_epoch, False, known_as, why)
 
     async def _end(self, recovery: Recovery, replica: HostedPartition, transaction: OpenTransaction, decided: _Decided) -> None:
-        await self._reach("PendingTransactionDecided", recovery, transaction, decided)
+        about = transaction.producer_id, decided.producer_epoch, decided.transactional_id, "commit" if decided.is_commit else "abort"
+        await self._reach("PendingTransactionDecided", recovery, *about)
         kind = ControlType.COMMIT if decided.is_commit else ControlType.ABORT
         now_ms = self._clock.now_ms()
         marker = control_batch(kind, 0, -1, transaction.producer_id, decided.producer_epoch, decided.coordinator_epoch, now_ms)
@@ -129,19 +133,16 @@ class TransactionRecovery:
             f" ({decided.transactional_id})" if decided.transactional_id else "", transaction.first_offset,
             "committed" if decided.is_commit else "aborted", decided.why,
         )
-        await self._reach("PendingTransactionEnded", recovery, transaction, decided)
+        await self._reach("PendingTransactionEnded", recovery, *about)
 
-    async def _reach(self, name: str, recovery: Recovery, transaction: OpenTransaction, decided: _Decided) -> None:
+    async def _reach(self, name: str, recovery: Recovery, *fields: object) -> None:
         steering = self._steering
         is_steered = steering is not None and steering.holds
         if self.watch is None and not is_steered:
             return
         from klamm.server.transactions import phases
 
-        phase = getattr(phases, name)(
-            recovery.broker_id, *recovery.partition, recovery.leader_epoch, transaction.producer_id, decided.producer_epoch,
-            decided.transactional_id, "commit" if decided.is_commit else "abort",
-        )
+        phase = getattr(phases, name)(recovery.broker_id, *recovery.partition, recovery.leader_epoch, *fields)
         if self.watch is not None:
             self.watch(phase)
         if steering is not None and is_steered:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.rules.record import Rule, messages_of
 from klamm.pipeline.rules.transactions.calls import ADDITIONS, CHANGES, REFUSED
+from klamm.pipeline.rules.transactions.recoveries import T_06
 from klamm.protocol.apis import BROKER_NAMES, ApiKey
 
 _OUTCOME = f"""
@@ -268,4 +269,5 @@ RULES: tuple[Rule, ...] = (
         ("committed_reads", "txn_batches", "txn_markers", "txn_calls"), _READ, about="committed_reads",
         needs=(messages_of(ApiKey.WRITE_TXN_MARKERS),),
     ),
+    T_06,
 )

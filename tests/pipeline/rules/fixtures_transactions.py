@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from klamm.protocol.apis import ApiKey
 from klamm.tests.pipeline.rule_journals.transaction_journals import TRANSACTIONS, TransactionJournal, batches, marker_batch
 from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
@@ -816,3 +818,67 @@ def a_committed_transaction_is_named_as_aborted(run: Run) -> tuple[int, int]:
 def nothing_is_read(run: Run) -> None:
     _, second = produced(run)
     second.read(0, 7, partition=1, records=b"")
+
+
+# --- T-06
+
+
+def phase(journal: Any, name: str, **fields: object) -> int:
+    """The row of a phase of t-0 in leader epoch 5."""
+    about = {"broker_id": 1, "topic": "t", "partition": 0, "leader_epoch": 5}
+    return int(journal.event("coordinator_phase", input={"name": name, **about, **fields}))
+
+
+def ended_in_recovery(journal: Any, producer: int, outcome: str, epoch: int = 0) -> tuple[int, int]:
+    fields = {"producer_id": producer, "producer_epoch": epoch, "transactional_id": "tx", "outcome": outcome}
+    return phase(journal, "PendingTransactionDecided", **fields), phase(journal, "PendingTransactionEnded", **fields)
+
+
+@good("T-06")
+def a_recovery_ends_what_is_open(run: Run) -> None:
+    journal = run.journal()
+    for epoch, outcome in ((0, "commit"), (1, "abort")):
+        phase(journal, "TransactionEndPrepared", producer_id=7, producer_epoch=epoch, transactional_id="tx", outcome=outcome)
+    ended_in_recovery(journal, 7, "commit")
+    ended_in_recovery(journal, 8, "abort")
+    phase(journal, "PartitionRecovered", open_transactions=0)
+
+
+@good("T-06")
+def a_recovery_that_ends_in_the_middle_begins_again(run: Run) -> None:
+    journal = run.journal()
+    phase(journal, "PendingTransactionDecided", producer_id=7, producer_epoch=0, transactional_id="", outcome="abort")
+    phase(journal, "PartitionRecovered", leader_epoch=6, open_transactions=0)
+
+
+@good("T-06")
+def a_transaction_whose_coordinator_has_no_journal_may_be_committed(run: Run) -> None:
+    ended_in_recovery(run.journal(), 7, "commit")
+
+
+@bad("T-06")
+def a_transaction_is_left_open(run: Run) -> int:
+    return phase(run.journal(), "PartitionRecovered", open_transactions=1)
+
+
+@bad("T-06")
+def a_transaction_gets_no_marker(run: Run) -> int:
+    journal = run.journal()
+    fields = {"producer_id": 7, "producer_epoch": 0, "transactional_id": "tx"}
+    at = phase(journal, "PendingTransactionDecided", outcome="commit", **fields)
+    phase(journal, "PendingTransactionEnded", outcome="abort", **fields)
+    phase(journal, "PartitionRecovered", open_transactions=0)
+    return at
+
+
+@bad("T-06")
+def an_aborted_transaction_is_committed(run: Run) -> int:
+    journal = run.journal()
+    phase(journal, "TransactionEndPrepared", producer_id=7, producer_epoch=1, transactional_id="tx", outcome="abort")
+    _, at = ended_in_recovery(journal, 7, "commit")
+    return at
+
+
+@silent("T-06")
+def nobody_recovers(run: Run) -> None:
+    phase(run.journal(), "TransactionBegun", producer_id=7, producer_epoch=0, transactional_id="tx")

@@ -9,6 +9,7 @@ import pytest
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.steering import Steering
 from klamm.server.transactions.phases import (
+    PartitionRecovered,
     PendingTransactionDecided,
     PendingTransactionEnded,
     TransactionEndPrepared,
@@ -93,6 +94,10 @@ async def has_written(broker: RecoveringBroker, steering: Steering) -> None:
     await _held(broker, steering, PendingTransactionEnded)
 
 
+async def has_ended_all(broker: RecoveringBroker, steering: Steering) -> None:
+    await _held(broker, steering, PartitionRecovered)
+
+
 async def has_proposed(broker: RecoveringBroker, steering: Steering) -> None:
     await broker.elect()
     await broker.advance(0.3)
@@ -119,7 +124,7 @@ async def _held(broker: RecoveringBroker, steering: Steering, kind: type[object]
     assert len(hold.held_phases) == 1
 
 
-STEPS: tuple[Step, ...] = (waits, asks, is_told, has_written, has_proposed, fences, has_fenced)
+STEPS: tuple[Step, ...] = (waits, asks, is_told, has_written, has_ended_all, has_proposed, fences, has_fenced)
 
 
 # --- who dies

@@ -14,7 +14,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.steering import Steering
-from klamm.server.transactions.phases import PendingTransactionDecided, PendingTransactionEnded
+from klamm.server.transactions.phases import PartitionRecovered, PendingTransactionDecided, PendingTransactionEnded
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 from klamm.server.transactions.transaction_recovery import RETRY_S
 from klamm.tests.server.transactions.recovering_broker import TRANSACTIONS, RecoveringBroker
@@ -264,7 +264,8 @@ async def test_every_transaction_that_a_recovery_ends_is_told_and_counted(broker
     await broker.produce(producer=77)
     await broker.elect()
     fields = ((1, "u", 0, 3, 0, 0, ID, "commit"), (1, "u", 0, 3, 77, 0, "", "abort"))
-    assert told == [kind(*each) for each in fields for kind in (PendingTransactionDecided, PendingTransactionEnded)]  # type: ignore[arg-type]
+    ends = [kind(*each) for each in fields for kind in (PendingTransactionDecided, PendingTransactionEnded)]  # type: ignore[arg-type]
+    assert told == [*ends, PartitionRecovered(1, "u", 0, 3, 0)]
     leaders = broker.replicas.leaders
     assert (leaders.transactions_committed, leaders.transactions_aborted) == (1, 1)
 
@@ -277,3 +278,15 @@ async def test_a_marker_needs_no_more_replicas_than_the_leader(broker: Recoverin
     broker.replica_ids = (1, 2, 3)
     await broker.elect()
     assert (broker.written(), broker.is_recovered) == ([Marker(0, 0, -1, False)], True)
+
+
+async def test_transactions_are_left_open_where_a_config_says_so() -> None:
+    broker = RecoveringBroker(kip704_recovery_transactions="leave")
+    await broker.start()
+    await broker.produce()
+    told: list[object] = []
+    broker.parts.recovery.watch = told.append
+    await broker.elect()
+    assert (broker.written(), broker.open(), broker.is_recovered) == ([], [0], True)
+    assert told == [PartitionRecovered(1, "u", 0, 3, 1)]
+    await broker.close()
