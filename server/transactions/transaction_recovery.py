@@ -63,7 +63,7 @@ class TransactionRecovery:
         self, replicas: ReplicaManager, coordinator: TransactionCoordinator, links: BrokerLinks, clock: Clock, timeout_s: float,
         steering: Steering | None = None, leaves: bool = False,
     ) -> None:
-        """`timeout_s` is how long a recovery waits for coordinators. `steering` holds it at phases. `leaves`: transactions are left open, as
+        """`timeout_s` is how long a recovery waits for coordinators. `steering` holds it at phases. `leaves`: transactions stay open, as
         Apache Kafka does."""
         self._leaves = leaves
         self._replicas = replicas
