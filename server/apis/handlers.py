@@ -167,7 +167,7 @@ def handlers_of(config: BrokerConfig) -> dict[int, Handler]:
     off: frozenset[ApiKey] = frozenset() if config.get("kip179.enable") else KIP_179
     if not config.is_registerbroker_on:
         off |= REGISTER_BROKER
-    if not config.inter_broker_protocol_version.has_leader_recovery:
+    if not config.inter_broker_protocol_version.has_leader_recovery or config.get("kip704.recovery.transactions") == "leave":
         off |= {ApiKey.END_PENDING_TRANSACTIONS}
     handlers = {key: handler for key, handler in HANDLERS.items() if key not in off}
     handlers |= {key: _unsupported(HANDLERS[key]) for key in _hidden(config)}

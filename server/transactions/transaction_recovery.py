@@ -3,7 +3,7 @@
 The marker of such a transaction may be lost, and nobody would write it again. Readers of committed records would wait for ever. So the
 leader asks the coordinators how each one ends (EndPendingTransactions), and writes the markers itself before it serves: what a coordinator
 has decided, to commit or to abort; what is ongoing is aborted by the coordinator, which fences the producer. A transaction that no
-coordinator knows is aborted, and so is one whose coordinator has not responded for `request.timeout.ms`.
+coordinator knows is aborted. So is what is left when nothing could be ended for `request.timeout.ms`: its coordinator does not respond.
 
 Markers that coordinators send meanwhile are refused with NOT_LEADER_OR_FOLLOWER, as all else, and come again when the leader serves: they
 find no open transaction then, so the order is that of the decisions. Nothing is remembered: a recovery that ends in the middle begins again
@@ -63,8 +63,8 @@ class TransactionRecovery:
         self, replicas: ReplicaManager, coordinator: TransactionCoordinator, links: BrokerLinks, clock: Clock, timeout_s: float,
         steering: Steering | None = None, leaves: bool = False,
     ) -> None:
-        """`timeout_s` is how long a recovery waits for coordinators. `steering` holds it at phases. `leaves`: transactions stay open, as
-        Apache Kafka does."""
+        """`timeout_s` is how long a recovery waits for coordinators while it can end nothing. `steering` holds it at phases. `leaves`:
+        transactions stay open, as in Apache Kafka."""
         self._leaves = leaves
         self._replicas = replicas
         self._coordinator = coordinator
@@ -78,7 +78,7 @@ class TransactionRecovery:
     async def __call__(self, recovery: Recovery) -> None:
         """End all transactions that are open in the log of a partition. Returns early if this broker does not recover it any more."""
         replica = self._replicas.get(*recovery.partition)
-        begun = self._clock.monotonic()
+        waits_since = self._clock.monotonic()
         while replica is not None and replica.is_recovering and replica.leader_epoch == recovery.leader_epoch:
             with contained(log, f"the end of transactions of {replica}, which recovers"):
                 opened = await self._replicas.open_log(replica)
@@ -88,8 +88,11 @@ class TransactionRecovery:
                         opened.flush()
                         await self._reach("PartitionRecovered", recovery, len(pending))
                         return
-                    await self._end_all(recovery, replica, pending, self._clock.monotonic() - begun < self._timeout_s)
-                    if not opened.open_transactions():
+                    await self._end_all(recovery, replica, pending, self._clock.monotonic() - waits_since < self._timeout_s)
+                    left = len(opened.open_transactions())
+                    if left < len(pending):
+                        waits_since = self._clock.monotonic()
+                    if not left:
                         continue
             await self._clock.sleep(RETRY_S)
 
