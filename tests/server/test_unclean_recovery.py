@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -59,8 +59,13 @@ async def running(zookeeper: str, mode: str, seams: Seams | None = None, **confi
         await cluster.stop()
 
 
-async def elect_uncleanly(cluster: LocalCluster) -> tuple[int, int]:
-    """The follower of t-0 dies, then its leader; the follower comes back and is elected: (its id, the old leader's)."""
+async def nothing() -> None:
+    pass
+
+
+async def elect_uncleanly(cluster: LocalCluster, meanwhile: Callable[[], Awaitable[object]] = nothing) -> tuple[int, int]:
+    """The follower of t-0 dies, then its leader; the follower comes back and is elected: (its id, the old leader's). `meanwhile` is done
+    while the leader is alone."""
     state = cluster.brokers[0].metadata.partition(*T)
     assert state is not None
     leader = state.leader
@@ -72,6 +77,7 @@ async def elect_uncleanly(cluster: LocalCluster) -> tuple[int, int]:
         return shown is not None and tuple(shown.isr) == (leader,)
 
     await eventually(has_left, f"broker {follower} has left the ISR")
+    await meanwhile()
     await cluster.kill_broker(leader, expire=True)
     await cluster.start_broker(follower)
 
@@ -275,3 +281,24 @@ async def test_producer_and_consumer_ride_through_a_manual_recovery(zookeeper: s
             await cluster.release_recovery()
             await sent
             assert (await received)[-1] == b"after"
+
+
+@pytest.mark.requirement("R704-20")
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_a_transaction_whose_marker_is_lost_ends_as_its_client_was_told(zookeeper: str, chroot: str, is_commit: bool) -> None:
+    """The use for which KIP-704 was written: otherwise readers of committed records wait for ever."""
+    config = {"transaction.state.log.num.partitions": "1", "transaction.state.log.min.isr": "1"}
+    async with running(zookeeper + chroot, "instant", **config) as cluster:
+        clients: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "retry_backoff_ms": 50, "metadata_max_age_ms": 500}
+        consumer = aiokafka.AIOKafkaConsumer(isolation_level="read_committed", auto_offset_reset="earliest", **clients)
+        async with aiokafka.AIOKafkaProducer(transactional_id="tx", **clients) as producer, consumer:
+            consumer.assign([aiokafka.TopicPartition(*T)])
+            await producer.begin_transaction()
+            await producer.send_and_wait("t", b"of the transaction", partition=0)
+            leader, _ = await elect_uncleanly(cluster, producer.commit_transaction if is_commit else producer.abort_transaction)
+            async with aiokafka.AIOKafkaProducer(**clients) as other:
+                await other.send_and_wait("t", b"after", partition=0)
+            received = await consume(consumer, lambda values: b"after" in values)
+            assert received == [b"of the transaction", b"after"][1 - is_commit :]
+            leaders = broker_of(cluster, leader).replicas.leaders
+            assert (leaders.transactions_committed, leaders.transactions_aborted) == (is_commit, not is_commit)
