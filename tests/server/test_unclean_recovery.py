@@ -288,7 +288,7 @@ async def test_producer_and_consumer_ride_through_a_manual_recovery(zookeeper: s
 async def test_a_transaction_whose_marker_is_lost_ends_as_its_client_was_told(zookeeper: str, chroot: str, is_commit: bool) -> None:
     """The use for which KIP-704 was written: otherwise readers of committed records wait for ever."""
     config = {"transaction.state.log.num.partitions": "1", "transaction.state.log.min.isr": "1"}
-    async with running(zookeeper + chroot, "instant", **config) as cluster:
+    async with running(zookeeper + chroot, "instant", None, **config) as cluster:
         clients: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "retry_backoff_ms": 50, "metadata_max_age_ms": 500}
         consumer = aiokafka.AIOKafkaConsumer(isolation_level="read_committed", auto_offset_reset="earliest", **clients)
         async with aiokafka.AIOKafkaProducer(transactional_id="tx", **clients) as producer, consumer:

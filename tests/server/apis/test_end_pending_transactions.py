@@ -15,7 +15,8 @@ from klamm.server.requests.handlers import handlers_of
 from klamm.tests.server.transactions.transaction_broker import FIRST, ID, LEADERS, OWN, TransactionBroker
 from klamm.tests.services import DenyAll, broker_config, make_context
 
-Request, Response = messages.EndPendingTransactionsRequest, messages.EndPendingTransactionsResponse
+Request = messages.EndPendingTransactionsRequest
+Response = messages.EndPendingTransactionsResponse
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ async def prepared(broker: RecoveringBroker) -> None:
     broker.lose_marker()
 
 
-SCENES = {committed: True, aborted: False, ongoing: False, prepared: True}
+SCENES: dict[Callable[[RecoveringBroker], Awaitable[None]], bool] = {committed: True, aborted: False, ongoing: False, prepared: True}
 
 
 # --- how far the recovery comes
