@@ -87,8 +87,8 @@ class Listed(NamedTuple):
 class PendingEnd(NamedTuple):
     """How a transaction ends that is open in the log of a leader which recovers from an unclean election (KIP-704).
 
-    `error` is CONCURRENT_TRANSACTIONS while the end is being decided; then the leader asks again, and the rest means nothing. Otherwise the
-    leader writes a marker with this epoch of the producer and this coordinator epoch.
+    `error` is CONCURRENT_TRANSACTIONS while the end is being decided; then the leader sends its request again, and the rest means nothing.
+    Otherwise the leader writes a marker with this epoch of the producer and this coordinator epoch.
     """
 
     transactional_id: str

@@ -100,9 +100,8 @@ class Transaction:
         self.unmarked = dict.fromkeys(stored.partitions) if stored.state in COMPLETE else {}
 
     def _note_end(self, stored: StoredTransaction) -> None:
-        # a transaction that is aborted to fence its producer ends with the epoch after that of its records
-        epoch = self.stored.producer_epoch if self.stored.state is ONGOING else stored.producer_epoch
-        is_commit = stored.state is PREPARE_COMMIT
+        # who fences a producer aborts with the epoch after that of the records: of the former one nothing is proven then
+        epoch, is_commit = stored.producer_epoch, stored.state is PREPARE_COMMIT
         for partition in stored.partitions:
             before = self._ends.get(partition)
             self._ends[partition] = epoch, is_commit and (before is None or before[0] != epoch or before[1])

@@ -25,6 +25,7 @@ from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 from klamm.tests.server.groups.coordinating_broker import CoordinatingBroker, T
 from klamm.tests.server.transactions.transaction_broker import TransactionBroker
 from klamm.tests.server.recovering import Recoveries
+from klamm.tests.server.recoveries.recovering import Recoveries
 
 RECORD = offset_record("g", T, OffsetCommit(1, -1, "", 1))
 

@@ -9,7 +9,7 @@ import pytest
 from klamm.broker.recovery import Recovery
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.server.groups.coordinating_broker import CoordinatingBroker, T
-from klamm.tests.server.recovering import Recoveries
+from klamm.tests.server.recoveries.recovering import Recoveries
 
 
 @pytest.fixture

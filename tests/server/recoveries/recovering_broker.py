@@ -8,7 +8,7 @@ from klamm.protocol.records.validation import Origin
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 from klamm.tests.broker.log.batches import batch, record
-from klamm.tests.server.recovering import Recoveries
+from klamm.tests.server.recoveries.recovering import Recoveries
 from klamm.tests.server.transactions.transaction_broker import OWN, TransactionBroker
 
 TRANSACTIONS = TopicPartition(TRANSACTION_TOPIC, 0)

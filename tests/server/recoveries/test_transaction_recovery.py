@@ -17,7 +17,7 @@ from klamm.protocol.steering import Steering
 from klamm.server.transactions.phases import PartitionRecovered, PendingTransactionDecided, PendingTransactionEnded
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 from klamm.server.transactions.transaction_recovery import RETRY_S
-from klamm.tests.server.transactions.recovering_broker import TRANSACTIONS, RecoveringBroker
+from klamm.tests.server.recoveries.recovering_broker import TRANSACTIONS, RecoveringBroker
 from klamm.tests.server.transactions.transaction_broker import FIRST, ID, LEADERS, OWN, Marker
 
 
@@ -148,6 +148,25 @@ async def test_another_broker_that_coordinates_is_asked_over_the_wire(broker: Re
     while not broker.is_recovered:
         await broker.settle()
     assert broker.written() == [Marker(7, 2, 9, True)]
+
+
+@pytest.mark.requirement("R704-20")
+async def test_a_former_coordinator_does_not_count(broker: RecoveringBroker) -> None:
+    """Broker 2 does not know yet that broker 3 leads partition 1 of the transaction topic, which has the id."""
+    broker.coordinator.partitions.count = 2
+    name = next(each for each in ("a", "b", "c", "d") if broker.coordinator.partitions.partition_of(each) == 1)
+    broker.publish(LEADERS | {TRANSACTIONS: 2, TRANSACTIONS._replace(partition=1): 3})
+    await broker.produce(producer=7)
+    await broker.elect()
+    rows = messages.EndPendingTransactionsResponse
+    for other, answered in ((2, [0, 1]), (3, [])):
+        await broker.others[other].received(1)
+        ends = [rows.PendingTransactionEnd(name, 7, 0, 0, 9, True)] if other == 2 else []
+        broker.others[other].respond(0, rows(0, answered, ends))
+    await broker.others[2].received(1)
+    for _ in range(20):
+        await broker.settle()
+    assert (broker.written(), broker.is_recovered) == ([], False)
 
 
 # --- transactions that one marker cannot tell apart

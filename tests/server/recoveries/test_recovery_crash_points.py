@@ -16,7 +16,7 @@ from klamm.server.transactions.phases import (
     TransactionTimedOut,
 )
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
-from klamm.tests.server.transactions.recovering_broker import TRANSACTIONS, RecoveringBroker
+from klamm.tests.server.recoveries.recovering_broker import TRANSACTIONS, RecoveringBroker
 from klamm.tests.server.transactions.transaction_broker import FIRST, LEADERS, OWN
 
 Step = Callable[[RecoveringBroker, Steering], Awaitable[None]]

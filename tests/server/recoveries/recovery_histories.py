@@ -7,7 +7,7 @@ held at their phases, and end there because the leader is elected again.
 What must hold: whoever reads committed records sees none of a transaction that is not committed, at any time; and at the end, when time has
 passed, all can be read. Neither holds for transactions that were there when the coordinator itself lost its newest records: they may be
 committed with an earlier decision, and one that nobody knows any more is open until the next recovery of its partition.
- Run many: python -m klamm.tests.server.transactions.recovery_histories --seeds 3000
+ Run many: python -m klamm.tests.server.recoveries.recovery_histories --seeds 3000
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from klamm.protocol.records.record import ControlType, read_control, read_record
 from klamm.protocol.steering import Steering
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
 from klamm.server.transactions.phases import PendingTransactionDecided, PendingTransactionEnded, TransactionEndPrepared
-from klamm.tests.server.transactions.recovering_broker import TRANSACTIONS, RecoveringBroker
+from klamm.tests.server.recoveries.recovering_broker import TRANSACTIONS, RecoveringBroker
 from klamm.tests.server.transactions.transaction_broker import LEADERS, OWN
 
 IDS = ("a", "b")

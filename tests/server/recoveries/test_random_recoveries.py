@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.tests.server.transactions.recovery_histories import play
+from klamm.tests.server.recoveries.recovery_histories import play
 
 
 @pytest.mark.requirement("R704-20")
