@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pytest
 
@@ -233,8 +233,10 @@ def test_the_table_says_which_phases_cannot_fail() -> None:
 
 
 def test_every_phase_is_tested() -> None:
-    """Those of the controller in tests/controller/test_phases.py, and all writes here and in tests/zk/test_steered_requests.py."""
-    assert {scene.phase for scene in SCENES} | {ZooKeeperRead, ZooKeeperWrite} == set(PHASES.values()) - set(CONTROLLER_PHASES.values())
+    """Those of the controller in tests/controller/test_phases.py, those of recoveries in tests/server/recoveries, and all writes here and in
+    tests/zk/test_steered_requests.py."""
+    elsewhere = {*CONTROLLER_PHASES.values(), *get_args(transactions.RecoveryPhase), ZooKeeperRead, ZooKeeperWrite}
+    assert {scene.phase for scene in SCENES} == set(PHASES.values()) - elsewhere
 
 
 @pytest.fixture(scope="module")

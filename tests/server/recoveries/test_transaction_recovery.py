@@ -266,11 +266,11 @@ async def test_a_marker_that_is_to_fail_is_written_after_a_pause() -> None:
     await broker.coordinate()
     await ended_once(broker, False)
     broker.lose_marker()
-    for kind in (PendingTransactionDecided, PendingTransactionEnded):
+    for kind in (PendingTransactionDecided, PendingTransactionEnded, PartitionRecovered):
         steering.hold(kind, count=1, action=lambda held: held.fail(OSError("by hand")))
     await broker.elect()
     assert (broker.written(), broker.is_recovered) == ([], False)
-    await broker.advance(2 * RETRY_S)
+    await broker.advance(3 * RETRY_S)
     assert (broker.written(), broker.is_recovered) == ([Marker(0, 0, 1, False)], True)
     await broker.close()
 
