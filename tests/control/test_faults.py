@@ -264,6 +264,7 @@ AddPartitionsToTxn topic transactional_id
 AddOffsetsToTxn group transactional_id
 EndTxn transactional_id
 WriteTxnMarkers topic
+EndPendingTransactions topic
 TxnOffsetCommit topic group transactional_id
 DescribeTransactions transactional_id
 ReassignPartitions topic

@@ -1,4 +1,5 @@
-"""Counterparts of the violations of rules `D`, `B` and `R`, which events show: changes of the story `controllers` that are just allowed."""
+"""Counterparts of the violations of rules `D`, `B` and `R`, and of T-06, which events show: changes of the story `controllers` that
+are just allowed."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 
 from klamm.tests.pipeline.injected.injections import REQUEST_OUT, Edits, TrueRun, injected, neutral, place
 from klamm.tests.pipeline.injected.single_changes import LEAD, simple, with_state
-from klamm.tests.pipeline.injected.violations_of_events import blacklist_change, decided, moving, of_listing
+from klamm.tests.pipeline.injected.violations_of_events import DECIDED, RECOVERED, blacklist_change, decided, moving, of_listing, recovery
 
 injected("D-01", "a decision is written with spaces", allowed=True)(decided(lambda text: json.dumps(json.loads(text), indent=1)))
 
@@ -56,3 +57,6 @@ def _exchange(state: Any) -> None:
 simple("R-04", "the target of a reassignment has another order", LEAD, REQUEST_OUT,
        *with_state(lambda s: moving(s) and not set(s.replicas[:2]) & set(s.removing_replicas) and (
            set(s.replicas[:2]) <= set(s.adding_replicas) or not set(s.replicas[:2]) & set(s.adding_replicas)), _exchange), allowed=True)
+
+injected("T-06", "a recovery that ends in the middle is followed by one that does not", allowed=True)(
+    recovery(DECIDED, RECOVERED | {"leader_epoch": 6}))

@@ -1,5 +1,5 @@
-"""Violations of rules `D`, `B` and `R`, which events show, put into the story `controllers`: at least two of each rule, one of them as
-small as it can be."""
+"""Violations of rules `D`, `B` and `R`, and of T-06, which events show, put into the story `controllers`: at least two of each rule, one
+of them as small as it can be."""
 
 from __future__ import annotations
 
@@ -128,3 +128,27 @@ def _(world: TrueRun) -> Edits:
 @injected("R-01", "a throttle goes that is not named")
 def _(world: TrueRun) -> Edits:
     return of_event(world, "throttle_removed", lambda r: r["topic"] is not None, lambda r, given, output: r.update(topic="other"))
+
+
+def recovery(*phases: dict[str, object]) -> Callable[[TrueRun], Edits]:
+    """Phases of the recovery of t-0 in leader epoch 5, in the places of rows that say little."""
+
+    def make(world: TrueRun) -> Edits:
+        edits, row = {}, world.slot(world.events("config_change")[0])
+        for phase in phases:
+            about = {"broker_id": row["node_id"], "topic": "t", "partition": 0, "leader_epoch": 5} | phase
+            edits[place(row)] = neutral(row) | {"kind": "coordinator_phase", "broker": row["node_id"], "input": json.dumps(about)}
+            row = world.slot(row)
+        return edits
+
+    return make
+
+
+DECIDED: dict[str, object] = {
+    "name": "PendingTransactionDecided", "producer_id": 7, "producer_epoch": 0, "transactional_id": "tx", "outcome": "commit",
+}
+RECOVERED: dict[str, object] = {"name": "PartitionRecovered", "open_transactions": 0}
+
+injected("T-06", "one transaction is open after a recovery", edge=True)(recovery(RECOVERED | {"open_transactions": 1}))
+injected("T-06", "a transaction has another marker than was decided")(
+    recovery(DECIDED, DECIDED | {"name": "PendingTransactionEnded", "outcome": "abort"}, RECOVERED))

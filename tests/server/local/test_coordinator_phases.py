@@ -233,7 +233,7 @@ def test_the_table_says_which_phases_cannot_fail() -> None:
 
 
 def test_every_phase_is_tested() -> None:
-    """Those of the controller in tests/controller/test_phases.py, those of recoveries in tests/server/recoveries, and all writes here and in
+    """Those of the controller in tests/controller/test_phases.py, of recoveries in tests/server/recoveries, and all writes here and in
     tests/zk/test_steered_requests.py."""
     elsewhere = {*CONTROLLER_PHASES.values(), *get_args(transactions.RecoveryPhase), ZooKeeperRead, ZooKeeperWrite}
     assert {scene.phase for scene in SCENES} == set(PHASES.values()) - elsewhere
