@@ -97,7 +97,8 @@ class TransactionCompleted:
 
 @dataclass(frozen=True, slots=True)
 class TransactionTimedOut:
-    """A transaction was open for longer than its time-out, and its producer is fenced; that it is aborted is not stored."""
+    """A transaction was open for longer than its time-out, or the leader of one of its partitions recovers from an unclean election. Its
+    producer is fenced; that it is aborted is not stored."""
 
     broker_id: int
     transactional_id: str

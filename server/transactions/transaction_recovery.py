@@ -17,6 +17,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from klamm.broker.log.log import Log
 from klamm.broker.log.producers import OpenTransaction
 from klamm.broker.partition import HostedPartition
 from klamm.broker.recovery import Recovery
@@ -26,7 +27,7 @@ from klamm.machine.faults import contained
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.clock import Clock
-from klamm.protocol.errors import ErrorCode, received_code
+from klamm.protocol.errors import ApiError, ErrorCode, received_code
 from klamm.protocol.pace import Pace
 from klamm.protocol.records.record import ControlType, control_batch
 from klamm.protocol.steering import Steering
@@ -81,13 +82,13 @@ class TransactionRecovery:
         waits_since = self._clock.monotonic()
         while replica is not None and replica.is_recovering and replica.leader_epoch == recovery.leader_epoch:
             with contained(log, f"the end of transactions of {replica}, which recovers"):
-                opened = await self._replicas.open_log(replica)
-                if not opened.is_truncating:
-                    pending = opened.open_transactions()
-                    if self._leaves or not pending:
-                        opened.flush()
-                        await self._reach("PartitionRecovered", recovery, len(pending))
-                        return
+                opened = await self._open(replica)
+                pending = [] if opened is None else opened.open_transactions()
+                if opened is not None and (self._leaves or not pending):
+                    opened.flush()
+                    await self._reach("PartitionRecovered", recovery, len(pending))
+                    return
+                if opened is not None:
                     await self._end_all(recovery, replica, pending, self._clock.monotonic() - waits_since < self._timeout_s)
                     left = len(opened.open_transactions())
                     if left < len(pending):
@@ -95,6 +96,15 @@ class TransactionRecovery:
                     if not left:
                         continue
             await self._clock.sleep(RETRY_S)
+
+    async def _open(self, replica: HostedPartition) -> Log | None:
+        """The log of a partition, None if it cannot be opened or is not complete at the moment."""
+        try:
+            opened = await self._replicas.open_log(replica)
+        except ApiError as error:
+            log.info("broker %d: the log of %s, which recovers, cannot be opened: %s", self._replicas.broker_id, replica, error)
+            return None
+        return None if opened.is_truncating else opened
 
     async def _end_all(self, recovery: Recovery, replica: HostedPartition, pending: list[OpenTransaction], may_wait: bool) -> None:
         answered, ends = await self._ask(recovery, pending)

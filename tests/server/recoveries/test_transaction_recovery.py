@@ -12,6 +12,7 @@ from klamm.broker.transactions.requests import ProducerIdResult
 from klamm.broker.transactions.states import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.protocol.errors import ApiError
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.steering import Steering
 from klamm.server.transactions.phases import PartitionRecovered, PendingTransactionDecided, PendingTransactionEnded
@@ -309,3 +310,26 @@ async def test_transactions_are_left_open_where_a_config_says_so() -> None:
     assert (broker.written(), broker.open(), broker.is_recovered) == ([], [0], True)
     assert told == [PartitionRecovered(1, "u", 0, 3, 1)]
     await broker.close()
+
+
+async def test_a_log_that_is_being_truncated_or_cannot_be_opened_is_awaited(broker: RecoveringBroker) -> None:
+    await broker.produce()
+    log = broker.recoveries.replica(OWN).log
+    assert log is not None
+    broker.recoveries.process.set_mode("manual")
+    await broker.elect()
+    log.begin_truncation()
+    broker.recoveries.gate.release()
+    await broker.advance(1)
+    assert (broker.written(), broker.is_recovered) == ([], False)
+    log.give_up_truncation()
+    await broker.advance(RETRY_S)
+    assert (broker.written(), broker.is_recovered) == ([Marker(0, 0, -1, False)], True)
+
+
+async def test_a_log_whose_configs_cannot_be_read_is_opened_again(broker: RecoveringBroker) -> None:
+    broker.config_errors = [ApiError(E.COORDINATOR_NOT_AVAILABLE)] * 2
+    await broker.elect()
+    assert not broker.is_recovered
+    await broker.advance(2 * RETRY_S)
+    assert broker.is_recovered
