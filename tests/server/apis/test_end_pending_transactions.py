@@ -11,7 +11,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode as E
 from klamm.server.apis import end_pending_transactions
-from klamm.server.requests.handlers import handlers_of
+from klamm.server.apis.handlers import handlers_of
 from klamm.tests.server.transactions.transaction_broker import FIRST, ID, LEADERS, OWN, TransactionBroker
 from klamm.tests.services import DenyAll, broker_config, make_context
 
