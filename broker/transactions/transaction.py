@@ -1,9 +1,9 @@
 """One transactional id in memory, and what it may become.
 
 What the log says is in `stored`; only `replay` changes it, and with it what is remembered of transactions that have ended (`is_committed`).
-The rest is not durable: the transition under way, the markers that are not
-written yet, what the producer had before the last InitProducerId, and an epoch that was raised to fence a producer. Decisions are functions
-of a transaction and a request: they return the transition, or why there is none. Nothing here reads a clock.
+The rest is not durable: the transition under way, the markers that are not written yet, what the producer had before the last
+InitProducerId, and an epoch that was raised to fence a producer. Decisions are functions of a transaction and a request: they return the
+transition, or why there is none. Nothing here reads a clock.
 Source: `TransactionMetadata` of Apache Kafka 3.9.1.
 """
 

@@ -313,6 +313,7 @@ def _isr_updates(base: Foundation, leaders: Leaders, requests: ControllerRequest
 
 def _recovery_work(base: Foundation, transactions: TransactionParts) -> RecoveryWork:
     """What a leader does before it serves, when it was elected uncleanly."""
+
     async def work(recovery: Recovery) -> None:
         await transactions.recovery(recovery)
         await base.seams.recovery_work(recovery)
