@@ -23,9 +23,8 @@ from klamm.server.coordinators.owned_partitions import RETRY_S, OwnedPartitions
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 from klamm.tests.server.groups.coordinating_broker import CoordinatingBroker, T
-from klamm.tests.server.transactions.transaction_broker import TransactionBroker
-from klamm.tests.server.recovering import Recoveries
 from klamm.tests.server.recoveries.recovering import Recoveries
+from klamm.tests.server.transactions.transaction_broker import TransactionBroker
 
 RECORD = offset_record("g", T, OffsetCommit(1, -1, "", 1))
 
