@@ -10,6 +10,9 @@ If the client does not read its responses and the buffer of the transport exceed
 responses that are being made. While the clients of the broker together have too much unread, responses wait in files instead of the buffer
 (`unread_responses.py`).
 
+When a client has closed its connection, or its half of it, every whole request that it sent still takes effect, and the responses are sent.
+Then the connection is closed.
+
 While no request is in progress, a repeated request whose response is still valid is answered from the response cache (`ResponseCache`):
 the correlation id is put between two pieces of the cached frame.
 
@@ -108,6 +111,7 @@ class ClientConnection(asyncio.Protocol):
         "_file",
         "_flow",
         "_has_effect",
+        "_is_half_closed",
         "_listener",
         "_loop",
         "_metadata",
@@ -137,6 +141,8 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._tap: ConnectionSink | None = None
         self._closing = False
+        self._is_half_closed = False
+        """Whether the client has said that it sends nothing more."""
         self._reason: str | None = None
         self._due: deque[bytes | Exception | asyncio.Future[bytes | None]] = deque()
         """Responses in the order of their requests. The first one is still being made."""
@@ -213,6 +219,11 @@ class ClientConnection(asyncio.Protocol):
                 self._pipeline()
             else:
                 self._serve([])
+
+    def eof_received(self) -> bool:
+        """Whether the transport stays open, because requests of the client are still to be handled, or their responses to be sent."""
+        self._is_half_closed = True
+        return not self._flow.stops & CLOSED and bool(self._due or self._flow.waiting)
 
     def pause_writing(self) -> None:
         self._flow.stop(UNREAD)
@@ -315,6 +326,9 @@ class ClientConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close after the written bytes have been sent."""
         self._closing = True
+        self._close()
+
+    def _close(self) -> None:
         self._flow.stop(CLOSED)
         if self._transport is not None and self._file is None:
             self._transport.close()
@@ -397,6 +411,8 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(error)
         else:
             self._write(out)
+            if self._is_half_closed and not self._due and not flow.stops:
+                self._close()
 
     def _wait_for(self, response: Coroutine[Any, Any, bytes | None] | DelayedResponse) -> None:
         """Make this response the last one that is due."""

@@ -128,7 +128,7 @@ class TlsProtocol(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._incoming.write_eof()
-        return False
+        return self._stays_open()
 
     def pause_writing(self) -> None:
         if self._is_shaken:
@@ -202,8 +202,12 @@ class TlsProtocol(asyncio.Protocol):
             return
         self._flush()  # answers to changes of keys
         self._deliver(pieces)
-        if is_end:
+        if is_end and not self._stays_open():
             self._raw.close()
+
+    def _stays_open(self) -> bool:
+        """Whether the connection has requests of a client that sends nothing more."""
+        return self._is_shaken and not self._is_over and bool(self._inner.eof_received())
 
     def _deliver(self, pieces: list[bytes]) -> None:
         if pieces:

@@ -24,6 +24,7 @@ from klamm.server.local.made_security import certificate, hosts_of
 from klamm.server.security.tls.certificate_names import distinguished_name, parse_rules, user_of
 from klamm.server.security.tls.cipher_suites import openssl_name
 from klamm.server.security.tls.contexts import client_context, server_context
+from klamm.tests.harness import requests
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import brokers
 
@@ -223,6 +224,17 @@ async def test_large_responses_and_requests_in_pieces_come_through(start: Start,
     response, _ = messages.decode("MetadataResponse", 9, payload, offset)
     assert len(payload) > 1 << 20 and [row.name for row in response.topics] == names
     writer.close()
+
+
+async def test_all_requests_of_a_client_that_closes_at_once_take_effect(start: Start, certificates: Certificates) -> None:
+    broker = await start()
+    await brokers.knows(broker, 0)
+    _, writer = await asyncio.open_connection("127.0.0.1", port_of(broker), ssl=certificates.trusting(), server_hostname="localhost")
+    names = [f"t{number}" for number in range(5)]
+    made = [requests.create_topic(name, [[0]]) for name in names]
+    writer.write(b"".join(messages.encode_request(19, 5, n, "test", messages.encode(each, 5)) for n, each in enumerate(made)))
+    writer.close()
+    await eventually(lambda: broker.metadata.topics.keys() >= set(names), "all topics are there")
 
 
 async def test_open_handshakes_are_bounded(start: Start, certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,7 @@ class SlowTransport(FakeTransport):
         super().__init__()
         self.connection: ClientConnection | None = None
         self.reading = True
+        self.closed = False
         self.drained = b""
 
     def write(self, data: bytes) -> None:
@@ -76,6 +77,9 @@ class SlowTransport(FakeTransport):
 
     def resume_reading(self) -> None:
         self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
 
 
 async def test_answers_of_one_read_leave_in_one_write() -> None:
@@ -356,6 +360,37 @@ async def test_behind_a_request_that_closes_the_connection_nothing_is_begun_when
     assert await peer.correlation_ids(1) == [2]
     assert await peer.answer() is None
     assert pipelined.begun == [1, 2, 3]
+
+
+async def test_a_half_closed_connection_gets_all_responses_and_is_closed_then(serve: Serve, connect: Connect) -> None:
+    pipelined = Pipelined()
+    listener = await serve({7: Handler(pipelined.handle, pipelined=True)})
+    peer = await connect(listener.port)
+    peer.send(ask_shutdown(1, 1) + ask_shutdown(2, 2) + ask_versions(3)[:-1])
+    await pipelined.has_begun(1, 2)
+    peer.writer.write_eof()
+    (connection,) = listener.connections
+    await eventually(lambda: connection._is_half_closed, "the broker knows")
+    pipelined.let_go(2)
+    pipelined.let_go(1)
+    assert await peer.correlation_ids(2) == [1, 2]
+    assert await peer.answer() is None
+    await eventually(lambda: not listener.connections, "the connection is closed")
+
+
+async def test_requests_that_wait_when_the_client_ends_are_begun_all_the_same() -> None:
+    gate = Gate()
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), wire.make_dispatcher({7: Handler(gate.handle)}), ConnectionLimits())
+    connection, transport = ClientConnection(listener, asyncio.get_running_loop()), SlowTransport()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    connection.data_received(b"".join(ask_shutdown(number, number) for number in (1, 2, 3)))
+    assert connection.eof_received()
+    gate.open.set()
+    await eventually(lambda: transport.closed, "the connection is closed")
+    assert gate.seen == [1, 2, 3]
+    assert len(transport.writes) == 3
+    assert not connection.eof_received()
+    await listener.close()
 
 
 async def test_a_client_that_is_gone_is_not_refused(caplog: pytest.LogCaptureFixture) -> None:
