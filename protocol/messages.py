@@ -17,6 +17,7 @@ The dispatcher decides which versions are supported: here a version that does no
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +33,8 @@ __all__ = [
 ]
 
 _types: dict[str, MessageType] = {}
+_making_type = threading.RLock()
+"""Large requests are decoded in threads. Each message has one set of classes, whichever thread uses it first."""
 _decoders: dict[tuple[str, int], Callable[[bytes, int], tuple[Any, int]]] = {}
 _ranges = {api.name: schema.Versions(api.min_version, api.max_version) for api in APIS.values()}
 
@@ -40,8 +43,11 @@ def message_type(name: str) -> MessageType:
     """The schema, classes and codecs of a message. Raises LocalProtocolError if the message does not exist."""
     found = _types.get(name)
     if found is None:
-        api_name = name.removesuffix("Request").removesuffix("Response")
-        found = _types[name] = MessageType(schema.load(name, _ranges.get(api_name)), __name__)
+        with _making_type:
+            found = _types.get(name)
+            if found is None:
+                api_name = name.removesuffix("Request").removesuffix("Response")
+                found = _types[name] = MessageType(schema.load(name, _ranges.get(api_name)), __name__)
     return found
 
 

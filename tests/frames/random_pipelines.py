@@ -13,6 +13,7 @@ import termios
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from random import Random
@@ -68,7 +69,8 @@ class Place(NamedTuple):
         return len(self.replicas) == 1
 
 
-class Span(NamedTuple):
+@dataclass(eq=False)
+class Span:
     """Equals what is in it, ends included."""
 
     low: int
@@ -76,8 +78,6 @@ class Span(NamedTuple):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, int) and self.low <= other <= self.high
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Step(NamedTuple):
@@ -278,19 +278,24 @@ def _ends(port: int, topic: str) -> list[int]:
     return [part.offset for part in row.partitions]
 
 
+def _is_known(port: int, topic: str) -> bool:
+    return len(ask(port, to.metadata(topic), 9).topics[0].partitions) == PARTITIONS
+
+
 def wrong_outcomes(place: Place, turns: int, seed: int) -> list[str]:
     """The responses of a pipeline of `turns` requests, and the ends of its logs, that one request after the other would not get."""
     topic = f"pipeline-{seed}"
     pipeline = Pipeline(seed, topic, turns, place)
     (made,) = ask(place.controller_port, requests.create_topic(topic, [place.replicas] * PARTITIONS), 5).topics
     assert made.error_code == 0, made
+    wait_for(lambda: _is_known(place.port, topic), "the broker knows the topic", WITHIN_S)
     wait_for(lambda: _ends(place.port, topic) == [0] * PARTITIONS, "the partitions are led", WITHIN_S)
     frames = [to.frame(step.request, step.version, number) for number, step in enumerate(pipeline.steps)]
     refused = [to.frame(step.request, step.version, 0) for step in pipeline.refused]
     rest = {Ending.CUTS: frames[0][:-1], Ending.IS_REFUSED: b"".join(refused)}.get(pipeline.ending, b"")
     # what the broker leaves unread makes the end of the connection a reset, which may cost the client the last responses
     later, rest = (rest, b"") if len(refused) > 1 else (b"", rest)
-    wrong = []
+    wrong: list[str] = []
     with socket.create_connection(("127.0.0.1", place.port), timeout=WITHIN_S) as connection, ThreadPoolExecutor(1) as sender:
         sending = sender.submit(_send, connection, frames, pipeline, rest)
         if not pipeline.ending.wants_no_responses:

@@ -1,6 +1,8 @@
 """Random requests on one connection, sent without waiting: responses and logs are those of one request after the other.
 
-The seeds are the same for a Kafka broker. More of them: KLAMM_PIPELINES=1000.
+The seeds are the same for a Kafka broker. More of them:
+
+    KLAMM_PIPELINES=500 .venv/bin/python -m pytest -n 0 tests/frames -k pipelines
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from klamm.tests.harness.tree import Tree
 
 TURNS = 40
 FEW = range(6)
-MANY = range(int(os.environ.get("KLAMM_PIPELINES", "120")))
+MANY = range(int(os.environ.get("KLAMM_PIPELINES", "40")))
 
 
 @contextmanager

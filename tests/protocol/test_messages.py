@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from klamm.protocol import json_form, messages
+from klamm.protocol import json_form, messages, schema
 from klamm.protocol.decoding import MAX_ELEMENTS
 from klamm.protocol.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from klamm.protocol.primitives import MANY_PARTS, join_slices
@@ -37,6 +41,21 @@ def state(index: int, isr: tuple[int, ...] = (0, 1), **changes: Any) -> Any:
 
 
 # Classes
+
+def test_a_message_that_two_threads_use_first_has_one_set_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2)
+
+    def load(*arguments: Any) -> Any:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.2)  # only a second thread that makes the classes too could end this
+        return schema.load(*arguments)
+
+    monkeypatch.setattr(messages, "_types", {})
+    monkeypatch.setattr(messages, "schema", SimpleNamespace(load=load))
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(messages.message_type, ["CreateTopicsRequest"] * 2)
+    assert first is second
+
 
 
 def test_fields_of_all_versions_with_kafkas_defaults() -> None:
