@@ -1,0 +1,82 @@
+"""A cluster of three brokers that the tests of client libraries may use as they like: of Klamm, as its user runs it, or of Apache Kafka."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from klamm.tests.cli.running import Running
+from klamm.tests.harness.kafka import KafkaBroker
+from klamm.tests.harness.tree import Tree
+
+BROKERS = (1, 2, 3)
+SETTINGS = {
+    "num.partitions": "4",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+"""What the suites expect of their brokers; they test ACLs, too."""
+WITHIN_S = 900
+"""Longest time of a suite on a busy machine."""
+
+
+@pytest.fixture
+def of_klamm(zookeeper: str, chroot: str, tmp_path: Path) -> Iterator[str]:
+    """The bootstrap servers of `klamm serve`."""
+    configs = [part for name, value in SETTINGS.items() for part in ("--config", f"{name}={value}")]
+    served = Running(tmp_path, "serve", "--brokers", len(BROKERS), "--port", 0, "--json", "--zookeeper", zookeeper + chroot, *configs)
+    try:
+        yield served.ready()["bootstrap_servers"]
+    finally:
+        served.kill()
+
+
+@pytest.fixture
+def of_kafka(kafka_jars: Path, zookeeper: str, chroot: str, tmp_path: Path) -> Iterator[str]:
+    """The bootstrap servers of three Kafka brokers."""
+    settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
+    tree = Tree(zookeeper, chroot)
+    with ExitStack() as stack:
+        stack.callback(tree.close)
+        brokers = []
+        for number in BROKERS:
+            (tmp_path / str(number)).mkdir()
+            brokers.append(KafkaBroker(kafka_jars, tree, tmp_path / str(number), number, **settings))
+            stack.callback(brokers[-1].kill)
+            brokers[-1].start()
+        yield ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)
+
+
+@pytest.fixture(params=["klamm", pytest.param("kafka", marks=pytest.mark.reference)])
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """The bootstrap servers of a new cluster."""
+    servers: str = request.getfixturevalue(f"of_{request.param}")
+    return servers
+
+
+Run = Callable[[Sequence[object], Mapping[str, str]], str]
+
+
+@pytest.fixture
+def run_suite(tmp_path: Path) -> Run:
+    """Run a command in a folder of its own, with these environment variables besides; returns its output. It may fail."""
+    folder = tmp_path / "suite"
+    folder.mkdir()
+
+    def run(command: Sequence[object], variables: Mapping[str, str]) -> str:
+        env = shutil.which("env")
+        assert env is not None
+        arguments = [env, *(f"{name}={value}" for name, value in variables.items()), *map(str, command)]
+        done = subprocess.run(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=WITHIN_S, check=False)
+        return done.stdout.decode(errors="replace")
+
+    return run
