@@ -11,12 +11,15 @@ from typing import NamedTuple
 
 from klamm.configs.releases.kafka_releases import RELEASES as KAFKA_RELEASES
 from klamm.distributions.pythons import SUPPORTED
+from klamm.tests.clients.suites import librdkafka
 from klamm.tests.distributions.zookeepers import RELEASES as ZOOKEEPERS
 from klamm.tests.reference import jars
 
 ROOT = Path(__file__).resolve().parent.parent
 APPLICATIONS = "tests/mixed/applications"
 JAVA_PROGRAMS = ("streams", "connect", "mirror_maker")
+SUITES = "tests/clients/suites"
+FRANZ_GO = "github.com/twmb/franz-go"
 GO_MODULES = ("github.com/IBM/sarama", "github.com/segmentio/kafka-go")
 
 
@@ -35,9 +38,9 @@ def pinned(name: str) -> str:
     return str(version)
 
 
-def required(module: str) -> str:
-    """The version of a Go module that the test of Go clients requires."""
-    (version,) = re.findall(rf"^\t{re.escape(module)} v(\S+)$", (ROOT / APPLICATIONS / "go" / "go.mod").read_text(), re.MULTILINE)
+def required(module: str, folder: str = f"{APPLICATIONS}/go") -> str:
+    """The version of a Go module that the tests with the `go.mod` in this folder require."""
+    (version,) = re.findall(rf"^(?:require |\t){re.escape(module)} v(\S+)$", (ROOT / folder / "go.mod").read_text(), re.MULTILINE)
     return str(version)
 
 
@@ -61,6 +64,8 @@ def rows() -> list[Tested]:
         Tested("aiokafka", pinned("aiokafka"), (f"{clients}/test_aiokafka.py",)),
         Tested("KafkaJS", kafkajs, (f"{clients}/test_kafkajs.py",)),
         Tested("sarama, kafka-go", ", ".join(required(module) for module in GO_MODULES), (f"{APPLICATIONS}/test_go.py",)),
+        Tested("franz-go, with its own tests", required(FRANZ_GO, f"{SUITES}/go"), (f"{SUITES}/test_franz_go.py",)),
+        Tested("librdkafka, with its own tests", librdkafka.VERSION, (f"{SUITES}/test_librdkafka.py",)),
         Tested("Spark", pinned("pyspark"), ("tests/pipeline/spark",)),
         Tested("DuckDB", pinned("duckdb"), ("tests/pipeline",)),
         Tested("Arrow", pinned("pyarrow"), ("tests/journal",)),

@@ -20,11 +20,11 @@ SETTINGS = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
-    "group.initial.rebalance.delay.ms": "0",
+    "group.initial.rebalance.delay.ms": "1000",
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""What the suites expect of their brokers; they test ACLs, too."""
+"""What the suites expect of their brokers. They test ACLs, too, and consumers that subscribe together are to be in one generation."""
 WITHIN_S = 900
 """Longest time of a suite on a busy machine."""
 
