@@ -250,7 +250,7 @@ def _unsent(connection: socket.socket) -> int:
 
 def _read(connection: socket.socket, steps: list[Step]) -> list[str]:
     """What differs in the responses to these requests, which are numbered."""
-    wrong = []
+    wrong: list[str] = []
     for number, step in enumerate(steps):
         if step.expected is None:
             continue
