@@ -80,7 +80,7 @@ class Span:
         return isinstance(other, int) and self.low <= other <= self.high
 
 
-class Step(NamedTuple):
+class PipelinedRequest(NamedTuple):
     """A request, and the outcome that it must have; None for one without a response."""
 
     request: Any
@@ -108,19 +108,19 @@ class Pipeline:
         self._committed = self._config = -1
         self._producer_id = 1_000_000 + seed
         self.steps = [self._draw() for _ in range(turns)]
-        self.refused: list[Step] = []
+        self.refused: list[PipelinedRequest] = []
         if self.ending is Ending.IS_REFUSED:
             before = list(self.ends), list(self._sequences)
             behind = random.choice((0, 3))
-            self.refused = [Step(self._append("no-such-topic", 0, 8)[0], 8, None), *[self._draw() for _ in range(behind)]]
+            self.refused = [PipelinedRequest(self._append("no-such-topic", 0, 8)[0], 8, None), *[self._draw() for _ in range(behind)]]
             self.ends, self._sequences = before
 
-    def _draw(self) -> Step:
+    def _draw(self) -> PipelinedRequest:
         if self.ending.wants_no_responses or self._random.random() < 0.65:
             version = self._random.randint(0, 11)
             acks = 0 if self.ending.wants_no_responses else self._random.choice((0, 1, -1))
             request, rows = self._append(self.topic, acks, version)
-            return Step(request, version, None if acks == 0 else rows)
+            return PipelinedRequest(request, version, None if acks == 0 else rows)
         draws = [self._fetch, self._list_offsets, self._delete_records, self._end_of_epoch, self._producers, self._versions, self._metadata]
         draws += [self._alter_config, self._describe_config]
         if self._place.is_alone:
@@ -159,48 +159,48 @@ class Pipeline:
     def _high_watermark(self, index: int) -> int | Span:
         return self.ends[index] if self._place.is_alone else Span(self._replicated[index], self.ends[index])
 
-    def _fetch(self, index: int) -> Step:
+    def _fetch(self, index: int) -> PipelinedRequest:
         offset = self._random.randint(self._starts[index], self.ends[index])
-        return Step(
+        return PipelinedRequest(
             to.fetch(offset, self.topic, index, max_wait_ms=self._random.choice((0, 20))), self._random.choice((4, 11)),
             (0, self._high_watermark(index)),
         )  # fmt: skip
 
-    def _list_offsets(self, index: int) -> Step:
+    def _list_offsets(self, index: int) -> PipelinedRequest:
         time, expected = self._random.choice(((to.LATEST, self._high_watermark(index)), (to.EARLIEST, self._starts[index])))
-        return Step(to.list_offsets(time, self.topic, (index,)), 5, (0, expected))
+        return PipelinedRequest(to.list_offsets(time, self.topic, (index,)), 5, (0, expected))
 
-    def _delete_records(self, index: int) -> Step:
+    def _delete_records(self, index: int) -> PipelinedRequest:
         offset = self._random.randint(0, self.ends[index] if self._place.is_alone else self._replicated[index])
         self._starts[index] = max(self._starts[index], offset)
-        return Step(to.delete_records(offset, self.topic, index), 1, (0, self._starts[index]))
+        return PipelinedRequest(to.delete_records(offset, self.topic, index), 1, (0, self._starts[index]))
 
-    def _end_of_epoch(self, index: int) -> Step:
-        return Step(to.end_of_epoch(self.topic, index), 3, (0, self.ends[index]))
+    def _end_of_epoch(self, index: int) -> PipelinedRequest:
+        return PipelinedRequest(to.end_of_epoch(self.topic, index), 3, (0, self.ends[index]))
 
-    def _producers(self, index: int) -> Step:
+    def _producers(self, index: int) -> PipelinedRequest:
         sequence = self._sequences[index]
-        return Step(to.describe_producers(self.topic, index), 0, (0, [(self._producer_id, sequence - 1)] if sequence else []))
+        return PipelinedRequest(to.describe_producers(self.topic, index), 0, (0, [(self._producer_id, sequence - 1)] if sequence else []))
 
-    def _versions(self, index: int) -> Step:
-        return Step(messages.ApiVersionsRequest(client_software_name="own", client_software_version="1"), 3, 0)
+    def _versions(self, index: int) -> PipelinedRequest:
+        return PipelinedRequest(messages.ApiVersionsRequest(client_software_name="own", client_software_version="1"), 3, 0)
 
-    def _metadata(self, index: int) -> Step:
-        return Step(to.metadata(self.topic), 9, (0, PARTITIONS))
+    def _metadata(self, index: int) -> PipelinedRequest:
+        return PipelinedRequest(to.metadata(self.topic), 9, (0, PARTITIONS))
 
-    def _commit_offset(self, index: int) -> Step:
+    def _commit_offset(self, index: int) -> PipelinedRequest:
         self._committed = self._random.randrange(1000)
-        return Step(to.commit_offset(self.topic, self.topic, self._committed), self._random.randint(2, 8), 0)
+        return PipelinedRequest(to.commit_offset(self.topic, self.topic, self._committed), self._random.randint(2, 8), 0)
 
-    def _fetch_offset(self, index: int) -> Step:
-        return Step(to.fetch_offset(self.topic, self.topic), self._random.randint(1, 7), (0, self._committed))
+    def _fetch_offset(self, index: int) -> PipelinedRequest:
+        return PipelinedRequest(to.fetch_offset(self.topic, self.topic), self._random.randint(1, 7), (0, self._committed))
 
-    def _alter_config(self, index: int) -> Step:
+    def _alter_config(self, index: int) -> PipelinedRequest:
         self._config = self._random.randrange(1000)
-        return Step(to.alter_config(self.topic, CONFIG, str(self._config)), 1, 0)
+        return PipelinedRequest(to.alter_config(self.topic, CONFIG, str(self._config)), 1, 0)
 
-    def _describe_config(self, index: int) -> Step:
-        return Step(to.describe_config(self.topic, CONFIG), 3, (0, "86400000" if self._config < 0 else str(self._config)))
+    def _describe_config(self, index: int) -> PipelinedRequest:
+        return PipelinedRequest(to.describe_config(self.topic, CONFIG), 3, (0, "86400000" if self._config < 0 else str(self._config)))
 
 
 def outcome(name: str, response: Any) -> Any:
@@ -248,7 +248,7 @@ def _unsent(connection: socket.socket) -> int:
     return size
 
 
-def _read(connection: socket.socket, steps: list[Step]) -> list[str]:
+def _read(connection: socket.socket, steps: list[PipelinedRequest]) -> list[str]:
     """What differs in the responses to these requests, which are numbered."""
     wrong: list[str] = []
     for number, step in enumerate(steps):
