@@ -16,6 +16,8 @@ from klamm.tests.harness.tree import Tree
 
 BROKERS = (1, 2, 3)
 SETTINGS = {
+    "auto.create.topics.enable": "true",
+    "log.retention.ms": "-1",
     "num.partitions": "4",
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
@@ -24,7 +26,7 @@ SETTINGS = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""What the suites expect of their brokers. They test ACLs, too, and consumers that subscribe together are to be in one generation."""
+"""What the suites expect of their brokers. Some of their records have times of the last century. They test ACLs, too, and consumers that subscribe together are to be in one generation."""
 WITHIN_S = 900
 """Longest time of a suite on a busy machine."""
 
@@ -68,7 +70,7 @@ Run = Callable[[Sequence[object], Mapping[str, str]], str]
 
 @pytest.fixture
 def run_suite(tmp_path: Path) -> Run:
-    """Run a command in a folder of its own, with these environment variables besides; returns its output. It may fail."""
+    """Run a command in an empty folder, with these environment variables besides; returns its output. It may fail."""
     folder = tmp_path / "suite"
     folder.mkdir()
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -34,22 +32,13 @@ EXCLUDED = {
 """Tests that leave themselves out, and why. They do so with a Kafka broker, too."""
 
 
-@pytest.fixture(scope="session")
-def tests_of_kgo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tests as a program."""
+def test_franz_go(bootstrap: str, run_suite: Run) -> None:
     assert shutil.which("go") is not None, "this test needs Go: install it"
-    program = tmp_path_factory.mktemp("franz-go") / "kgo.test"
-    command = ["env", "GOFLAGS=-buildvcs=false", "go", "-C", os.fspath(FOLDER), "test", "-c", "-o", str(program), PACKAGE]
-    subprocess.run(command, check=True, timeout=WITHIN_S)
-    return program
-
-
-def test_franz_go(bootstrap: str, tests_of_kgo: Path, run_suite: Run) -> None:
-    variables = {"KGO_SEEDS": bootstrap, "KGO_TEST_RECORDS": RECORDS, "KGO_LOG_LEVEL": "none"}
-    said = run_suite([tests_of_kgo, "-test.v", f"-test.timeout={WITHIN_S}s"], variables)
+    variables = {"GOFLAGS": "-buildvcs=false", "KGO_SEEDS": bootstrap, "KGO_TEST_RECORDS": RECORDS, "KGO_LOG_LEVEL": "none"}
+    said = run_suite(["go", "-C", FOLDER, "test", "-v", "-count=1", f"-timeout={WITHIN_S}s", PACKAGE], variables)
     outcomes = {name: outcome for outcome, name in re.findall(r"^--- (PASS|FAIL|SKIP): (\S+)", said, re.MULTILINE)}
     failed = [name for name, outcome in outcomes.items() if outcome == "FAIL"]
     assert failed == [], "\n".join(line for line in said.splitlines() if "PASS" not in line)[-5000:]
-    assert said.splitlines()[-1:] == ["PASS"], said[-5000:]
+    assert said.splitlines()[-1].startswith("ok "), said[-5000:]
     assert {name for name, outcome in outcomes.items() if outcome == "SKIP"} == EXCLUDED.keys()
     assert list(outcomes.values()).count("PASS") > 140
