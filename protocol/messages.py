@@ -17,7 +17,6 @@ The dispatcher decides which versions are supported: here a version that does no
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,8 +32,6 @@ __all__ = [
 ]
 
 _types: dict[str, MessageType] = {}
-_making_type = threading.RLock()
-"""Large requests are decoded in threads. Each message has one set of classes, whichever thread uses it first."""
 _decoders: dict[tuple[str, int], Callable[[bytes, int], tuple[Any, int]]] = {}
 _ranges = {api.name: schema.Versions(api.min_version, api.max_version) for api in APIS.values()}
 
@@ -43,11 +40,9 @@ def message_type(name: str) -> MessageType:
     """The schema, classes and codecs of a message. Raises LocalProtocolError if the message does not exist."""
     found = _types.get(name)
     if found is None:
-        with _making_type:
-            found = _types.get(name)
-            if found is None:
-                api_name = name.removesuffix("Request").removesuffix("Response")
-                found = _types[name] = MessageType(schema.load(name, _ranges.get(api_name)), __name__)
+        api_name = name.removesuffix("Request").removesuffix("Response")
+        # Large requests are decoded in threads: all of them get the classes of the one that comes first.
+        found = _types.setdefault(name, MessageType(schema.load(name, _ranges.get(api_name)), __name__))
     return found
 
 

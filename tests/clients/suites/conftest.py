@@ -26,7 +26,9 @@ SETTINGS = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""What the suites expect of their brokers. Some of their records have times of the last century. They test ACLs, too, and consumers that subscribe together are to be in one generation."""
+"""What the suites expect of their brokers: some records have times of the last century, ACLs are tested, and consumers that subscribe
+together are to be in one generation.
+"""
 WITHIN_S = 900
 """Longest time of a suite on a busy machine."""
 
