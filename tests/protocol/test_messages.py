@@ -41,6 +41,7 @@ def state(index: int, isr: tuple[int, ...] = (0, 1), **changes: Any) -> Any:
 
 # Classes
 
+
 def test_a_message_that_two_threads_use_first_has_one_set_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     both = threading.Barrier(2)
 
@@ -53,7 +54,6 @@ def test_a_message_that_two_threads_use_first_has_one_set_of_classes(monkeypatch
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.map(messages.message_type, ["CreateTopicsRequest"] * 2)
     assert first is second
-
 
 
 def test_fields_of_all_versions_with_kafkas_defaults() -> None:
