@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.server.local.arguments import SASL_MECHANISMS, USER, BadArgument
 
 if TYPE_CHECKING:
@@ -64,6 +63,7 @@ class SecurityWish:
 
     def make(self, data_dir: Path | None) -> MadeSecurity:
         """Certificates, users and configs; nothing where nothing is to be secured."""
+        from klamm.protocol.clock import SYSTEM_CLOCK
         from klamm.server.local.made_security import MadeSecurity, add_users, make_security
 
         if not self.is_any:

@@ -62,7 +62,7 @@ def logs(clock: DrivenClock) -> LogManager:
 class Finder:
     """Finds no controller."""
 
-    endpoint, controller_id = None, -1
+    endpoint, controller_id, lacks = None, -1, None
 
     async def look(self) -> None:
         return None

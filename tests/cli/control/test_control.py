@@ -322,4 +322,4 @@ def test_neither_aiohttp_nor_a_part_of_the_server_is_imported() -> None:
         "print(*(m for m in sys.modules if m.startswith(('aiohttp', 'msgspec', 'klamm.control', 'klamm.server', 'klamm.protocol'))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) <= {"klamm.control", "klamm.control.client"}
+    assert set(done.stdout.split()) <= {"klamm.control", "klamm.control.client", "klamm.control.json_object"}

@@ -45,7 +45,7 @@ def test_bash_completes_a_command_an_option_and_a_config() -> None:
         (("",), sorted(VERBS)),
         (("topics", "c"), ["create"]),
         (("pipeline", "ch"), ["check"]),
-        (("configs", "--entity-type", ""), ["topics", "brokers"]),
+        (("configs", "--entity-type", ""), ["topics", "brokers", "users", "clients", "ips"]),
         (("broker", "x", "--override", "kip491"), ["kip491.enable"]),
         (("topics", "create", "a", "--config", "cleanup"), ["cleanup.policy"]),
         (("configs", "--delete-config", "preferred_leader"), ["preferred_leader_blacklist"]),
