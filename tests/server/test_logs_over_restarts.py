@@ -212,9 +212,10 @@ async def test_a_topic_that_was_deleted_while_a_broker_was_down_is_gone_when_it_
         await eventually(lambda: cluster.brokers[0].seams.log_memory.used < used, "its memory is given back")
 
     async def is_gone() -> bool:
-        return "t" not in await cluster.brokers[0].zk.children("/brokers/topics")
+        zk = cluster.brokers[0].zk
+        return "t" not in [*await zk.children("/brokers/topics"), *await zk.children("/admin/delete_topics")]
 
-    await eventually_asked(is_gone, "the topic is gone")
+    await eventually_asked(is_gone, "the topic is gone, and no longer marked for deletion")
     await eventually(lambda: not any(broker.metadata.contains("t") for broker in cluster.brokers), "all brokers know that")
     await request(broker_of(cluster, cluster.controller_id), ApiKey.CREATE_TOPICS, 7, requests.create_topic("t", [[other]]))
     assert await send(cluster, batch(1), other) == (0, 0)
