@@ -61,13 +61,15 @@ class Owner(Protocol[S]):
 
 
 class _Owned(Generic[S]):
-    """One partition. `leader_epoch` is the newest one in which this broker leads it."""
+    """One partition. `leader_epoch` is the newest one in which this broker leads it. `waits`: nothing is read of its log before it has
+    recovered."""
 
-    __slots__ = ("is_loaded", "leader_epoch", "state")
+    __slots__ = ("is_loaded", "leader_epoch", "state", "waits")
 
-    def __init__(self, state: S, leader_epoch: int) -> None:
+    def __init__(self, state: S, leader_epoch: int, waits: bool) -> None:
         self.state = state
         self.leader_epoch = leader_epoch
+        self.waits = waits
         self.is_loaded = False
 
 
@@ -163,12 +165,12 @@ class OwnedPartitions(Generic[S]):
         if replica is None or not replica.is_leader or self._is_closed:
             return
         owned = self._owned.get(index)
-        if owned is not None and owned.is_loaded and replica.is_recovering:
+        if owned is not None and replica.is_recovering and not owned.waits:  # its state may be of records that the log has lost
             self._drop(index)
         elif owned is not None:
             owned.leader_epoch = replica.leader_epoch
             return
-        owned = self._owned[index] = _Owned(self._owner.make(index), replica.leader_epoch)
+        owned = self._owned[index] = _Owned(self._owner.make(index), replica.leader_epoch, replica.is_recovering)
         self._background.start(self._load(index, owned, replica, is_new))
 
     def _drop(self, index: int) -> None:
@@ -207,8 +209,9 @@ class OwnedPartitions(Generic[S]):
             replica.unwatch(changes)
 
     async def _replay_all(self, index: int, owned: _Owned[S], replica: HostedPartition, is_new: bool) -> int:
-        if replica.is_recovering:
+        if owned.waits:
             await self._recovered(index, owned, replica)
+            owned.waits = False
         while True:
             try:
                 opened = await self._replicas.open_log(replica, is_new)

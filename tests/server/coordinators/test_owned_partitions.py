@@ -328,6 +328,20 @@ async def test_a_leader_that_is_elected_uncleanly_again_loads_again(owning: Owni
     assert owning.partitions.get(0) is not former
 
 
+@pytest.mark.requirement("R704-10")
+async def test_a_leader_that_is_elected_uncleanly_while_it_loads_begins_again_after_its_recovery(
+    owning: Owning, small_slices: None
+) -> None:
+    await owning.logged(3)
+    recoveries = Recoveries(owning.broker)
+    owning.owner.on_replay = lambda: len(owning.owner.made) == 1 and owning.broker.lead(epoch=5, recovery=1)
+    owning.broker.lead(epoch=3)
+    await owning.broker.settle()
+    assert (owning.code(), len(owning.owner.made), owning.owner.served) == (E.COORDINATOR_LOAD_IN_PROGRESS, 2, [])
+    await recoveries.confirm()
+    assert (owning.owner.served, owning.partitions.get(0).offsets) == (owning.owner.made[1:], [[0], [1], [2]])
+
+
 async def test_a_load_that_waits_for_a_recovery_goes_on_waiting_in_the_next_epoch(owning: Owning) -> None:
     await owning.logged(1)
     recoveries = Recoveries(owning.broker, "manual")
