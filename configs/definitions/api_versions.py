@@ -90,7 +90,8 @@ def offered_apis(values: Values) -> OfferedApis:
     if release is None:
         full = {int(api.key): (api.min_version, api.max_version) for api in APIS.values()}
     else:
-        full = versions_in(release)
+        between_klamms = APIS[ApiKey.END_PENDING_TRANSACTIONS]  # whatever release they stand for
+        full = versions_in(release) | {int(between_klamms.key): (between_klamms.min_version, between_klamms.max_version)}
     ranges: dict[int, Range] = dict(full)
     for key, wanted in _parsed(values[API_VERSIONS]).items():
         name = APIS[key].name

@@ -36,8 +36,6 @@ def narrowed(handlers: Mapping[int, Handler], offered: OfferedApis, config: Brok
     rows = {int(row.key): row for row in offered.apis}
     made = {}
     for key, handler in handlers.items():
-        if key == ApiKey.END_PENDING_TRANSACTIONS:
-            made[key] = handler  # between brokers of Klamm, whatever release they stand for
         if key not in offered.full:
             continue
         row, full = rows.get(key), offered.full[key]

@@ -55,6 +55,11 @@ class ScriptedBroker:
         correlation_id = header.correlation_id if correlation_id is None else correlation_id
         self.writers[number].write(messages.encode_response(header.api_key, header.api_version, correlation_id, body))
 
+    def list_apis(self, index: int, *keys: int) -> None:
+        """Answer the ApiVersions that came as number `index`: these APIs, in version 0."""
+        row = messages.ApiVersionsResponse.ApiVersion
+        self.respond(index, messages.ApiVersionsResponse(api_keys=[row(api_key=key) for key in keys]))
+
     async def received(self, count: int) -> None:
         await eventually(lambda: len(self.requests) >= count, f"{count} requests arrived")
         assert len(self.requests) == count

@@ -19,6 +19,7 @@ from klamm.server.transactions.phases import PartitionRecovered, PendingTransact
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 from klamm.server.transactions.transaction_recovery import RETRY_S
 from klamm.tests.server.recoveries.recovering_broker import TRANSACTIONS, RecoveringBroker
+from klamm.tests.server.scripted import ScriptedBroker
 from klamm.tests.server.transactions.transaction_broker import FIRST, ID, LEADERS, OWN, Marker
 
 
@@ -133,19 +134,26 @@ async def test_a_coordinator_that_is_loaded_meanwhile_is_asked_again(broker: Rec
     assert (broker.written(), broker.is_recovered) == ([Marker(0, 0, 3, True)], True)
 
 
+async def lists_its_api(other: ScriptedBroker) -> None:
+    """Another broker is one of Klamm; it is asked then."""
+    await other.received(1)
+    other.list_apis(0, ApiKey.END_PENDING_TRANSACTIONS)
+    await other.received(2)
+
+
 @pytest.mark.requirement("R704-20")
 async def test_another_broker_that_coordinates_is_asked_over_the_wire(broker: RecoveringBroker) -> None:
     broker.publish(LEADERS | {TRANSACTIONS: 2})
     await broker.produce(producer=7, epoch=2)
     await broker.elect()
     other = broker.others[2]
-    await other.received(1)
-    _, header, asked = other.requests[0]
+    await lists_its_api(other)
+    _, header, asked = other.requests[1]
     assert (header.api_key, header.api_version) == (ApiKey.END_PENDING_TRANSACTIONS, 0)
     row = messages.EndPendingTransactionsRequest.PendingTransaction(7, 2)
     assert asked == messages.EndPendingTransactionsRequest(1, "u", 0, 3, [row])
     end = messages.EndPendingTransactionsResponse.PendingTransactionEnd(ID, 7, 0, 2, 9, True)
-    other.respond(0, messages.EndPendingTransactionsResponse(0, [0], [end]))
+    other.respond(1, messages.EndPendingTransactionsResponse(0, [0], [end]))
     while not broker.is_recovered:
         await broker.settle()
     assert broker.written() == [Marker(7, 2, 9, True)]
@@ -161,10 +169,10 @@ async def test_a_former_coordinator_does_not_count(broker: RecoveringBroker) -> 
     await broker.elect()
     rows = messages.EndPendingTransactionsResponse
     for other, answered in ((2, [0, 1]), (3, [])):
-        await broker.others[other].received(1)
+        await lists_its_api(broker.others[other])
         ends = [rows.PendingTransactionEnd(name, 7, 0, 0, 9, True)] if other == 2 else []
-        broker.others[other].respond(0, rows(0, answered, ends))
-    await broker.others[2].received(1)
+        broker.others[other].respond(1, rows(0, answered, ends))
+    await broker.others[2].received(2)
     for _ in range(20):
         await broker.settle()
     assert (broker.written(), broker.is_recovered) == ([], False)
