@@ -143,9 +143,9 @@ class Leaders:
         return [AppendResult(each.headers[0].base_offset, each.headers[0].last_offset, each.log_append_time_ms, start) for each in run]
 
     def append_while_recovering(
-        self, replica: HostedPartition, leader_epoch: int, marker: Buffer, is_commit: bool, version: int, now_ms: int
+        self, replica: HostedPartition, leader_epoch: int, batch: Buffer, version: int, now_ms: int
     ) -> None:
-        """Append a marker to a partition that this broker recovers in this leader epoch (KIP-704). The log must be open.
+        """Append a batch of a coordinator, such as a marker, to a partition that this broker recovers in this leader epoch (KIP-704). The log must be open.
 
         The leader is the only member of the ISR, and cannot have another one before it has recovered; so `min.insync.replicas` does not
         count. Raises ApiError: NOT_LEADER_OR_FOLLOWER if the recovery is over, and what the log raises.
@@ -153,9 +153,7 @@ class Leaders:
         log = replica.log
         if replica.role is not _LEADER or log is None or not replica.is_recovering or replica.leader_epoch != leader_epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        log.append_as_leader(marker, leader_epoch, version, Origin.COORDINATOR, now_ms)
-        self.transactions_committed += is_commit
-        self.transactions_aborted += not is_commit
+        log.append_as_leader(batch, leader_epoch, version, Origin.COORDINATOR, now_ms)
         self.log_end_moved(replica)
 
     def _writable(self, replica: HostedPartition, required_acks: int) -> Log:

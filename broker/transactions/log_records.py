@@ -1,7 +1,8 @@
 """The records of the transaction topic, both ways. Each says all of one transactional id.
 
 Key and value begin with their version as int16; a value of None deletes the key. Records with other keys are those of later brokers: they
-are passed over. Version 0 is written, as Apache Kafka 3.9.1 writes it with ZooKeeper; version 1 has the same fields in flexible form.
+are passed over, but for `LOSS`. Version 0 is written, as Apache Kafka 3.9.1 writes it with ZooKeeper; version 1 has the same fields in
+flexible form.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.nouns import TopicPartition
 
 KEY, VALUE = 0, 0
+LOSS: tuple[bytes, bytes] = ((7040).to_bytes(2, "big"), b"")
+"""The record that a leader of Klamm writes after an unclean election: the log may have lost records that were before it. Apache Kafka passes
+over it, as its key has an unknown version."""
 
 
 class StoredTransaction(NamedTuple):

@@ -158,6 +158,12 @@ class MetadataVersion:
         return self >= _PRODUCER_ID_ALLOCATION
 
     @property
+    def passes_over_unknown_records(self) -> bool:
+        """Whether all coordinators pass over records of their topics whose keys have an unknown version. Those of earlier releases end
+        the load of their partition there (KIP-915)."""
+        return self >= _UNKNOWN_RECORDS
+
+    @property
     def write_txn_markers_version(self) -> int:
         """The version of WriteTxnMarkers that brokers send each other."""
         return 1 if self >= _TOPIC_IDS else 0
@@ -184,6 +190,7 @@ _FEATURE_VERSIONING = _BY_TEXT["2.7-IV0"]
 _FEATURE_NODE_2 = _BY_TEXT["3.3-IV0"]
 _BROKER_NODE_4 = _BY_TEXT["0.10.0-IV1"]
 _PRODUCER_ID_ALLOCATION = _BY_TEXT["3.0-IV0"]
+_UNKNOWN_RECORDS = _BY_TEXT["3.5-IV0"]
 _PREFIXED_ACLS = _BY_TEXT["2.0-IV1"]
 _STATIC_MEMBERS = _BY_TEXT["2.3-IV0"]
 _TRUNCATION_ON_FETCH = _BY_TEXT["2.7-IV1"]

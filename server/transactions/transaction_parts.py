@@ -63,7 +63,8 @@ def make_transaction_parts(
     coordinator = TransactionCoordinator(TransactionOptions.of(config), replicas, producer_ids, sender, background, clock, steering)
     verifier = PartitionVerifier(coordinator, metadata, for_verifications, background, _verification_version(config))
     leaves = config.get("kip704.recovery.transactions") == "leave"
-    recovery = TransactionRecovery(replicas, coordinator, for_recoveries, clock, timeout_ms / 1000, steering, leaves)
+    notes_loss = config.inter_broker_protocol_version.passes_over_unknown_records
+    recovery = TransactionRecovery(replicas, coordinator, for_recoveries, clock, timeout_ms / 1000, steering, leaves, notes_loss)
     return TransactionParts(coordinator, writer, verifier, recovery, (for_markers, for_verifications, for_recoveries))
 
 

@@ -22,6 +22,7 @@ from klamm.broker.log.producers import OpenTransaction
 from klamm.broker.partition import HostedPartition
 from klamm.broker.recovery import Recovery
 from klamm.broker.replica_manager import ReplicaManager
+from klamm.broker.transactions.log_records import LOSS
 from klamm.broker.transactions.requests import PendingEnd
 from klamm.machine.faults import contained
 from klamm.protocol import messages
@@ -29,7 +30,7 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode, received_code
 from klamm.protocol.pace import Pace
-from klamm.protocol.records.record import ControlType, control_batch
+from klamm.protocol.records.record import ControlType, Record, control_batch, encode_batch
 from klamm.protocol.steering import Steering
 from klamm.server.coordinators.broker_links import BrokerLinks
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC, PendingEnds, TransactionCoordinator
@@ -62,11 +63,12 @@ class TransactionRecovery:
 
     def __init__(
         self, replicas: ReplicaManager, coordinator: TransactionCoordinator, links: BrokerLinks, clock: Clock, timeout_s: float,
-        steering: Steering | None = None, leaves: bool = False,
+        steering: Steering | None = None, leaves: bool = False, notes_loss: bool = True,
     ) -> None:
         """`timeout_s` is how long a recovery waits for coordinators while it can end nothing. `steering` holds it at phases. `leaves`:
-        transactions stay open, as in Apache Kafka."""
+        transactions stay open, as in Apache Kafka. `notes_loss`: all brokers pass over the record that says what a log has lost."""
         self._leaves = leaves
+        self._notes_loss = notes_loss
         self._replicas = replicas
         self._coordinator = coordinator
         self._links = links
@@ -85,6 +87,7 @@ class TransactionRecovery:
                 opened = await self._open(replica)
                 pending = [] if opened is None else opened.open_transactions()
                 if opened is not None and (self._leaves or not pending):
+                    self._note_loss(recovery, replica)
                     opened.flush()
                     await self._reach("PartitionRecovered", recovery, len(pending))
                     return
@@ -139,7 +142,10 @@ class TransactionRecovery:
         kind = ControlType.COMMIT if decided.is_commit else ControlType.ABORT
         now_ms = self._clock.now_ms()
         marker = control_batch(kind, 0, -1, transaction.producer_id, decided.producer_epoch, decided.coordinator_epoch, now_ms)
-        self._replicas.leaders.append_while_recovering(replica, recovery.leader_epoch, marker, decided.is_commit, _VERSION, now_ms)
+        leaders = self._replicas.leaders
+        leaders.append_while_recovering(replica, recovery.leader_epoch, marker, _VERSION, now_ms)
+        leaders.transactions_committed += decided.is_commit
+        leaders.transactions_aborted += not decided.is_commit
         log.info(
             "broker %d: %s, which recovers: the transaction of producer %d with epoch %d%s, open since offset %d, is %s, %s",
             recovery.broker_id, replica, transaction.producer_id, transaction.producer_epoch,
@@ -147,6 +153,13 @@ class TransactionRecovery:
             "committed" if decided.is_commit else "aborted", decided.why,
         )
         await self._reach("PendingTransactionEnded", recovery, *about)
+
+    def _note_loss(self, recovery: Recovery, replica: HostedPartition) -> None:
+        """Say in a log of coordinators that it may have lost records: later coordinators too must not take it for the whole truth."""
+        if self._notes_loss and recovery.partition.topic == TRANSACTION_TOPIC:
+            now_ms = self._clock.now_ms()
+            batch = encode_batch([Record(0, now_ms, *LOSS)])
+            self._replicas.leaders.append_while_recovering(replica, recovery.leader_epoch, batch, _VERSION, now_ms)
 
     async def _reach(self, name: str, recovery: Recovery, *fields: object) -> None:
         steering = self._steering

@@ -245,6 +245,41 @@ async def test_a_coordinator_that_was_elected_uncleanly_itself_commits_nothing_a
     assert broker.written() == [Marker(0, 0, 3, False)]
 
 
+@pytest.mark.parametrize(("protocol", "is_commit"), [("3.9", False), ("3.4", True)])
+async def test_the_next_coordinator_does_not_know_either_what_the_log_has_lost(protocol: str, is_commit: bool) -> None:
+    """The record that says so could not be read by the coordinators of Apache Kafka before 3.5."""
+    broker = RecoveringBroker(inter_broker_protocol_version=protocol)
+    await broker.start()
+    await broker.coordinate()
+    await ended_once(broker, True)
+    broker.lose_marker()
+    broker.lead(epoch=3, topic=TRANSACTION_TOPIC, recovery=1)
+    await broker.settle()
+    await broker.recoveries.confirm()
+    broker.lead(leader=2, epoch=4, topic=TRANSACTION_TOPIC)
+    await broker.led(epoch=5, topic=TRANSACTION_TOPIC)
+    await broker.elect()
+    assert broker.written() == [Marker(0, 0, 5, is_commit)]
+    await broker.close()
+
+
+async def test_what_was_committed_with_a_new_epoch_after_a_loss_is_committed_again(broker: RecoveringBroker) -> None:
+    await ended_once(broker, True)
+    broker.lead(epoch=3, topic=TRANSACTION_TOPIC, recovery=1)
+    await broker.settle()
+    await broker.recoveries.confirm()
+    assert await broker.init() == ProducerIdResult(E.NONE, 0, 1)
+    assert await broker.add(OWN, producer_epoch=1) is E.NONE
+    await broker.produce(epoch=1)
+    assert await broker.end(producer_epoch=1) is E.NONE
+    await broker.settle()
+    broker.lose_marker()
+    broker.lead(leader=2, epoch=4, topic=TRANSACTION_TOPIC)
+    await broker.led(epoch=5, topic=TRANSACTION_TOPIC)
+    await broker.elect()
+    assert broker.written()[1:] == [Marker(0, 1, 5, True)]
+
+
 # --- the log and the phases
 
 
