@@ -145,7 +145,8 @@ class Leaders:
     def append_while_recovering(
         self, replica: HostedPartition, leader_epoch: int, batch: Buffer, version: int, now_ms: int
     ) -> None:
-        """Append a batch of a coordinator, such as a marker, to a partition that this broker recovers in this leader epoch (KIP-704). The log must be open.
+        """Append a marker, or a record of the recovery, to a partition that this broker recovers in this leader epoch (KIP-704). Its log
+        must be open.
 
         The leader is the only member of the ISR, and cannot have another one before it has recovered; so `min.insync.replicas` does not
         count. Raises ApiError: NOT_LEADER_OR_FOLLOWER if the recovery is over, and what the log raises.

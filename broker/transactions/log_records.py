@@ -18,8 +18,8 @@ from klamm.protocol.nouns import TopicPartition
 
 KEY, VALUE = 0, 0
 LOSS: tuple[bytes, bytes] = ((7040).to_bytes(2, "big"), b"")
-"""The record that a leader of Klamm writes after an unclean election: the log may have lost records that were before it. Apache Kafka passes
-over it, as its key has an unknown version."""
+"""The record of a leader of Klamm that was elected uncleanly: the log may have lost records that were before it. Apache Kafka passes over
+it, as its key has an unknown version."""
 
 
 class StoredTransaction(NamedTuple):

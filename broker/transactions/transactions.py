@@ -483,8 +483,8 @@ class Transactions:
     def replay(self, key: bytes | None, value: bytes | None) -> None:
         """A record of the log. Records of later brokers are passed over. Raises RemoteProtocolError for one that cannot be read."""
         if key == log_records.LOSS[0]:
-            for transaction in self._transactions.values():
-                transaction.forget_ends()
+            for each in self._transactions.values():
+                each.forget_ends()
             return
         transactional_id = log_records.read_key(key)
         if transactional_id is None:

@@ -334,7 +334,12 @@ async def test_a_leader_that_is_elected_uncleanly_while_it_loads_begins_again_af
 ) -> None:
     await owning.logged(3)
     recoveries = Recoveries(owning.broker)
-    owning.owner.on_replay = lambda: len(owning.owner.made) == 1 and owning.broker.lead(epoch=5, recovery=1)
+
+    def elect_once() -> None:
+        if len(owning.owner.made) == 1:
+            owning.broker.lead(epoch=5, recovery=1)
+
+    owning.owner.on_replay = elect_once
     owning.broker.lead(epoch=3)
     await owning.broker.settle()
     assert (owning.code(), len(owning.owner.made), owning.owner.served) == (E.COORDINATOR_LOAD_IN_PROGRESS, 2, [])
