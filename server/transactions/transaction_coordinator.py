@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TRANSACTION_TOPIC = "__transaction_state"
+IDS_PER_ENTRY = 20
+"""So many transactional ids that are only looked at count as one entry for `Pace`."""
 
 
 class TransactionOptions(NamedTuple):
@@ -192,6 +194,7 @@ class TransactionCoordinator:
         """How the transactions end that are open in the log of a partition whose leader recovers, by producer id and epoch (KIP-704)."""
         ends, answered, pace = [], [], Pace()
         for index, transactions in self.partitions.loaded():
+            await pace(1 + len(transactions) // IDS_PER_ENTRY)
             for transactional_id in transactions.ids_of(pending):
                 await pace(10)
                 transaction = transactions.get(transactional_id)

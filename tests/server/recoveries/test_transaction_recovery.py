@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 from collections.abc import AsyncIterator
 
 import pytest
 
+from klamm.broker.transactions.log_records import StoredTransaction, record_of
 from klamm.broker.transactions.requests import ProducerIdResult
-from klamm.broker.transactions.states import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT
-from klamm.protocol import messages
+from klamm.broker.transactions.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_COMMIT
+from klamm.protocol import messages, pace
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ApiError
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.steering import Steering
 from klamm.server.transactions.phases import PartitionRecovered, PendingTransactionDecided, PendingTransactionEnded
-from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
+from klamm.server.transactions.transaction_coordinator import IDS_PER_ENTRY, TRANSACTION_TOPIC
 from klamm.server.transactions.transaction_recovery import RETRY_S
 from klamm.tests.server.recoveries.recovering_broker import TRANSACTIONS, RecoveringBroker
 from klamm.tests.server.scripted import ScriptedBroker
@@ -376,3 +378,22 @@ async def test_a_log_whose_configs_cannot_be_read_is_opened_again(broker: Recove
     assert not broker.is_recovered
     await broker.advance(2 * RETRY_S)
     assert broker.is_recovered
+
+
+async def test_the_event_loop_runs_between_two_partitions_with_many_transactional_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = RecoveringBroker(partitions=2)
+    await broker.start()
+    broker.coordinator.partitions.count = 2
+    for index in range(2):
+        await broker.led(index, topic=TRANSACTION_TOPIC)
+        state = broker.coordinator.partitions.get(index)
+        for number in range(IDS_PER_ENTRY):
+            state.replay(*record_of(f"{index}-{number}", StoredTransaction(number, 0, 1000, EMPTY, (), 0, -1)))
+    monkeypatch.setattr(pace, "SLICE", 2)
+    asked = asyncio.ensure_future(broker.coordinator.end_pending(OWN, {1000: 0}))
+    turns = 0
+    while not asked.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert (asked.result().partitions, turns) == ((0, 1), 2)
+    await broker.close()
