@@ -223,7 +223,7 @@ class ClientConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Whether the transport stays open, because requests of the client are still to be handled, or their responses to be sent."""
         self._is_half_closed = True
-        return not self._flow.stops & CLOSED and bool(self._due or self._flow.waiting)
+        return self._file is not None or (not self._flow.stops & CLOSED and bool(self._due or self._flow.waiting))
 
     def pause_writing(self) -> None:
         self._flow.stop(UNREAD)

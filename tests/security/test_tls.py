@@ -8,6 +8,7 @@ import shutil
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -235,6 +236,41 @@ async def test_all_requests_of_a_client_that_closes_at_once_take_effect(start: S
     writer.write(b"".join(messages.encode_request(19, 5, n, "test", messages.encode(each, 5)) for n, each in enumerate(made)))
     writer.close()
     await eventually(lambda: broker.metadata.topics.keys() >= set(names), "all topics are there")
+
+
+async def test_a_client_whose_end_comes_together_with_its_request_gets_a_response_that_is_in_a_file(
+    start: Start, certificates: Certificates
+) -> None:
+    broker = await start()
+    await brokers.knows(broker, 0)
+    broker.listeners.limits.unread.size += 1 << 30  # others do not read
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(broker))
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    session = certificates.trusting().wrap_bio(incoming, outgoing, server_hostname="localhost")
+
+    async def done(step: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                writer.write(outgoing.read())
+                received = await asyncio.wait_for(reader.read(1 << 16), 20)
+                assert received, "the connection is closed before the response"
+                incoming.write(received)
+
+    await done(session.do_handshake)
+    topic = messages.MetadataRequest.MetadataRequestTopic
+    names = [f"no-such-topic-{'x' * 200}-{number}" for number in range(200)]
+    request = messages.MetadataRequest(topics=[topic(name=name) for name in names], allow_auto_topic_creation=False)
+    session.write(messages.encode_request(3, 9, 1, "test", messages.encode(request, 9)))
+    with suppress(ssl.SSLWantReadError):
+        session.unwrap()
+    response = b""
+    while len(response) < 4 or len(response) < 4 + int.from_bytes(response[:4], "big"):
+        response += await done(lambda: session.read(1 << 16))
+    assert response[4:8] == (1).to_bytes(4, "big")
+    writer.close()
+    await eventually(lambda: not broker.listeners.limits.unread.files, "the file is removed")
 
 
 async def test_open_handshakes_are_bounded(start: Start, certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
