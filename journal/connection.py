@@ -23,7 +23,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.protocol.framing import ANY_LENGTH, frame_ends
-from klamm.protocol.primitives import read_uvarint, skip_tags
+from klamm.protocol.primitives import FEW_TAGS, read_uvarint, skip_tags
 from klamm.protocol.security import redaction
 
 RECORDS_KEPT = 1024
@@ -533,10 +533,12 @@ def _kind_of(rest: bytes) -> tuple[int, int]:
 
 
 def _acks(frame: bytes, version: int, length: int) -> int | None:
-    """`acks` of a Produce request; None if the bytes end before it."""
+    """`acks` of a Produce request; None if the bytes end before it, or behind many tagged fields, which take time to skip."""
     pos = _SHORTEST_REQUEST + max(length, 0)
     try:
         if version >= 9:
+            if read_uvarint(frame, pos)[0] > FEW_TAGS:
+                return None
             size, pos = read_uvarint(frame, skip_tags(frame, pos))
             pos += max(size - 1, 0)
         elif version >= 3:
@@ -547,8 +549,13 @@ def _acks(frame: bytes, version: int, length: int) -> int | None:
 
 
 def _software(frame: bytes, version: int) -> str | None:
+    """Name and version of the client in an ApiVersions request; None if it has none, or is so large that it takes time to decode."""
+    if len(frame) > LARGE_FRAME:
+        return None
     try:
-        _, start = messages.decode_request_header(frame[4:])
+        _, start = messages.decode_request_header(frame[4:], FEW_TAGS)
+        if start < 0:
+            return None
         request, _ = messages.decode("ApiVersionsRequest", version, frame, start + 4)
     except (RemoteProtocolError, LocalProtocolError):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from klamm.journal.segments import SEAL, OpenSegment
 from klamm.journal.writer import JournalRefused, JournalWriter
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.protocol.primitives import FEW_TAGS, skip_tags, write_uvarint
 from klamm.server.net.tap import ConnectionKind, ControllerEvent
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.journal.journaled_world import JournaledWorld, asked, rows
@@ -442,6 +444,27 @@ def test_acks_are_found_behind_tagged_fields_of_the_header(world: JournaledWorld
     connection = world.connection()
     connection.received(len(tagged).to_bytes(4, "big") + tagged)
     assert [row["flags"] for row in world.frames()] == [Flag.NO_RESPONSE]
+
+
+@pytest.mark.parametrize(("key", "version", "tail"), [(0, 9, bytes(8)), (18, 3, b"\2a\0021\0")], ids=["Produce", "ApiVersions"])
+def test_many_tagged_fields_of_a_header_are_not_looked_at_one_by_one(
+    world: JournaledWorld, monkeypatch: pytest.MonkeyPatch, key: int, version: int, tail: bytes
+) -> None:
+    """The journal sees frames on the event loop; their number of tagged fields has no limit."""
+    skipped: list[int] = []
+
+    def skip(data: bytes, position: int, *_: object) -> int:
+        skipped.append(position)
+        return skip_tags(data, position)
+
+    monkeypatch.setattr("klamm.journal.connection.skip_tags", skip)
+    monkeypatch.setattr("klamm.protocol.messages.skip_tags", skip)
+    tags = 2 * FEW_TAGS
+    payload = struct.pack(">hhihc", key, version, 7, 1, b"x") + write_uvarint(tags) + b"\1\0" * tags + tail
+    connection = world.connection()
+    connection.received(len(payload).to_bytes(4, "big") + payload)
+    assert skipped == []
+    assert [(row["correlation_id"], row["flags"] & Flag.NO_RESPONSE) for row in world.frames()] == [(7, 0)]
 
 
 def test_events_do_not_wait_until_no_more_frames_come(world: JournaledWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.clock import Clock
+from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.security.secret_texts import new_bytes
 from klamm.server.ground.background import BackgroundTasks
 from klamm.server.listeners.authenticator import SaslAuthenticator, SaslMechanism, SaslSettings
@@ -25,6 +26,7 @@ from klamm.tests.services import broker_config
 from klamm.zk.session.session import ZkSession
 
 HOUR_MS = 3_600_000
+MAX_RECEIVE_BYTES = 1 << 20
 
 
 class TokenExchange:
@@ -67,7 +69,7 @@ class Client:
         ends_ms = None if expires_in_ms is None else self.clock.now_ms() + expires_in_ms
         mechanism = SaslMechanism("OWN", lambda: TokenExchange(ends_ms), max_reauth_ms)
         self.connection = Connection()
-        settings = SaslSettings((mechanism,), 1 << 20, 0.0)
+        settings = SaslSettings((mechanism,), MAX_RECEIVE_BYTES, 0.0)
         self.authenticator = SaslAuthenticator(cast(Any, Behind()), settings, self.connection, cast(Clock, self.clock))
         self.peer = Peer("SASL", "127.0.0.1", ResponseCache())
 
@@ -119,6 +121,16 @@ async def test_a_token_that_is_over_but_not_deleted_serves_no_request() -> None:
     await client.clock.advance(0.001)
     with pytest.raises(CloseConnection, match="has ended"):
         client.metadata()
+
+
+async def test_a_client_that_prolongs_its_session_has_the_limit_of_frames_that_it_had_before() -> None:
+    """As in Kafka (`SaslServerAuthenticator.authenticate`), whose limit is `sasl.server.max.receive.size` again after the handshake."""
+    client = Client(max_reauth_ms=HOUR_MS)
+    client.authenticate()
+    await client.clock.advance(2)
+    client.ask(ApiKey.SASL_HANDSHAKE, 1, messages.SaslHandshakeRequest(mechanism="OWN"))
+    with pytest.raises(RemoteProtocolError, match="larger than"):
+        client.ask(ApiKey.SASL_AUTHENTICATE, 2, messages.SaslAuthenticateRequest(auth_bytes=b"alice" + bytes(MAX_RECEIVE_BYTES)))
 
 
 async def test_a_user_whose_name_differs_in_case_does_not_prolong_a_session() -> None:
