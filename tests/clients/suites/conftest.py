@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,8 @@ together are to be in one generation.
 """
 WITHIN_S = 900
 """Longest time of a suite on a busy machine."""
+TO_BUILD_S = 300
+"""Longest time to download and to build what a suite needs."""
 
 
 @pytest.fixture
@@ -75,12 +80,20 @@ def run_suite(tmp_path: Path) -> Run:
     """Run a command in an empty folder, with these environment variables besides; returns its output. It may fail."""
     folder = tmp_path / "suite"
     folder.mkdir()
+    return partial(run_in, folder)
 
-    def run(command: Sequence[object], variables: Mapping[str, str]) -> str:
-        env = shutil.which("env")
-        assert env is not None
-        arguments = [env, *(f"{name}={value}" for name, value in variables.items()), *map(str, command)]
-        done = subprocess.run(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=WITHIN_S, check=False)
-        return done.stdout.decode(errors="replace")
 
-    return run
+def run_in(folder: Path, command: Sequence[object], variables: Mapping[str, str], within_s: float = WITHIN_S + TO_BUILD_S) -> str:
+    """The output of a command. What is left of it after this time is ended, with all that it started."""
+    env = shutil.which("env")
+    assert env is not None
+    arguments = [env, *(f"{name}={value}" for name, value in variables.items()), *map(str, command)]
+    process = subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=within_s)
+    except BaseException as end:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        if not isinstance(end, subprocess.TimeoutExpired):
+            raise
+    return output.decode(errors="replace")
