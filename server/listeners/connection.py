@@ -242,8 +242,8 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request is being handled."""
-        return bool(self._due)
+        """Whether a request is being handled whose client is not idle while it waits: one that has closed its half may be gone."""
+        return bool(self._due) and not self._is_half_closed
 
     def dispatch_to(self, dispatcher: Dispatcher) -> None:
         """Give all later requests of this connection to this dispatcher; those of a client that has to authenticate, afterwards."""

@@ -4,7 +4,7 @@ The socket is bound before the broker registers, so that its port is known. Clie
 backlog.
 
 `ConnectionLimits` decides which connections are served. Connections without traffic for `connections.max.idle.ms` are closed, also if the
-reason is that the client does not read its responses.
+reason is that the client does not read its responses, or has closed its half while requests wait.
 """
 
 from __future__ import annotations

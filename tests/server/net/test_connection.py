@@ -715,6 +715,19 @@ async def test_connection_with_a_waiting_request_is_not_idle(serve: Serve, conne
     assert await peer.correlation_ids(1) == [1]
 
 
+async def test_a_half_closed_connection_whose_requests_wait_is_idle(serve: Serve, connect: Connect) -> None:
+    """Its client may be gone, and a request may wait for weeks: nothing else would end the connection."""
+    pipelined = Pipelined()
+    listener = await serve({7: Handler(pipelined.handle, pipelined=True)}, max_idle_ms=20)
+    peer = await connect(listener.port)
+    peer.send(ask_shutdown(1, 1))
+    await pipelined.has_begun(1)
+    peer.writer.write_eof()
+    await eventually(lambda: not listener.connections, "the connection is closed")
+    assert len(listener.requests) == 1, "the request goes on"
+    pipelined.let_go(1)
+
+
 async def test_closing_the_listener_ends_everything(serve: Serve, connect: Connect) -> None:
     gate = Gate()
     given_up: list[int] = []
