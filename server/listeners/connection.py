@@ -10,8 +10,9 @@ If the client does not read its responses and the buffer of the transport exceed
 responses that are being made. While the clients of the broker together have too much unread, responses wait in files instead of the buffer
 (`unread_responses.py`).
 
-When a client has closed its connection, or its half of it, every whole request that it sent still takes effect, and the responses are sent.
-Then the connection is closed.
+When a client has closed its half of the connection, every whole request that it sent still takes effect, and the responses are sent.
+Then the connection is closed. It looks the same to the broker when a client has closed all of it, until a response cannot be sent: the
+requests that were not begun by then are dropped, as by a Kafka broker.
 
 While no request is in progress, a repeated request whose response is still valid is answered from the response cache (`ResponseCache`):
 the correlation id is put between two pieces of the cached frame.
