@@ -11,6 +11,7 @@ import pytest
 from klamm.benchmarks.data_clusters import record_batch
 from klamm.protocol.errors import ErrorCode
 from klamm.server.requests.dispatch import LARGE_PRODUCE_BYTES, RUN_BYTES
+from klamm.tests.harness.waits import eventually
 from klamm.tests.server.logged_broker import asked_for
 from klamm.tests.server.produce.produce_connection import Connection, Queue, payload, rows_of
 
@@ -24,11 +25,8 @@ async def waiting(connection: Connection, size: int, kind: str) -> tuple[bytes, 
         connection.learn(data)
     following = [payload(asked_for(("t", 1, record_batch(b"v" * size)), acks=-1), correlation_id=2)] if kind == "together" else []
     task = asyncio.ensure_future(connection.begin(data, Queue(*following)))
-    for _ in range(200):
-        await asyncio.sleep(0.005)
-        if connection.end(1) == 1 + len(following):
-            break
-    assert not task.done()
+    await asyncio.sleep(0)  # its first step
+    await eventually(lambda: connection.end(1) == 1 + len(following), "the records are in the log")
     return data, task
 
 
@@ -38,7 +36,8 @@ async def waiting(connection: Connection, size: int, kind: str) -> tuple[bytes, 
 async def test_bytes_of_a_request_that_has_taken_effect_are_released_while_it_waits_for_replicas(kind: str, size: int) -> None:
     connection = await Connection.made()
     data, task = await waiting(connection, size, kind)
-    assert sys.getrefcount(data) == 2  # `data` and the argument
+    await eventually(lambda: sys.getrefcount(data) == 2, "only this test has the bytes")  # `data` and the argument
+    assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
