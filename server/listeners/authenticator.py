@@ -159,7 +159,7 @@ class SaslAuthenticator:
     def _step(self, peer: Peer, payload: bytes) -> Response:
         if len(payload) > self._settings.max_receive_bytes:  # a client that authenticates again may send larger requests otherwise
             limit = self._settings.max_receive_bytes
-            raise RemoteProtocolError(f"a frame of {len(payload)} bytes is larger than {limit} bytes during the SASL authentication")
+            raise _Failed(f"a frame of {len(payload)} bytes is larger than {limit} bytes")
         match self._state:
             case _State.FIRST | _State.VERSIONS_OR_HANDSHAKE | _State.HANDSHAKE:
                 return self._request(peer, payload)

@@ -12,7 +12,6 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.clock import Clock
-from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.security.secret_texts import new_bytes
 from klamm.server.ground.background import BackgroundTasks
 from klamm.server.listeners.authenticator import SaslAuthenticator, SaslMechanism, SaslSettings
@@ -129,8 +128,12 @@ async def test_a_client_that_prolongs_its_session_has_the_limit_of_frames_that_i
     client.authenticate()
     await client.clock.advance(2)
     client.ask(ApiKey.SASL_HANDSHAKE, 1, messages.SaslHandshakeRequest(mechanism="OWN"))
-    with pytest.raises(RemoteProtocolError, match="larger than"):
-        client.ask(ApiKey.SASL_AUTHENTICATE, 2, messages.SaslAuthenticateRequest(auth_bytes=b"alice" + bytes(MAX_RECEIVE_BYTES)))
+    large = messages.SaslAuthenticateRequest(auth_bytes=b"alice" + bytes(MAX_RECEIVE_BYTES))
+    refused = asyncio.ensure_future(client.ask(ApiKey.SASL_AUTHENTICATE, 2, large))
+    await asyncio.sleep(0)
+    await client.clock.advance(1)
+    with pytest.raises(CloseConnection, match="larger than"):
+        await refused
 
 
 async def test_a_user_whose_name_differs_in_case_does_not_prolong_a_session() -> None:
