@@ -124,6 +124,11 @@ def notes(missing: Iterable[Missing]) -> list[str]:
     return [*lines, *more]
 
 
+def lines(missing: Iterable[Missing], torn: Iterable[Torn]) -> list[str]:
+    """A line for each gap and each segment whose end is lost."""
+    return [*notes(missing), *(one.line for one in torn)]
+
+
 def silver_numbers(lake: Path, run: str) -> Iterator[pa.Table]:
     """Broker, process and `seq` of the rows of a run, one file at a time."""
     for table in (MESSAGES, QUARANTINE, EVENT_TABLE):

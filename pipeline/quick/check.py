@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,7 +16,6 @@ from klamm.journal.reading import open_segment
 from klamm.journal.segments import Segment
 from klamm.pipeline.lake.folder import PipelineFailed, existing
 from klamm.pipeline.lake.journals import frames, journals
-from klamm.pipeline.lake.unjudged_rows import empty_segments, missing_rows
 from klamm.pipeline.quick import loading
 from klamm.pipeline.quick.judge import judge
 from klamm.pipeline.rules.check import Checked, asked_for
@@ -42,10 +40,9 @@ def check_quickly(
     judging, rules = asked_for(sorted(written.runs), runs, chosen)
     found = written.of(judging)
     _keep_to(limit, found, lake)
-    with loading.database(found, memory) as (database, loaded):
+    with loading.database(found, memory, "--memory gives it more") as (database, loaded):
         checked = Checked(judging, rules, judge(database, judging, rules.values()))
-        checked.missing = missing_rows(lake, judging, lambda run: _numbers(database, run))
-        checked.torn = sorted(one for one in (*loaded.torn, *empty_segments(lake)) if one.run in judging)
+        checked.missing, checked.torn = loading.lost_rows(lake, judging, database, loaded)
         counted = database.execute("SELECT run_id, count(*) FROM quarantine GROUP BY run_id ORDER BY run_id").fetchall()
         checked.quarantined = dict(counted)
     checked.notes += written.notes
@@ -64,12 +61,6 @@ def _keep_to(limit: int | None, found: Sequence[Segment], lake: Path) -> None:
             f"{count:,} frames, and --quick judges at most {limit:,}: choose runs with --run, let Spark judge them "
             f"(klamm pipeline run {lake}), or add --any-size"
         )
-
-
-def _numbers(database: duckdb.DuckDBPyConnection, run: str) -> Iterator[pa.Table]:
-    """Broker, process and `seq` of the rows of a run."""
-    for name in ("messages", "quarantine", "events"):
-        yield database.sql(f"SELECT node_id, process, seq FROM {name} WHERE run_id = $run", params={"run": run}).to_arrow_table()
 
 
 def journal_rows(found: Sequence[Segment]) -> RowsOf:

@@ -6,23 +6,27 @@ import gc
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 from klamm.journal.segments import Segment
 from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.unjudged_rows import Missing, Torn, empty_segments, missing_rows
 from klamm.pipeline.quick import tables
 from klamm.pipeline.quick.tables import Loaded
 from klamm.pipeline.quick.translations import translations
 
 
 @contextmanager
-def database(found: Sequence[Segment], memory: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Loaded]]:
+def database(found: Sequence[Segment], memory: str, advice: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Loaded]]:
     """A database with the rows of segments in the tables of silver. `memory` is DuckDB's: what exceeds it is written to a temporary folder.
+    `advice` says what to do where it is too small.
 
     Raises PipelineFailed where memory or disk are too small.
     """
-    with tempfile.TemporaryDirectory(prefix="klamm-quick-") as folder, _no_garbage(), _one_line():
+    with tempfile.TemporaryDirectory(prefix="klamm-quick-") as folder, _no_garbage(), _one_line(advice):
         opened = tables.opened(memory, folder)
         try:
             yield opened, tables.load(opened, found)
@@ -32,13 +36,27 @@ def database(found: Sequence[Segment], memory: str) -> Iterator[tuple[duckdb.Duc
 
 
 @contextmanager
-def _one_line() -> Iterator[None]:
+def _one_line(advice: str) -> Iterator[None]:
     """Raise PipelineFailed where memory or disk are too small for DuckDB. Other errors are faults of queries."""
     try:
         yield
     except duckdb.OperationalError as problem:
-        advice = "; --memory gives it more" if isinstance(problem, duckdb.OutOfMemoryException) else ""
-        raise PipelineFailed(f"DuckDB: {str(problem).strip().splitlines()[0]}{advice}") from problem
+        what = f"; {advice}" if isinstance(problem, duckdb.OutOfMemoryException) else ""
+        raise PipelineFailed(f"DuckDB: {str(problem).strip().splitlines()[0]}{what}") from problem
+
+
+def lost_rows(
+    lake: Path, runs: Sequence[str], database: duckdb.DuckDBPyConnection, loaded: Loaded
+) -> tuple[list[Missing], list[Torn]]:
+    """The rows that the journals of these runs lack, and the segments whose ends are lost."""
+    missing = missing_rows(lake, runs, lambda run: _numbers(database, run))
+    return missing, sorted(one for one in (*loaded.torn, *empty_segments(lake)) if one.run in runs)
+
+
+def _numbers(database: duckdb.DuckDBPyConnection, run: str) -> Iterator[pa.Table]:
+    """Broker, process and `seq` of the rows of a run."""
+    for name in ("messages", "quarantine", "events"):
+        yield database.sql(f"SELECT node_id, process, seq FROM {name} WHERE run_id = $run", params={"run": run}).to_arrow_table()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from klamm.journal.reading import open_segment
 from klamm.journal.segments import Segment
 from klamm.pipeline.gold import QUERIES
+from klamm.pipeline.lake import unjudged_rows
 from klamm.pipeline.lake.column_types import arrow_schema
 from klamm.pipeline.lake.tables import BRONZE, EVENT_TABLE, HEADERS, SILVER, Table
 from klamm.pipeline.quick import gold, loading
@@ -92,7 +94,11 @@ def _place(table: Table) -> str:
 
 
 @contextmanager
-def run_tables(found: Sequence[Segment], run: str, memory: str) -> Iterator[QuickTables]:
-    """The tables of a run, judged by all rules, from its segments. Raises PipelineFailed where memory or disk are too small."""
-    with loading.database(found, memory) as (database, _):
-        yield QuickTables(database, run, found)
+def run_tables(lake: Path, found: Sequence[Segment], run: str, memory: str) -> Iterator[tuple[QuickTables, list[str]]]:
+    """The tables of a run, judged by all rules, from its segments; and lines about the rows that its journals lack.
+
+    Raises PipelineFailed where memory or disk are too small.
+    """
+    with loading.database(found, memory, f"klamm pipeline run {lake} makes the tables with less of it") as (database, loaded):
+        notes = unjudged_rows.lines(*loading.lost_rows(lake, [run], database, loaded))
+        yield QuickTables(database, run, found), notes

@@ -84,6 +84,8 @@ class Facts:
     """All runs of the lake, the latest last."""
     engine: str
     """What made the tables, in a few words."""
+    notes: list[str]
+    """About what is not in the tables, one line each."""
     begin_ms: float
     end_ms: float
     stopped_ms: float
@@ -136,7 +138,7 @@ def collect(source: ReportSource) -> Facts:
         tables.read(GROUP_GENERATIONS, GROUP_GENERATIONS.names), tables.by_file(OFFSET_COMMITS, (*_COMMITTED, "error_code")), end
     )
     return Facts(
-        tables.run, source.runs, source.engine, to_ms(begin), to_ms(end), to_ms(_stopped(tables, nodes, end)),
+        tables.run, source.runs, source.engine, source.notes, to_ms(begin), to_ms(end), to_ms(_stopped(tables, nodes, end)),
         {"frames": tables.rows(FRAMES), "events": tables.rows(EVENT_TABLE), "quarantine": tables.rows(QUARANTINE)},
         nodes,
         _controllers(tables.read(EVENT_TABLE, ("ts_ns", "kind", "node_id", "controller_epoch")), end),

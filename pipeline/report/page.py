@@ -136,11 +136,7 @@ def render(
         "SPECS": json.dumps(specs, default=str).replace("<", "\\u003c"),
         "VEGA": vega.replace("</script", "<\\/script"),
     }
-    page = template
-    for name, text in parts.items():
-        before, _, after = page.partition("{{" + name + "}}")
-        page = before + text + after
-    return page
+    return re.sub("{{([A-Z]+)}}", lambda place: parts[place[1]], template)  # once: clients may have such names too
 
 
 def status(result: RuleResult, severity: str) -> str:
@@ -179,7 +175,8 @@ def _head(facts: Facts, rules: Mapping[str, RuleText]) -> str:
     verdicts = f'<div class="chips">{chips}</div>' if facts.rules else ""
     by = f"brokers of Klamm {', '.join(facts.versions)}; " if facts.versions else ""
     about = f'<p class="dim">{escape(by)}report of Klamm {version("klamm")}, {escape(facts.engine)}; all times are UTC</p>'
-    return f'<h1>Klamm: run {escape(facts.run)}</h1>{about}<div class="tiles">{tiles}</div>{verdicts}{also}'
+    lacks = "".join(f'<p class="error">{escape(note)}</p>' for note in facts.notes)
+    return f'<h1>Klamm: run {escape(facts.run)}</h1>{about}{lacks}<div class="tiles">{tiles}</div>{verdicts}{also}'
 
 
 def _nav(sections: Sequence[str]) -> str:

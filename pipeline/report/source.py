@@ -6,18 +6,21 @@ seconds. Of a journal that is too long for that the tables of the lake are shown
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from klamm.journal.segments import Segment
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.bronze import batch_name
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.journals import Journals, frames, journals
+from klamm.pipeline.lake.journals import frames, journals
 from klamm.pipeline.lake.layout import is_current
 from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER
+from klamm.pipeline.lake.unjudged_rows import empty_segments, lines, missing_rows, torn_segments
 from klamm.pipeline.report.reading import FRAMES, RunTables, StoredTables
 from klamm.pipeline.rules.verdict_tables import read_judgement
 
@@ -57,35 +60,43 @@ def source(lake: Path, run: str | None = None, limit: int = LIMIT) -> Iterator[R
     written = journals(lake)
     journaled = [name for name in written.runs if frames(written.of([name])) > 0]
     runs = [*(name for name in stored if name not in journaled), *journaled]
+    if not runs and (written.segments or empty_segments(lake)):
+        raise NothingToReport(f"no journal of {lake} has a whole frame")
     if not runs:
         raise NothingToReport(f"{lake} has no frames: brokers journal them with `klamm serve --journal {lake}`")
     if run is None:
         run = runs[-1]
     elif run not in runs:
         raise NothingToReport(f"{lake} has no run {run!r}; it has {', '.join(runs[-5:])}")
-    late = _late(lake, run, written) if run in stored else frames(written.of([run]))
-    count = frames(written.of([run]))
-    if late is None or (run in stored and count > limit):
-        notes = [] if not late else [f"run {run}: {late:,} frames are not in the tables: klamm pipeline run {lake}"]
+    found = written.of([run])
+    late, count = _late(lake, found), frames(found)
+    if run in stored and (count > limit or not _makes_more(lake, run, found, late)):
         with damage_named(lake):
             refuse_missing(lake, [table.path for table in (*BRONZE, *SILVER, *GOLD)], [run])
+            notes = lines(missing_rows(lake, [run]), torn_segments(lake, [run]))
+            if late:
+                rows = frames(late)
+                what = f"{rows:,} frames" if rows else "events"
+                notes.append(f"run {run}: {what} are not in the tables: klamm pipeline run {lake}")
             yield ReportSource(lake, StoredTables(lake, run), runs, "from the tables of the lake, by Spark", notes)
     elif count > limit:
         raise NothingToReport(f"{count:,} frames, and a report without tables has at most {limit:,}: klamm pipeline run {lake}")
     else:
         from klamm.pipeline.quick.run_tables import run_tables
 
-        with run_tables(written.of([run]), run, MEMORY) as made:
-            yield ReportSource(lake, made, runs, "from the journal, by DuckDB", written.notes)
+        with run_tables(lake, found, run, MEMORY) as (made, lost):
+            yield ReportSource(lake, made, runs, "from the journal, by DuckDB", [*written.notes, *lost])
 
 
-def _late(lake: Path, run: str, written: Journals) -> int | None:
-    """How many frames of a run are not in its tables; None if these are those of all its frames, made by this Klamm."""
+def _late(lake: Path, found: Sequence[Segment]) -> list[Segment]:
+    """The segments whose rows are not in the tables."""
     commits = Commits(lake)
-    found = written.of([run])
-    late = [segment for segment in found if (segment.run, f"node={segment.node}/{segment.name}") not in commits]
-    is_whole = frames(found) >= manifest.rows(lake, FRAMES.path, [run])
-    if late and is_whole:
-        return frames(late)
-    is_old = not is_current(lake) or read_judgement(lake, [run]) is None
-    return 0 if is_old and is_whole else None
+    return [segment for segment in found if (segment.run, batch_name(segment)) not in commits]
+
+
+def _makes_more(lake: Path, run: str, found: Sequence[Segment], late: Sequence[Segment]) -> bool:
+    """Whether tables of these segments have all of a run, and those of the lake have not, or were made by another Klamm."""
+    names = {batch_name(segment) for segment in found}
+    if not names.issuperset(entry.batch for entry in manifest.entries(lake, FRAMES.path, [run]) if entry.rows):
+        return False
+    return bool(late) or not is_current(lake) or read_judgement(lake, [run]) is None

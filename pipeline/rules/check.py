@@ -16,7 +16,7 @@ from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import PipelineFailed, existing, spark_failures, written
 from klamm.pipeline.lake.layout import refuse_older
 from klamm.pipeline.lake.tables import GOLD, RULE_STATS, SILVER, VERDICTS
-from klamm.pipeline.lake.unjudged_rows import Missing, Torn, missing_rows, notes, quarantined_rows, torn_segments
+from klamm.pipeline.lake.unjudged_rows import Missing, Torn, lines, missing_rows, quarantined_rows, torn_segments
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.evidence import Place, RowsOf, bronze_rows, evidence_lines
 from klamm.pipeline.rules.record import Rule
@@ -79,7 +79,7 @@ class Checked:
 
     def note_what_is_not_judged(self) -> None:
         """Add a note for each kind of row that was not judged."""
-        self.notes += [*notes(self.missing), *(one.line for one in self.torn)]
+        self.notes += lines(self.missing, self.torn)
         self.notes += [f"run {run}: {rows} frames in quarantine, no rule judges them" for run, rows in self.quarantined.items()]
 
     def read_evidence(self, rows_of: RowsOf) -> None:

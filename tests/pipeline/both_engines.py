@@ -23,7 +23,7 @@ def assert_quick_agrees(lake: Path, runs: Sequence[str], judgement: Judgement, r
 def assert_same_tables(lake: Path, run: str) -> None:
     """Without Spark the journal of a run gives the same gold as the lake's, which Spark made."""
     stored = StoredTables(lake, run)
-    with run_tables(journals(lake).of([run]), run, "1g") as made:
+    with run_tables(lake, journals(lake).of([run]), run, "1g") as (made, _):
         for table in GOLD:
             found = (tables.read(table, table.names).to_pylist() for tables in (stored, made))
             by_spark, by_duckdb = (sorted(rows, key=repr) for rows in found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -12,6 +13,7 @@ import pyarrow.parquet
 from klamm.journal import reading
 from klamm.journal.columns import Direction
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.bronze import batch_name
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.tables import (
     API_ERRORS,
@@ -38,7 +40,7 @@ SECOND = 1_000_000_000
 HOSTILE = "</script><script>document.title='hostile'</script><b>&\"'"
 
 
-def write(lake: Path, table: Table, rows: list[dict[str, Any]], run: str = RUN) -> None:
+def write(lake: Path, table: Table, rows: list[dict[str, Any]], run: str = RUN, batch: str = "0") -> None:
     """Write rows of a table as one batch; columns that a row lacks are null, or 0 and "" where they may not be."""
     plain = {"string": "", "bool": False}
     arrays, fields = [], []
@@ -47,10 +49,10 @@ def write(lake: Path, table: Table, rows: list[dict[str, Any]], run: str = RUN) 
         default = None if column.nullable else run if column.name == "run_id" else plain.get(column.type, 0)
         arrays.append(pa.array([row.get(column.name, default) for row in rows], kind))
         fields.append(pa.field(column.name, kind))
-    folder = lake / table.path / f"run={run}" / "batch=0"
+    folder = lake / table.path / f"run={run}" / f"batch={quote(batch, safe='')}"
     folder.mkdir(parents=True)
     pyarrow.parquet.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), folder / "rows.parquet")
-    manifest.append(lake, [manifest.Entry(table.path, run, "0", str(folder.relative_to(lake)), len(rows))])
+    manifest.append(lake, [manifest.Entry(table.path, run, batch, str(folder.relative_to(lake)), len(rows))])
 
 
 def stored(lake: Path, run: str = RUN) -> ReportSource:
@@ -60,15 +62,14 @@ def stored(lake: Path, run: str = RUN) -> ReportSource:
 
 def write_bronze(lake: Path, run: str = RUN) -> None:
     """Write what the lake's journals hold to bronze."""
-    for table in BRONZE:
-        rows: list[dict[str, Any]] = []
-        for segment in reading.segments(lake):
-            if segment.table == table.name and segment.run == run:
-                for batch in reading.open_segment(segment.path):
-                    rows += [row | {"segment": segment.path.name} for row in batch.to_pylist()]
-        write(lake, table, rows, run)
-        if table.name == "events":
-            write(lake, table._replace(layer="silver"), rows, run)
+    for segment in reading.segments(lake):
+        if segment.run == run:
+            table = next(one for one in BRONZE if one.name == segment.table)
+            found = [row for batch in reading.open_segment(segment.path) for row in batch.to_pylist()]
+            rows = [row | {"segment": segment.path.name} for row in found]
+            write(lake, table, rows, run, batch_name(segment))
+            if table.name == "events":
+                write(lake, table._replace(layer="silver"), rows, run, batch_name(segment))
 
 
 def journal(lake: Path) -> dict[str, int]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import html
+import os
 from pathlib import Path
 
 import pytest
 
 from klamm.journal.columns import Direction
+from klamm.journal.reading import segments
 from klamm.pipeline.report import charts, facts
 from klamm.pipeline.report.reading import FRAMES
 from klamm.pipeline.report.source import NothingToReport, source
+from klamm.pipeline.report.write import report
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import START_NS, TinyJournal
@@ -17,9 +21,9 @@ from klamm.tests.pipeline.leader_rows import leader
 from klamm.tests.pipeline.report import lakes
 
 
-def exchanges(lake: Path, run: str, count: int) -> None:
-    with TinyJournal(lake, run, 1) as journal:
-        client = journal.connection(8, kind="accepted", client_id="app", client_sw="librdkafka/2")
+def exchanges(lake: Path, run: str, count: int, node: int = 1, client_id: str = "app") -> None:
+    with TinyJournal(lake, run, node) as journal:
+        client = journal.connection(8, kind="accepted", client_id=client_id, client_sw="librdkafka/2")
         for _ in range(count):
             asked = journal.request(client, ApiKey.METADATA, 11, messages.MetadataRequest())
             journal.response(client, asked, messages.MetadataResponse())
@@ -57,6 +61,45 @@ def test_a_long_journal_without_tables_is_left_to_the_pipeline(tmp_path: Path) -
     exchanges(tmp_path, "r", 3)
     with pytest.raises(NothingToReport, match=r"^6 frames, and a report without tables has at most 5: "), source(tmp_path, limit=5):
         pass
+
+
+def test_frames_that_are_not_in_the_tables_are_named_where_the_journal_has_lost_older_ones(tmp_path: Path) -> None:
+    exchanges(tmp_path, "r", 3)
+    lakes.write_bronze(tmp_path, "r")
+    (segment,) = segments(tmp_path)
+    segment.path.unlink()
+    exchanges(tmp_path, "r", 4, node=2)
+    with source(tmp_path) as given:
+        assert given.engine == "from the tables of the lake, by Spark"
+        assert given.notes == [f"run r: 8 frames are not in the tables: klamm pipeline run {tmp_path}"]
+        assert facts.collect(given).notes == given.notes
+
+
+def test_rows_that_a_journal_lacks_are_named_on_the_page(tmp_path: Path) -> None:
+    for node in (1, 2):
+        exchanges(tmp_path, "r", 3, node)
+    torn = next(segment.path for segment in segments(tmp_path) if segment.node == 2)
+    os.truncate(torn, torn.stat().st_size - 700)
+    made = report(tmp_path)
+    (note,) = made.notes
+    assert note.startswith(f"run r: rows of node=2/{torn.name} are lost: ")
+    assert html.escape(note) in made.page
+
+
+def test_a_journal_without_a_whole_frame_is_not_called_absent(tmp_path: Path) -> None:
+    exchanges(tmp_path, "r", 1)
+    (segment,) = segments(tmp_path)
+    segment.path.write_bytes(b"no segment")
+    with pytest.raises(NothingToReport, match=r"^no journal of .* has a whole frame$"), source(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("place", ["VEGA", "SPECS", "BODY", "ELSE"])
+def test_a_client_that_is_called_like_a_place_of_the_page_is_a_client(tmp_path: Path, place: str) -> None:
+    exchanges(tmp_path, "r", 1, client_id="{{" + place + "}}")
+    page = report(tmp_path).page
+    assert "{{" + place + "}}" in page and page.count('<script id="specs"') == 1
+    assert page.rindex("</section>") < page.index('<script id="specs" type="application/json">{"') < page.index("vega")
 
 
 def test_the_latest_run_is_the_one_that_was_written_last(tmp_path: Path) -> None:
