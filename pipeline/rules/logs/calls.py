@@ -3,12 +3,12 @@
 Offsets may fall where a log was truncated. A leader truncates nothing, so offsets are compared only while nothing changed for the
 partition: between two requests that told the broker of another leader, leader epoch or topic id, or that the topic is being deleted. A
 journal without requests of controllers does not show these changes, and a broker with such a journal is not judged, nor is one whose
-journal lacks rows, nor one that moved logs between its directories.
+journal lacks rows or parts of such requests, nor one that moved logs between its directories.
 """
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import CONTROLLER_APIS
+from klamm.pipeline.lake.api_keys import CONTROLLER_APIS, keys
 from klamm.pipeline.rules.record import View, messages_of
 from klamm.protocol.apis import ApiKey
 
@@ -16,19 +16,23 @@ OF_LOG = "PARTITION BY run_id, node_id, process, topic, partition"
 
 LOG_CHANGES = View(
     "log_changes",
-    ("states",),
-    """
-WITH told AS (
+    ("states", "rare_fields"),
+    f"""
+WITH unseen AS (
+    SELECT DISTINCT run_id, node_id FROM rare_fields
+    WHERE api_key IN ({keys(CONTROLLER_APIS)}) AND dir = 0 AND (NOT has_body OR flags & 2 <> 0)),
+told AS (
     SELECT run_id, node_id, receiver_process AS process, topic, partition, seq, leader, struct(leader, leader_epoch, topic_key) AS what,
         lag(struct(leader, leader_epoch, topic_key)) OVER (
             PARTITION BY run_id, node_id, receiver_process, topic, partition ORDER BY seq) AS before
-    FROM states WHERE source = -1 AND coalesce(error, 0) = 0)
+    FROM states LEFT ANTI JOIN unseen USING (run_id, node_id) WHERE source = -1 AND coalesce(error, 0) = 0)
 SELECT run_id, node_id, process, topic, partition, seq, leader FROM told WHERE before IS NULL OR before <> what
 """,
     needs=(messages_of(*CONTROLLER_APIS),),
     is_kept=True,
 )
-"""The requests that told a broker of another leader, leader epoch or topic id of a partition."""
+"""The requests that told a broker of another leader, leader epoch or topic id of a partition; none of a broker whose journal lacks a part
+of such requests."""
 
 WRITTEN = View(
     "written",

@@ -28,7 +28,9 @@ decided AS (
         SELECT run_id, producer_id, producer_epoch, outcome FROM phases WHERE name = 'TransactionEndPrepared'
         UNION ALL SELECT run_id, producer_id, producer_epoch - 1, outcome FROM phases
         WHERE name = 'TransactionEndPrepared' AND outcome = 'abort')
-    GROUP BY run_id, producer_id, producer_epoch)
+    GROUP BY run_id, producer_id, producer_epoch),
+-- Of the epochs that begin in a journal all transactions are known.
+begun AS (SELECT DISTINCT run_id, producer_id, producer_epoch FROM phases WHERE name = 'ProducerEpochStored')
 SELECT run_id, node_id, CAST(NULL AS bigint) AS conn_id, seq,
     if(left_open = 0, NULL, concat(topic, '-', partition, ': ', left_open, ' transactions are open after the recovery in leader epoch ',
         leader_epoch)) AS detail,
@@ -45,10 +47,11 @@ FROM told t JOIN (SELECT run_id, node_id, topic, partition, leader_epoch, min(se
     AND r.leader_epoch = t.leader_epoch AND r.seq > t.seq
 UNION ALL
 SELECT e.run_id, e.node_id, CAST(NULL AS bigint), e.seq,
-    if(coalesce(d.is_committed, true), NULL, concat(e.topic, '-', e.partition, ': the transaction of producer ', e.producer_id, ', epoch ',
-        e.producer_epoch, ', is committed in a recovery, and its coordinator has aborted it')),
+    if(b.run_id IS NULL OR coalesce(d.is_committed, true), NULL, concat(
+        e.topic, '-', e.partition, ': the transaction of producer ', e.producer_id, ', epoch ', e.producer_epoch, ', is committed in a recovery, and its coordinator has aborted it')),
     array(e.seq)
 FROM phases e LEFT JOIN decided d ON d.run_id = e.run_id AND d.producer_id = e.producer_id AND d.producer_epoch = e.producer_epoch
+LEFT JOIN begun b ON b.run_id = e.run_id AND b.producer_id = e.producer_id AND b.producer_epoch = e.producer_epoch
 WHERE e.name = 'PendingTransactionEnded' AND e.outcome = 'commit'"""
 
 T_06 = Rule(

@@ -9,6 +9,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.records.record import Record, encode_batch
 from klamm.tests.pipeline.rule_journals.transaction_journals import TOPIC_ID, TransactionJournal
+from klamm.tests.pipeline.rules.controllers import Channel, State
 from klamm.tests.pipeline.rules.fixtures import Run
 
 
@@ -23,6 +24,13 @@ class LogJournal:
     def told(self, leader: int = 1, epoch: int = 0) -> None:
         """UpdateMetadata: the partition has this leader; -2 if the topic is being deleted."""
         self._controller.told(leader, epoch=epoch)
+
+    def told_in_part(self, epoch: int) -> None:
+        """LeaderAndIsr of another leader epoch, of which the journal kept the begin only."""
+        channel = Channel(self.journal, 90, controller=1)
+        asked = channel.lead(State(leader_epoch=epoch, topic_id=TOPIC_ID), error=None)
+        self.cut(60)
+        self.journal.response(90, asked, messages.LeaderAndIsrResponse())
 
     def produce(self, offset: int, *, conn: int = 1, error: int = 0, **asked: Any) -> int:
         """A batch of one record, which gets this offset."""

@@ -194,6 +194,16 @@ def a_second_connection_has_the_same_correlation_id(run: Run) -> None:
             channel.update(state, corr=5)
 
 
+@good("C-25")
+def the_end_of_the_controllers_journal_is_lost(run: Run) -> None:
+    """It was killed after it had sent the request of a second connection."""
+    sender, receiver = both_ends(run)
+    for channel in (sender, receiver):
+        channel.update(State(), corr=5)
+    receiver.conn = 2
+    receiver.update(State().next(), corr=5)
+
+
 @bad("C-25", also=["C-19"])
 def a_request_arrives_otherwise(run: Run) -> int:
     sender, receiver = both_ends(run)

@@ -73,6 +73,15 @@ def a_topic_that_is_deleted_begins_again(run: Run) -> None:
     log.produce(0)
 
 
+@silent("L-01")
+def not_all_changes_of_leaders_are_in_the_journal(run: Run) -> None:
+    """The state of the partition is behind the end of what was kept."""
+    log = LogJournal(run)
+    log.produce(5)
+    log.told_in_part(epoch=1)
+    log.produce(4)
+
+
 @bad("L-01")
 def a_base_offset_falls_while_both_requests_are_open(run: Run) -> int:
     log = LogJournal(run)

@@ -856,6 +856,15 @@ def a_transaction_whose_coordinator_has_no_journal_may_be_committed(run: Run) ->
     ended_in_recovery(run.journal(), 7, "commit")
 
 
+@good("T-06")
+def of_an_epoch_that_began_before_the_journal_a_transaction_may_be_committed(run: Run) -> None:
+    """The one that was aborted may have had other partitions."""
+    journal = run.journal()
+    phase(journal, "TransactionEndPrepared", producer_id=7, producer_epoch=0, transactional_id="tx", outcome="abort")
+    ended_in_recovery(journal, 7, "commit")
+    phase(journal, "PartitionRecovered", open_transactions=0)
+
+
 @bad("T-06")
 def a_transaction_is_left_open(run: Run) -> int:
     return phase(run.journal(), "PartitionRecovered", open_transactions=1)
@@ -874,6 +883,7 @@ def a_transaction_gets_no_marker(run: Run) -> int:
 @bad("T-06")
 def an_aborted_transaction_is_committed(run: Run) -> int:
     journal = run.journal()
+    phase(journal, "ProducerEpochStored", producer_id=7, producer_epoch=0, transactional_id="tx")
     phase(journal, "TransactionEndPrepared", producer_id=7, producer_epoch=1, transactional_id="tx", outcome="abort")
     _, at = ended_in_recovery(journal, 7, "commit")
     return at
