@@ -48,7 +48,8 @@ FROM told t JOIN (SELECT run_id, node_id, topic, partition, leader_epoch, min(se
 UNION ALL
 SELECT e.run_id, e.node_id, CAST(NULL AS bigint), e.seq,
     if(b.run_id IS NULL OR coalesce(d.is_committed, true), NULL, concat(
-        e.topic, '-', e.partition, ': the transaction of producer ', e.producer_id, ', epoch ', e.producer_epoch, ', is committed in a recovery, and its coordinator has aborted it')),
+        e.topic, '-', e.partition, ': the transaction of producer ', e.producer_id, ', epoch ', e.producer_epoch,
+        ', is committed in a recovery, and its coordinator has aborted it')),
     array(e.seq)
 FROM phases e LEFT JOIN decided d ON d.run_id = e.run_id AND d.producer_id = e.producer_id AND d.producer_epoch = e.producer_epoch
 LEFT JOIN begun b ON b.run_id = e.run_id AND b.producer_id = e.producer_id AND b.producer_epoch = e.producer_epoch
