@@ -80,6 +80,8 @@ class Clusters:
         self.is_lent = False
         """Whether fixtures of a wider scope may use the shared cluster, so that it runs until the end."""
         self._journals: dict[str, str | None] = {}
+        self._pages: dict[str, str] = {}
+        """File name → test."""
         Cluster(brokers, config=self._config)
 
     @cached_property
@@ -112,6 +114,12 @@ class Clusters:
     def journal_of(self, name: str | None) -> str | None:
         """The folder of the journal of a test's own cluster, or of the shared one; None without journals."""
         return self._journals.get("shared" if name is None else _folder_name(name))
+
+    def page_name(self, name: str) -> str:
+        """The name of the file of a test's page. Tests get different ones, also if their names differ in their signs only."""
+        folder = _folder_name(name)
+        pages = itertools.chain([folder], (f"{folder}-{number}" for number in itertools.count(2)))
+        return next(page for page in pages if self._pages.setdefault(page, name) == name)
 
     def close(self) -> None:
         """Stop everything."""
@@ -180,7 +188,7 @@ class PerTest:
         def written(folder: Path) -> str:
             from klamm.pipeline.report.write import report
 
-            path = folder.with_name(f"{_folder_name(self._node)}.html")
+            path = folder.with_name(f"{self._clusters.page_name(self._node)}.html")
             path.write_text(report(folder).page, encoding="utf-8")
             return str(path)
 

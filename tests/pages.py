@@ -387,7 +387,7 @@ def metrics_page() -> str:
         "Kafka's meters have rates, and its histograms and timers percentiles; Prometheus computes both from counters and buckets",
         "(`rate`, `histogram_quantile`). Times are in milliseconds, sizes in bytes.\n",
         "A value is read from the broker's state when somebody scrapes. What has to be counted is counted only if there is an endpoint.",
-        "The values are compared with those of a real broker under the same story (`tests/server/metrics/story.py`).\n",
+        "The MBeans of a real broker are listed in `tests/server/metrics/mbeans.txt`; the table has all of them and no other.\n",
     ]
     for domain in dict.fromkeys(row.name.partition(":")[0] for row in SHOWN):
         rows = [row for row in SHOWN if row.name.partition(":")[0] == domain]

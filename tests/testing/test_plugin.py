@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from klamm.testing.per_test import Clusters
 from klamm.tests.harness.pytest_plugin import plugin_arguments
 
 pytest_plugins = ["pytester"]
@@ -330,6 +331,14 @@ def test_fails(klamm):
     assert " rules exercised, 0 errors, 1 warnings" in shown
     result = run(pytester, "def test_fails(klamm): assert False", "--klamm-verdicts", "--klamm-brokers", "1")
     assert "there is no journal: --klamm-journal DIR" in result.stdout.str()
+
+
+def test_pages_of_tests_whose_names_differ_in_signs_only_are_different_files() -> None:
+    clusters = Clusters(1, [])
+    names = ["test_x.py::test[-1]", "test_x.py::test[1]", "test_x.py::test[1]-2", "test_x.py::" + "a" * 90, "test_x.py::" + "a" * 91]
+    pages = [clusters.page_name(name) for name in names]
+    assert len(set(pages)) == len(names)
+    assert pages[0] == "test_x-py-test-1" and [clusters.page_name(name) for name in names] == pages
 
 
 @pytest.mark.parametrize(

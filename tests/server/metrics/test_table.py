@@ -11,7 +11,7 @@ from klamm.server.mbeans.table import SHOWN, TABLE
 from klamm.server.metrics.controller_counts import STATES, TIMERS
 
 LISTED = frozenset((Path(__file__).with_name("mbeans.txt")).read_text().splitlines())
-"""Of real brokers, with keys but without their values; `story.py` writes it."""
+"""Of real brokers, with keys but without their values."""
 
 LATER = frozenset(
     f"kafka.server:type=BrokerTopicMetrics,name={name}PerSec,topic"
