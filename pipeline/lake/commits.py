@@ -32,6 +32,10 @@ PURGED = (
     "Remove bronze, silver, gold and _checkpoints to make all of them from the journal"
 )
 
+_DAMAGED = (
+    "is damaged; remove bronze, silver, gold and _checkpoints and repeat `klamm pipeline run`: all tables are made again from the journal"
+)
+
 Journal = tuple[str, int]
 """Run, node."""
 
@@ -73,7 +77,10 @@ class Commits:
         for path in self._files():
             if int(path.stem) > folded:
                 self.last = int(path.stem)
-                self._count([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()])
+                try:
+                    self._count([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()])
+                except ValueError as problem:
+                    raise PipelineFailed(f"{path} {_DAMAGED}") from problem
 
     def __contains__(self, segment: object) -> bool:
         if not isinstance(segment, tuple):
@@ -195,6 +202,8 @@ class Commits:
             folded = json.loads((self._lake / COMMITTED).read_bytes())
         except FileNotFoundError:
             return
+        except ValueError as problem:
+            raise PipelineFailed(f"{self._lake / COMMITTED} {_DAMAGED}") from problem
         self.last, self.rows = folded["last"], folded["rows"]
         for one in folded["journals"]:
             self.journals[one["run"], one["node"]] = Committed(

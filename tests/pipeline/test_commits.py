@@ -53,6 +53,15 @@ def test_commits_have_the_numbers_of_their_rows_so_missing_rows_are_found_withou
     assert Commits(tmp_path).journals["r", 1].spans == [Span(1, 1, 3), Span(1, 6, 7)]
 
 
+@pytest.mark.parametrize("path", [COMMITTED, f"{COMMITS}/000000000001.json"])
+def test_a_damaged_file_of_commits_is_named(tmp_path: Path, path: str) -> None:
+    damaged = tmp_path / path
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b'{"\x82')
+    with pytest.raises(PipelineFailed, match=rf"^{damaged} is damaged; remove "):
+        Commits(tmp_path)
+
+
 def test_folded_commits_say_the_same_in_one_small_file(tmp_path: Path) -> None:
     tiny = journal(tmp_path)
     tiny.roll()
