@@ -27,6 +27,12 @@ _AGREES = (
 _BROKER = "PARTITION BY run_id, node_id, process ORDER BY seq"
 _PARTITION = "PARTITION BY run_id, node_id, process, topic, partition ORDER BY seq"
 
+_CUT = (
+    "SELECT DISTINCT run_id, node_id, process FROM rare_fields "
+    f"WHERE dir = 0 AND api_key = {ApiKey.UPDATE_METADATA} AND (flags & 2 <> 0 OR NOT has_body)"
+)
+"""SQL: the processes whose journals do not have UpdateMetadata whole, or where one is too long to be kept decoded."""
+
 _TOLD = f"""
     told AS (
         SELECT run_id, node_id, receiver_process AS process, topic, partition, seq, answer_seq, error, leader, leader_epoch, isr, replicas,
@@ -134,8 +140,7 @@ C_16 = Rule(
     ("shown_states", "states", "controller_requests", "broker_state", "rare_fields", "rare_traffic", "midway", "gappy"),
     unless_gaps(f"""
     WITH {_TOLD},
-    cut AS (
-        SELECT DISTINCT run_id, node_id, process FROM rare_traffic WHERE dir = 0 AND api_key = {ApiKey.UPDATE_METADATA} AND flags & 2 <> 0),
+    cut AS ({_CUT}),
     {_NUMBERS},
     live_lists AS (
         SELECT run_id, node_id, process, seq, struct(answer_seq, live, seq, controller_id) AS listed, CAST(NULL AS BIGINT) AS request_seq,
@@ -237,11 +242,6 @@ C_16 = Rule(
     """),
 )
 
-_CUT = (
-    f"SELECT DISTINCT run_id, node_id, process FROM rare_traffic WHERE dir = 0 AND api_key = {ApiKey.UPDATE_METADATA} AND flags & 2 <> 0"
-)
-"""SQL: the processes whose journals do not have UpdateMetadata whole."""
-
 _TOLD_BY = (
     f"SELECT DISTINCT run_id, node_id, receiver_process AS process FROM states WHERE api_key = {ApiKey.UPDATE_METADATA} AND source = -1"
 )
@@ -312,7 +312,7 @@ C_23 = Rule(
 C_24 = Rule(
     "C-24", "error", "CreateTopics and CreatePartitions answer NONE only if, between request and answer, UpdateMetadata told the broker of "
     "a leader of each new partition; unless nothing was to be made", "controller 5.1",
-    ("rare_fields", "rare_traffic", "states", "gappy"),
+    ("rare_fields", "states", "gappy"),
     unless_gaps(f"""
     WITH made AS (
         SELECT a.run_id, a.node_id, a.process, a.conn_id, a.seq, a.cause_seq, a.api_key, n.name AS topic,
