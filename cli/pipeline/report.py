@@ -24,8 +24,8 @@ from klamm.machine.replaced_file import replace_file
 def command(lake: Path, output: Path, run: str | None) -> None:
     """Write a report about a run of LAKE: leaders, reassignments, errors, latencies, clients, and which rules hold, with evidence.
 
-    The HTML file does not need a network or other files. Tables that `klamm pipeline run` has made are used if they have all of the run.
-    Otherwise the report is made from the journal, of up to 300,000 frames.
+    The HTML file does not need a network or other files. Tables that `klamm pipeline run` has made are used if they have all of the run,
+    or if the journal has less of it. Otherwise the report is made from the journal, of up to 300,000 frames.
 
     \b
     klamm report ./lake

@@ -136,7 +136,8 @@ def render(
         "SPECS": json.dumps(specs, default=str).replace("<", "\\u003c"),
         "VEGA": vega.replace("</script", "<\\/script"),
     }
-    return re.sub("{{([A-Z]+)}}", lambda place: parts[place[1]], template)  # once: clients may have such names too
+    page = re.sub("{{([A-Z]+)}}", lambda place: parts[place[1]], template)  # once: clients may have such names too
+    return page.encode(errors="backslashreplace").decode()  # events may have half of a surrogate pair
 
 
 def status(result: RuleResult, severity: str) -> str:

@@ -102,6 +102,16 @@ def test_a_client_that_is_called_like_a_place_of_the_page_is_a_client(tmp_path: 
     assert page.rindex("</section>") < page.index('<script id="specs" type="application/json">{"') < page.index("vega")
 
 
+def test_text_that_is_no_unicode_is_shown_too(tmp_path: Path) -> None:
+    """JSON of events may have half of a surrogate pair."""
+    with TinyJournal(tmp_path, "r", 1) as journal:
+        client = journal.connection(8, kind="accepted", client_id="app")
+        asked = journal.request(client, ApiKey.METADATA, 11, messages.MetadataRequest())
+        journal.event("fault_injected", input='{"name": "F-\\ud800", "delay_ms": 5}', cause=asked)
+        journal.response(client, asked, messages.MetadataResponse())
+    assert "F-\\ud800: delay_ms=5" in report(tmp_path).page.encode().decode()
+
+
 def test_the_latest_run_is_the_one_that_was_written_last(tmp_path: Path) -> None:
     for run in ("b", "a"):
         exchanges(tmp_path, run, 1)
