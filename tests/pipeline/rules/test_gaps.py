@@ -1,4 +1,5 @@
-"""Rules that a missing row could mislead say nothing of journals that lack rows: the journals that break them, with a row missing."""
+"""Rules that a missing row could mislead say nothing of journals that lack rows: the journals that break them, with a row missing; or
+of what a request that is too long to be decoded may have said."""
 
 from __future__ import annotations
 
@@ -6,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from klamm.pipeline.decode import batches
 from klamm.pipeline.quick.judge import judge
 from klamm.pipeline.rules import runner
-from klamm.tests.pipeline.in_duckdb import silver
+from klamm.tests.pipeline.in_duckdb import judged, silver
+from klamm.tests.pipeline.rules.controllers import State
 from klamm.tests.pipeline.rules.fixtures import FIXTURES, Run
+from klamm.tests.pipeline.rules.fixtures_controller_answers import create, led
 
 CAREFUL = {rule.id for rule in runner.rules().values() if {"gappy", "ends"} & set(rule.reads)}
 """Rules that look at gaps."""
@@ -62,3 +66,15 @@ def test_a_rule_accuses_nobody_of_what_the_journal_does_not_show_because_it_begi
             run.close()
         flagged = {one.run_id for one in judge(silver(lake), list(BEFORE)).verdicts if one.run_id.startswith(one.rule)}
         assert flagged == (set(BEFORE) if first == 1 else set())
+
+
+def test_nobody_is_accused_of_what_a_long_request_may_have_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader of the new partition is in a long UpdateMetadata."""
+    monkeypatch.setattr(batches, "MAX_BODY", 10_000)
+    run = Run(tmp_path, "r")
+    channel = led(run)
+    many = [State(topic=f"t{number}", topic_id=number.to_bytes(16, "big")) for number in range(1, 100)]
+    create(channel.journal, 1, between=lambda: channel.update(State(), *many))
+    run.close()
+    said = judged(silver(tmp_path), ["C-24"])
+    assert [row["detail"] for row in said if row["detail"] is not None] == []
