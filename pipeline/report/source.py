@@ -17,7 +17,7 @@ from klamm.pipeline.lake.bronze import batch_name
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.journals import frames, journals
+from klamm.pipeline.lake.journals import Journals, frames, journals
 from klamm.pipeline.lake.layout import is_current
 from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER
 from klamm.pipeline.lake.unjudged_rows import empty_segments, lines, missing_rows, torn_segments
@@ -28,6 +28,8 @@ LIMIT = 300_000
 """Frames of a run whose tables are made for a report: 15 s with two cores. What is larger comes again, and the lake keeps its tables."""
 
 MEMORY = "2g"
+
+PURGED = "klamm pipeline compact --purge deleted"
 
 
 class NothingToReport(PipelineFailed):
@@ -60,10 +62,8 @@ def source(lake: Path, run: str | None = None, limit: int = LIMIT) -> Iterator[R
     written = journals(lake)
     journaled = [name for name in written.runs if frames(written.of([name])) > 0]
     runs = [*(name for name in stored if name not in journaled), *journaled]
-    if not runs and (written.segments or empty_segments(lake)):
-        raise NothingToReport(f"no journal of {lake} has a whole frame")
     if not runs:
-        raise NothingToReport(f"{lake} has no frames: brokers journal them with `klamm serve --journal {lake}`")
+        raise NothingToReport(_no_frames(lake, written))
     if run is None:
         run = runs[-1]
     elif run not in runs:
@@ -80,12 +80,22 @@ def source(lake: Path, run: str | None = None, limit: int = LIMIT) -> Iterator[R
                 notes.append(f"run {run}: {what} are not in the tables: klamm pipeline run {lake}")
             yield ReportSource(lake, StoredTables(lake, run), runs, "from the tables of the lake, by Spark", notes)
     elif count > limit:
-        raise NothingToReport(f"{count:,} frames, and a report without tables has at most {limit:,}: klamm pipeline run {lake}")
+        advice = f"{PURGED} its bronze" if run in Commits(lake).runs else f"klamm pipeline run {lake}"
+        raise NothingToReport(f"{count:,} frames, and a report without tables has at most {limit:,}: {advice}")
     else:
         from klamm.pipeline.quick.run_tables import run_tables
 
         with run_tables(lake, found, run, MEMORY) as (made, lost):
             yield ReportSource(lake, made, runs, "from the journal, by DuckDB", [*written.notes, *lost])
+
+
+def _no_frames(lake: Path, written: Journals) -> str:
+    """Why there is nothing to report."""
+    if written.segments or empty_segments(lake):
+        return f"no journal of {lake} has a whole frame"
+    if Commits(lake).runs:
+        return f"{lake} has no frames any more, which a report shows: {PURGED} its bronze, and its journal is gone"
+    return f"{lake} has no frames: brokers journal them with `klamm serve --journal {lake}`"
 
 
 def _late(lake: Path, found: Sequence[Segment]) -> list[Segment]:

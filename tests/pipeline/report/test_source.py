@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import html
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from klamm.journal.columns import Direction
 from klamm.journal.reading import segments
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.bronze import convert_here, pending
+from klamm.pipeline.lake.commits import Commits
+from klamm.pipeline.lake.tables import BRONZE
 from klamm.pipeline.report import charts, facts
 from klamm.pipeline.report.reading import FRAMES
 from klamm.pipeline.report.source import NothingToReport, source
@@ -110,6 +115,19 @@ def test_text_that_is_no_unicode_is_shown_too(tmp_path: Path) -> None:
         journal.event("fault_injected", input='{"name": "F-\\ud800", "delay_ms": 5}', cause=asked)
         journal.response(client, asked, messages.MetadataResponse())
     assert "F-\\ud800: delay_ms=5" in report(tmp_path).page.encode().decode()
+
+
+def test_a_lake_without_bronze_is_told_why_it_has_no_report(tmp_path: Path) -> None:
+    exchanges(tmp_path, "r", 3)
+    commits = Commits(tmp_path)
+    commits.add(convert_here(tmp_path, pending(tmp_path, commits), lambda _: None))
+    for table in BRONZE:
+        manifest.drop(tmp_path, table.path, manifest.entries(tmp_path, table.path))
+    with pytest.raises(NothingToReport, match=r"at most 5: klamm pipeline compact --purge deleted its bronze$"), source(tmp_path, limit=5):
+        pass
+    shutil.rmtree(tmp_path / "journal")
+    with pytest.raises(NothingToReport, match=r"has no frames any more, .* --purge deleted its bronze, and its journal is gone$"):
+        source(tmp_path).__enter__()
 
 
 def test_the_latest_run_is_the_one_that_was_written_last(tmp_path: Path) -> None:
