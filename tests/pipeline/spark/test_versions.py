@@ -70,6 +70,6 @@ def test_the_lowest_pyspark_says_of_a_lake_with_violations_what_the_highest_says
     judgement = check_quickly(tmp_path).judgement
     assert told["stats"] == [stat._asdict() for stat in judgement.stats]
     assert [{key: value for key, value in one.items() if key != "lines"} for one in told["violations"]] == [
-        verdict._asdict() for verdict in judgement.verdicts
+        verdict._asdict() | {"evidence": [row._asdict() for row in verdict.evidence]} for verdict in judgement.verdicts
     ]
     assert {one["rule"] for one in told["violations"]} >= set(RULES)
