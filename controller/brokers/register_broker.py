@@ -37,7 +37,7 @@ LONGEST_REGISTRATION = 2**15 - 1
 
 
 MOST_REFUSED = 1000
-"""So many ids whose registrations were refused are remembered, with the reason, so that it is logged once and not for each try."""
+"""Number of refused ids that are remembered with the reason, which is logged once and not for each try."""
 
 
 def why_invalid(broker: BrokerToRegister, channel_listener: str) -> str | None:

@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 
 TRANSACTION_TOPIC = "__transaction_state"
 IDS_PER_ENTRY = 20
-"""So many transactional ids that are only looked at count as one entry for `Pace`."""
+"""For `Pace`, this number of transactional ids that are only looked at count as one entry."""
 
 
 class TransactionOptions(NamedTuple):

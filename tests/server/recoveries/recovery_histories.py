@@ -4,7 +4,7 @@ Producers, the coordinator, logs, markers and recoveries are real. An unclean el
 the log loses its end. The coordinator moves and loads again, cannot be reached for a while, or is elected uncleanly itself; recoveries are
 held at their phases, and end there because the leader is elected again.
 
-What must hold: whoever reads committed records sees none of a transaction that is not committed, at any time; and at the end, when time has
+What must hold: readers of committed records see none of a transaction that is not committed, at any time; and at the end, when time has
 passed, all can be read. Neither holds for transactions that were there when the coordinator itself lost its newest records: they may be
 committed with an earlier decision, and one that nobody knows any more is open until the next recovery of its partition.
  Run many: python -m klamm.tests.server.recoveries.recovery_histories --seeds 3000
