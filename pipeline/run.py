@@ -40,9 +40,9 @@ from klamm.pipeline.upkeep import upkeep
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEAL_WAIT_S = 5.0
 UPKEEP_S = 600.0
 """Seconds between two times when commits are folded, old rows removed and small parts merged, while a lake is watched."""
+
 
 class Progress(Protocol):
     """Shows the progress of long work."""
@@ -74,7 +74,7 @@ def run(
     """
     with written(folder) as lake, spark_failures(), damage_named(lake):
         finish(lake)
-        late = ask_to_seal(lake, SEAL_WAIT_S)
+        late = ask_to_seal(lake)
         seal_leftovers(lake)
         is_rebuilt = stream.prepare(lake)
         commits = Commits(lake)

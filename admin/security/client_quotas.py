@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from klamm.admin.calls.arguments import check_bool, check_mapping
+from klamm.admin.calls.arguments import check_bool, check_mapping, check_text
 from klamm.admin.calls.deadlines import deadline_ms
 from klamm.admin.calls.errors import error_of, response_error
 from klamm.admin.calls.results import Result
@@ -38,7 +38,7 @@ def describe_client_quotas(
     for part, name in check_mapping(components, "the components").items():
         if part not in _KINDS:
             raise ValueError(f"a component must be one of {', '.join(_KINDS)}, not {part!r}")
-        match = _ANY if name is None else _EXACT if _text(name, part) else _DEFAULT
+        match = _ANY if name is None else _EXACT if check_text(name, part) else _DEFAULT
         rows.append(request.ComponentData(_KINDS[part], match, name or None))
     only = check_bool(strict, "strict")
 
@@ -79,7 +79,7 @@ def alter_client_quotas(
 def _operation(key: object, value: object) -> messages.AlterClientQuotasRequest.OpData:
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise TypeError(f"the quota {key} must be a number, or None to remove it, not {value!r}")
-    return messages.AlterClientQuotasRequest.OpData(_text(key, "a quota"), 0.0 if value is None else float(value), value is None)
+    return messages.AlterClientQuotasRequest.OpData(check_text(key, "a quota"), 0.0 if value is None else float(value), value is None)
 
 
 def _checked(entity: object) -> QuotaEntity:
@@ -87,16 +87,10 @@ def _checked(entity: object) -> QuotaEntity:
         raise TypeError(f"an entity must be a QuotaEntity, not {entity!r}")
     for part, name in entity._asdict().items():
         if name is not None:
-            _text(name, part)
+            check_text(name, part)
     if entity == QuotaEntity():
         raise ValueError("an entity needs a user, a client id or an address")
     return entity
-
-
-def _text(value: object, what: str) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{what} must be a str, not {value!r}")
-    return value
 
 
 def _parts(entity: QuotaEntity) -> Iterable[tuple[str, str | None]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from klamm.admin.calls.arguments import check_int, check_iterable, check_mapping
+from klamm.admin.calls.arguments import check_int, check_iterable, check_mapping, check_text
 from klamm.admin.calls.deadlines import deadline_ms
 from klamm.admin.calls.errors import AdminError, error_of
 from klamm.admin.calls.results import Described, Result
@@ -104,8 +104,7 @@ def _row(
 
 
 def _user(name: object) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"a user's name must be a str, not {name!r}")
-    if not name:
+    checked = check_text(name, "a user's name")
+    if not checked:
         raise ValueError("a user's name is empty")
-    return name
+    return checked

@@ -10,8 +10,6 @@ from klamm.journal.reading import ask_to_seal, count_rows, segments
 from klamm.journal.segments import Segment
 from klamm.pipeline.lake.bronze import own_segments, pending
 
-SEAL_WAIT_S = 5.0
-
 
 class Journals(NamedTuple):
     """What the journals of a lake have."""
@@ -30,13 +28,21 @@ class Journals(NamedTuple):
 
 def journals(lake: Path) -> Journals:
     """The journals of a lake; brokers that run finish their segments first."""
-    late = ask_to_seal(lake, SEAL_WAIT_S)
-    found, renamed = own_segments(pending(lake, set()))
+    late = ask_to_seal(lake)
+    readable = pending(lake, set())
+    known = set(readable)
+    found, renamed = own_segments(readable)
+    others, _ = own_segments([segment for segment in segments(lake) if segment not in known])
     written: dict[str, int] = {}
-    for segment in own_segments(segments(lake))[0]:
+    for segment in (*found, *others):
         written[segment.run] = max(written.get(segment.run, 0), segment.path.stat().st_mtime_ns)
     runs = sorted(written, key=lambda run: (written[run], run))
     return Journals(runs, found, [*(f"{path.relative_to(lake)}: not sealed in time" for path in late), *renamed])
+
+
+def has_frames(found: Sequence[Segment]) -> bool:
+    """Whether segments have a frame. Only the first that has one is read."""
+    return any(frames([segment]) for segment in found)
 
 
 def frames(found: Sequence[Segment]) -> int:

@@ -17,7 +17,7 @@ from klamm.pipeline.lake.bronze import batch_name
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.journals import Journals, frames, journals
+from klamm.pipeline.lake.journals import Journals, frames, has_frames, journals
 from klamm.pipeline.lake.layout import is_current
 from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER
 from klamm.pipeline.lake.unjudged_rows import empty_segments, lines, missing_rows, torn_segments
@@ -60,7 +60,7 @@ def source(lake: Path, run: str | None = None, limit: int = LIMIT) -> Iterator[R
     lake = lake.resolve()
     stored = list(dict.fromkeys(entry.run for entry in manifest.entries(lake, FRAMES.path) if entry.rows > 0))
     written = journals(lake)
-    journaled = [name for name in written.runs if frames(written.of([name])) > 0]
+    journaled = [name for name in written.runs if has_frames(written.of([name]))]
     runs = [*(name for name in stored if name not in journaled), *journaled]
     if not runs:
         raise NothingToReport(_no_frames(lake, written))
