@@ -18,12 +18,12 @@ from klamm.broker.log.log import AppendResult, Log
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition, IdleFollowers, Role
 from klamm.machine.faults import contained
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH, Ints
 from klamm.protocol.records.batch import Buffer
 from klamm.protocol.records.batch_runs import joined
 from klamm.protocol.records.validation import Assigned, Origin
+from klamm.seams.clock import Clock
 
 log = logging.getLogger("klamm.broker.leaders")
 

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from klamm.broker.leaders import Leaders
 from klamm.broker.partition import HostedPartition
-from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.clock import Clock
 
 log = logging.getLogger(__name__)
 

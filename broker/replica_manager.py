@@ -31,9 +31,9 @@ from klamm.broker.replica_effects import (
 )
 from klamm.broker.replica_requests import refuse_leader_and_isr
 from klamm.protocol import messages
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH, ZERO_UUID, TopicPartition
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
 
 log = logging.getLogger("klamm.broker.replica_manager")
 

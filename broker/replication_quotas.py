@@ -24,8 +24,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Ints
+from klamm.seams.clock import Clock
 
 log = logging.getLogger("klamm.broker.replication_quotas")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from klamm.protocol.errors import did_you_mean
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 RECORDS, COPIED = "records", "copies"
 """The topics that producers and transactions write to."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from klamm.chaos.kinds import KINDS, Kind, Parameters, Shape, kind_named
 from klamm.control.json_object import JsonObject
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 FIRST_MS = 1500
 """The load has begun by then."""

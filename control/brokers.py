@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from klamm.broker.recovery import Recovery
-from klamm.protocol.steering import Steering
+from klamm.seams.steering import Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Faults
 

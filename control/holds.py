@@ -9,7 +9,7 @@ from klamm.control.bodies import MAX_DELAY_MS, FailBody, HoldBody
 from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.steering import Action, Hold, Steering
+from klamm.seams.steering import Action, Hold, Steering
 from klamm.server.phases import can_fail, phase_named
 from klamm.server.phases import error_named as failure_named
 

@@ -44,8 +44,8 @@ from klamm.control.seen_changes import SeenChanges
 from klamm.control.topics import Topics
 from klamm.control.wholeness import WholeCluster
 from klamm.controller.changes import Change
-from klamm.protocol.clock import SYSTEM_CLOCK
-from klamm.protocol.steering import HeldPhase
+from klamm.seams.clock import SYSTEM_CLOCK
+from klamm.seams.steering import HeldPhase
 from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Condition, Fault
 from klamm.server.local.steered_clock import SteeredClock

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from klamm.protocol.clock import Clock, Timer
+from klamm.seams.clock import Clock, Timer
 
 LATE_S = 0.1
 """A timer that is later than this tells of a loop that did not run."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.values import Assignment, Broker, BrokerRegistration, LeaderAndIsr
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from klamm.controller.states import (
 )
 from klamm.controller.topic_deletions import DeletionProgress, TopicDeletions
 from klamm.controller.values import Assignment, Broker, BrokerRegistration, BrokerState, LeaderAndIsr
-from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import ZERO_UUID, Ints, TopicPartition
+from klamm.seams.identity_memo import IdentityMemo
 
 _ONLINE = PartitionState.ONLINE
 _NON_EXISTENT = PartitionState.NON_EXISTENT

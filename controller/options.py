@@ -5,7 +5,7 @@ They do not change while an event is processed: an OptionsChanged event replaces
 
 from __future__ import annotations
 
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ There are two kinds. A phase *inside an event* is a place in the processing of o
 with it the queue of its events; brokers and clients go on. A phase *between events* is a step of a long procedure, whose state is kept
 in the cluster: held there, only that procedure is parked, and every other event is processed as if nothing were held.
 
-Who holds, and how, says `protocol/steering.py`. Without anybody who steers no phase is even made.
+Who holds, and how, says `seams/steering.py`. Without anybody who steers no phase is even made.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import get_args
 
 from klamm.controller.values import BrokerState
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 # --- inside an event ---
 

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from klamm.controller.phases import ReassignmentPhase
 from klamm.controller.values import Assignment
-from klamm.protocol.steering import HeldPhase
-from klamm.protocol.value_class import dataclass
+from klamm.seams.steering import HeldPhase
+from klamm.seams.value_class import dataclass
 
 P = TypeVar("P", bound=Hashable)
 

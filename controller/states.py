@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from klamm.controller.values import BrokerState
-from klamm.protocol.identity_memo import IdentityMemo
+from klamm.seams.identity_memo import IdentityMemo
 
 
 class PartitionState(IntEnum):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from klamm.controller.values import ConfigEntity
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 Properties = Mapping[str, str | None]
 """Values by name; None for a property that goes."""

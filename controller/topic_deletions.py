@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from klamm.controller.phases import DeletionPhase
-from klamm.protocol.steering import HeldPhase
+from klamm.seams.steering import HeldPhase
 
 
 @dataclass(slots=True)

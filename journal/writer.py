@@ -25,7 +25,7 @@ from klamm.journal.disk import WAITING_BYTES, WAITING_ROWS, Disk, Rows
 from klamm.journal.reading import open_segment, seal_folder
 from klamm.journal.segments import LOCK, SEAL, EndMark, node_folder, segment_metadata, segment_of
 from klamm.machine.folder_lock import lock_file
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
 
 _MUCH = 1 << 20
 """A frame of this size is checked against the limit immediately."""

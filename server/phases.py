@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_args
 from klamm.controller.phases import EventPhase, ProcedurePhase
 from klamm.controller.values import ControllerMoved, StoreLost, StoreRefused
 from klamm.protocol.errors import ApiError, ErrorCode, did_you_mean
-from klamm.protocol.steering import field_types, json_type
+from klamm.seams.steering import field_types, json_type
 from klamm.server.groups.phases import GroupMemberRemoved, GroupPhase, GroupRebalanceBegun
 from klamm.server.transactions.phases import RecoveryPhase, TransactionCompleted, TransactionPhase
 from klamm.zk.session.requests import ConnectionLost

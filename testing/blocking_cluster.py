@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
-from klamm.protocol.steering import HoldState
+from klamm.seams.steering import HoldState
 from klamm.server.faults.fault import DiskHit, Hit
 from klamm.server.local.loop_thread import LoopThread
 from klamm.testing.arguments import FaultArguments, RequestFilter

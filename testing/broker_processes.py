@@ -23,7 +23,7 @@ from klamm.control.processes.process_control import ProcessControl
 from klamm.control.processes.shares import FaultShares, HoldShares
 from klamm.control.processes.steered_processes import SteeredProcessCluster
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.protocol.steering import HoldState, phase_from_json
+from klamm.seams.steering import HoldState, phase_from_json
 from klamm.server.faults.fault import DiskHit, Hit
 from klamm.server.local.loop_thread import LoopThread
 from klamm.server.phases import phase_named

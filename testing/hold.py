@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from klamm.control import bodies
 from klamm.control.refusal import Refused
-from klamm.protocol.steering import HoldState, field_types
+from klamm.seams.steering import HoldState, field_types
 from klamm.server.phases import phase_named
 from klamm.testing.steered_cluster import Steered
 from klamm.testing.waits import TIMEOUT_S, Watched, until

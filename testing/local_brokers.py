@@ -11,7 +11,7 @@ from klamm.control.history import Exchange
 from klamm.control.holds import Held
 from klamm.control.json_object import JsonObject
 from klamm.control.steered_cluster import SteeredCluster
-from klamm.protocol.steering import HoldState
+from klamm.seams.steering import HoldState
 from klamm.server.faults.fault import DiskHit, Fault, Hit
 from klamm.testing.steered_cluster import OfOneCluster
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from klamm.control.bodies import HoldBody
 from klamm.control.history import Exchange
 from klamm.control.json_object import JsonObject
-from klamm.protocol.steering import HoldState
+from klamm.seams.steering import HoldState
 from klamm.server.faults.fault import DiskHit, Hit
 
 __tracebackhide__ = True  # pytest leaves out the lines of this module

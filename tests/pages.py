@@ -209,7 +209,7 @@ def phases_page() -> str:
         NOTE,
         "# Phases\n",
         "From `server/phases.py`. A test, or a program that runs a cluster, can hold brokers at each of them, let them go on step by step,",
-        "let what waits there fail, or crash the broker (`protocol/steering.py`).\n",
+        "let what waits there fail, or crash the broker (`seams/steering.py`).\n",
         "Phases of coordinators are also seen when nobody holds them: each is a row `coordinator_phase` of the [journal](journal.md) and",
         "an event `coordinator` of the [control API](control.md), `OffsetsAppended` apart.\n",
         "Over HTTP alone, `tests/control/test_every_phase.py` holds and steps every phase, lets it fail where that is possible, and kills",

@@ -30,9 +30,9 @@ from klamm.controller.values import (
 )
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, Api, ApiKey
-from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.server.apis.handlers import HANDLERS, offered
 from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy, any_change, any_reassignment, any_topic
 from klamm.server.fetch.delayed_fetch import Fetches

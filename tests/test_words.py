@@ -14,12 +14,12 @@ from klamm.tests.prose import prose
 ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = (".py", ".md", ".toml", ".txt", ".yml", ".java", ".c", ".mjs", "Makefile", "Dockerfile")
 
-CLEAN = ("admin", "cli", "configs", "protocol", "schemas")
+CLEAN = ("admin", "cli", "configs", "protocol", "schemas", "seams")
 """Packages whose comments and texts were gone through."""
 
 PRODUCT = (
-    "admin", "broker", "cli", "configs", "control", "controller", "journal", "machine", "pipeline", "protocol", "schemas", "server",
-    "testing", "zk",
+    "admin", "broker", "cli", "configs", "control", "controller", "journal", "machine", "pipeline", "protocol", "schemas", "seams",
+    "server", "testing", "zk",
 )
 
 BANNED: list[tuple[str, str, tuple[str, ...]]] = [

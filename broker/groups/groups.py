@@ -34,9 +34,9 @@ from klamm.broker.groups.requests import (
 )
 from klamm.broker.groups.states import COMPLETING, DEAD, EMPTY, STABLE
 from klamm.broker.groups.timers import JoinEnds, SessionEnds, SyncEnds, Timers
-from klamm.protocol.clock import Now
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.clock import Now
 
 log = logging.getLogger("klamm.broker.groups")
 

@@ -19,8 +19,8 @@ from klamm.broker.groups.log_records import group_record
 from klamm.broker.groups.requests import NO_MEMBER, AppendRecords, Effect, Join, JoinResult, Leaving, Passed, Respond, Sync, SyncResult
 from klamm.broker.groups.states import CAN_REBALANCE, COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from klamm.broker.groups.timers import JoinEnds, SessionEnds, SyncEnds, Timers
-from klamm.protocol.clock import Now
 from klamm.protocol.errors import ErrorCode
+from klamm.seams.clock import Now
 
 log = logging.getLogger("klamm.broker.groups")
 

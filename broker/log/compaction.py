@@ -31,11 +31,11 @@ from klamm.broker.log.storage import ProducerEntry
 from klamm.broker.log.timestamps import next_offset_of
 from klamm.configs.broker_config import BrokerConfig
 from klamm.machine.faults import contained
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError
 from klamm.protocol.records.batch import CorruptRecords
 from klamm.protocol.records.compression import BadCompression, TooLarge
 from klamm.protocol.records.scan import BadRecord
+from klamm.seams.clock import Clock
 
 log_ = logging.getLogger(__name__)
 

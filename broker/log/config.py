@@ -12,7 +12,7 @@ from klamm.configs.tables.broker import TOPICS
 from klamm.configs.topic import topic_defaults
 from klamm.protocol.records.batch import Codec
 from klamm.protocol.records.validation import AppendRules
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 _LONGEST = 2**63 - 1
 _LEVELS = {Codec.GZIP: "compression.gzip.level", Codec.LZ4: "compression.lz4.level", Codec.ZSTD: "compression.zstd.level"}

@@ -22,7 +22,7 @@ from klamm.broker.log.storage import AbortedTransaction, Flush, LoadedLog, ReadC
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import HEADER_SIZE, BatchHeader, each_header, read_header, whole_batches
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 if TYPE_CHECKING:
     from klamm.broker.log.slow_disk import DiskDelays

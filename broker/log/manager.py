@@ -26,8 +26,8 @@ from klamm.broker.log.retention import delete_old_segments
 from klamm.broker.log.storage import Directories, LoadRules
 from klamm.configs.broker_config import BrokerConfig
 from klamm.machine.faults import contained
-from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from dataclasses import field
 from typing import NamedTuple, Protocol
 
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 
 class AbortedTransaction(NamedTuple):

@@ -56,9 +56,9 @@ from klamm.broker.transactions.transaction import (
     new_transaction,
     producer_error,
 )
-from klamm.protocol.clock import Now
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.clock import Now
 
 log = logging.getLogger("klamm.broker.transactions")
 

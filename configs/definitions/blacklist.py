@@ -10,7 +10,7 @@ from typing import Any
 
 from klamm.configs.definitions.definition import DEFAULT_ONLY, LIST, ConfigKey
 from klamm.configs.definitions.types import parse_integer
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from klamm.configs.definitions.types import ConfigError, ConfigType, parse
 from klamm.configs.definitions.validators import Validator, blamed
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 BOOLEAN = ConfigType.BOOLEAN
 STRING = ConfigType.STRING

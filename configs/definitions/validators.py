@@ -9,7 +9,7 @@ import re
 from typing import Any, Protocol
 
 from klamm.configs.releases.inter_broker_protocol import MetadataVersion
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 
 class Validator(Protocol):

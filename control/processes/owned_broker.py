@@ -32,7 +32,7 @@ from klamm.control.routes import ROUTES, Route
 from klamm.control.wholeness import report_of
 from klamm.controller.phases import ControllerElectionDue
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.steering import HeldPhase, Hold, Steering
+from klamm.seams.steering import HeldPhase, Hold, Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Condition, Fault, Faults
 from klamm.server.lifecycle.seams import Seams

@@ -49,7 +49,7 @@ from klamm.control.refusal import Refused
 from klamm.control.seen_changes import SeenRows
 from klamm.control.wholeness import Report, until_whole
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.steering import Steering
+from klamm.seams.steering import Steering
 from klamm.server.faults.fault import MAX_FAULTS, Fault
 from klamm.server.local.changed_configs import ChangedConfigs
 from klamm.server.local.own_zookeeper import session_at

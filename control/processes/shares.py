@@ -10,7 +10,7 @@ import msgspec
 
 from klamm.control.bodies import FaultBody, HoldBody
 from klamm.control.json_object import JsonObject
-from klamm.protocol.steering import HoldState
+from klamm.seams.steering import HoldState
 
 
 class HoldShares:

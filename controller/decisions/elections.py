@@ -11,7 +11,7 @@ from typing import NamedTuple, assert_never
 
 from klamm.controller.values import intern_ints
 from klamm.protocol.nouns import Ints
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 
 class Choice(NamedTuple):

@@ -20,8 +20,8 @@ from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import ZERO_UUID, Ints
-from klamm.protocol.pace import Pace
-from klamm.protocol.value_class import dataclass
+from klamm.seams.pace import Pace
+from klamm.seams.value_class import dataclass
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 MAX_NAME_LENGTH = 249

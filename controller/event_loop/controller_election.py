@@ -23,9 +23,9 @@ from klamm.controller.propagation.batch import Channels
 from klamm.controller.store import Store
 from klamm.controller.term.term import Term, reach
 from klamm.controller.values import ControllerEpoch, ControllerMoved, StoreLost, StoreRefused
-from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.nouns import next_epoch
-from klamm.protocol.steering import Steering
+from klamm.seams.clock import Clock, Timer
+from klamm.seams.steering import Steering
 
 log = logging.getLogger("klamm.controller")
 

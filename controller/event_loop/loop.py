@@ -38,10 +38,10 @@ from klamm.controller.store import Store
 from klamm.controller.term.term import Term
 from klamm.controller.values import Assignment, BrokerRegistration, BrokerState, BrokerToRegister, Election, ElectionResult, Result
 from klamm.protocol import messages
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.protocol.steering import Steering
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
+from klamm.seams.steering import Steering
 
 if TYPE_CHECKING:
     from klamm.controller.propagation.batch import BrokerResponse

@@ -16,7 +16,7 @@ from klamm.controller.values import Assignment, BrokerRegistration, BrokerToRegi
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 # --- events of any broker, controller or not ---
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from klamm.controller.events.catalogue import Event
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ from klamm.controller.events.catalogue import Event
 from klamm.controller.events.causes import Cause
 from klamm.controller.metadata_log.log import MetadataLog
 from klamm.controller.values import LONGEST_SECRET, BrokerRegistration, BrokerState
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.seams.clock import Clock
 
 log = logging.getLogger("klamm.controller")
 

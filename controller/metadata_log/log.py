@@ -30,8 +30,8 @@ from klamm.controller.values import (
     TopicWrite,
     WriteOutcome,
 )
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
 
 _OK = WriteOutcome.OK
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from klamm.controller.metadata_log.batches import MOST_RECORDS, Entry, Partition
 from klamm.controller.metadata_log.partition_records import Partitions, StateWrites, StateWritten, partition_record
 from klamm.controller.values import Assignment, LeaderAndIsr, StateWrite, StoredTopic, TopicWrite, WriteOutcome
 from klamm.protocol import messages
-from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import TopicPartition, next_epoch
 from klamm.protocol.records.metadata_records import encode_value
+from klamm.seams.identity_memo import IdentityMemo
 
 _OK = WriteOutcome.OK
 _LAST_VERSION = 2**31 - 1

@@ -15,9 +15,9 @@ from struct import Struct
 from klamm.controller.metadata_log.batches import Entry, PartitionEntry, PartitionRest, partition_rest
 from klamm.controller.values import RECOVERED, Assignment, LeaderAndIsr
 from klamm.protocol import messages
-from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import NO_EPOCH, NO_LEADER, next_epoch
 from klamm.protocol.records.metadata_records import LEADER_UNCHANGED, RECOVERY_UNCHANGED, prefix
+from klamm.seams.identity_memo import IdentityMemo
 
 NO_STATE = LeaderAndIsr(NO_LEADER, NO_EPOCH, (), RECOVERED, NO_EPOCH)
 """Of a partition without a state znode."""

@@ -20,10 +20,10 @@ from klamm.controller.term.term import Term
 from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr, Proposal, WriteOutcome, intern_ints
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.protocol.pace import Pace
-from klamm.protocol.value_class import dataclass
+from klamm.seams.identity_memo import IdentityMemo
+from klamm.seams.pace import Pace
+from klamm.seams.value_class import dataclass
 
 if TYPE_CHECKING:
     _TopicData = messages.AlterPartitionRequest.TopicData

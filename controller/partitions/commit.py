@@ -22,8 +22,8 @@ from klamm.controller.states import PartitionState
 from klamm.controller.term.term import Term
 from klamm.controller.values import LeaderAndIsr, StateWrite, WriteOutcome
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.identity_memo import IdentityMemo
 
 MAX_TRIES = 100
 """A partition whose state has changed under each of this number of tries is given up."""

@@ -15,7 +15,7 @@ from klamm.controller.term.term import Term
 from klamm.controller.values import Election, ElectionResult, LeaderAndIsr
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 
 log = logging.getLogger("klamm.controller")
 

@@ -19,7 +19,7 @@ from klamm.controller.partitions import partition_machine
 from klamm.controller.partitions.partition_machine import StateChangeFailed
 from klamm.controller.term.term import Term
 from klamm.protocol.nouns import Ints
-from klamm.protocol.pace import SLICE, Pace
+from klamm.seams.pace import SLICE, Pace
 
 log = logging.getLogger("klamm.controller")
 

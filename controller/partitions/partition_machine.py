@@ -19,7 +19,7 @@ from klamm.controller.states import PARTITION_MOVES, PartitionState
 from klamm.controller.term.term import Term
 from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr
 from klamm.protocol.nouns import next_epoch
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 log = logging.getLogger("klamm.controller.state_change")
 

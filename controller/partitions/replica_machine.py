@@ -18,7 +18,7 @@ from klamm.controller.term.term import Term
 from klamm.controller.values import Assignment, LeaderAndIsr, intern_ints
 from klamm.protocol.hash_order import in_hash_order
 from klamm.protocol.nouns import NO_LEADER, next_epoch
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 log = logging.getLogger("klamm.controller.state_change")
 

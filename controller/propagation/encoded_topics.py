@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 
 from klamm.controller.cluster import Partition, Topic
 from klamm.controller.values import Assignment, LeaderAndIsr
-from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import Ints
 from klamm.protocol.primitives import write_uvarint
+from klamm.seams.identity_memo import IdentityMemo
 
 _SETTLED = b"\x01\x01\x00\x00\x00"
 """The end of a LeaderAndIsr state: nothing adding, nothing removing, not new, recovered, no tags."""

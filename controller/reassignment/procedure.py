@@ -32,7 +32,7 @@ from klamm.controller.writes import reassignment_entries
 from klamm.controller.writes.throttle_removal import remove_when_idle
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import NO_LEADER, Ints, TopicPartition
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 
 log = logging.getLogger("klamm.controller.reassignment.procedure")
 

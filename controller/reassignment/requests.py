@@ -12,7 +12,7 @@ from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.values import Assignment, intern_ints
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 
 _UNASSIGNED = Assignment(())
 

@@ -21,7 +21,7 @@ from klamm.controller.values import Assignment, LeaderAndIsr, TopicWrite, WriteO
 from klamm.controller.writes import reassignment_entries, topic_writes
 from klamm.protocol.hash_order import in_hash_order
 from klamm.protocol.nouns import NO_LEADER, Ints, TopicPartition, next_epoch
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 log = logging.getLogger("klamm.controller.reassignment.procedure")
 

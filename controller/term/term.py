@@ -22,8 +22,8 @@ from klamm.controller.phases import EventPhase, ProcedurePhase
 from klamm.controller.propagation.batch import Channels, RequestSender
 from klamm.controller.store import Store
 from klamm.controller.term.throttle_requests import ThrottleRequests
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
-from klamm.protocol.steering import HeldPhase, Steering
+from klamm.seams.clock import SYSTEM_CLOCK, Clock, Timer
+from klamm.seams.steering import HeldPhase, Steering
 
 
 @dataclass(slots=True)

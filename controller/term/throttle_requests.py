@@ -18,8 +18,8 @@ from klamm.controller.phases import ProcedurePhase
 from klamm.controller.throttle_steps import Step
 from klamm.controller.values import ConfigEntity, Result
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.pace import Pace
-from klamm.protocol.steering import HeldPhase
+from klamm.seams.pace import Pace
+from klamm.seams.steering import HeldPhase
 
 DONE: Result = ErrorCode.NONE, None
 

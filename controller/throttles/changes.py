@@ -20,7 +20,7 @@ from klamm.controller.throttle_steps import ChangeConfig, RecordBrokers, RecordT
 from klamm.controller.values import BrokerState, Result
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 
 log = logging.getLogger("klamm.controller.throttles.throttled_replicas")
 

@@ -22,7 +22,7 @@ from klamm.controller.values import Assignment, Result, ThrottleRemovals
 from klamm.controller.writes import reassignment_entries
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 
 log = logging.getLogger("klamm.controller.throttles.procedure")
 

@@ -37,7 +37,7 @@ from klamm.pipeline.report.reading import FRAMES, Row, RunTables, StoredTables, 
 from klamm.pipeline.report.source import ReportSource
 from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 PARTITIONS = 40
 """Number of partitions in a timeline."""

@@ -24,7 +24,7 @@ from klamm.pipeline.report.evidence import Evidence, Incident, proof
 from klamm.pipeline.report.facts import CLIENTS, GROUPS, PARTITIONS, Facts, RuleResult
 from klamm.pipeline.report.reading import Place, Row
 from klamm.pipeline.rules.runner import rules as all_rules
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

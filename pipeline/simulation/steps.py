@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import BatchHeader, Codec
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 LONGEST = 2**63 - 1
 

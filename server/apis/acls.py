@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.security.authorizer import Operation, ResourceType
 

@@ -18,7 +18,7 @@ from klamm.broker.transactions.requests import AddPartitions
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import SLICE, Pace, build, free, in_groups
+from klamm.seams.pace import SLICE, Pace, build, free, in_groups
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 

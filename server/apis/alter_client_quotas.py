@@ -21,7 +21,7 @@ from klamm.configs.definitions.types import ConfigType
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.apis.describe_client_quotas import CLIENT_ID, IP, USER, Names, znode_name
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType

@@ -12,7 +12,7 @@ from __future__ import annotations
 from klamm.controller.decisions.throttled_replicas import slow_warning
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.requests.context import Context
 from klamm.server.requests.timed_results import Entries
 from klamm.server.security.authorizer import Operation, ResourceType

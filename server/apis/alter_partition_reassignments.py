@@ -9,7 +9,7 @@ from __future__ import annotations
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.protocol.pace import SLICE, Pace
+from klamm.seams.pace import SLICE, Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 

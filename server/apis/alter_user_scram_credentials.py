@@ -16,7 +16,7 @@ from klamm.configs.client_quotas import CLIENT_QUOTAS, SCRAM_MECHANISMS, check_q
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.apis.describe_user_scram_credentials import EMPTY_NAME, UNEXPECTED
 from klamm.server.requests.context import Context
 from klamm.server.requests.services import AdminStore

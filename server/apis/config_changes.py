@@ -25,7 +25,7 @@ from klamm.configs.topic import validate_topic_configs
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.listeners.listeners import security_of
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType

@@ -21,7 +21,7 @@ from klamm.controller.decisions.topic_requests import GrowthPlan, NothingToFollo
 from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.apis.mutations import Mutations
 from klamm.server.apis.topic_creation import TOPIC_ENTRIES, wait_for_leaders
 from klamm.server.requests.context import Context

@@ -20,7 +20,7 @@ from klamm.controller.decisions.topic_requests import CLUSTER_METADATA_TOPIC, re
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.protocol.pace import Pace, build
+from klamm.seams.pace import Pace, build
 from klamm.server.apis.mutations import Mutations
 from klamm.server.apis.topic_creation import TOPIC_ENTRIES, Creation, create_topics, wait_for_leaders
 from klamm.server.requests.context import Context

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import Pace, build
+from klamm.seams.pace import Pace, build
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 

@@ -15,7 +15,7 @@ from klamm.controller.decisions.topic_requests import Deletion, judge_deletions,
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.apis.mutations import Mutations
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType

@@ -16,7 +16,7 @@ from klamm.configs.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
 from klamm.configs.definitions.types import ConfigType, parse_double
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.requests.context import Context
 from klamm.server.requests.services import AdminStore
 from klamm.server.security.authorizer import Operation, ResourceType

@@ -27,7 +27,7 @@ from klamm.controller.decisions.topic_requests import is_valid_name, why_invalid
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import SLICE, Pace
+from klamm.seams.pace import SLICE, Pace
 from klamm.server.apis.config_changes import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, check_is_own_id
 from klamm.server.apis.describe_user_scram_credentials import UNEXPECTED
 from klamm.server.requests.context import CloseConnection, Context

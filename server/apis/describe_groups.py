@@ -13,7 +13,7 @@ from klamm.broker.groups.states import DEAD, STABLE
 from klamm.broker.metadata_responses import OPERATIONS_OMITTED
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.requests.context import Context
 from klamm.server.requests.services import AdminStore
 from klamm.server.security.authorizer import Operation, ResourceType

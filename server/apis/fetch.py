@@ -20,7 +20,7 @@ from klamm.broker.fetch_reads import FetchParams, Isolation
 from klamm.broker.fetch_sessions import NO_SESSION, FetchContext
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.pace import SLICE
+from klamm.seams.pace import SLICE
 from klamm.server.apis.open_fetch import Body, OpenFetch, now_ms
 from klamm.server.fetch.fetch_response import encode
 from klamm.server.requests.context import Context

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Endpoint
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.apis.describe_configs import MALFORMED
 from klamm.server.apis.topic_creation import auto_create
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC

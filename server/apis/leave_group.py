@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Sequence
 from klamm.broker.groups.requests import Leaving
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import SLICE, Pace
+from klamm.seams.pace import SLICE, Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 

@@ -25,7 +25,7 @@ from klamm.controller.decisions.topic_requests import is_valid_name
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.protocol.pace import SLICE, Pace
+from klamm.seams.pace import SLICE, Pace
 from klamm.server.apis.topic_creation import auto_create
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import AllowAll, Operation, ResourceType

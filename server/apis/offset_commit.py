@@ -20,8 +20,8 @@ from klamm.controller.values import StoreRefused
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import Pace, build
 from klamm.protocol.records.record import wrapped
+from klamm.seams.pace import Pace, build
 from klamm.server.apis.offset_requests import TopicCodes, is_short_metadata, topic_codes, usable_partitions, with_short_metadata
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType

@@ -19,7 +19,7 @@ from klamm.controller.values import StoreRefused
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH, TopicPartition
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from klamm.broker.fetch_reads import end_offset_of_epoch
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import SLICE, Pace
+from klamm.seams.pace import SLICE, Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 

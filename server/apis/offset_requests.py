@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from klamm.broker.groups.requests import OffsetCommit
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 

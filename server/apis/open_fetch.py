@@ -28,11 +28,11 @@ from klamm.broker.metadata_responses import brokers_at
 from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import SLICE
 from klamm.protocol.records.batch import Codec
 from klamm.protocol.records.compression import BadCompression, TooLarge
 from klamm.protocol.records.conversion import down_convert
 from klamm.protocol.records.scan import BadRecord
+from klamm.seams.pace import SLICE
 from klamm.server.fetch.delayed_fetch import DelayedFetch
 from klamm.server.fetch.fetch_response import ENDPOINTS_SINCE, encode, size_of
 from klamm.server.requests.context import Context

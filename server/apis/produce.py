@@ -30,9 +30,9 @@ from klamm.broker.metadata_responses import INTERNAL_TOPICS, brokers_at
 from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import SLICE, Pace
 from klamm.protocol.records.batch import Buffer, CorruptRecords, is_of_transaction, size_in_request
 from klamm.protocol.records.validation import Refused, refuses_request, version_error
+from klamm.seams.pace import SLICE, Pace
 from klamm.server.produce.delayed_produce import Appended
 from klamm.server.produce.record_appends import RecordAppends, transactional_batch, transactional_producers
 from klamm.server.requests.context import CloseConnection, Context

@@ -16,7 +16,7 @@ from klamm.controller.values import Result
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.configs.policies import ReassignmentPolicy, any_reassignment
 from klamm.server.requests.context import Context
 from klamm.server.requests.timed_results import Entries, partitions_response, refuse_partitions

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from klamm.broker.groups.requests import Sync, SyncResult
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import SLICE, build
+from klamm.seams.pace import SLICE, build
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 

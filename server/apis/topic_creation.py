@@ -27,7 +27,7 @@ from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_LEADER, ZERO_UUID
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.apis.mutations import NEVER_STRICT, Mutations
 from klamm.server.requests.context import Context
 from klamm.server.requests.services import Services

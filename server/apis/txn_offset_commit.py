@@ -17,7 +17,7 @@ from klamm.broker.groups.requests import OffsetCommit as Offset
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import build
+from klamm.seams.pace import build
 from klamm.server.apis.offset_requests import topic_codes, usable_partitions, with_short_metadata
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
 from klamm.server.produce.record_appends import Verified

@@ -14,7 +14,7 @@ from typing import Any
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import Pace, build, in_groups
+from klamm.seams.pace import Pace, build, in_groups
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 from klamm.server.transactions.marker_writer import TransactionEnd

@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from klamm.protocol import messages
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
+from klamm.seams.clock import Clock
 from klamm.server.net.controller_requests import versions
 from klamm.server.net.kept_connection import KeptConnection
 from klamm.server.net.tap import BrokerTap, ConnectionKind

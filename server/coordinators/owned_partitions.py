@@ -26,12 +26,12 @@ from klamm.broker.replica_effects import (
     WentOffline,
 )
 from klamm.broker.replica_manager import ReplicaManager
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.hash_order import partition_for
 from klamm.protocol.records.batch import Buffer, CorruptRecords
 from klamm.protocol.records.compression import BadCompression
 from klamm.protocol.records.scan import BadRecord
+from klamm.seams.clock import Clock
 from klamm.server.ground.background import BackgroundTasks
 
 log = logging.getLogger(__name__)

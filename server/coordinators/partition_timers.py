@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 
 from klamm.machine.faults import contained
-from klamm.protocol.clock import Clock, Timer
+from klamm.seams.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 

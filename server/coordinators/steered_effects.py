@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from klamm.machine.faults import contained
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.steering import HeldPhase, Steering
+from klamm.seams.steering import HeldPhase, Steering
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from weakref import WeakMethod
 
 from klamm.protocol.apis import ApiKey, broker_of
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 if TYPE_CHECKING:
     from klamm.broker.log.slow_disk import DiskOperation

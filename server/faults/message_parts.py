@@ -14,7 +14,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.protocol.schema import Field, Struct
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 KEYS = ("topic", "partition", "group", "transactional_id")
 """What a filter can name inside messages."""

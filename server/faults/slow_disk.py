@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from klamm.broker.log.slow_disk import DiskOperation
-from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.clock import Clock, Timer
 from klamm.server.faults.fault import DiskFilter, DiskHit, Fault, Faults
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from klamm.controller.values import StoreLost, StoreRefused
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.paths import FEATURE
 from klamm.zk.layout.znodes import decode_feature

@@ -27,12 +27,12 @@ from klamm.broker.log.log import AppendResult
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
 from klamm.machine.faults import contained
-from klamm.protocol.clock import Clock, Now, time_of
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, Codec
 from klamm.protocol.records.record import Record, encode_batch
-from klamm.protocol.steering import Steering
+from klamm.seams.clock import Clock, Now, time_of
+from klamm.seams.steering import Steering
 from klamm.server.coordinators.owned_partitions import OwnedPartitions
 from klamm.server.coordinators.partition_timers import PartitionTimers
 from klamm.server.coordinators.tickets import complete, new_ticket

@@ -15,7 +15,7 @@ from klamm.broker.groups.groups import CommitAppended
 from klamm.broker.groups.rebalances import SyncAppended
 from klamm.broker.groups.requests import AppendRecords, Effect, JoinResult, Passed, Respond, SyncResult
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 from klamm.server.coordinators.steered_effects import Reached
 
 

@@ -12,7 +12,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definitions.definition import ConfigKey
 from klamm.configs.tables.broker import BROKER, OWN, QUOTAS, SWITCHES, TOPICS
 from klamm.machine.extras import install_command
-from klamm.protocol.clock import Clock
+from klamm.seams.clock import Clock
 from klamm.server.net.tap import BrokerTap
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from klamm.controller.events.catalogue import WatchEvent
 from klamm.controller.events.observation import Observer
 from klamm.controller.store import Store
 from klamm.protocol.nouns import Endpoint
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 from klamm.server.apis.handlers import offered_by
 from klamm.server.configs.dynamic_configs import DynamicConfigs
 from klamm.server.configs.topic_configs import TopicConfigs

@@ -15,9 +15,9 @@ from typing import Protocol
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import Broker, StoreLost
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import RegistrationRefused
 from klamm.protocol.nouns import Endpoint
+from klamm.seams.clock import Clock
 from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.lifecycle.controlled_shutdown import request_controlled_shutdown
 from klamm.server.listeners.listeners import Listeners

@@ -17,8 +17,8 @@ from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
+from klamm.seams.clock import Clock
 from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.net.controller_requests import ControllerRequests, ControllerUnreachable
 

@@ -17,8 +17,8 @@ from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import StoreLost
-from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.clock import Clock
 from klamm.server.ground.background import BackgroundTasks
 from klamm.zk.admin import AdminZk
 from klamm.zk.session.requests import ZkError

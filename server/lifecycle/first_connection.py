@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
 from klamm.zk.session.reachability import why_silent
 from klamm.zk.session.session import ZkSession
 

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.protocol.clock import Clock
-from klamm.protocol.value_class import dataclass
+from klamm.seams.clock import Clock
+from klamm.seams.value_class import dataclass
 from klamm.server.configs import policies
 from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy
 from klamm.server.ground.identity import BrokerIdentity

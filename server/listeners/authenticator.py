@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.security.redaction import shown_mechanism
+from klamm.seams.clock import Clock
 from klamm.server.requests.context import CloseConnection
 from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following
 from klamm.server.security.authorizer import Principal

@@ -29,9 +29,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import BadLength
+from klamm.seams.clock import Clock, Timer
 from klamm.server.listeners.flow_control import CLOSED, HANDLING, HELD, IN_FILE, PAUSED, THROTTLED, UNREAD, FlowControl
 from klamm.server.listeners.unread_responses import ResponseFile, UnreadResponses
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to

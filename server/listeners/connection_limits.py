@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
+from klamm.seams.clock import SYSTEM_CLOCK, Clock, Timer
 from klamm.server.listeners.unread_responses import UnreadResponses
 from klamm.server.requests.peer import Peer
 

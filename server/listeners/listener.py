@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
+from klamm.seams.clock import SYSTEM_CLOCK, Clock, Timer
 from klamm.server.listeners.connection import ClientConnection
 from klamm.server.listeners.connection_limits import ConnectionLimits, LimitedConnection
 from klamm.server.net.log_limit import LimitedLog

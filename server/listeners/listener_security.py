@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerProperties
-from klamm.protocol.clock import Clock
+from klamm.seams.clock import Clock
 from klamm.server.security.authorizer import ANONYMOUS, Principal
 from klamm.server.security.sasl.jaas import LoginModule
 from klamm.server.security.sasl.login_modules import JAAS, login_module

@@ -16,8 +16,8 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerConfig, ListenerProperties
 from klamm.configs.rules import connection_overrides
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.nouns import Endpoint, SecurityProtocol
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
 from klamm.server.listeners.connection_limits import ConnectionLimits, ConnectionRate, Gate
 from klamm.server.listeners.listener import Listener, bind
 from klamm.server.net.tap import BrokerTap

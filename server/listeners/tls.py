@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
-from klamm.protocol.clock import Clock, Timer
+from klamm.seams.clock import Clock, Timer
 
 HANDSHAKE_S = 30.0
 """Time for the handshake. Kafka has no limit but `connections.max.idle.ms`."""

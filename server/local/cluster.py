@@ -32,7 +32,7 @@ from klamm.broker.recovery import Recovery
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definitions.types import ConfigError
 from klamm.controller.phases import ControllerElectionDue, EventPhase
-from klamm.protocol.steering import Steering
+from klamm.seams.steering import Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.configs.properties_log import log_properties

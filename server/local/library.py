@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from klamm.broker.recovery import Recovery
 from klamm.machine.interpreter import require_interpreter_lock
-from klamm.protocol.steering import Action, Hold, HoldState, Steering
+from klamm.seams.steering import Action, Hold, HoldState, Steering
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.lifecycle.seams import Seams
 from klamm.server.local.arguments import BadArgument, SeedTopic, check_arguments, check_broker_configs, narrowed_apis
@@ -98,7 +98,7 @@ class BlockingSteering:
         self, *kinds: type[P], where: Mapping[str, object] | None = None, count: int | None = None, nth: int = 1,
         action: Action | None = None,
     ) -> BlockingHold[P]:
-        """Hold phases of these kinds from now on; with `where`, only those with these field values (`klamm.protocol.steering.Where`).
+        """Hold phases of these kinds from now on; with `where`, only those with these field values (`klamm.seams.steering.Where`).
 
         The first `nth - 1` matching phases pass, the next `count` are held (None: all). An `action` gets each of them at once, on the event
         loop. Raises ValueError if a kind does not have one of these fields, or if a value has another type than its field.

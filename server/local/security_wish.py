@@ -63,7 +63,7 @@ class SecurityWish:
 
     def make(self, data_dir: Path | None) -> MadeSecurity:
         """Certificates, users and configs; nothing where nothing is to be secured."""
-        from klamm.protocol.clock import SYSTEM_CLOCK
+        from klamm.seams.clock import SYSTEM_CLOCK
         from klamm.server.local.made_security import MadeSecurity, add_users, make_security
 
         if not self.is_any:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
-from klamm.protocol.clock import Clock, Timer
+from klamm.seams.clock import Clock, Timer
 from klamm.server.local.timer_clock import WaitingClock
 from klamm.server.net.outgoing_connections import OutgoingConnection
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from klamm.protocol.clock import Timer
+from klamm.seams.clock import Timer
 
 
 class ClockTimer:

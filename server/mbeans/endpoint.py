@@ -16,7 +16,7 @@ from typing import Any
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.machine.extras import install_command
-from klamm.protocol.clock import Clock
+from klamm.seams.clock import Clock
 from klamm.server.listeners.listener import bind
 from klamm.server.listeners.listeners import CannotListen
 from klamm.server.mbeans.readings import MetricSources

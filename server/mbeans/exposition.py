@@ -13,7 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encode
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from klamm.protocol.pace import Pace
+from klamm.seams.pace import Pace
 from klamm.server.mbeans.mbean import Kind, MBean
 from klamm.server.mbeans.readings import BrokerReading, MetricSources
 from klamm.server.mbeans.table import SHOWN

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 from klamm.server.metrics.distribution import Distribution
 
 if TYPE_CHECKING:

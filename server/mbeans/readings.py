@@ -14,7 +14,7 @@ from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.cluster import Cluster
 from klamm.controller.event_loop.loop import Controller
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 from klamm.server.metrics.counting import Counts
 from klamm.server.net.channels import Channels
 from klamm.server.replication.followers import Followers

@@ -14,11 +14,11 @@ from klamm.broker.leaders import Leaders
 from klamm.broker.log.log import AppendResult
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import Buffer, CorruptRecords
 from klamm.protocol.records.validation import Assigned, Origin, Refused
-from klamm.protocol.value_class import dataclass
+from klamm.seams.clock import Clock
+from klamm.seams.value_class import dataclass
 from klamm.server.metrics.controller_counts import ControllerCounts
 from klamm.server.metrics.request_counts import RequestCounts
 

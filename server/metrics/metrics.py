@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.protocol.clock import Clock
-from klamm.protocol.value_class import dataclass
+from klamm.seams.clock import Clock
+from klamm.seams.value_class import dataclass
 
 if TYPE_CHECKING:
     from klamm.server.metrics.counting import Counts

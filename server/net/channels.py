@@ -18,8 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.protocol import messages
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
 from klamm.protocol.errors import RemoteProtocolError
+from klamm.seams.clock import SYSTEM_CLOCK, Clock, Timer
 from klamm.server.net.log_limit import LimitedLog
 from klamm.server.net.outgoing_connections import OutgoingConnection, dial
 from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind, ControllerEvent

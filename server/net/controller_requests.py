@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from klamm.machine.faults import contained
 from klamm.protocol import messages
 from klamm.protocol.apis import BROKER_SOFTWARE, SOFTWARE_VERSION, ApiKey
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
 from klamm.server.net.kept_connection import KeptConnection
 from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind
 

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from klamm.protocol import messages
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
+from klamm.seams.clock import Clock
 from klamm.server.net.outgoing_connections import OutgoingConnection, dial
 from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind
 

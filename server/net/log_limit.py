@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
+from klamm.seams.clock import SYSTEM_CLOCK, Clock, Timer
 
 LINES = 10
 PERIOD_S = 10.0

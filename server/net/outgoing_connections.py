@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from klamm.protocol import messages
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import FrameReader
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
 from klamm.server.net.tap import Cause, ConnectionSink
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from functools import reduce
 from typing import NamedTuple, Protocol
 
 from klamm.protocol.framing import ANY_LENGTH, BadLength, FrameReader
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 
 log = logging.getLogger(__name__)
 

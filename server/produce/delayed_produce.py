@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
-from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.errors import ErrorCode
+from klamm.seams.clock import Clock, Timer
 
 ALL_REPLICAS = -1
 

@@ -16,11 +16,11 @@ from klamm.broker.log.log import AppendResult
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import Buffer
 from klamm.protocol.records.validation import Origin, Refused
+from klamm.seams.clock import Clock
 from klamm.server.produce.delayed_produce import ALL_REPLICAS, Appended, DelayedProduce
 from klamm.server.produce.record_appends import RecordAppends, Verified
 

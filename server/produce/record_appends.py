@@ -15,7 +15,6 @@ from klamm.broker.log.log import AppendResult, Log
 from klamm.broker.log.verifications import Verification
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import (
@@ -30,6 +29,7 @@ from klamm.protocol.records.batch import (
 from klamm.protocol.records.batch_runs import assign_run
 from klamm.protocol.records.rebase import rebased
 from klamm.protocol.records.validation import Origin, assign, costs_much, version_error
+from klamm.seams.clock import Clock
 from klamm.server.produce.delayed_produce import Appended, wait_for_acks
 
 

@@ -31,11 +31,11 @@ from klamm.broker.follower_truncation import out_of_range, truncation
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.protocol import messages
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH
 from klamm.protocol.records.batch import CorruptRecords
-from klamm.protocol.value_class import dataclass
+from klamm.seams.clock import Clock
+from klamm.seams.value_class import dataclass
 from klamm.server.replication.leader_connection import LeaderConnection
 from klamm.server.replication.leader_requests import (
     EARLIEST,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint
+from klamm.seams.clock import Clock
 from klamm.server.net.kept_connection import KeptConnection
 from klamm.server.net.tap import BrokerTap, ConnectionKind
 

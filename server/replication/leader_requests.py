@@ -19,7 +19,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import NO_EPOCH
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 from klamm.server.replication.leader_connection import LeaderConnection
 
 Partition: TypeAlias = "FollowedPartition[HostedPartition]"

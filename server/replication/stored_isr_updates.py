@@ -14,9 +14,9 @@ from typing import Protocol
 from klamm.broker.leaders import Leaders
 from klamm.broker.leadership import IsrProposal
 from klamm.controller.values import LeaderAndIsr, StoreLost
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.clock import Clock
 from klamm.server.ground.background import BackgroundTasks
 from klamm.zk.session.requests import ZkError
 

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.controller.values import StoreLost
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError
+from klamm.seams.clock import Clock
 from klamm.server.ground.background import BackgroundTasks
 from klamm.zk.session.requests import ZkError
 

@@ -23,10 +23,10 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import BrokerRegistration, BrokerState, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode, RegistrationRefused, RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
-from klamm.protocol.value_class import dataclass
+from klamm.seams.clock import Clock
+from klamm.seams.value_class import dataclass
 from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.net.controller_requests import versions
 from klamm.server.net.kept_connection import KeptConnection

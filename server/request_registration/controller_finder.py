@@ -16,8 +16,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from klamm.controller.values import StoreLost
-from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint
+from klamm.seams.clock import Clock
 from klamm.server.ground.identity import BrokerIdentity
 from klamm.zk.find_controller import ElectedController
 from klamm.zk.session.requests import ZkError

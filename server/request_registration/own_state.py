@@ -25,8 +25,8 @@ from klamm.broker.metadata_view import ViewedBroker
 from klamm.controller.broker_sessions import NOTICE_SHARE
 from klamm.controller.values import BrokerRegistration, BrokerState
 from klamm.protocol import messages
-from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.records.metadata_records import MetadataRecord
+from klamm.seams.clock import Clock, Timer
 from klamm.server.ground.identity import BrokerIdentity
 
 log = logging.getLogger(__name__)

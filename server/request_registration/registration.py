@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import BrokerState
-from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint
+from klamm.seams.clock import Clock
 from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.listeners.listeners import Listeners
 from klamm.server.net.controller_requests import ControllerRequests

@@ -7,7 +7,7 @@ unsupported version, in the layout of version 0, so that the client can try agai
 
 A request of more than LARGE_REQUEST_BYTES (of Produce LARGE_PRODUCE_BYTES), or with many tagged fields in its header, is decoded in a
 thread, and its response is encoded in a thread, so that the event loop can serve other clients. Handlers of such requests process long
-lists in slices (`protocol/pace.py`).
+lists in slices (`seams/pace.py`).
 
 A shortcut decodes requests that repeat earlier ones of their connection (`protocol/shortcuts/repeated_requests.py`); it gives what the
 codec gives. Requests of some APIs that came together are handled together (`Handler.handle_run`).

@@ -16,8 +16,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import chain
 from typing import Any
 
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
-from klamm.protocol.pace import SLICE, Pace
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
+from klamm.seams.pace import SLICE, Pace
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.client_quotas import CLIENT_QUOTAS, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from klamm.configs.client_quotas import number_of as quota_of
-from klamm.protocol.clock import Clock
+from klamm.seams.clock import Clock
 from klamm.server.security.authorizer import Principal
 from klamm.zk.layout.paths import sanitize
 

@@ -29,10 +29,10 @@ from klamm.controller.values import (
 )
 from klamm.protocol import messages
 from klamm.protocol.apis import Api
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.protocol.value_class import dataclass
+from klamm.seams.clock import Clock
+from klamm.seams.value_class import dataclass
 from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy
 from klamm.server.fetch.delayed_fetch import Fetches
 from klamm.server.ground.features import FeatureCache

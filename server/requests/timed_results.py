@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 
 from klamm.controller.values import Result
 from klamm.protocol import messages
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import Pace
+from klamm.seams.clock import Clock
+from klamm.seams.pace import Pace
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -19,10 +19,10 @@ from typing import Any
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definitions.types import ConfigError
 from klamm.controller.values import StoreLost
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.pace import Pace, in_groups
 from klamm.protocol.security.acls import LITERAL, PREFIXED, Entry, Filter, Pattern, is_principal
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
+from klamm.seams.pace import Pace, in_groups
 from klamm.server.ground.background import Looking
 from klamm.server.security.acl_index import AclIndex
 from klamm.server.security.authorizer import Operation, Principal, Resource, ResourceType

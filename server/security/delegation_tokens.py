@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import StoreLost
 from klamm.machine.faults import contained
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.security.delegation_tokens import TokenInformation
 from klamm.protocol.security.secret_texts import new_bytes
+from klamm.seams.clock import Clock
 from klamm.server.ground.background import Looking
 from klamm.server.security.sasl.scram_credentials import MIN_ITERATIONS, Mechanism, ScramCredential, TokenCredential, credential_of_password
 from klamm.zk.delegation_tokens import DelegationTokenZk

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from klamm.broker.log.log import AppendResult
 from klamm.broker.replica_manager import ReplicaManager
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.pace import Pace
 from klamm.protocol.records.record import ControlType, control_batch
+from klamm.seams.clock import Clock
+from klamm.seams.pace import Pace
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from klamm.server.produce.internal_appends import InternalAppends, outcome_of
 

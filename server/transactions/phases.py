@@ -16,7 +16,7 @@ from klamm.broker.transactions.states import COMPLETE_COMMIT, PREPARE_COMMIT
 from klamm.broker.transactions.transaction import Transition
 from klamm.broker.transactions.transactions import AddAppended, CompleteAppended, EndAppended, InitAppended
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 from klamm.server.coordinators.steered_effects import Reached
 
 Outcome = Literal["commit", "abort"]

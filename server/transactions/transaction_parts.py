@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint
-from klamm.protocol.steering import Steering
+from klamm.seams.clock import Clock
+from klamm.seams.steering import Steering
 from klamm.server.coordinators.broker_links import BrokerLinks
 from klamm.server.ground.background import BackgroundTasks
 from klamm.server.groups.group_coordinator import GroupCoordinator

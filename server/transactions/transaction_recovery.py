@@ -27,11 +27,11 @@ from klamm.broker.transactions.requests import PendingEnd
 from klamm.machine.faults import contained
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode, received_code
-from klamm.protocol.pace import Pace
 from klamm.protocol.records.record import ControlType, Record, control_batch, encode_batch
-from klamm.protocol.steering import Steering
+from klamm.seams.clock import Clock
+from klamm.seams.pace import Pace
+from klamm.seams.steering import Steering
 from klamm.server.coordinators.broker_links import BrokerLinks
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC, PendingEnds, TransactionCoordinator
 

@@ -16,7 +16,7 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
 if TYPE_CHECKING:
-    from klamm.protocol.clock import Clock
+    from klamm.seams.clock import Clock
     from klamm.server.transactions.partition_verifier import PartitionVerifier
 
 NOT_ADDED = "Partition was not added to the transaction"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from klamm.controller.phases import EventPhase
-from klamm.protocol.steering import field_types
+from klamm.seams.steering import field_types
 from klamm.server.phases import KINDS, PHASES, PhaseKind, can_fail
 from klamm.testing.hold import WHEN
 

@@ -17,7 +17,7 @@ from klamm.control.processes.request_numbers import RequestNumbers
 from klamm.control.processes.shares import FaultShares, HoldShares
 from klamm.control.seen_changes import SeenRows
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.steering import HeldPhase, Steering
+from klamm.seams.steering import HeldPhase, Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Effect, Faults, Hit, Limits, RequestFilter
 

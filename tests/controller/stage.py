@@ -25,9 +25,9 @@ from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.term.term import Term
 from klamm.controller.values import DEFAULT_BROKER, BrokerRegistration, BrokerToRegister, ControllerMoved, LeaderAndIsr, StateWrite
 from klamm.protocol import messages
-from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint, TopicPartition
-from klamm.protocol.steering import Steering
+from klamm.seams.clock import Clock
+from klamm.seams.steering import Steering
 from klamm.tests.controller.simulated import Faults, Removed, SimulatedStore, SimulatedWorld, Wrote, WroteTopic
 from klamm.tests.controller.simulated_brokers import SentFrame, SimulatedBrokers, ToldBroker
 from klamm.tests.controller.zero_clock import ZeroClock

@@ -15,7 +15,7 @@ from klamm.controller.values import Assignment, ControllerMoved, Election, Store
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.steering import Hold
+from klamm.seams.steering import Hold
 from klamm.tests.controller.conftest import Timer
 from klamm.tests.controller.simulated_brokers import SentFrame
 from klamm.tests.controller.stage import ME, Stage, isr_request

@@ -54,7 +54,7 @@ from klamm.controller.phases import (
 from klamm.controller.values import BrokerState, Election, ElectionResult
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.steering import Hold, Steering
+from klamm.seams.steering import Hold, Steering
 from klamm.tests.controller.stage import ME, Stage, isr_request
 
 EVENT_PHASES: tuple[type[EventPhase], ...] = get_args(EventPhase)

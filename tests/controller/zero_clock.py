@@ -1,6 +1,6 @@
 """The clock of the controller tests: real timers, and a wall time that two runs write alike."""
 
-from klamm.protocol.clock import SystemClock
+from klamm.seams.clock import SystemClock
 
 
 class ZeroClock(SystemClock):

@@ -15,7 +15,7 @@ from klamm.broker.log.storage import (
     Roll,
     Storage,
 )
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
 from klamm.tests.logs_on_disk.batches import batch
 
 ID = bytes(range(16))

@@ -11,7 +11,7 @@ import pytest
 import klamm.testing
 from klamm.admin import AdminClient, NewTopic
 from klamm.broker.replication_quotas import ReplicationQuota
-from klamm.protocol.clock import SYSTEM_CLOCK
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.server.lifecycle.disks import Disks
 from klamm.testing.blocking_cluster import BlockingCluster
 from klamm.tests.harness.waits import wait_for

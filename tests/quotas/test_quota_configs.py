@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.protocol.clock import SYSTEM_CLOCK
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.server.configs.dynamic_configs import DynamicConfigs
 from klamm.server.ground.background import BackgroundTasks
 from klamm.server.lifecycle.quota_configs import QuotaConfigs

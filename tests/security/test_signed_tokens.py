@@ -132,7 +132,7 @@ def test_a_broker_does_not_start_with_keys_that_would_not_be_used(url: str | Non
 
 
 async def test_a_token_with_a_critical_header_does_not_hold_even_if_the_header_is_known(tmp_path: Path) -> None:
-    from klamm.protocol.clock import SYSTEM_CLOCK
+    from klamm.seams.clock import SYSTEM_CLOCK
     from klamm.server.security.sasl.signed_tokens import Expected, KeySet, SignedTokens
 
     file = tmp_path / "keys"

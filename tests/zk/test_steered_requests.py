@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from klamm.controller.values import StoreLost, StoreRefused
-from klamm.protocol.steering import HeldPhase, Steering, failing
+from klamm.seams.steering import HeldPhase, Steering, failing
 from klamm.zk.session.requests import ConnectionLost, NodeExists
 from klamm.zk.session.session import ZkSession
 from klamm.zk.session.steered_requests import ZooKeeperRead, ZooKeeperWrite

@@ -33,7 +33,7 @@ from klamm.zk.session.requests import (
 )
 
 if TYPE_CHECKING:
-    from klamm.protocol.steering import Steering
+    from klamm.seams.steering import Steering
 
 log = logging.getLogger(__name__)
 

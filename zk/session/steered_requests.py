@@ -13,8 +13,8 @@ from typing import Any, Literal, Protocol
 from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, GetData, SetData
 
 from klamm.controller.values import StoreLost, StoreRefused
-from klamm.protocol.steering import Steering
-from klamm.protocol.value_class import dataclass
+from klamm.seams.steering import Steering
+from klamm.seams.value_class import dataclass
 from klamm.zk.session.requests import CHECK, ConnectionLost, Multi, MultiRead, MultiReadChildren, operation_type_and_path
 
 When = Literal["before", "after"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from klamm.controller.events import catalogue as events
-from klamm.protocol.value_class import dataclass
+from klamm.seams.value_class import dataclass
 from klamm.zk.session.session import ZkSession
 from klamm.zk.store.admin import ZkNotifications, ZkPreferredElection, ZkReassignments, ZkThrottleRemovals
 from klamm.zk.store.brokers import ZkBrokers

@@ -20,9 +20,9 @@ from klamm.broker.log.files.log_copies import copy_segments, finish_copy, forget
 from klamm.broker.log.storage import DirectorySpace, LoadedLog, ReadLoadRules, Storage
 from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.machine.system_calls import sync_folder
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.clock import Clock
 
 log = logging.getLogger("klamm.broker.log.files.directory")
 

@@ -32,9 +32,9 @@ from klamm.broker.log.files.producer_replay import states_in_thread
 from klamm.broker.log.storage import Command, LoadedLog, LoadRules, ProducerEntry, ReadCommand, ReadLoadRules
 from klamm.machine.replaced_file import remove_temporaries, replace_file
 from klamm.machine.system_calls import read_file, remove, write_file
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.nouns import ZERO_UUID, TopicPartition
 from klamm.protocol.records.batch import CorruptRecords
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from urllib.parse import urlparse
 
 from klamm.configs.definitions.types import ConfigError
 from klamm.configs.listeners import ListenerProperties
-from klamm.protocol.clock import Clock
+from klamm.seams.clock import Clock
 
 if TYPE_CHECKING:
     from klamm.server.security.sasl.signed_tokens import SignedTokens

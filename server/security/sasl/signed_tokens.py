@@ -18,8 +18,8 @@ from urllib.parse import unquote, urlparse
 
 import jwt
 
-from klamm.protocol.clock import Clock
 from klamm.protocol.errors import RemoteProtocolError
+from klamm.seams.clock import Clock
 from klamm.server.security.sasl.exchange import MustWait
 from klamm.server.security.sasl.oauthbearer import is_number
 

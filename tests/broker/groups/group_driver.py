@@ -18,9 +18,9 @@ from klamm.broker.groups.requests import (
     SyncResult,
 )
 from klamm.broker.groups.states import GroupState
-from klamm.protocol.clock import Now
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.clock import Now
 
 GROUP = "g"
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from klamm.broker.log.manager import LogManager
 from klamm.broker.log.memory import MemoryBudget
-from klamm.protocol.clock import SYSTEM_CLOCK
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.tests.broker.log.stored_configs import StoredConfigs
 from klamm.tests.logs_on_disk.filled_directories import directories_in
 from klamm.tests.services import broker_config

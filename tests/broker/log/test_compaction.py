@@ -20,10 +20,10 @@ from klamm.broker.log.log import Log
 from klamm.broker.log.memory import CHUNK_OVERHEAD, MemoryBudget
 from klamm.broker.log.segment import Segment
 from klamm.broker.log.storage import AbortedTransaction
-from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.records.batch import TRANSACTIONAL, each_header
 from klamm.protocol.records.record import read_records
 from klamm.protocol.records.validation import Origin
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.tests.broker.log.batches import batch, marker, record
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty

@@ -23,7 +23,7 @@ from klamm.broker.log.retention import delete_old_segments
 from klamm.broker.log.timestamps import TimestampOffset, offset_for_timestamp, offset_of_max_timestamp
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
-from klamm.protocol.clock import SYSTEM_CLOCK
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.log.log_managers import MakeManager, managers_in
 from klamm.tests.broker.log.naive_log import NaiveLog

@@ -13,9 +13,9 @@ from klamm.broker.log.local_log import LogEnvironment
 from klamm.broker.log.log import Log
 from klamm.broker.log.manager import LogManager
 from klamm.broker.log.memory import MemoryBudget
-from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.validation import Origin
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty

@@ -9,9 +9,9 @@ from klamm.broker.log.log import Log
 from klamm.broker.log.manager import LogManager
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.memory_directory import MemoryDirectory
-from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.validation import Origin
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.tests.broker.log.batches import batch, marker
 from klamm.tests.broker.log.stored_configs import StoredConfigs
 from klamm.tests.services import broker_config

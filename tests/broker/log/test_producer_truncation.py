@@ -22,9 +22,9 @@ from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.memory_directory import MemoryDirectory
 from klamm.broker.log.retention import delete_old_segments
 from klamm.broker.log.storage import ProducerEntry, ReadCommand
-from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.validation import Origin
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.tests.broker.log.batches import batch, marker
 from klamm.tests.broker.log.log_managers import MakeManager, managers_in
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage

@@ -9,10 +9,10 @@ from klamm.broker.log.compaction import LogCleaner, candidate
 from klamm.broker.log.local_log import FileRead
 from klamm.broker.log.log import Log
 from klamm.broker.log.retention import delete_old_segments
-from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.records.batch import TRANSACTIONAL, each_header
 from klamm.protocol.records.record import read_records
 from klamm.protocol.records.validation import Origin
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.tests.broker.log.batches import batch, marker, record
 from klamm.tests.services import broker_config
 

@@ -17,9 +17,9 @@ from klamm.broker.transactions.states import (
     TransactionState,
 )
 from klamm.broker.transactions.transactions import RETRY_MS
-from klamm.protocol.clock import Now
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.clock import Now
 from klamm.tests.broker.transactions.transaction_driver import ID, START_MS, T0, T1, U0, TransactionDriver
 
 DAY_MS = 86_400_000

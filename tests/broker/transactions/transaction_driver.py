@@ -18,9 +18,9 @@ from klamm.broker.transactions.requests import (
 )
 from klamm.broker.transactions.transaction import Transaction
 from klamm.broker.transactions.transactions import Transactions
-from klamm.protocol.clock import Now
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.clock import Now
 
 ID = "tx"
 START_MS = 1_000_000

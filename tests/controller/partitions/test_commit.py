@@ -17,8 +17,8 @@ from klamm.controller.partitions.commit import Uncommitted, commit_states
 from klamm.controller.partitions.partition_machine import ElectLeader, InitialiseLeader
 from klamm.controller.partitions.replica_machine import LeaveIsr
 from klamm.controller.values import LeaderAndIsr, StoreRefused, WriteOutcome
-from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import TopicPartition
+from klamm.seams.identity_memo import IdentityMemo
 from klamm.tests.controller.stage import Stage, isr_request
 
 

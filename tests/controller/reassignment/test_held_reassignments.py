@@ -25,7 +25,7 @@ from klamm.controller.values import Assignment, Election
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.protocol.steering import Hold
+from klamm.seams.steering import Hold
 from klamm.tests.controller.stage import Stage, isr_request
 
 T0 = TopicPartition("t", 0)

@@ -13,7 +13,7 @@ from klamm.controller.events import catalogue as events
 from klamm.controller.phases import DeletionPhase, Phase
 from klamm.controller.values import DEFAULT_BROKER, Election
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.steering import Hold
+from klamm.seams.steering import Hold
 from klamm.tests.controller.simulated import Draws, Faults, SimulatedWorld, plain
 from klamm.tests.controller.simulation.simulation import UNCLEAN, Simulation
 from klamm.tests.controller.stage import isr_request

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from klamm.journal.connection import ConnectionJournal
 from klamm.journal.writer import JournalWriter
-from klamm.protocol.clock import Clock
+from klamm.seams.clock import Clock
 from klamm.server.net.tap import ConnectionInfo, ConnectionKind
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"

@@ -36,7 +36,7 @@ from klamm.pipeline.simulation.steps import (
     check,
 )
 from klamm.protocol.nouns import NO_EPOCH, Ints, TopicPartition
-from klamm.protocol.steering import Steering
+from klamm.seams.steering import Steering
 from klamm.tests.controller.stage import Stage, isr_request
 
 IDS = range(1, 7)

@@ -9,7 +9,7 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.pace import SLICE
+from klamm.seams.pace import SLICE
 from klamm.server.apis.handlers import HANDLERS
 from klamm.server.requests.context import CloseConnection
 from klamm.server.security.authorizer import Operation, Principal

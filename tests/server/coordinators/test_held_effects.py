@@ -12,7 +12,7 @@ from klamm.broker.transactions.requests import InitProducerId
 from klamm.broker.transactions.transaction import LAST_EPOCH
 from klamm.protocol.errors import ApiError
 from klamm.protocol.errors import ErrorCode as E
-from klamm.protocol.steering import Steering
+from klamm.seams.steering import Steering
 from klamm.server.groups.phases import GroupAssignmentReceived, OffsetsAppended
 from klamm.server.transactions.phases import ProducerEpochStored, ProducerFenced
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC

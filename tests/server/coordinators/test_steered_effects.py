@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.protocol.steering import Steering
+from klamm.seams.steering import Steering
 from klamm.server.coordinators.steered_effects import Reached, SteeredEffects
 from klamm.server.groups.phases import OffsetsAppended
 

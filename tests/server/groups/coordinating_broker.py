@@ -20,7 +20,7 @@ from klamm.protocol.nouns import LEADER_DURING_DELETE, TopicPartition
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.record import Record, encode_batch, read_records
 from klamm.protocol.records.validation import Origin
-from klamm.protocol.steering import Steering
+from klamm.seams.steering import Steering
 from klamm.server.ground.background import BackgroundTasks
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator, GroupOptions
 from klamm.server.local.driven_clock import DrivenClock

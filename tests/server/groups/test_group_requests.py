@@ -15,7 +15,7 @@ from klamm.controller.values import StoreRefused
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.protocol.pace import SLICE
+from klamm.seams.pace import SLICE
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
 from klamm.server.security.authorizer import Operation
 from klamm.server.transactions.partition_verifier import PartitionVerifier

@@ -9,7 +9,7 @@ import pytest
 
 from klamm.controller.phases import BrokersFailed, ControllerElectionDue
 from klamm.protocol import messages
-from klamm.protocol.steering import failing
+from klamm.seams.steering import failing
 from klamm.server.broker_server import BrokerServer
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic

@@ -16,7 +16,7 @@ from klamm.controller.phases import PHASES as CONTROLLER_PHASES
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.steering import failing
+from klamm.seams.steering import failing
 from klamm.server.broker_server import BrokerServer
 from klamm.server.groups import phases as groups
 from klamm.server.local.library import BlockingCluster, BlockingHold

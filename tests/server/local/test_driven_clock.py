@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+from klamm.seams.clock import SYSTEM_CLOCK, Clock
 from klamm.server.local.driven_clock import DrivenClock
 
 

@@ -9,11 +9,11 @@ import pytest
 from klamm.benchmarks.data_clusters import record_batch
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import TRANSACTIONAL, each_header
 from klamm.protocol.records.record import Record, encode_batch
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.server.produce.internal_appends import InternalAppends
 from klamm.server.produce.record_appends import RecordAppends, Verified
 from klamm.server.transactions.verification import error_for_produce, error_of

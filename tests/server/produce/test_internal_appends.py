@@ -12,12 +12,12 @@ import pytest
 
 from klamm.benchmarks.data_clusters import record_batch
 from klamm.protocol import messages
-from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import CONTROL, read_header, write_header
 from klamm.protocol.records.record import seal
 from klamm.protocol.records.validation import Origin
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.produce.internal_appends import InternalAppends

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from klamm.benchmarks.data_clusters import record_batch
 from klamm.broker.log.log import Log
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.protocol.clock import SYSTEM_CLOCK
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.server.listeners.connection import ClientConnection
 from klamm.server.listeners.listener_security import ListenerSecurity
 from klamm.server.listeners.unread_responses import UnreadResponses

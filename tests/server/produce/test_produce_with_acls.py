@@ -9,10 +9,10 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.pace import SLICE
 from klamm.protocol.records.batch import TRANSACTIONAL
 from klamm.protocol.records.record import Record, encode_batch
 from klamm.protocol.security.acls import ALLOW, Entry, Pattern
+from klamm.seams.pace import SLICE
 from klamm.server.security.acl_authorizer import AclAuthorizer
 from klamm.server.security.authorizer import ANONYMOUS, Operation, ResourceType
 from klamm.tests.server.logged_broker import GOOD, Logged, asked_for

@@ -27,7 +27,7 @@ from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.record import ControlType, read_control, read_records
-from klamm.protocol.steering import Steering
+from klamm.seams.steering import Steering
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
 from klamm.server.transactions.phases import PendingTransactionDecided, PendingTransactionEnded, TransactionEndPrepared
 from klamm.tests.server.recoveries.recovering_broker import TRANSACTIONS, RecoveringBroker

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from klamm.protocol.errors import ErrorCode as E
-from klamm.protocol.steering import Steering
+from klamm.seams.steering import Steering
 from klamm.server.transactions.phases import (
     PartitionRecovered,
     PendingTransactionDecided,

@@ -12,11 +12,12 @@ import pytest
 from klamm.broker.transactions.log_records import StoredTransaction, record_of
 from klamm.broker.transactions.requests import ProducerIdResult
 from klamm.broker.transactions.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_COMMIT
-from klamm.protocol import messages, pace
+from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ApiError
 from klamm.protocol.errors import ErrorCode as E
-from klamm.protocol.steering import Steering
+from klamm.seams import pace
+from klamm.seams.steering import Steering
 from klamm.server.transactions.phases import PartitionRecovered, PendingTransactionDecided, PendingTransactionEnded
 from klamm.server.transactions.transaction_coordinator import IDS_PER_ENTRY, TRANSACTION_TOPIC
 from klamm.server.transactions.transaction_recovery import RETRY_S

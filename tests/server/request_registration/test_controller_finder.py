@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from klamm.controller.values import StoreLost
-from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.nouns import Endpoint
+from klamm.seams.clock import SYSTEM_CLOCK
 from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.request_registration.controller_finder import ControllerFinder
 from klamm.zk.find_controller import ElectedController

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from klamm.protocol.pace import SLICE
+from klamm.seams.pace import SLICE
 from klamm.server.requests.purgatory import Named, Purgatory
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.clock import Clock
 from klamm.protocol.security.secret_texts import new_bytes
+from klamm.seams.clock import Clock
 from klamm.server.ground.background import BackgroundTasks
 from klamm.server.listeners.authenticator import SaslAuthenticator, SaslMechanism, SaslSettings
 from klamm.server.local.driven_clock import DrivenClock

@@ -14,7 +14,7 @@ from klamm.protocol.errors import ErrorCode as E
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.record import ControlType, read_control, read_records
-from klamm.protocol.steering import Steering
+from klamm.seams.steering import Steering
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 from klamm.server.transactions.transaction_parts import make_transaction_parts
 from klamm.tests.broker import update_metadata

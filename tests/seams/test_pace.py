@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from klamm.protocol.pace import SLICE, free
+from klamm.seams.pace import SLICE, free
 
 
 async def test_long_lists_are_emptied_slice_by_slice_and_the_loop_runs_in_between() -> None:

@@ -21,7 +21,7 @@ from klamm.controller.phases import (
 from klamm.controller.values import BrokerState, StoreLost
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.steering import HeldPhase, Steering, failing
+from klamm.seams.steering import HeldPhase, Steering, failing
 from klamm.server.phases import KINDS, PHASES, error_named, phase_named, phase_table
 
 QUEUED = DeletionQueued(1, "t")

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from klamm.protocol.value_class import dataclass as value_class
+from klamm.seams.value_class import dataclass as value_class
 
 
 class _Plain:
