@@ -179,6 +179,10 @@ bench: setup ## Measure: requests, the controller's work, start, memory
 pages: setup ## Write the generated pages of docs/ anew
 	@$(BIN)/python tests/pages.py --write
 
+.PHONY: coverage compatibility
+coverage compatibility: setup ## Print every requirement with its tests; print what was compared with Apache Kafka, story by story
+	@$(BIN)/python tests/pages.py --print $@.md
+
 .PHONY: wheels
 wheels: .venv/.serve ## Write wheel and sdist of klamm and of klamm-zookeeper to dist/; the same commit gives the same bytes
 	@$(BIN)/python distributions/wheels.py dist

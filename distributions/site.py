@@ -1,6 +1,7 @@
 """Builds the site of docs/: `python -m klamm.distributions.site`, or `make site`. It can be read without a network, also from its files.
 
-Pages are staged in build/site-pages: those of docs/, those of the root below project/, and reference pages that are made from the code.
+Pages are staged in build/site-pages: those of docs/ (two with a list below them that is made from the tests), those of the root below
+project/, and reference pages that are made from the code.
 A link to a file of the source becomes its text, because the site has no sources. Two scripts that pages would load from elsewhere come from
 npm: mermaid draws diagrams, iframe-worker lets the search work where pages are opened as files.
 """
@@ -40,9 +41,12 @@ SCRIPTS = {
 
 def stage(pages: Path = PAGES) -> None:
     """Write all pages to this folder."""
+    from klamm.tests.pages import BUILT
+
     shutil.rmtree(pages, ignore_errors=True)
     shutil.copytree(DOCS, pages, ignore=shutil.ignore_patterns("*.md", "*.txt", "*.toml"))
     texts = {_place(source): with_site_links(source.read_text(), source) for source in DOCS.rglob("*.md")}
+    texts |= {name: f"{texts[name]}\n{with_site_links(text(), DOCS / name)}" for name, text in BUILT.items()}
     texts |= {_place(ROOT / name): with_site_links((ROOT / name).read_text(), ROOT / name) for name in _ROOT_PAGES}
     texts |= {"reference/commands.md": commands_page(), "reference/python.md": python_page(), "reference/configs.md": configs_page()}
     for place, text in texts.items():

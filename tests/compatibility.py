@@ -1,4 +1,4 @@
-"""The page docs/compatibility.md: what of Klamm was compared with a real Kafka, and where it differs and why.
+"""The list that the site has below docs/compatibility.md: what of Klamm was compared with a real Kafka, and where it differs and why.
 
 It is made from the files that hold the comparisons: stories (their outcomes are a real Kafka's, signed by the run that recorded them, and
 known differences stand beside them), stories of tools, and golden data. What the tests compare is therefore what the page says; that
@@ -69,21 +69,11 @@ RECORDINGS = [
 """Other comparisons with real brokers: what, the file in tests/golden, and the test below tests/."""
 
 
-def page() -> str:
-    """The page as text."""
+def text() -> str:
+    """The list as text."""
     stories, tools = [*read_all(STORIES), *read_all(EXACT)], [*read_all(TOOLS), *read_all(SECURITY_TOOLS)]
     told = [*_stories(stories), *_tools(tools)]
-    return "\n".join([*_head(), *told, *_clients(), *_mixed(), *_damages(), *_differences([*stories, *tools]), *_recordings()]) + "\n"
-
-
-def _head() -> list[str]:
-    return [
-        "# Compatibility with Apache Kafka 3.9.1\n",
-        "What has been compared with a real Kafka in ZooKeeper mode, and what came of it. Outcomes are a real broker's, recorded;",
-        "`make test` compares Klamm with them, `make test-all` starts real brokers and compares these again. Masked before comparing:",
-        "times, ports, ids of topics and clusters, broker epochs, and the wording of error messages (whether there is one is",
-        "compared; in what Kafka's tools print and in the stories of tests/stories/exact the wording is compared too).\n",
-    ]
+    return "\n".join([*told, *_clients(), *_mixed(), *_damages(), *_differences([*stories, *tools]), *_recordings()]) + "\n"
 
 
 def _scenes(files: Iterable[StoryFile]) -> Iterator[tuple[StoryFile, Story, Scene]]:
@@ -162,17 +152,7 @@ def _clients() -> list[str]:
         "|---|---|",
     ]
     rows = [f"| {about} | {'; '.join(names)} |" for _, about, names in _tests("clients")]
-    return [
-        *lines, *rows,
-        "\nWhat clients do by themselves, which is no fault of the brokers and which programs must expect:\n",
-        "* A broker that has just started responds to Metadata without any brokers until it has received its first UpdateMetadata; Apache",
-        "  Kafka 3.9.1 did so in eight of eight starts. A producer of librdkafka 2.16.0 that receives this response may drop all brokers,",
-        "  those of `bootstrap.servers` too. It then sends nothing more, and `send_offsets_to_transaction` never returns, whatever",
-        "  time-out it was given, while the coordinator aborts the transaction",
-        "  ([confluentinc/librdkafka#5456](https://github.com/confluentinc/librdkafka/issues/5456),",
-        "  [#5511](https://github.com/confluentinc/librdkafka/issues/5511)). Its process has to be ended; the next one with the same ids",
-        "  goes on ([test_exactly_once.py](../tests/transactions/test_exactly_once.py)).\n",
-    ]
+    return [*lines, *rows, ""]
 
 
 def _mixed() -> list[str]:
@@ -214,7 +194,7 @@ def _pair(killed: str, stopped: str) -> str:
 
 
 def _differences(files: list[StoryFile]) -> list[str]:
-    lines = ["## Known differences\n"]
+    lines = ["## Known differences, one by one\n"]
     found = [(file, story, scene) for file, story, scene in _scenes(files) if scene.klamm is not None]
     lines.append(f"All {len(found)} of them, with what a real Kafka does (`-`) and what Klamm does (`+`).\n")
     for file, story, scene in found:

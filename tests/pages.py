@@ -1,8 +1,9 @@
 """Pages of docs/ that are computed, so that they cannot be wrong: which requirements have a test, which APIs there are, how states move,
 which configs act on logs, what a journal holds, what was compared with a real Kafka.
 
-`python tests/pages.py --write` writes them, without it the script names those that are not current and exits with 1. Coverage is read
-from the sources of the tests (their `requirement` marks), not from a run: a page must not depend on what was selected or on what failed.
+`python tests/pages.py --write` writes them, without it the script names those that are not current and exits with 1. Two long lists are not
+in the checkout: the site has them below their pages, and `--print` shows them. Coverage is read from the sources of the tests (their
+`requirement` marks), not from a run: a page must not depend on what was selected or on what failed.
 """
 
 from __future__ import annotations
@@ -89,18 +90,11 @@ def _requirements_of(node: ast.AST) -> list[str]:
     return []
 
 
-def coverage_page() -> str:
+def coverage_list() -> str:
     """Every requirement with the tests that prove it."""
     proofs = marks()
     sentences, without_test = requirements(), open_requirements()
-    lines = [
-        NOTE,
-        "# Requirements and their tests\n",
-        f"{_counted(sentences, without_test, empty_requirements())}",
-        "[spec/controller.md](spec/controller.md) has the full text of each, [documents.md](documents.md) says what was resolved otherwise",
-        "than the documents say. A requirement is proved by the tests that carry its mark: `pytest -m requirement` runs them all.",
-        "`make test` fails when one has none. Paths are below `tests/`.\n",
-    ]
+    lines = [f"{_counted(sentences, without_test, empty_requirements())} Paths are below `tests/`.\n"]
     for family in families():
         lines += [f"## {family.title}\n", f"{_counted(family.sentences, without_test & set(family.sentences), family.nothing)}\n"]
         for requirement, sentence in family.sentences.items():
@@ -407,11 +401,11 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def compatibility_page() -> str:
-    """What was compared with a real Kafka, and the known differences."""
-    from klamm.tests.compatibility import page
+def compatibility_list() -> str:
+    """What was compared with a real Kafka, story by story, and the known differences."""
+    from klamm.tests.compatibility import text
 
-    return f"{NOTE}\n{page()}"
+    return text()
 
 
 def conformance_page() -> str:
@@ -517,7 +511,6 @@ def support_page() -> str:
 PAGES = {
     "support.md": support_page,
     "versions.md": versions_page,
-    "coverage.md": coverage_page,
     "apis.md": apis_page,
     "states.md": states_page,
     "phases.md": phases_page,
@@ -528,16 +521,23 @@ PAGES = {
     "metrics.md": metrics_page,
     "pipeline_tables.md": pipeline_tables_page,
     "spark_settings.md": spark_settings_page,
-    "compatibility.md": compatibility_page,
     "conformance.md": conformance_page,
 }
+
+BUILT = {"coverage.md": coverage_list, "compatibility.md": compatibility_list}
+"""Lists that the site puts below the texts of these pages; the checkout does not have them."""
 
 
 def main() -> None:
     """Write the pages, or check them."""
     parser = argparse.ArgumentParser(description="The computed pages of docs/.")
     parser.add_argument("--write", action="store_true", help="write them; otherwise only say which are not current")
-    write = parser.parse_args().write
+    parser.add_argument("--print", choices=BUILT, help="print a list that only the site has")
+    options = parser.parse_args()
+    if options.print:
+        print(BUILT[options.print]())
+        return
+    write = options.write
     stale = []
     for name, page in PAGES.items():
         path, text = DOCS / name, page()
