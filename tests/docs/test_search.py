@@ -38,7 +38,7 @@ QUESTIONS = (
     Question("simulate older kafka version", "versions.html", "klamm serve --as-version 2.8"),
     Question("keep data after restart", "serve.html", "topics and records survive a restart"),
     Question("change the port", "serve.html", "klamm serve --port 0"),
-    Question("does it support kraft", "what_works.html", "The complete controller of ZooKeeper mode works"),
+    Question("does it support kraft", "what_works.html", "tiered storage, telemetry of clients, KRaft, Schema Registry"),
     Question("compare with testcontainers", "comparison.html", "the real thing"),
     Question("see what my client sent", "testing_with_klamm.html", "klamm journal tail ./lake --api Produce"),
 )
