@@ -2,6 +2,7 @@
 
 Citations in comments, docstrings and pages are words: "controller 6.3", "layout 3.4 to 3.6", "wire 5.2". Titles of stories cite sections of
 controller.md by their numbers alone: "== The leader epoch after the last one (8)". Requirements are cited by their ids: R183-7.
+Files of the checkout are cited by their paths.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ CITATION = re.compile(rf"(?<![/\w])`?(controller|layout|zookeeper-layout|wire|ct
 MAY_CITE = re.compile(r"(?:controller|layout|wire|ctl)(?:\.md)?`?[\s#]+§?\d")
 """In Python source, where a citation may go over the end of a line. A file without one is not parsed."""
 REQUIREMENT = re.compile(r"\b(R(?:183|179|491|704|EG)-\d+)\b")
+NAMED_FILE = re.compile(r"(?<![\w/.<{*-])((?:[a-z_]+/)+[a-z_0-9]+\.(?:py|md|txt|toml|json|java))\b")
 STORY = re.compile(r"^== .*\(([^()]*)\)$", re.MULTILINE)
 
 
@@ -107,4 +109,18 @@ def test_the_sections_of_the_specification_cite_sections_that_exist() -> None:
     for name in sorted(set(FILES.values())):
         text = of_other_files.sub("", (SPEC / name).read_text())
         unknown += [f"{name}: §{number}" for number in re.findall(r"§(\d+(?:\.\d+)?)", text) if number not in headings(name)]
+    assert not unknown, "\n".join(unknown)
+
+
+def test_every_file_that_a_comment_a_docstring_or_a_text_names_exists() -> None:
+    """Paths begin at the root, at a folder above the file that names them, or at one that is named often."""
+    folders = {entry.name for entry in ROOT.iterdir() if entry.is_dir()}
+    unknown = []
+    for path in sources(".py", ".toml"):
+        if "/" not in (source := path.read_text()) or path.parent == ROOT / "tests" / "plugins":  # their tests make files up
+            continue
+        for named in set(NAMED_FILE.findall(source)):
+            bases = [folder for folder in path.parents if folder.is_relative_to(ROOT)] + [ROOT / "tests", ROOT / "docs"]
+            if named.partition("/")[0] in folders and not any((base / named).exists() for base in bases):
+                unknown.append(f"{path.relative_to(ROOT)}: {named}")
     assert not unknown, "\n".join(unknown)
