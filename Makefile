@@ -176,7 +176,8 @@ bench: setup ## Measure: requests, the controller's work, start, memory
 	@$(BIN)/python -m klamm.benchmarks
 
 .PHONY: pages
-pages: setup ## Write the generated pages of docs/ anew
+pages: setup ## Write the generated pages of docs/ and the stubs of blocking classes
+	@$(BIN)/python -m klamm.tests.blocking_stubs --write
 	@$(BIN)/python tests/pages.py --write
 
 .PHONY: coverage compatibility

@@ -1,10 +1,10 @@
-"""The admin client for asyncio: the methods of `AdminClient` as coroutines. Both run the same calls (`network/io_thread.py`)."""
+"""The admin client for asyncio. `AdminClient` is made from it (`seams/blocking.py`): a call that is added here is there too."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, TypeVar, Unpack
 
 from klamm.admin import configs, elections, log_dirs, log_offsets, metadata, metadata_log, reassignments, throttles, topics
 from klamm.admin.calls.results import Described, Listed, PartitionResult, Result
@@ -27,7 +27,6 @@ from klamm.admin.calls.values import (
     TopicPartition,
     TopicPartitionReplica,
 )
-from klamm.admin.client import DEFAULT_WORK_TIMEOUT_MS
 from klamm.admin.groups import group_offsets, groups
 from klamm.admin.groups.group_values import (
     CommittedOffset,
@@ -38,7 +37,7 @@ from klamm.admin.groups.group_values import (
     ListedGroup,
     MemberToRemove,
 )
-from klamm.admin.network.io_thread import IoThread
+from klamm.admin.network.io_thread import Call, IoThread
 from klamm.admin.security import acls, client_quotas, scram_users
 from klamm.admin.security.acls import Acl
 from klamm.admin.security.client_quotas import QuotaEntity
@@ -53,6 +52,11 @@ from klamm.admin.transactions.transaction_values import (
     TransactionState,
 )
 from klamm.protocol.security.acls import Filter as AclFilter
+
+R = TypeVar("R")
+
+DEFAULT_WORK_TIMEOUT_MS = 60_000
+"""Default timeout that is sent to the broker with elections, reassignments and throttles."""
 
 
 class AsyncAdminClient:
@@ -88,7 +92,13 @@ class AsyncAdminClient:
     async def elect_preferred_leaders(
         self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
     ) -> PartitionResult:
-        """As `AdminClient.elect_preferred_leaders`."""
+        """Make the first replica of each partition its leader, if it is alive and in sync. `partitions` None means all partitions.
+
+        Returns when the elections are done and the metadata of the controller's broker has the new leaders, or after `timeout_ms`.
+        Partitions that are not done by then have REQUEST_TIMED_OUT; the call itself ends at most one second later. A partition that its
+        preferred replica already leads has ELECTION_NOT_NEEDED if it was named, and is left out of the result if all partitions were
+        requested. Source: KIP-183, key 43, since 2.2.
+        """
         return await self.elect_leaders(ElectionType.PREFERRED, partitions, timeout_ms=timeout_ms)
 
     async def elect_leaders(
@@ -98,8 +108,14 @@ class AsyncAdminClient:
         *,
         timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS,
     ) -> PartitionResult:
-        """As `AdminClient.elect_leaders`."""
-        return await self._io.run_in_loop(elections.elect_leaders(election_type, partitions, timeout_ms))
+        """Elect leaders with this election type. `partitions` None means all partitions. Otherwise like `elect_preferred_leaders`.
+
+        UNCLEAN elects leaders for partitions without one, independent of `unclean.leader.election.enable`. The leader is a live replica
+        that is in sync, or any live replica if there is none; then records are lost. A partition that has a leader has ELECTION_NOT_NEEDED,
+        one without live replicas ELIGIBLE_LEADERS_NOT_AVAILABLE. Source: KIP-460, key 43. Unclean elections exist since 2.4: a controller
+        of 2.2 or 2.3 is `Unsupported`.
+        """
+        return await self._run(elections.elect_leaders(election_type, partitions, timeout_ms))
 
     # Reassignments and throttles
 
@@ -112,8 +128,13 @@ class AsyncAdminClient:
         auto_remove_throttle: bool = True,
         timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS,
     ) -> PartitionResult:
-        """As `AdminClient.reassign_partitions`."""
-        return await self._io.run_in_loop(
+        """Start to move each partition to these replicas, with the preferred replica first. `throttle` is in bytes/s.
+
+        Returns when the reassignments are started, not when the data has moved. With `auto_remove_throttle` the controller removes the
+        throttle when the last reassignment ends. Otherwise it stays until somebody removes it. With `validate_only` nothing is changed.
+        Source: KIP-179, key 1790, which only Klamm has. `alter_partition_reassignments` works with every Kafka since 2.4.
+        """
+        return await self._run(
             throttles.reassign_partitions(assignments, validate_only, throttle, auto_remove_throttle, timeout_ms)
         )
 
@@ -125,8 +146,11 @@ class AsyncAdminClient:
         validate_only: bool = False,
         timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS,
     ) -> Result[int]:
-        """As `AdminClient.alter_interbroker_throttled_rates`."""
-        return await self._io.run_in_loop(
+        """Replace the throttled rates: broker → (leader rate, follower rate) in bytes/s.
+
+        Brokers that got rates from an earlier call and are not named here lose them. Source: KIP-179, key 1791, which only Klamm has.
+        """
+        return await self._run(
             throttles.alter_interbroker_throttled_rates(rates, auto_remove_throttle, validate_only, timeout_ms)
         )
 
@@ -140,38 +164,54 @@ class AsyncAdminClient:
         validate_only: bool = False,
         timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS,
     ) -> PartitionResult:
-        """As `AdminClient.alter_interbroker_throttled_replicas`."""
-        return await self._io.run_in_loop(
+        """Replace the throttled replicas: partition → (leader brokers, follower brokers), with None for all brokers.
+
+        Topics that got a list from an earlier call and are not named here lose it. Source: KIP-179, key 1792, which only Klamm has.
+        """
+        return await self._run(
             throttles.alter_interbroker_throttled_replicas(replicas, auto_remove_throttle, validate_only, timeout_ms)
         )
 
     async def alter_partition_reassignments(
         self, targets: Mapping[AnyPartition, Sequence[int] | None], *, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
     ) -> PartitionResult:
-        """As `AdminClient.alter_partition_reassignments`."""
-        return await self._io.run_in_loop(reassignments.alter_partition_reassignments(targets, timeout_ms))
+        """Start or replace the reassignment of each partition; None cancels it. Returns when the reassignments are started.
+
+        Source: KIP-455, key 45, since 2.4.
+        """
+        return await self._run(reassignments.alter_partition_reassignments(targets, timeout_ms))
 
     async def list_partition_reassignments(
         self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """As `AdminClient.list_partition_reassignments`."""
-        return await self._io.run_in_loop(reassignments.list_partition_reassignments(partitions, self._time(timeout_ms)))
+        """The reassignments in progress, of these partitions or of all. Partitions that are not being reassigned are left out.
+
+        Source: KIP-455, key 46, since 2.4.
+        """
+        return await self._run(reassignments.list_partition_reassignments(partitions, self._time(timeout_ms)))
 
     # The cluster
 
     async def describe_cluster(self, *, timeout_ms: int | None = None, on_retry: OnRetry | None = None) -> ClusterDescription:
-        """As `AdminClient.describe_cluster`."""
-        return await self._io.run_in_loop(metadata.describe_cluster(self._time(timeout_ms), on_retry))
+        """The live brokers and the controller, from the metadata of one broker.
+
+        `on_retry` is called with each error after which the client retries, with the same or another broker. It runs in the client's
+        thread.
+        """
+        return await self._run(metadata.describe_cluster(self._time(timeout_ms), on_retry))
 
     async def describe_topics(
         self, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None
     ) -> Described[str, TopicDescription]:
-        """As `AdminClient.describe_topics`."""
-        return await self._io.run_in_loop(metadata.describe_topics(topics, self._time(timeout_ms)))
+        """Partitions, replicas, leaders and ISRs of these topics, or of all, from the metadata of one broker.
+
+        A topic that does not exist has the error UNKNOWN_TOPIC_OR_PARTITION. It is never created.
+        """
+        return await self._run(metadata.describe_topics(topics, self._time(timeout_ms)))
 
     async def supports(self, api_key: int, *, timeout_ms: int | None = None) -> bool:
-        """As `AdminClient.supports`."""
-        return await self._io.run_in_loop(metadata.supports(api_key, self._time(timeout_ms)))
+        """Whether the active controller has this API, in a version that this client can use."""
+        return await self._run(metadata.supports(api_key, self._time(timeout_ms)))
 
     async def read_metadata_log(
         self,
@@ -182,51 +222,81 @@ class AsyncAdminClient:
         max_bytes: int = 1048576,
         timeout_ms: int | None = None,
     ) -> metadata_log.MetadataLogPart:
-        """As `AdminClient.read_metadata_log`."""
+        """Record batches of the metadata log of this controller epoch, starting with the batch that has `offset`; at least one if there is
+        one.
+
+        If there are no new records, it returns without batches after `max_wait_ms`, or earlier if the controller responds earlier. If the
+        log has another controller epoch (0 is never valid), or the offset is out of range, the result has no batches, only where the log
+        begins and ends: see `MetadataLogPart`. `klamm.protocol.records.metadata_records` decodes the batches. Source: RegisterBroker draft,
+        key 101, which only Klamm has.
+        """
         call = metadata_log.read_metadata_log(controller_epoch, offset, max_wait_ms, max_bytes, self._time(timeout_ms))
-        return await self._io.run_in_loop(call)
+        return await self._run(call)
 
     # Topics
 
     async def create_topics(
         self, new_topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
     ) -> Result[str]:
-        """As `AdminClient.create_topics`."""
-        return await self._io.run_in_loop(topics.create_topics(new_topics, validate_only, timeout_ms))
+        """Create these topics. With `validate_only` nothing is created; the outcome is what a creation would have.
+
+        Returns when the metadata of the controller's broker has the topics, or after `timeout_ms`; topics that are not ready by then have
+        REQUEST_TIMED_OUT. The errors of a topic are those of the broker, such as TOPIC_ALREADY_EXISTS. Source: key 19, since 0.10.1.
+        """
+        return await self._run(topics.create_topics(new_topics, validate_only, timeout_ms))
 
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
     ) -> Result[str]:
-        """As `AdminClient.create_partitions`."""
-        return await self._io.run_in_loop(topics.create_partitions(counts, validate_only, timeout_ms))
+        """Raise the number of partitions of each topic to this count. With `validate_only` nothing is changed.
+
+        A count that is not higher than the present one has INVALID_PARTITIONS. Source: KIP-195, key 37, since 1.0.
+        """
+        return await self._run(topics.create_partitions(counts, validate_only, timeout_ms))
 
     async def delete_topics(
         self, names: Iterable[str], *, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
     ) -> Result[str]:
-        """As `AdminClient.delete_topics`."""
-        return await self._io.run_in_loop(topics.delete_topics(names, timeout_ms))
+        """Delete these topics. Returns when the metadata of the controller's broker does not have them any more, or after `timeout_ms`.
+
+        Source: key 20, since 0.10.1.
+        """
+        return await self._run(topics.delete_topics(names, timeout_ms))
 
     # ACLs
 
     async def create_acls(self, new_acls: Iterable[Acl], *, timeout_ms: int | None = None) -> Result[Acl]:
-        """As `AdminClient.create_acls`."""
-        return await self._io.run_in_loop(acls.create_acls(new_acls, self._time(timeout_ms)))
+        """Create these ACLs; one that exists already is no error. Each has its own outcome.
+
+        Without an authorizer the error is SECURITY_DISABLED. Source: KIP-140, key 30, since 0.11; prefixed patterns since 2.0.
+        """
+        return await self._run(acls.create_acls(new_acls, self._time(timeout_ms)))
 
     async def delete_acls(self, filters: Iterable[AclFilter], *, timeout_ms: int | None = None) -> Described[AclFilter, list[Acl]]:
-        """As `AdminClient.delete_acls`."""
-        return await self._io.run_in_loop(acls.delete_acls(filters, self._time(timeout_ms)))
+        """Delete all ACLs that these filters select. Returns the deleted ACLs of each filter.
+
+        An ACL that several filters select belongs to the first of them. Source: KIP-140, key 31, since 0.11.
+        """
+        return await self._run(acls.delete_acls(filters, self._time(timeout_ms)))
 
     async def describe_acls(self, selected: AclFilter | None = None, *, timeout_ms: int | None = None) -> list[Acl]:
-        """As `AdminClient.describe_acls`."""
-        return await self._io.run_in_loop(acls.describe_acls(AclFilter() if selected is None else selected, self._time(timeout_ms)))
+        """The ACLs that a filter selects: all without one.
+
+        Source: KIP-140, key 29, since 0.11.
+        """
+        return await self._run(acls.describe_acls(AclFilter() if selected is None else selected, self._time(timeout_ms)))
 
     # Quotas and users
 
     async def describe_client_quotas(
         self, components: Mapping[str, str | None] | None = None, *, strict: bool = False, timeout_ms: int | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """As `AdminClient.describe_client_quotas`."""
-        return await self._io.run_in_loop(client_quotas.describe_client_quotas(components or {}, strict, self._time(timeout_ms)))
+        """The quotas of the entities that have these components: all without one.
+
+        Components are named user, client_id and ip. Each has a name, "" for the default, or None for any. With `strict` an entity has no
+        other components. Source: KIP-546, key 48, since 2.6.
+        """
+        return await self._run(client_quotas.describe_client_quotas(components or {}, strict, self._time(timeout_ms)))
 
     async def alter_client_quotas(
         self,
@@ -235,20 +305,29 @@ class AsyncAdminClient:
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Result[QuotaEntity]:
-        """As `AdminClient.alter_client_quotas`."""
-        return await self._io.run_in_loop(client_quotas.alter_client_quotas(changes, validate_only, self._time(timeout_ms)))
+        """Set these quotas, and remove those that are None. Each entity succeeds or fails alone.
+
+        `{QuotaEntity(user="alice"): {"producer_byte_rate": 1048576}}`. Source: KIP-546, key 49, since 2.6.
+        """
+        return await self._run(client_quotas.alter_client_quotas(changes, validate_only, self._time(timeout_ms)))
 
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout_ms: int | None = None
     ) -> Described[str, dict[str, int]]:
-        """As `AdminClient.describe_user_scram_credentials`."""
-        return await self._io.run_in_loop(scram_users.describe_user_scram_credentials(users, self._time(timeout_ms)))
+        """The mechanisms of SCRAM that these users have (None: all users with one), with the number of iterations.
+
+        A user without a credential has RESOURCE_NOT_FOUND. Source: KIP-554, key 50, since 2.7.
+        """
+        return await self._run(scram_users.describe_user_scram_credentials(users, self._time(timeout_ms)))
 
     async def alter_user_scram_credentials(
         self, changes: Mapping[str, Mapping[str, ScramPassword | None]], *, timeout_ms: int | None = None
     ) -> Result[str]:
-        """As `AdminClient.alter_user_scram_credentials`."""
-        return await self._io.run_in_loop(scram_users.alter_user_scram_credentials(changes, self._time(timeout_ms)))
+        """Set passwords of users by mechanism, and remove those that are None. Each user succeeds or fails alone.
+
+        `{"alice": {"SCRAM-SHA-256": ScramPassword("secret")}}`. Passwords are hashed here. Source: KIP-554, key 51, since 2.7.
+        """
+        return await self._run(scram_users.alter_user_scram_credentials(changes, self._time(timeout_ms)))
 
     # Log directories
 
@@ -259,14 +338,22 @@ class AsyncAdminClient:
         *,
         timeout_ms: int | None = None,
     ) -> Described[int, dict[str, LogDir]]:
-        """As `AdminClient.describe_log_dirs`."""
-        return await self._io.run_in_loop(log_dirs.describe_log_dirs(brokers, partitions, self._time(timeout_ms)))
+        """The log directories of these brokers (None: all live brokers) by path, with the logs of these partitions (None: all).
+
+        Each broker gets its own request, in parallel. A broker that is not reachable or does not respond has an error, and the others are
+        not affected. A broker that is not in the cluster has BROKER_NOT_AVAILABLE. Source: key 35, since 1.0.
+        """
+        return await self._run(log_dirs.describe_log_dirs(brokers, partitions, self._time(timeout_ms)))
 
     async def alter_replica_log_dirs(
         self, replicas: Mapping[AnyReplica, str], *, timeout_ms: int | None = None
     ) -> Result[TopicPartitionReplica]:
-        """As `AdminClient.alter_replica_log_dirs`."""
-        return await self._io.run_in_loop(log_dirs.alter_replica_log_dirs(replicas, self._time(timeout_ms)))
+        """Start to move each replica (topic, partition, broker id) to a log directory of its broker, given as an absolute path.
+
+        If the broker does not have the replica yet, the error is REPLICA_NOT_AVAILABLE, and the replica will be created in this directory.
+        Source: key 34, since 1.1.
+        """
+        return await self._run(log_dirs.alter_replica_log_dirs(replicas, self._time(timeout_ms)))
 
     # Configs
 
@@ -279,8 +366,13 @@ class AsyncAdminClient:
         include_documentation: bool = False,
         timeout_ms: int | None = None,
     ) -> Described[ConfigResource, dict[str, ConfigEntry]]:
-        """As `AdminClient.describe_configs`."""
-        return await self._io.run_in_loop(
+        """The configs of each resource by name: only `names`, or all. Configs of a broker are read from that broker.
+
+        The throttles of KIP-179 are configs (R179-36): of brokers `leader.replication.throttled.rate` and
+        `follower.replication.throttled.rate`, of topics `leader.replication.throttled.replicas` and
+        `follower.replication.throttled.replicas`. Source: key 32, since 0.11.
+        """
+        return await self._run(
             configs.describe_configs(resources, names, include_synonyms, include_documentation, self._time(timeout_ms))
         )
 
@@ -291,8 +383,13 @@ class AsyncAdminClient:
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Result[ConfigResource]:
-        """As `AdminClient.incremental_alter_configs`."""
-        return await self._io.run_in_loop(configs.incremental_alter_configs(changes, validate_only, self._time(timeout_ms)))
+        """Change configs of each resource. Other configs do not change. Changes for a broker are sent to that broker.
+
+        The changes of a resource are a mapping from names to values, where None deletes a config, or `ConfigChange` values.
+
+        Source: key 44, since 2.3.
+        """
+        return await self._run(configs.incremental_alter_configs(changes, validate_only, self._time(timeout_ms)))
 
     # Groups
 
@@ -303,40 +400,67 @@ class AsyncAdminClient:
         *,
         timeout_ms: int | None = None,
     ) -> Listed[ListedGroup]:
-        """As `AdminClient.list_groups`."""
-        return await self._io.run_in_loop(groups.list_groups(states, types, self._time(timeout_ms)))
+        """The groups of all live brokers by id, sorted. `states` and `types` choose some of them; None means all.
+
+        Each broker lists the groups that it coordinates. A broker that is not reachable, or that is still loading groups at the deadline,
+        has an error in `errors`, by its id. Source: key 16; states since 2.6 (KIP-518), types since 3.8 (KIP-848).
+        """
+        return await self._run(groups.list_groups(states, types, self._time(timeout_ms)))
 
     async def describe_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> Described[str, GroupDescription]:
-        """As `AdminClient.describe_groups`."""
-        return await self._io.run_in_loop(groups.describe_groups(group_ids, self._time(timeout_ms)))
+        """State, protocol and members of each group, from its coordinator. A group that does not exist is DEAD, without an error.
+
+        Groups of the protocol of KIP-848, which brokers in ZooKeeper mode do not have, are DEAD too. Source: key 15.
+        """
+        return await self._run(groups.describe_groups(group_ids, self._time(timeout_ms)))
 
     async def list_group_offsets(
         self, group_partitions: GroupPartitions, *, require_stable: bool = False, timeout_ms: int | None = None
     ) -> Described[str, Described[TopicPartition, CommittedOffset | None]]:
-        """As `AdminClient.list_group_offsets`."""
-        return await self._io.run_in_loop(group_offsets.list_group_offsets(group_partitions, require_stable, self._time(timeout_ms)))
+        """The committed offsets of groups: `list_group_offsets(["g"])["g"]["orders", 0]`. A mapping names partitions of each group.
+
+        A named partition without an offset, also of a group that does not exist, has None. With `require_stable` a partition whose offset
+        a transaction may still change has the error UNSTABLE_OFFSET_COMMIT. Source: key 9; all partitions since 0.10.2, stable offsets
+        since 2.5 (KIP-447).
+        """
+        return await self._run(group_offsets.list_group_offsets(group_partitions, require_stable, self._time(timeout_ms)))
 
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[AnyPartition, int | CommittedOffset], *, timeout_ms: int | None = None
     ) -> PartitionResult:
-        """As `AdminClient.alter_group_offsets`."""
-        return await self._io.run_in_loop(group_offsets.alter_group_offsets(group_id, offsets, self._time(timeout_ms)))
+        """Commit these offsets for a group that has no members; it is created if it does not exist.
+
+        While the group has members, each partition has UNKNOWN_MEMBER_ID. The call raises the error of the group as a whole, such as
+        GROUP_AUTHORIZATION_FAILED. Source: key 8.
+        """
+        return await self._run(group_offsets.alter_group_offsets(group_id, offsets, self._time(timeout_ms)))
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[tuple[str, int]], *, timeout_ms: int | None = None
     ) -> PartitionResult:
-        """As `AdminClient.delete_group_offsets`."""
-        return await self._io.run_in_loop(group_offsets.delete_group_offsets(group_id, partitions, self._time(timeout_ms)))
+        """Delete committed offsets. A partition that has none succeeds; one of a topic that a member reads has GROUP_SUBSCRIBED_TO_TOPIC.
+
+        The call raises the error of the group as a whole: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if its members are not consumers.
+        Source: KIP-496, key 47, since 2.4.
+        """
+        return await self._run(group_offsets.delete_group_offsets(group_id, partitions, self._time(timeout_ms)))
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: int | None = None) -> Result[str]:
-        """As `AdminClient.delete_groups`."""
-        return await self._io.run_in_loop(groups.delete_groups(group_ids, self._time(timeout_ms)))
+        """Delete groups and their offsets. A group with members has NON_EMPTY_GROUP, one that does not exist GROUP_ID_NOT_FOUND.
+
+        Source: key 42, since 1.1.
+        """
+        return await self._run(groups.delete_groups(group_ids, self._time(timeout_ms)))
 
     async def remove_members(
         self, group_id: str, members: Iterable[MemberToRemove] | None, *, reason: str | None = None, timeout_ms: int | None = None
     ) -> Result[MemberToRemove]:
-        """As `AdminClient.remove_members`."""
-        return await self._io.run_in_loop(groups.remove_members(group_id, members, reason, self._time(timeout_ms)))
+        """Remove members from a group, which rebalances. None removes all members. A member that is not in the group has UNKNOWN_MEMBER_ID.
+
+        A consumer that runs joins again. The coordinator logs the reason (KIP-800, since 3.2). Source: KIP-345, key 13. Before 2.4 there
+        are no instance ids, and one member can be removed at a time.
+        """
+        return await self._run(groups.remove_members(group_id, members, reason, self._time(timeout_ms)))
 
     # Transactions
 
@@ -348,20 +472,29 @@ class AsyncAdminClient:
         min_duration_ms: int | None = None,
         timeout_ms: int | None = None,
     ) -> Listed[ListedTransaction]:
-        """As `AdminClient.list_transactions`."""
-        return await self._io.run_in_loop(transactions.list_transactions(states, producer_ids, min_duration_ms, self._time(timeout_ms)))
+        """The transactional ids of all live brokers, sorted, in these states and with these producer ids; None means all.
+
+        With `min_duration_ms` only transactions that have been open for longer. Each broker lists the transactional ids that it
+        coordinates; one that cannot has an error in `errors`, by its id. Source: KIP-664, key 66, since 3.0; durations since 3.8 (KIP-994).
+        """
+        return await self._run(transactions.list_transactions(states, producer_ids, min_duration_ms, self._time(timeout_ms)))
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> Described[str, TransactionDescription]:
-        """As `AdminClient.describe_transactions`."""
-        return await self._io.run_in_loop(transactions.describe_transactions(transactional_ids, self._time(timeout_ms)))
+        """State, producer and open partitions of each transactional id, from its coordinator.
+
+        One that does not exist has TRANSACTIONAL_ID_NOT_FOUND. Source: KIP-664, key 65, since 3.0.
+        """
+        return await self._run(transactions.describe_transactions(transactional_ids, self._time(timeout_ms)))
 
     async def describe_producers(
         self, partitions: Iterable[tuple[str, int]], *, broker_id: int | None = None, timeout_ms: int | None = None
     ) -> Described[TopicPartition, tuple[ActiveProducer, ...]]:
-        """As `AdminClient.describe_producers`."""
-        return await self._io.run_in_loop(producers.describe_producers(partitions, broker_id, self._time(timeout_ms)))
+        """The producers that the leader of each partition knows, with their open transactions. `broker_id` names another replica; a
+        partition that it does not have has NOT_LEADER_OR_FOLLOWER. Source: KIP-664, key 61, since 2.8.
+        """
+        return await self._run(producers.describe_producers(partitions, broker_id, self._time(timeout_ms)))
 
     async def abort_transaction(
         self,
@@ -372,23 +505,38 @@ class AsyncAdminClient:
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `AdminClient.abort_transaction`."""
+        """Abort a hanging transaction in a partition: its leader writes an abort marker. The coordinator does not learn of it.
+
+        Producer id and epoch are those that `describe_producers` shows, and its coordinator epoch, or 0 if that is None. Use it only for a
+        transaction that its coordinator has forgotten. Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED and other errors of
+        the partition. Source: KIP-664, key 27.
+        """
         call = producers.abort_transaction(partition, producer_id, producer_epoch, coordinator_epoch, self._time(timeout_ms))
-        return await self._io.run_in_loop(call)
+        return await self._run(call)
 
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> Described[str, ProducerIdAndEpoch]:
-        """As `AdminClient.fence_producers`."""
-        return await self._io.run_in_loop(transactions.fence_producers(transactional_ids, self._time(timeout_ms)))
+        """Fence the producers of each transactional id, by a new epoch, which is returned. Their open transactions are aborted.
+
+        A transactional id that does not exist is created. Source: KIP-664, key 22, since 0.11.
+        """
+        return await self._run(transactions.fence_producers(transactional_ids, self._time(timeout_ms)))
 
     # Offsets of logs
 
     async def list_offsets(
         self, specs: Mapping[AnyPartition, OffsetSpec | int], *, read_committed: bool = False, timeout_ms: int | None = None
     ) -> Described[TopicPartition, LogOffset]:
-        """As `AdminClient.list_offsets`."""
-        return await self._io.run_in_loop(log_offsets.list_offsets(specs, read_committed, self._time(timeout_ms)))
+        """The first or last offset of each partition, or that of the first record with a timestamp (ms) or a later one, from its leader.
+
+        With `read_committed` LATEST is the last stable offset, otherwise the high watermark. A partition without a leader is tried until
+        the deadline; one that does not exist has UNKNOWN_TOPIC_OR_PARTITION. Source: key 2, since 0.10.1; MAX_TIMESTAMP since 3.0.
+        """
+        return await self._run(log_offsets.list_offsets(specs, read_committed, self._time(timeout_ms)))
+
+    async def _run(self, call: Call[R]) -> R:
+        return await self._io.run_in_loop(call)
 
     def _time(self, timeout_ms: int | None) -> int:
         return self._timeout_ms if timeout_ms is None else timeout_ms

@@ -187,9 +187,9 @@ def test_a_wrong_setting_is_refused(settings: dict[str, Any], kind: type[Excepti
 def test_several_servers_may_be_named_in_one_string_or_in_a_list_with_and_without_port() -> None:
     for servers in ("a:1, b:2,,c", ["a:1", "b:2", "c:9092", "PLAINTEXT://a:1"]):
         client = AdminClient(servers)
-        assert client._io._settings.bootstrap == (("a", 1), ("b", 2), ("c", 9092))
+        assert client._inner._io._settings.bootstrap == (("a", 1), ("b", 2), ("c", 9092))
     client = AdminClient("::1,[::2],[fe80::3%eth0]:94")
-    assert client._io._settings.bootstrap == (("::1", 9092), ("::2", 9092), ("fe80::3%eth0", 94))
+    assert client._inner._io._settings.bootstrap == (("::1", 9092), ("::2", 9092), ("fe80::3%eth0", 94))
 
 
 def test_kafka_pythons_partition_finds_the_outcome_of_ours() -> None:

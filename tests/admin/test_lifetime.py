@@ -147,7 +147,7 @@ def test_an_interrupt_ends_the_call(cluster: ScriptedCluster, monkeypatch: pytes
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr("concurrent.futures.Future.result", interrupted)
             client.elect_preferred_leaders()
-        running = client._io._running
+        running = client._inner._io._running
         assert running is not None
         wait_for(lambda: not running.calls, "the call has ended")
 
@@ -217,8 +217,8 @@ def test_a_name_service_that_hangs_ends_neither_the_deadline_nor_other_calls(
             with pytest.raises(kafka.errors.KafkaTimeoutError, match="200 ms"):
                 client.describe_cluster(timeout_ms=200)
             assert time.monotonic() - begun >= 0.2
-            assert client._io._running is not None
-            wait_for(lambda: not client._io._running.calls, "the call has ended")  # type: ignore[union-attr]
+            assert client._inner._io._running is not None
+            wait_for(lambda: not client._inner._io._running.calls, "the call has ended")
         finally:
             release.set()
 
