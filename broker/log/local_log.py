@@ -41,7 +41,7 @@ class LogEnvironment:
     tail_bytes: int = 1 << 20
     """Minimum number of bytes at its end that a log on disk keeps in memory."""
     delays: DiskDelays | None = None
-    """Lets operations of logs wait; only where somebody steers the broker."""
+    """Lets operations of a `SlowLog` wait; only where somebody steers the broker."""
     producers_after_ms: Callable[[], int] = lambda: -(2**63)
     """See `LoadRules.producers_after_ms`."""
 
@@ -177,14 +177,11 @@ class LocalLog:
             raise self.out_of_range(offset)
         if offset >= end or not self.segments:
             return b""
-        delays = self.environment.delays
-        is_slow = delays is not None and delays.is_active and delays.slows_reads(self._key, self._directory)
         for segment in self.segments[self._segment_index(offset) :]:
             if segment.base_offset >= end:
                 break
-            in_memory = offset >= segment.resident_offset or segment.has_in_memory(offset)
-            if is_slow or not in_memory:
-                until = end if in_memory or self.storage is not None else min(end, segment.resident_offset)
+            if offset < segment.resident_offset and not segment.has_in_memory(offset):
+                until = end if self.storage is not None else min(end, segment.resident_offset)
                 return FileRead(self, (offset, max_bytes, end_offset, min_one), segment, until)
             data = segment.read(offset, max_bytes, end, min_one)
             if data is not None:
@@ -192,12 +189,7 @@ class LocalLog:
         return b""
 
     async def load(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes:
-        """Like `read`, but also reads files if necessary, and waits for a slow disk. Raises ApiError."""
-        delays = self.environment.delays
-        if delays is not None and delays.is_active:
-            from klamm.broker.log.slow_disk import wait_to_read
-
-            await wait_to_read(delays, self._key, self._directory)
+        """Like `read`, but also reads files if necessary. Raises ApiError."""
         end = min(end_offset, self.log_end_offset)
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise self.out_of_range(offset)

@@ -16,7 +16,7 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.epochs import LeaderEpochs
@@ -44,9 +44,6 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import BatchHeader, Buffer, CorruptRecords, computed_crc, each_header
 from klamm.protocol.records.validation import Assigned, Origin, assign
-
-if TYPE_CHECKING:
-    from klamm.broker.log.slow_disk import Delay, LateRuns, SlowStorage
 
 log_ = logging.getLogger(__name__)
 
@@ -83,8 +80,8 @@ class Log(LocalLog):
     """One log. The attributes may be read; only methods change them. End offsets are exclusive."""
 
     __slots__ = (
-        "_are_producers_known", "_late", "_leader_high_watermark", "_producers", "_reading_producers", "_slow", "_truncation",
-        "_verifications", "clean_offset", "epochs", "high_watermark", "last_stable_offset", "on_start_moved", "on_written", "truncations",
+        "_are_producers_known", "_leader_high_watermark", "_producers", "_reading_producers", "_truncation", "_verifications",
+        "clean_offset", "epochs", "high_watermark", "last_stable_offset", "on_start_moved", "on_written", "truncations",
     )
 
     def __init__(
@@ -111,15 +108,7 @@ class Log(LocalLog):
         """Number of times that the log was cut. Who has read it before an await compares this number afterwards."""
         self._leader_high_watermark = 0
         """The leader's high watermark, at most up to `next_offset`, until the records before it are written."""
-        self._late: LateRuns[int] | None = None
-        """Ends of appends to a log in memory that wait for a slow disk."""
-        self._slow: SlowStorage | None = None
-        """The storage of a log on disk whose disk may be slow."""
         if storage is not None and loaded is not None:
-            if environment.delays is not None:
-                from klamm.broker.log.slow_disk import SlowStorage
-
-                self.storage = storage = self._slow = SlowStorage(storage, environment.delays, self._key)
             self._take(storage, loaded)
 
     def _take(self, storage: Storage, loaded: LoadedLog) -> None:
@@ -136,7 +125,7 @@ class Log(LocalLog):
 
         It is like a log that a broker finds on disk: the offsets come from a checkpoint, and no leader epoch begins at the log end.
         """
-        made = Log(self.topic, self.partition, self.topic_id, self.config, self.environment)
+        made = type(self)(self.topic, self.partition, self.topic_id, self.config, self.environment)
         made.segments, self.segments = self.segments, []
         if self._resident:
             self.environment.budget.forget(self)
@@ -323,26 +312,11 @@ class Log(LocalLog):
         if aborted:
             segment.aborted.extend(aborted)
         if storage is None:
-            if self.environment.delays is None or not self._is_late(next_offset):
-                self.log_end_offset = next_offset
+            self.log_end_offset = next_offset
         else:
             storage.execute(Append(segment.base_offset, position, data, next_offset, index, time_index, tuple(aborted)))
             if next_offset - max(self.recovery_point, self._flushing) >= self.config.flush_messages:
                 self.flush()
-
-    def _is_late(self, next_offset: int) -> bool:
-        """Whether an append to this log in memory is seen later, because its disk is slow."""
-        delays = self.environment.delays
-        if self._late is None:
-            if delays is None or not delays.is_active:
-                return False
-            from klamm.broker.log.slow_disk import APPEND, LateRuns
-
-            def begin(_: Sequence[int], over: Callable[[], None]) -> Delay | None:
-                return None if (delays := self.environment.delays) is None else delays.begin(APPEND, self._key, None, over)
-
-            self._late = LateRuns(begin, lambda ends: self.written(ends[-1]))
-        return ((delays is not None and delays.is_active) or bool(self._late.waiting)) and self._late.takes(next_offset)
 
     def _segment_for(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> Segment:
         segments, config = self.segments, self.config
@@ -684,8 +658,6 @@ class Log(LocalLog):
     def _was_cut(self, offset: int) -> None:
         self.truncations += 1
         self._leader_high_watermark = min(self._leader_high_watermark, offset)
-        if self._late is not None:
-            self._late.change(lambda end: min(end, offset))
 
     # --- storage and memory
 
@@ -700,28 +672,15 @@ class Log(LocalLog):
             pass
         self.on_written()
 
-    async def caught_up(self) -> None:
-        """Return when nothing of this log waits for a slow disk."""
-        if self._slow is not None:
-            await self._slow.drain()
-        if self._late is not None:
-            await self._late.drain()
-
-    def drop_late(self) -> None:
-        """What waits for a slow disk does not happen: the log is deleted, or its broker is killed."""
-        if self._slow is not None:
-            self._slow.drop()
-        if self._late is not None:
-            self._late.drop()
-
     def _producers_to_write(self) -> tuple[ProducerEntry, ...] | None:
         return self.active_producers() if self._are_producers_known else None
 
-    def close_files(self) -> None:
-        """Send the last command of a clean shutdown, if the log is on disk."""
+    def close_files(self) -> Awaitable[None] | None:
+        """Send the last command of a clean shutdown, if the log is on disk. Returns None if its storage has it, otherwise an awaitable."""
         if self.storage is not None and not self.is_failed:
             entry = self.segments[-1].time_index_entry() if self.segments else None
             self.storage.execute(Close(self.next_offset, entry, self._producers_to_write(), self._unflushed_segments()))
+        return None
 
 
 def _gone(segment: Segment) -> ApiError:

@@ -54,6 +54,7 @@ class LogManager:
         self.directories = directories
         self._memory = None if self.on_disk else memory
         self.environment = LogEnvironment(budget, clock.now_ms, randrange, delays=delays, producers_after_ms=self._producers_after_ms)
+        self._kind = Log if delays is None else _slow_log()
         self._config = config
         self._clock = clock
         self._read_topic_configs = read_topic_configs
@@ -111,7 +112,7 @@ class LogManager:
             made = self._in_memory(topic, partition, topic_id)
         else:
             storage, loaded = await self.directories.open(topic, partition, topic_id, is_new)
-            made = Log(topic, partition, topic_id, self._config_of(topic), self.environment, storage, loaded)
+            made = self._kind(topic, partition, topic_id, self._config_of(topic), self.environment, storage, loaded)
         self._logs.setdefault(topic, {})[partition] = made
         return made
 
@@ -119,7 +120,7 @@ class LogManager:
         """The log that this broker left at its last end, without producers that are idle for too long, otherwise a new one."""
         left = None if self._memory is None else self._memory.take(topic, partition)
         if left is None:
-            return Log(topic, partition, topic_id, self._config_of(topic), self.environment)
+            return self._kind(topic, partition, topic_id, self._config_of(topic), self.environment)
         left.config, left.environment = self._config_of(topic), self.environment
         left.resume_reading_producers()
         self._expire_producers(left, self._clock.now_ms())
@@ -133,7 +134,6 @@ class LogManager:
         logs = self._logs.get(topic, {})
         gone = logs.pop(partition, None)
         if gone is not None:
-            gone.drop_late()
             gone.close()
         if not logs:
             self._logs.pop(topic, None)
@@ -285,9 +285,8 @@ class LogManager:
     async def close(self) -> None:
         """Write everything that is not on disk yet, and the checkpoints. Release the memory, unless a `MemoryDirectory` keeps the logs."""
         if self.directories is not None:
-            for opened in self:
-                opened.close_files()
-            await asyncio.gather(*(opened.caught_up() for opened in self))
+            closing = [opened.close_files() for opened in self]
+            await asyncio.gather(*(late for late in closing if late is not None))
             self._note_cleaned()
             await self.directories.close(self._offsets())
         if self._memory is not None:
@@ -301,9 +300,14 @@ class LogManager:
         if self._reader is not None:
             self._reader.cancel()
         for opened in self:
-            opened.drop_late()
             if self._memory is None:
                 opened.close()
             else:
                 self._memory.keep(opened)
         self._logs.clear()
+
+
+def _slow_log() -> type[Log]:
+    from klamm.broker.log.slow_log import SlowLog
+
+    return SlowLog

@@ -5,8 +5,8 @@ comes later is the next run. So the log end offset that others see moves later, 
 a Produce request, the next fetch of a follower. Reads wait each for itself. Nothing else of the broker waits: in Apache Kafka a slow disk
 holds the thread of the request and the lock of its log.
 
-A log in memory has no file, but its appends and reads wait in the same way. A real broker has no `DiskDelays`; while a `DiskDelays` delays
-nothing, an operation costs one look at `is_active`.
+A log in memory has no file, but its appends and reads wait in the same way. The logs of a real broker are no `SlowLog`s and have no
+`DiskDelays`; while a `DiskDelays` delays nothing, an operation costs one look at `is_active`.
 """
 
 from __future__ import annotations

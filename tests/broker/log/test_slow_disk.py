@@ -12,6 +12,7 @@ from klamm.broker.log.local_log import FileRead, LogEnvironment
 from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.slow_disk import DiskOperation
+from klamm.broker.log.slow_log import SlowLog
 from klamm.protocol.records.validation import Origin
 from klamm.server.faults.fault import DiskFilter, Effect, Faults, Limits
 from klamm.server.faults.slow_disk import BrokerDisk
@@ -24,7 +25,7 @@ from klamm.tests.broker.log.stored_logs import append, everything
 BROKER = 1
 
 
-class SlowLog:
+class SteeredLog:
     """A log of broker 1 whose disk may be slow."""
 
     def __init__(self, storage: SimulatedStorage | None = None, config: LogConfig | None = None, tail_bytes: int = 0) -> None:
@@ -32,7 +33,7 @@ class SlowLog:
         self.disk = BrokerDisk(self.faults, BROKER, self.clock)
         environment = LogEnvironment(MemoryBudget(), lambda: 1_000, lambda bound: 0, tail_bytes, self.disk)
         loaded = None if storage is None else empty()
-        self.log = Log("t", 0, bytes(16), config or LogConfig(), environment, storage, loaded)
+        self.log = SlowLog("t", 0, bytes(16), config or LogConfig(), environment, storage, loaded)
 
     def slow(self, ms: int = 100, operation: DiskOperation | None = None, first: int | None = None, broker: int | None = None) -> int:
         wanted = DiskFilter(broker=broker, operation=operation)
@@ -49,11 +50,11 @@ class SlowLog:
 
 
 @pytest.fixture(params=["memory", "storage"])
-def slow(request: pytest.FixtureRequest) -> SlowLog:
-    return SlowLog(SimulatedStorage() if request.param == "storage" else None)
+def slow(request: pytest.FixtureRequest) -> SteeredLog:
+    return SteeredLog(SimulatedStorage() if request.param == "storage" else None)
 
 
-async def test_appends_are_seen_when_they_have_waited_and_what_comes_meanwhile_waits_again(slow: SlowLog) -> None:
+async def test_appends_are_seen_when_they_have_waited_and_what_comes_meanwhile_waits_again(slow: SteeredLog) -> None:
     slow.slow(100)
     seen: list[int] = []
     slow.log.on_written = lambda: seen.append(slow.log.log_end_offset)
@@ -71,7 +72,7 @@ async def test_appends_are_seen_when_they_have_waited_and_what_comes_meanwhile_w
     assert (slow.log.log_end_offset, slow.log.high_watermark, seen[-1]) == (3, 3, 3)
 
 
-async def test_the_removal_of_a_slow_disk_ends_its_delays(slow: SlowLog) -> None:
+async def test_the_removal_of_a_slow_disk_ends_its_delays(slow: SteeredLog) -> None:
     number = slow.slow(3_600_000)
     slow.produce()
     slow.faults.remove(number)
@@ -82,7 +83,7 @@ async def test_the_removal_of_a_slow_disk_ends_its_delays(slow: SlowLog) -> None
     assert slow.log.log_end_offset == 2
 
 
-async def test_a_slow_disk_counts_operations_and_is_spent_after_the_first_ones(slow: SlowLog) -> None:
+async def test_a_slow_disk_counts_operations_and_is_spent_after_the_first_ones(slow: SteeredLog) -> None:
     slow.slow(100, "append", first=1)
     slow.produce()
     await slow.pass_time(100)
@@ -93,7 +94,7 @@ async def test_a_slow_disk_counts_operations_and_is_spent_after_the_first_ones(s
     assert (fault.hits, fault.is_spent, [(hit.operation, hit.topic) for hit in fault.last]) == (1, True, [("append", "t")])  # type: ignore[union-attr]
 
 
-async def test_the_slow_disk_of_another_broker_or_operation_delays_no_append(slow: SlowLog) -> None:
+async def test_the_slow_disk_of_another_broker_or_operation_delays_no_append(slow: SteeredLog) -> None:
     slow.slow(100, broker=BROKER + 1)
     slow.slow(100, "flush")
     slow.slow(100, "read")
@@ -102,7 +103,7 @@ async def test_the_slow_disk_of_another_broker_or_operation_delays_no_append(slo
     assert slow.log.log_end_offset == 1
 
 
-async def test_a_read_waits_for_itself_and_has_what_is_there_then(slow: SlowLog) -> None:
+async def test_a_read_waits_for_itself_and_has_what_is_there_then(slow: SteeredLog) -> None:
     slow.produce()
     await slow.pass_time(0)
     slow.slow(100, "read")
@@ -117,7 +118,7 @@ async def test_a_read_waits_for_itself_and_has_what_is_there_then(slow: SlowLog)
     assert (await loading).startswith(bytes(8))
 
 
-async def test_what_is_cut_off_while_it_waits_is_never_seen(slow: SlowLog) -> None:
+async def test_what_is_cut_off_while_it_waits_is_never_seen(slow: SteeredLog) -> None:
     slow.slow(100, "append")
     slow.produce(9)
     unfinished = slow.log.truncate_to(0)
@@ -131,7 +132,7 @@ async def test_what_is_cut_off_while_it_waits_is_never_seen(slow: SlowLog) -> No
 
 
 async def test_a_flush_waits_with_the_appends_that_come_after_it() -> None:
-    slow = SlowLog(SimulatedStorage())
+    slow = SteeredLog(SimulatedStorage())
     slow.produce()
     await slow.pass_time(0)
     slow.slow(100, "flush")
@@ -143,14 +144,10 @@ async def test_a_flush_waits_with_the_appends_that_come_after_it() -> None:
     assert (slow.log.recovery_point, slow.log.log_end_offset) == (1, 2)
 
 
-async def test_what_waits_is_gone_with_a_log_that_is_dropped(slow: SlowLog) -> None:
+async def test_what_waits_is_gone_with_a_log_that_is_dropped(slow: SteeredLog) -> None:
     slow.slow(100)
     slow.produce()
-    waiting = asyncio.ensure_future(slow.log.caught_up())
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    slow.log.drop_late()
-    await waiting
+    slow.log.close()
     await slow.pass_time(1_000)
     assert slow.log.log_end_offset == 0
 
@@ -160,7 +157,7 @@ async def test_what_waits_is_gone_with_a_log_that_is_dropped(slow: SlowLog) -> N
 async def test_a_log_is_a_list_of_batches_however_slow_its_disk_is(seed: int, on_storage: bool) -> None:
     chance = random.Random(seed)
     storage = SimulatedStorage() if on_storage else None
-    slow = SlowLog(storage, LogConfig(segment_bytes=100_000, index_interval_bytes=1_000), chance.choice((0, 20_000)))
+    slow = SteeredLog(storage, LogConfig(segment_bytes=100_000, index_interval_bytes=1_000), chance.choice((0, 20_000)))
     log, naive, epoch = slow.log, NaiveLog(), 0
     for _ in range(150):
         match chance.randrange(10):
@@ -204,13 +201,13 @@ async def _cut(log: Log, offset: int) -> None:
     if unfinished is not None:
         await unfinished
     if log.storage is not None:
-        await log.caught_up()
+        await log.storage.drain()
 
 
 async def test_states_of_producers_are_read_after_the_commands_that_wait() -> None:
     """A truncation reads them: it must not see the log without what was appended before."""
     storage = SimulatedStorage()
-    slow = SlowLog(storage)
+    slow = SteeredLog(storage)
     assert slow.log.storage is not None
     slow.slow(100)
     slow.produce()

@@ -18,6 +18,8 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.records.validation import Origin
 from klamm.server.apis.handlers import HANDLERS
+from klamm.server.faults.fault import Faults
+from klamm.server.faults.slow_disk import BrokerDisk
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.server.requests.context import Context
 from klamm.server.requests.peer import Peer
@@ -47,7 +49,9 @@ class World:
         self.clock = DrivenClock()
         self.metadata = MetadataCache(1)
         config = broker_config(1, **properties)
-        self.logs = LogManager(config, self.clock, MemoryBudget(), random.randrange, no_topic_configs)
+        self.faults = Faults()
+        disk = BrokerDisk(self.faults, 1, self.clock)
+        self.logs = LogManager(config, self.clock, MemoryBudget(), random.randrange, no_topic_configs, delays=disk)
         self.replicas = ReplicaManager(1, self.metadata, self.logs, self.clock)
         self.replicas.states.recover = lambda replica: None
         made = make_services(metadata=self.metadata, config=config, authorizer=authorizer)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from struct import unpack_from
 from typing import Any
 
@@ -16,8 +15,7 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.legacy import each_batch
 from klamm.server.apis.fetch import params_of
-from klamm.server.faults.fault import DiskFilter, Effect, Faults, Limits
-from klamm.server.faults.slow_disk import BrokerDisk
+from klamm.server.faults.fault import DiskFilter, Effect, Limits
 from klamm.server.fetch.delayed_fetch import READ_AHEAD_BYTES, ByteBudget
 from klamm.server.requests.context import Context
 from klamm.server.requests.peer import Peer
@@ -525,9 +523,7 @@ async def test_a_file_that_is_gone_with_its_replica_is_not_out_of_range(role: st
     await world.append("t", batch(), batch())
     log = world.replica("t").log
     assert log is not None
-    faults = Faults()
-    faults.add(DiskFilter(operation="read"), Effect(slow_disk_ms=100), Limits())
-    log.environment = dataclasses.replace(log.environment, delays=BrokerDisk(faults, 1, world.clock))
+    world.faults.add(DiskFilter(operation="read"), Effect(slow_disk_ms=100), Limits())
     response = asyncio.ensure_future(world.respond(fetch({"t": [part(0, 1)]}, version=10), 10))  # 11 may read from followers
     for _ in range(20):
         await asyncio.sleep(0)
