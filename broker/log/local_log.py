@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from klamm.broker.log.slow_disk import DiskDelays
 
 LAST_OFFSET = 2**63 - 1
+_SHAPES_READ = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +270,28 @@ class LocalLog:
         if self.storage is not None:
             return await self.storage.read(command)
         return None if segment.spill is None else await segment.spill.read(command)
+
+    async def _place_in_file(self, segment: Segment, offset: int) -> tuple[int, tuple[int, int]]:
+        """Position of the batch that contains the offset, or of the first one after it; and what `Segment.truncate` needs to know of the
+        timestamps in the file. Raises OSError.
+        """
+        position = min(segment.position_of(offset), segment.unread_from(offset))
+        newest = -1, -1
+        while position < segment.resident_from:
+            data = await self._read(segment, position, 0, LAST_OFFSET, _SHAPES_READ, True)
+            before = position
+            for start, header in each_header(data or b""):
+                if header.last_offset >= offset:
+                    return before + start, newest
+                position = before + start + header.size
+                if header.max_timestamp > newest[0]:
+                    newest = header.max_timestamp, header.last_offset
+            if position == before:
+                break
+        try:
+            return segment.cut_of(offset)[0], newest
+        except KeyError:
+            return position, newest  # the offset is in a gap between the file and the memory
 
     def _segment_index(self, offset: int) -> int:
         """Index of the segment that contains the offset; of the first segment for earlier offsets."""

@@ -4,8 +4,8 @@ It runs on the event loop and does not make system calls. A log in memory has st
 commands to its storage (`broker/log/storage.py`), and its log end offset moves when they are written; until then `next_offset` is ahead of
 it.
 
-Segments, their memory, and reading from them are in `broker/log/local_log.py`, retention is in `broker/log/retention.py`, the search by
-timestamp in `broker/log/timestamps.py`.
+Segments, their memory, and reading from them are in `broker/log/local_log.py`, producers and what consumers may read are in
+`broker/log/producer_log.py`, retention is in `broker/log/retention.py`, the search by timestamp in `broker/log/timestamps.py`.
 
 Source: `UnifiedLog` of Apache Kafka 3.9.1.
 """
@@ -13,43 +13,32 @@ Source: `UnifiedLog` of Apache Kafka 3.9.1.
 from __future__ import annotations
 
 import asyncio
-import logging
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.epochs import LeaderEpochs
-from klamm.broker.log.local_log import LAST_OFFSET, LocalLog, LogEnvironment, base_offset_of, max_timestamp_of
+from klamm.broker.log.local_log import LogEnvironment, base_offset_of, max_timestamp_of
 from klamm.broker.log.memory import CHUNK_OVERHEAD
-from klamm.broker.log.producers import OpenTransaction, ProducerStates, entries_with
-from klamm.broker.log.segment import SHARED_BYTES, Segment, pieces_of
+from klamm.broker.log.producer_log import ProducerLog
+from klamm.broker.log.producers import ProducerStates
+from klamm.broker.log.segment import Segment, pieces_of
 from klamm.broker.log.storage import (
-    AbortedTransaction,
     Append,
-    BatchMetadata,
     Close,
     DeleteSegments,
     LoadedLog,
-    ProducerEntry,
     Roll,
     StartAt,
     Storage,
     Truncate,
     WriteEpochs,
 )
-from klamm.broker.log.transaction_markers import read_marker
-from klamm.broker.log.verifications import Verification, Verifications
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.batch import BatchHeader, Buffer, CorruptRecords, computed_crc, each_header
 from klamm.protocol.records.validation import Assigned, Origin, assign
-
-log_ = logging.getLogger(__name__)
-
-_NO_PRODUCERS = ProducerStates()
-_SHAPES_READ = 64 * 1024
-_PRODUCERS_READ = 256 * 1024
 
 
 class UnexpectedOffset(Exception):
@@ -76,12 +65,11 @@ def _nothing() -> None:
     pass
 
 
-class Log(LocalLog):
+class Log(ProducerLog):
     """One log. The attributes may be read; only methods change them. End offsets are exclusive."""
 
     __slots__ = (
-        "_are_producers_known", "_leader_high_watermark", "_producers", "_reading_producers", "_truncation", "_verifications",
-        "clean_offset", "epochs", "high_watermark", "last_stable_offset", "on_start_moved", "on_written", "truncations",
+        "_leader_high_watermark", "_truncation", "clean_offset", "epochs", "on_start_moved", "on_written", "truncations",
     )
 
     def __init__(
@@ -90,7 +78,6 @@ class Log(LocalLog):
     ) -> None:
         """An empty log in memory, or with `storage` and `loaded` a log on disk."""
         super().__init__(topic, partition, topic_id, config, environment, storage)
-        self.high_watermark = self.last_stable_offset = 0
         self.epochs = LeaderEpochs()
         self.on_written: Callable[[], None] = _nothing
         """Called when the log end offset has moved because bytes were written."""
@@ -98,11 +85,6 @@ class Log(LocalLog):
         """Called when the log start offset has moved forward: by a request, by retention, or to free memory."""
         self.clean_offset = 0
         """The cleaner has compacted everything before this offset."""
-        self._producers: ProducerStates | None = None
-        self._are_producers_known = True
-        """False after a truncation, until the producer states have been read again."""
-        self._reading_producers: asyncio.Task[None] | None = None
-        self._verifications: Verifications | None = None
         self._truncation: PendingCut | None = None
         self.truncations = 0
         """Number of times that the log was cut. Who has read it before an await compares this number afterwards."""
@@ -143,46 +125,6 @@ class Log(LocalLog):
         return made
 
     # --- what it is
-
-    def active_producers(self) -> tuple[ProducerEntry, ...]:
-        """The producers that the log knows, as DescribeProducers shows them."""
-        return () if self._producers is None else self._producers.entries()
-
-    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that were idle for `expiration_ms`."""
-        producers = self._producers
-        if producers is not None:
-            producers.remove_expired(now_ms, expiration_ms)
-            if producers.is_empty:
-                self._producers = None
-        if self._verifications is not None:
-            self._verifications.remove_expired(now_ms, expiration_ms)
-
-    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Verification | None:
-        """A verification for records of a transaction with this first sequence number; None if the producer has an open transaction here,
-        which makes it superfluous."""
-        if self.is_in_transaction(producer_id):
-            return None
-        if self._verifications is None:
-            self._verifications = Verifications()
-        return self._verifications.begin(producer_id, epoch, sequence, now_ms)
-
-    def check_verified(self, producer_id: int, verification: Verification | None) -> None:
-        """Check that records of a transaction may be appended now: it is open here, or it was verified. Raises ApiError."""
-        if not self.is_in_transaction(producer_id):
-            (self._verifications or Verifications()).check(producer_id, verification)
-
-    def open_transactions(self) -> list[OpenTransaction]:
-        """The transactions that are open in this log, the oldest first. They are not known while it `is_truncating`."""
-        return [] if self._producers is None else self._producers.open_transactions()
-
-    def is_in_transaction(self, producer_id: int) -> bool:
-        """Whether a transaction of this producer is open in this log, whatever its epoch."""
-        return self._producers is not None and self._producers.is_in_transaction(producer_id)
-
-    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether a transaction of this producer and epoch is open in this log."""
-        return self._producers is not None and self._producers.has_open_transaction(producer_id, epoch)
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """(largest known epoch not above this one, its end offset), (-1, -1) if the epoch is not known yet."""
@@ -260,7 +202,7 @@ class Log(LocalLog):
 
     def _append_pieces(self, data: bytes, headers: list[BatchHeader], ends: list[tuple[int, int]]) -> None:
         now_ms = self.environment.now_ms()
-        shared = self._shared_chunks(data, headers, ends)
+        shared = self.environment.budget.shared_chunks(self, data, headers, ends)
         if len(headers) == 1:
             self._append(shared.get(0, data), headers, headers[0].max_timestamp, headers[0].last_offset, now_ms)
             return
@@ -270,23 +212,6 @@ class Log(LocalLog):
             newest = max(batches, key=max_timestamp_of)
             self._append(piece, batches, newest.max_timestamp, newest.last_offset, now_ms)
             done += count
-
-    def _shared_chunks(self, data: bytes, headers: list[BatchHeader], ends: list[tuple[int, int]]) -> dict[int, bytes]:
-        """Chunks of other replicas in this process that have the same bytes, by their position in the data."""
-        shared: dict[int, bytes] = {}
-        twins = self.environment.budget.twins(self)
-        if twins:
-            position = covered = 0
-            for header, (_, end) in zip(headers, ends, strict=True):
-                if position >= covered:
-                    for twin in twins:
-                        chunk = twin.chunk_at(header.base_offset)
-                        if chunk is not None and len(chunk) >= SHARED_BYTES and data.startswith(chunk, position):
-                            shared[position] = chunk
-                            covered = position + len(chunk)
-                            break
-                position = end
-        return shared
 
     def _append(self, data: bytes, headers: list[BatchHeader], max_timestamp: int, offset_of_max: int, now_ms: int) -> None:
         """Store checked batches at the end. Raises ApiError(KAFKA_STORAGE_ERROR), without any change."""
@@ -339,54 +264,7 @@ class Log(LocalLog):
             self.storage.execute(Roll(self.next_offset, entry, self._producers_to_write(), self._unflushed_segments()))
         self.segments.append(Segment(self.next_offset, now_ms, self._jitter()))
 
-    def _check_producer(self, header: BatchHeader, data: bytes, origin: Origin) -> BatchMetadata | None:
-        """The earlier batch of which this one is a duplicate; None if it may be appended. Raises ApiError."""
-        producers, is_client = _NO_PRODUCERS if self._producers is None else self._producers, origin is Origin.CLIENT
-        if is_client:
-            duplicate = producers.duplicate_of(header)
-            if duplicate is not None:
-                return duplicate
-        if header.is_control:
-            marker = read_marker(data, header)
-            if marker is not None:
-                producers.check_marker(header, marker)
-        else:
-            producers.check(header, is_client, self._verifications)
-        return None
-
-    def _update_producers(self, data: bytes, headers: list[BatchHeader]) -> list[AbortedTransaction]:
-        aborted: list[AbortedTransaction] = []
-        producers = self._producers
-        position = 0
-        for header in headers:
-            if header.producer_id >= 0:
-                if producers is None:
-                    producers = self._producers = ProducerStates()
-                    producers.high_watermark_moved(self.high_watermark)
-                entry = producers.take(header, data, position)
-                if entry is not None:
-                    aborted.append(entry)
-                if self._verifications is not None and header.is_transactional:
-                    self._verifications.end(header.producer_id)
-            position += header.size
-        if producers is not None:
-            self._update_last_stable_offset()
-        return aborted
-
     # --- offsets
-
-    def set_high_watermark(self, offset: int) -> bool:
-        """Set the high watermark, at most to the log end; returns whether it, or the last stable offset, has moved."""
-        if self._producers is None and self.high_watermark < offset <= self.log_end_offset and self.log_start_offset <= offset:
-            self.high_watermark = self.last_stable_offset = offset
-            return True
-        offset = max(min(offset, self.log_end_offset), self.log_start_offset)
-        before = self.high_watermark, self.last_stable_offset
-        self.high_watermark = offset
-        if self._producers is not None:
-            self._producers.high_watermark_moved(offset)
-        self._update_last_stable_offset()
-        return before != (self.high_watermark, self.last_stable_offset)
 
     def follow_high_watermark(self, offset: int) -> bool:
         """Adopt the high watermark of the leader, at most up to the end of the records that were appended; the part that is not written yet
@@ -394,11 +272,6 @@ class Log(LocalLog):
         """
         self._leader_high_watermark = min(offset, self.next_offset)
         return self.set_high_watermark(offset)
-
-    def _update_last_stable_offset(self) -> None:
-        first = None if self._producers is None else self._producers.first_unstable_offset
-        high_watermark = self.high_watermark
-        self.last_stable_offset = high_watermark if first is None else min(max(first, self.log_start_offset), high_watermark)
 
     def set_log_start_offset(self, offset: int) -> bool:
         """Delete the records before this offset; returns whether the log start offset has moved. Raises ApiError(OFFSET_OUT_OF_RANGE) if it
@@ -508,28 +381,6 @@ class Log(LocalLog):
         if rest is not None:
             await rest
 
-    async def _place_in_file(self, segment: Segment, offset: int) -> tuple[int, tuple[int, int]]:
-        """Position of the batch that contains the offset, or of the first one after it; and what `Segment.truncate` needs to know of the
-        timestamps in the file. Raises OSError.
-        """
-        position = min(segment.position_of(offset), segment.unread_from(offset))
-        newest = -1, -1
-        while position < segment.resident_from:
-            data = await self._read(segment, position, 0, LAST_OFFSET, _SHAPES_READ, True)
-            before = position
-            for start, header in each_header(data or b""):
-                if header.last_offset >= offset:
-                    return before + start, newest
-                position = before + start + header.size
-                if header.max_timestamp > newest[0]:
-                    newest = header.max_timestamp, header.last_offset
-            if position == before:
-                break
-        try:
-            return segment.cut_of(offset)[0], newest
-        except KeyError:
-            return position, newest  # the offset is in a gap between the file and the memory
-
     def _cut(self, segment: Segment, position: int, offset: int, newest: tuple[int, int] = (-1, -1)) -> None:
         """Truncate the log at this position; `newest` is that of `Segment.truncate`. Raises ApiError(KAFKA_STORAGE_ERROR) if the segment is
         not in the log any more.
@@ -553,76 +404,6 @@ class Log(LocalLog):
             if not self._producers.truncate_to(offset):
                 self._are_producers_known = False
             self._update_last_stable_offset()
-
-    def _read_producers(self) -> Awaitable[None] | None:
-        """Read the producer states again, if a truncation made them unknown. Returns None if they are known, otherwise an awaitable.
-
-        Nothing can be appended until then. The work continues if its caller is cancelled.
-        """
-        if self._are_producers_known:
-            return None
-        if self.storage is None and self._resident <= _PRODUCERS_READ and not any(segment.resident_from for segment in self.segments):
-            states = ProducerStates()
-            for segment in self.segments:
-                for chunk in segment.chunks:
-                    states.take_all(chunk)
-            self._take_producers(entries_with(states, self.active_producers()))
-            return None
-        if self._reading_producers is None:
-            self._reading_producers = asyncio.ensure_future(self._read_producers_from(self.storage))
-        return asyncio.shield(self._reading_producers)
-
-    def resume_reading_producers(self) -> None:
-        """Read the producer states of a log whose broker has ended while they were read. Nothing can be appended until then."""
-        self._read_producers()
-        if self._reading_producers is not None:
-            self._reading_producers.add_done_callback(lambda done: done.cancelled() or done.exception())  # it was logged
-
-    async def _read_producers_here(self) -> Sequence[ProducerEntry]:
-        """The producer states of a long log in memory, or of one that has batches in temporary files. Raises ApiError."""
-        states = ProducerStates()
-        for segment in list(self.segments):
-            offset: int | None = segment.base_offset
-            while offset is not None:
-                if segment.has_in_memory(offset):
-                    data = segment.chunks_from(offset, _PRODUCERS_READ)
-                else:
-                    data = [await self.segment_bytes(segment, offset, _PRODUCERS_READ)]
-                offset = None
-                for batches in data:
-                    offset = states.take_all(batches)
-                await asyncio.sleep(0)  # a read in memory does not wait
-        return entries_with(states, self.active_producers())
-
-    async def _read_producers_from(self, storage: Storage | None) -> None:
-        """Read the producer states from files. Raises ApiError(KAFKA_STORAGE_ERROR); the next truncation tries again."""
-        try:
-            while not self._are_producers_known:
-                offset, segments = self.next_offset, [*map(base_offset_of, self.segments)]
-                try:
-                    if storage is None:
-                        entries: Sequence[ProducerEntry] = await self._read_producers_here()
-                    else:
-                        entries = await storage.read_producers(offset, segments, self.environment.producers_after_ms())
-                except KeyError:
-                    if segments == [*map(base_offset_of, self.segments)]:
-                        return  # the log was deleted
-                    continue
-                if self.next_offset == offset and not self._are_producers_known:
-                    self._take_producers(entries)
-        except (OSError, CorruptRecords) as error:
-            log_.error("%r: the states of producers cannot be read: %s", self, error)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        finally:
-            self._reading_producers = None
-
-    def _take_producers(self, entries: Sequence[ProducerEntry]) -> None:
-        if self._producers is None:
-            self._producers = ProducerStates()
-        self._producers.read_again(entries, self.next_offset)
-        self._producers.high_watermark_moved(self.high_watermark)
-        self._are_producers_known = True
-        self._update_last_stable_offset()
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Delete all records; the empty log begins at this offset. The log start offset is the same, or the given earlier one."""
@@ -671,9 +452,6 @@ class Log(LocalLog):
         while self.storage is not None and self._resident > 2 * self.environment.tail_bytes and self.drop_oldest():
             pass
         self.on_written()
-
-    def _producers_to_write(self) -> tuple[ProducerEntry, ...] | None:
-        return self.active_producers() if self._are_producers_known else None
 
     def close_files(self) -> Awaitable[None] | None:
         """Send the last command of a clean shutdown, if the log is on disk. Returns None if its storage has it, otherwise an awaitable."""

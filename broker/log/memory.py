@@ -6,8 +6,8 @@ batches of a log in memory are written to a temporary file (`broker/log/spill.py
 when 7/8 of the budget are used. If it does not keep up, an append that would exceed the budget waits for it. If the files cannot be
 written, such an append is refused with KAFKA_STORAGE_ERROR; the partition stays online, and everything that was appended stays.
 
-Replicas of one partition in a process share the bytes of batches (`twins`): a follower keeps the leader's object where it has received
-equal bytes. The budget counts them for each replica.
+Replicas of one partition in a process share the bytes of batches (`shared_chunks`): a follower keeps the leader's object where it has
+received equal bytes. The budget counts them for each replica.
 
 Age is counted in bytes: `tick` is the number of bytes that the process has appended. Each segment notes the tick of about every megabyte.
 """
@@ -26,11 +26,14 @@ from klamm.broker.log.spill import SpillFile, SpillFolder
 from klamm.machine.freed_memory import FreedMemory
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.records.batch import BatchHeader
 
 log = logging.getLogger(__name__)
 
 CHUNK_OVERHEAD = 80
 """Memory of a chunk in addition to its data, in bytes: the object, its entries in lists, and rounding by the allocator."""
+SHARED_BYTES = 1024
+"""Smaller chunks of another replica are not shared: many of them in one piece need less memory and time."""
 DEFAULT_LIMIT = 1 << 30
 _ROUND_BYTES = 8 << 20
 """About as much is written to temporary files at a time."""
@@ -133,9 +136,24 @@ class MemoryBudget:
             if not replicas:
                 del self._replicas[holder.topic_partition]
 
-    def twins(self, holder: MemoryHolder) -> list[MemoryHolder]:
-        """The other logs of its partition that have batches in memory."""
-        return [each for each in self._replicas.get(holder.topic_partition, ()) if each is not holder]
+    def shared_chunks(self, holder: MemoryHolder, data: bytes, headers: list[BatchHeader], ends: list[tuple[int, int]]) -> dict[int, bytes]:
+        """Chunks of other logs of the partition that have the same bytes as these batches, by their position in the data. `ends` has
+        (next offset, end position) of each batch.
+        """
+        shared: dict[int, bytes] = {}
+        twins = [each for each in self._replicas.get(holder.topic_partition, ()) if each is not holder]
+        if twins:
+            position = covered = 0
+            for header, (_, end) in zip(headers, ends, strict=True):
+                if position >= covered:
+                    for twin in twins:
+                        chunk = twin.chunk_at(header.base_offset)
+                        if chunk is not None and len(chunk) >= SHARED_BYTES and data.startswith(chunk, position):
+                            shared[position] = chunk
+                            covered = position + len(chunk)
+                            break
+                position = end
+        return shared
 
     def close(self) -> None:
         """Remove the temporary files. The logs must not be used any more."""

@@ -24,8 +24,6 @@ _SHAPE = Struct(">qi11xi").unpack_from
 """Reads base offset, length and last offset delta of a batch."""
 _MARK_BYTES = 1 << 20
 _PIECE_BYTES = 16 * 1024
-SHARED_BYTES = 1024
-"""Smaller chunks of another replica are not shared: many of them in one piece need less memory and time."""
 _LAST_RELATIVE_OFFSET = 2**31 - 1
 
 

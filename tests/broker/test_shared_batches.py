@@ -5,8 +5,7 @@ from __future__ import annotations
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.local_log import LogEnvironment
 from klamm.broker.log.log import Log
-from klamm.broker.log.memory import MemoryBudget
-from klamm.broker.log.segment import SHARED_BYTES
+from klamm.broker.log.memory import SHARED_BYTES, MemoryBudget
 from klamm.protocol.records.validation import Origin
 from klamm.tests.broker.log.batches import batch
 
