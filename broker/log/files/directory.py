@@ -26,6 +26,7 @@ from klamm.broker.log.files import checkpoints as files_of
 from klamm.broker.log.files import marker_files, names
 from klamm.broker.log.files.directory_checkpoints import DirectoryCheckpoints
 from klamm.broker.log.files.directory_storage import DirectoryStorage, execute_all, read_in_thread
+from klamm.broker.log.files.directory_threads import DirectoryThreads
 from klamm.broker.log.files.loading import Checkpoints, load_log, new_log
 from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome
 from klamm.broker.log.files.producer_replay import states_in_thread
@@ -89,11 +90,13 @@ class LogDirectory:
         self.loaded: dict[TopicPartition, LoadedLog] = {}
         """Logs with records that were loaded at the start and are not opened yet."""
         self.storages: dict[TopicPartition, DirectoryStorage] = {}
-        self._executor = executor
         self._clock = clock
         self._time_ms = None if clock is SYSTEM_CLOCK else clock.now_ms
         """What gives files their times; None for the system."""
         self._on_failed = on_failed
+        self._threads = DirectoryThreads(executor, self._check_online, self.fail)
+        self.submit = self._threads.submit
+        """Runs work in a thread of this directory. An OSError takes the directory offline and is raised."""
         self._delete_delay_ms = delete_delay_ms
         self._most_open = max(most_files // FILES_OF_A_LOG, 1)
         self.checkpoints = DirectoryCheckpoints(self.path)
@@ -103,8 +106,6 @@ class LogDirectory:
         self._pending: list[DirectoryStorage] = []
         self._open: dict[DirectoryStorage, None] = {}
         """Logs whose files may be open, the least recently used first."""
-        self._busy = 0
-        self._idle: list[asyncio.Future[None]] = []
         self._lock = -1
         self._unfinished: list[str] = []
         """Folders found at the start whose deletion, or whose move to here, was not finished."""
@@ -115,50 +116,8 @@ class LogDirectory:
 
     # --- work in threads
 
-    def submit(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-        """Run `work` in a thread of this directory; returns a future for its result. An OSError takes the directory offline and is raised.
-        """
-        loop = asyncio.get_running_loop()
-        result: asyncio.Future[T] = loop.create_future()
-        if self.is_offline or self.is_closed:
-            result.set_exception(DirectoryFailed(f"log directory {self.path} is offline"))
-            return result
-        self._busy += 1
-
-        def run() -> None:
-            try:
-                value, error = work(*arguments), None
-            except BaseException as failure:  # noqa: BLE001 - it is raised where the result is awaited
-                value, error = None, failure
-            try:
-                loop.call_soon_threadsafe(self._done, result, value, error)
-            except RuntimeError:
-                pass  # the loop is closed: a killed broker
-
-        self._executor.submit(run)
-        return result
-
-    def _done(self, result: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
-        self._busy -= 1
-        if isinstance(error, OSError):
-            self.fail(error)
-        if not result.done():
-            if error is None:
-                result.set_result(value)
-            else:
-                result.set_exception(error)
-        if not self._busy:
-            idle, self._idle = self._idle, []
-            for waiting in idle:
-                if not waiting.done():
-                    waiting.set_result(None)
-
-    async def until_idle(self) -> None:
-        """Wait until no thread works in this directory."""
-        while self._busy:
-            waiting = asyncio.get_running_loop().create_future()
-            self._idle.append(waiting)
-            await waiting
+    def _check_online(self) -> DirectoryFailed | None:
+        return DirectoryFailed(f"log directory {self.path} is offline") if self.is_offline or self.is_closed else None
 
     def schedule(self, storage: DirectoryStorage) -> None:
         """Execute the queued commands of a log, together with those of other logs from this pass of the event loop."""
@@ -333,7 +292,7 @@ class LogDirectory:
             return
         await asyncio.gather(*(storage.drain() for storage in self.storages.values()))
         async with self._writing_checkpoints:
-            await self.until_idle()
+            await self._threads.until_idle()
             self._note_offsets(offsets)
             if not self.is_offline and self.is_loaded:
                 try:
@@ -349,7 +308,7 @@ class LogDirectory:
         for storage in self.storages.values():
             storage.queue.clear()
             storage.wake()
-        await self.until_idle()
+        await self._threads.until_idle()
         for storage in self.storages.values():
             storage.files.close()
         self._unlock()
