@@ -41,7 +41,8 @@ class Blocking:
             return
         cls.blocking_of, cls.blocking_names = of, {of.__name__: cls.__name__, **(names or {})}
         own = frozenset(vars(cls))
-        members = {name: member for name, member in vars(of).items() if name in SPECIAL or not name.startswith("_")}
+        inherited = [item for base in reversed(of.__mro__[:-1]) for item in vars(base).items()]
+        members = {name: member for name, member in inherited if name in SPECIAL or not name.startswith("_")}
         cls.blocking_members = {name: made for name in members if (made := SPECIAL.get(name, name)) not in own}
         for inner_name, name in cls.blocking_members.items():
             setattr(cls, name, _blocking(cls, inner or of, name, inner_name, members[inner_name]))
