@@ -58,7 +58,58 @@ _OPTIONS = {"topics": "topic", "api_versions": "api-version", "users": "user"}
 """Arguments whose options have another name."""
 
 
-@click.command(short_help="Run a cluster: brokers in one process or several, and a ZooKeeper.")
+HELP = """Run a cluster: brokers and a real ZooKeeper.
+
+The cluster is ready when every broker is registered, the controller is elected, and every broker has all brokers and topics in its
+metadata. Then the addresses of the brokers are printed on stdout, one per line. With --json it is one line of JSON with
+bootstrap_servers, brokers, controller_id, cluster_id and zookeeper.
+
+With --advertised the cluster is for clients of another machine or container, which map the ports of --port to the advertised ones.
+Everybody who reaches these ports can use the cluster.
+
+With --metrics-port each broker serves its metrics at http://127.0.0.1:PORT/metrics. --json prints the ports, the log has the addresses.
+
+With --control-port the cluster can be steered over HTTP: phases are held, requests get faults, brokers are stopped and started, the
+clock is moved (docs/control.md). --json prints the address as "control", the log has it too.
+
+With --processes each broker runs in its own process, so you can kill one of them. --json prints the process ids. A broker that ended is
+not started again, unless you do it with --control-port; without --data-dir its records are lost. When the main process ends, all others
+end too.
+
+With --tls, --sasl or both the brokers are secured, also among themselves. What a client needs is printed below the addresses, and by
+--json as "client", with the names of librdkafka: {"security.protocol": "SASL_SSL", "sasl.mechanism": …, "sasl.username": …,
+"sasl.password": …, "ssl.ca.location": …}. The files are in the folder security of --data-dir, or in a temporary folder
+(docs/tls_and_sasl.md). With --user there are more users, with --acls they may do only what ACLs allow.
+
+With --as-version the brokers offer exactly the APIs and versions of that Apache Kafka, and have its defaults, among them those of
+inter.broker.protocol.version and log.message.format.version. --api-version narrows or hides a single API. A request out of the offered
+versions closes the connection.
+
+A failure is reported in one line on stderr. The exit code is then 1, or 2 for a wrong command line. With --json the failure is also a
+line on stdout: {"error": "the reason"}.
+
+SIGINT (Ctrl-C) or SIGTERM shuts the brokers down in order, within two seconds. The exit code is then 0, or 130 or 143 if the cluster
+was not ready yet. A second signal ends the process at once. If the embedded ZooKeeper ends, or its disk is full, the cluster ends and
+prints the reason.
+
+\b
+klamm serve
+klamm serve --port 0 --json --topic orders:6:3 --topic latest:6:3:cleanup.policy=compact
+klamm serve --data-dir ./data --config auto.leader.rebalance.enable=false
+klamm serve --processes --json
+klamm serve --journal ./lake
+klamm serve --metrics-port 9404
+klamm serve --broker-config 1:broker.rack=a --broker-config 2:broker.rack=b --broker-config 3:broker.rack=c
+klamm serve --port 0 --json --control-port 0
+klamm serve --tls --sasl SCRAM-SHA-256 --json
+klamm serve --sasl PLAIN --user eve:secret --acls
+klamm serve --brokers 1 --advertised localhost:9092
+klamm serve --as-version 2.8
+klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
+"""
+
+
+@click.command(short_help="Run a cluster: brokers in one process or several, and a ZooKeeper.", help=HELP)
 @click.option(
     "--brokers",
     type=Whole(1, MAX_BROKERS),
@@ -175,55 +226,6 @@ def command(
     as_json: bool,
     log_level: str,
 ) -> None:
-    """Run a cluster: brokers and a real ZooKeeper.
-
-    The cluster is ready when every broker is registered, the controller is elected, and every broker has all brokers and topics in its
-    metadata. Then the addresses of the brokers are printed on stdout, one per line. With --json it is one line of JSON with
-    bootstrap_servers, brokers, controller_id, cluster_id and zookeeper.
-
-    With --advertised the cluster is for clients of another machine or container, which map the ports of --port to the advertised ones.
-    Everybody who reaches these ports can use the cluster.
-
-    With --metrics-port each broker serves its metrics at http://127.0.0.1:PORT/metrics. --json prints the ports, the log has the addresses.
-
-    With --control-port the cluster can be steered over HTTP: phases are held, requests get faults, brokers are stopped and started, the
-    clock is moved (docs/control.md). --json prints the address as "control", the log has it too.
-
-    With --processes each broker runs in its own process, so you can kill one of them. --json prints the process ids. A broker that ended is
-    not started again, unless you do it with --control-port; without --data-dir its records are lost. When the main process ends, all others
-    end too.
-
-    With --tls, --sasl or both the brokers are secured, also among themselves. What a client needs is printed below the addresses, and by
-    --json as "client", with the names of librdkafka: {"security.protocol": "SASL_SSL", "sasl.mechanism": …, "sasl.username": …,
-    "sasl.password": …, "ssl.ca.location": …}. The files are in the folder security of --data-dir, or in a temporary folder
-    (docs/tls_and_sasl.md). With --user there are more users, with --acls they may do only what ACLs allow.
-
-    With --as-version the brokers offer exactly the APIs and versions of that Apache Kafka, and have its defaults, among them those of
-    inter.broker.protocol.version and log.message.format.version. --api-version narrows or hides a single API. A request out of the offered
-    versions closes the connection.
-
-    A failure is reported in one line on stderr. The exit code is then 1, or 2 for a wrong command line. With --json the failure is also a
-    line on stdout: {"error": "the reason"}.
-
-    SIGINT (Ctrl-C) or SIGTERM shuts the brokers down in order, within two seconds. The exit code is then 0, or 130 or 143 if the cluster
-    was not ready yet. A second signal ends the process at once. If the embedded ZooKeeper ends, or its disk is full, the cluster ends and
-    prints the reason.
-
-    \b
-    klamm serve
-    klamm serve --port 0 --json --topic orders:6:3 --topic latest:6:3:cleanup.policy=compact
-    klamm serve --data-dir ./data --config auto.leader.rebalance.enable=false
-    klamm serve --processes --json
-    klamm serve --journal ./lake
-    klamm serve --metrics-port 9404
-    klamm serve --broker-config 1:broker.rack=a --broker-config 2:broker.rack=b --broker-config 3:broker.rack=c
-    klamm serve --port 0 --json --control-port 0
-    klamm serve --tls --sasl SCRAM-SHA-256 --json
-    klamm serve --sasl PLAIN --user eve:secret --acls
-    klamm serve --brokers 1 --advertised localhost:9092
-    klamm serve --as-version 2.8
-    klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
-    """
     log_to_stderr(log_level)
     config = dict(configs) if journal is None else _journaled(journal) | dict(configs)
     config |= narrowed_apis(as_version, api_versions)

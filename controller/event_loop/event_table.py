@@ -13,7 +13,7 @@ from klamm.controller.events import catalogue as events
 from klamm.controller.events.catalogue import ControllerEvent, Event
 from klamm.controller.events.causes import QueuedEvent
 from klamm.controller.partitions import alter_partition, leader_elections, leader_rebalance, partition_machine
-from klamm.controller.phases import DeletionPhase, ThrottlePhase
+from klamm.controller.phases import DeletionPhase, ProcedurePhase, ThrottlePhase
 from klamm.controller.reassignment import procedure as reassignment
 from klamm.controller.reassignment import requests as reassignment_requests
 from klamm.controller.term.term import Term
@@ -28,6 +28,7 @@ from klamm.protocol.nouns import TopicPartition
 log = logging.getLogger("klamm.controller")
 
 T = TypeVar("T")
+E = TypeVar("E", events.PartitionModifications, events.BrokerCaughtUp, events.ConfigsChanged, events.RegisterBroker, events.AlterPartition)
 
 
 class Waiting(Protocol):
@@ -47,9 +48,8 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.TopicChange():
             await topics.on_topic_change(term)
         case events.PartitionModifications():
-            together += [queued.event for queued in waiting.take_same(events.PartitionModifications)]
-            names = [e.topic for e in together if isinstance(e, events.PartitionModifications)]
-            await topics.on_partition_modifications(term, list(dict.fromkeys(names)))
+            names = dict.fromkeys(each.topic for each in _taken(events.PartitionModifications, waiting, together))
+            await topics.on_partition_modifications(term, list(names))
         case events.TopicDeletion():
             await deletion.on_topic_deletion(term)
         case events.LogDirEventNotification():
@@ -66,8 +66,7 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.BrokerSessionsExpired():
             await broker_states.on_silence(term)
         case events.BrokerCaughtUp():
-            together += [queued.event for queued in waiting.take_same(events.BrokerCaughtUp)]
-            caught_up = [(e.broker_id, e.broker_epoch) for e in together if isinstance(e, events.BrokerCaughtUp)]
+            caught_up = [(each.broker_id, each.broker_epoch) for each in _taken(events.BrokerCaughtUp, waiting, together)]
             try:
                 await broker_states.on_caught_up(term, caught_up)
             finally:
@@ -78,9 +77,8 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.TopicUncleanLeaderElectionEnabled(topic):
             await partition_machine.trigger(term, topic)
         case events.ConfigsChanged():
-            together += [queued.event for queued in waiting.take_same(events.ConfigsChanged)]
-            entities = [e.entity for e in together if isinstance(e, events.ConfigsChanged)]
-            await config_events.on_configs_changed(term, list(dict.fromkeys(entities)))
+            entities = dict.fromkeys(each.entity for each in _taken(events.ConfigsChanged, waiting, together))
+            await config_events.on_configs_changed(term, list(entities))
         case events.ZkPartitionReassignment():
             term.throttling.entries_announced = False
             if not await reassignment.on_zk_reassignment(term):
@@ -88,12 +86,7 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.PartitionReassignmentIsrChange(topic, partition):
             await notifications.on_state_change(term, TopicPartition(topic, partition))
         case events.PhaseReleased(phase):
-            if isinstance(phase, DeletionPhase):
-                await deletion.on_phase_released(term, phase)
-            elif isinstance(phase, ThrottlePhase):
-                await throttling.on_phase_released(term, phase)
-            else:
-                await reassignment.on_phase_released(term, phase)
+            await _on_phase_released(term, phase)
         case events.LeaderAndIsrResponseReceived(broker_id, broker_epoch, response):
             if _is_registered(term, broker_id, broker_epoch):
                 await notifications.on_leader_and_isr_response(term, broker_id, response)
@@ -105,18 +98,11 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.ControlledShutdown(broker_id, broker_epoch, shutdown_future):
             _respond(shutdown_future, await broker_states.shutdown_requested(term, broker_id, broker_epoch))
         case events.RegisterBroker():
-            together += [queued.event for queued in waiting.take_same(events.RegisterBroker)]
-            await broker_registrations.register(term, [e for e in together if isinstance(e, events.RegisterBroker)])
+            await broker_registrations.register(term, _taken(events.RegisterBroker, waiting, together))
         case events.BrokerShutdownWanted(broker_id, broker_epoch, may_go):
             _respond(may_go, await broker_states.on_shutdown_wanted(term, broker_id, broker_epoch))
         case events.AlterPartition():
-            together += [queued.event for queued in waiting.take_same(events.AlterPartition)]
-            requests = [e for e in together if isinstance(e, events.AlterPartition)]
-            altered = await alter_partition.alter_partitions(term, [(request.request, request.version) for request in requests])
-            for request, answer in zip(requests, altered.responses, strict=True):
-                _respond(request.future, answer)
-            if altered.reassigned:
-                await reassignment.complete_ready(term, altered.reassigned)
+            await _alter_partitions(term, _taken(events.AlterPartition, waiting, together))
         case events.AllocateProducerIds(broker_id, broker_epoch, block_future):
             _check_sender(term.cluster.brokers.get(broker_id), broker_epoch)
             _respond(block_future, await term.store.allocate_producer_ids(broker_id))
@@ -128,6 +114,29 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
             _respond(alter_future, await reassignment.alter(term, targets))
         case _:
             assert_never(event)
+
+
+def _taken(kind: type[E], waiting: Waiting, together: list[Event]) -> list[E]:
+    """Take the next events of this kind from the queue too; returns all that are processed together."""
+    together += [queued.event for queued in waiting.take_same(kind)]
+    return [event for event in together if isinstance(event, kind)]
+
+
+async def _on_phase_released(term: Term, phase: ProcedurePhase) -> None:
+    if isinstance(phase, DeletionPhase):
+        await deletion.on_phase_released(term, phase)
+    elif isinstance(phase, ThrottlePhase):
+        await throttling.on_phase_released(term, phase)
+    else:
+        await reassignment.on_phase_released(term, phase)
+
+
+async def _alter_partitions(term: Term, requests: list[events.AlterPartition]) -> None:
+    altered = await alter_partition.alter_partitions(term, [(request.request, request.version) for request in requests])
+    for request, answer in zip(requests, altered.responses, strict=True):
+        _respond(request.future, answer)
+    if altered.reassigned:
+        await reassignment.complete_ready(term, altered.reassigned)
 
 
 def _respond(future: asyncio.Future[T], result: T) -> None:

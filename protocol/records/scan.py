@@ -25,6 +25,8 @@ _HIGH = bytes([2 * index >> 7 for index in range(_PERIOD)])
 _MIDDLE = bytes([2 * index >> 7 | 0x80 for index in range(_PERIOD)])
 _EVEN = bytes(range(0, 256, 2))
 _CONTINUED = bytes(range(128, 256))
+_NO_RUN = 0, -(2**63), 2**63
+"""The length of a run, with the highest and the lowest timestamp delta of no records."""
 
 
 class BadRecord(Exception):
@@ -73,49 +75,38 @@ def scan_fields(data: bytes, position: int, end: int, count: int, sized: bool) -
     try:
         max_delta, min_delta = -(2**63), 2**63
         is_consecutive = all_have_keys = True
-        index = 0
-        last_stamp = -1
-        following = SHORTEST_RUN if count > SHORTEST_RUN else count  # the index at which columns are tried
+        index, last_stamp = 0, -1
+        following = SHORTEST_RUN if count > SHORTEST_RUN else count + 1  # the index at which columns are tried
         while index < count:
             begin = position
             size = data[begin]
             position = begin + 1
             if size >= 0x80:
-                more = data[position]
-                position += 1
-                if more < 0x80:
-                    size = size & 0x7F | more << 7
+                if (more := data[position]) < 0x80:
+                    size, position = size & 0x7F | more << 7, position + 1
                 else:
                     size, position = read_zigzag(data, begin)
             stop = position + (size >> 1)
             if sized and (size & 1 or stop > end):
                 raise BadRecord(f"Invalid record size: {size >> 1}")
-
             stamps = position + 1  # behind the attributes
             stamp = data[stamps]
             offsets = stamps + 1
             if stamp >= 0x80:
                 stamp, offsets = read_zigzag(data, stamps, 10)
             if stamp != last_stamp:
-                last_stamp = stamp
-                delta = (stamp >> 1) ^ -(stamp & 1)
-                if delta > max_delta:
-                    max_delta = delta
-                if delta < min_delta:
-                    min_delta = delta
-
+                last_stamp, delta = stamp, (stamp >> 1) ^ -(stamp & 1)
+                max_delta = delta if delta > max_delta else max_delta
+                min_delta = delta if delta < min_delta else min_delta
             offset = data[offsets]
             key_at = offsets + 1
             if offset >= 0x80:
-                more = data[key_at]
-                key_at += 1
-                if more < 0x80:
-                    offset = offset & 0x7F | more << 7
+                if (more := data[key_at]) < 0x80:
+                    offset, key_at = offset & 0x7F | more << 7, key_at + 1
                 else:
                     offset, key_at = read_zigzag(data, offsets)
             if offset != index << 1:
                 is_consecutive = False
-
             key = data[key_at]
             value_at = key_at + 1
             if key >= 0x80:
@@ -124,45 +115,30 @@ def scan_fields(data: bytes, position: int, end: int, count: int, sized: bool) -
                 all_have_keys = False
             else:
                 value_at += key >> 1
-
             value = data[value_at]
             position = value_at + 1
             if value >= 0x80:
-                more = data[position]
-                position += 1
-                if more < 0x80:
-                    value = value & 0x7F | more << 7
+                if (more := data[position]) < 0x80:
+                    value, position = value & 0x7F | more << 7, position + 1
                 else:
                     value, position = read_zigzag(data, value_at)
             if not value & 1:
                 position += value >> 1
-
             has_headers = data[position]
-            if has_headers:
-                position = _skip_headers(data, position, end)
-            else:
-                position += 1
+            position = _skip_headers(data, position, end) if has_headers else position + 1
             if position > end or (sized and position != stop):
                 raise BadRecord("Found invalid record structure")
             index += 1
-
             if index >= following and not has_headers:
-                if index == count:
-                    break
                 length = position - begin
                 most = min(count - index, (end - position) // length)
                 if most < SHORTEST_RUN:
-                    following = count
+                    following = count + 1
                     continue
                 layout = (stamps - begin, offsets - begin, key_at - begin, value_at - begin)
                 run, highest, lowest = _run(data, begin, length, most, index, layout)
-                if run:
-                    index += run
-                    position += run * length
-                    if highest > max_delta:
-                        max_delta = highest
-                    if lowest < min_delta:
-                        min_delta = lowest
+                index, position = index + run, position + run * length
+                max_delta, min_delta = max(highest, max_delta), min(lowest, min_delta)
                 following = index + 1 if run >= SHORTEST_RUN else index + 2 * SHORTEST_RUN
         if position != end:
             raise BadRecord("Incorrect declared batch size, records still remaining in file")
@@ -201,9 +177,9 @@ def _run(data: bytes, begin: int, length: int, most: int, index: int, layout: tu
     elif offset_width == 3:
         most = min(most, _PERIOD - index % _PERIOD)
     else:
-        return 0, 0, 0
+        return _NO_RUN
     if most < SHORTEST_RUN:
-        return 0, 0, 0
+        return _NO_RUN
     start = begin + length
     stop = start + length * most
 
@@ -213,22 +189,22 @@ def _run(data: bytes, begin: int, length: int, most: int, index: int, layout: tu
         if column != same * most:
             most -= len(column.lstrip(same))
             if most < SHORTEST_RUN:
-                return 0, 0, 0
+                return _NO_RUN
             stop = start + length * most
 
     if not _offsets_are(data, start + offsets, stop, length, index, most, offset_width):
-        return 0, 0, 0
+        return _NO_RUN
 
     first = data[start + stamps : stop : length]
     if first.translate(None, _EVEN):
-        return 0, 0, 0  # one before the base timestamp
+        return _NO_RUN  # one before the base timestamp
     if offsets - stamps == 1 and first.isascii():
         return most, max(first) >> 1, min(first) >> 1
     if offsets - stamps == 2 and not first.translate(None, _CONTINUED):
         second = data[start + stamps + 1 : stop : length]
         if second.isascii():
             return most, _extreme(first, second, max), _extreme(first, second, min)
-    return 0, 0, 0
+    return _NO_RUN
 
 
 def _constant_places(data: bytes, begin: int, length: int, layout: tuple[int, int, int, int]) -> list[int]:

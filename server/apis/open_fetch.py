@@ -37,6 +37,7 @@ from klamm.server.fetch.delayed_fetch import DelayedFetch
 from klamm.server.fetch.fetch_response import ENDPOINTS_SINCE, encode, size_of
 from klamm.server.requests.context import Context
 from klamm.server.requests.peer import FetchThrottle
+from klamm.server.requests.services import Services
 from klamm.server.security.authorizer import AllowAll, Operation, ResourceType
 
 STORAGE_ERROR_SINCE = 6
@@ -432,8 +433,8 @@ class OpenFetch:
             rows = [self._of_old_version(*row) for row in rows]
         if self._code or not self._has_errors or version < ENDPOINTS_SINCE:
             return encode(version, session_id, rows, error_code=self._code)
-        leaders = {partition: self._leader(partition) for partition, read in rows if read.error_code in _NAMES_LEADER}
-        return encode(version, session_id, rows, leaders, self._endpoints({leader for leader, _ in leaders.values()}))
+        leaders = {partition: _leader(self._ctx.services, partition) for partition, read in rows if read.error_code in _NAMES_LEADER}
+        return encode(version, session_id, rows, leaders, _endpoints(self._ctx, {leader for leader, _ in leaders.values()}))
 
     def _of_old_version(self, partition: FetchPartition, read: PartitionRead) -> Row:
         """A row for a version before 10."""
@@ -447,24 +448,6 @@ class OpenFetch:
         """Whether this broker compresses all records of the partition with zstd, which older clients do not know."""
         config = self._config(partition)
         return config is not None and config.rules.compression is Codec.ZSTD
-
-    def _leader(self, partition: FetchPartition) -> tuple[int, int]:
-        """(leader, leader epoch) as this broker knows them, else as the metadata cache does."""
-        name, services = partition.topic.name or "", self._ctx.services
-        replica = services.replicas.get(name, partition.index)
-        if replica is not None and not replica.offline:
-            return replica.leader, replica.leader_epoch
-        cached = services.metadata.partition(name, partition.index)
-        return (-1, -1) if cached is None else (cached.leader, cached.leader_epoch)
-
-    def _endpoints(self, leaders: set[int]) -> list[messages.FetchResponse.NodeEndpoint]:
-        """Where the leaders that were named can be reached on the listener of the request."""
-        row = messages.FetchResponse.NodeEndpoint
-        return [
-            row(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack)
-            for broker_id, endpoint, rack in brokers_at(self._ctx.services.metadata, self._ctx.peer.listener)
-            if broker_id in leaders
-        ]
 
 
 def _within(rows: list[Row], most: int) -> list[Row]:
@@ -489,3 +472,23 @@ async def _load(records: bytes | FileRead) -> bytes | ErrorCode:
         return await records.load()
     except ApiError as error:
         return error.code
+
+
+def _leader(services: Services, partition: FetchPartition) -> tuple[int, int]:
+    """(leader, leader epoch) as this broker knows them, else as the metadata cache does."""
+    name = partition.topic.name or ""
+    replica = services.replicas.get(name, partition.index)
+    if replica is not None and not replica.offline:
+        return replica.leader, replica.leader_epoch
+    cached = services.metadata.partition(name, partition.index)
+    return (-1, -1) if cached is None else (cached.leader, cached.leader_epoch)
+
+
+def _endpoints(ctx: Context, leaders: set[int]) -> list[messages.FetchResponse.NodeEndpoint]:
+    """Where the leaders that were named can be reached on the listener of the request."""
+    row = messages.FetchResponse.NodeEndpoint
+    return [
+        row(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack)
+        for broker_id, endpoint, rack in brokers_at(ctx.services.metadata, ctx.peer.listener)
+        if broker_id in leaders
+    ]
