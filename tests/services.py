@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from klamm.broker.log.manager import LogManager
@@ -103,8 +103,7 @@ class InactiveController:
         *,
         remove_throttle: bool,
         validate_only: bool,
-        refused: Mapping[TopicPartition, Result],
-        on_refused: Callable[[Mapping[TopicPartition, Result]], None],
+        refused: dict[TopicPartition, Result],
         cause: Cause,
     ) -> dict[TopicPartition, Result]:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
@@ -115,8 +114,7 @@ class InactiveController:
         *,
         remove_throttle: bool,
         validate_only: bool,
-        refused: Mapping[int, Result],
-        on_refused: Callable[[Mapping[int, Result]], None],
+        refused: dict[int, Result],
         cause: Cause,
     ) -> dict[int, Result]:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
@@ -127,8 +125,7 @@ class InactiveController:
         *,
         remove_throttle: bool,
         validate_only: bool,
-        refused: Mapping[TopicPartition, Result],
-        on_refused: Callable[[Mapping[TopicPartition, Result]], None],
+        refused: dict[TopicPartition, Result],
         cause: Cause,
     ) -> dict[TopicPartition, Result]:
         raise ApiError(ErrorCode.NOT_CONTROLLER)

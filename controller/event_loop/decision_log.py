@@ -33,7 +33,7 @@ from klamm.protocol.nouns import TopicPartition
 SHOWN = 5
 """How many items of a list are written. The rest is counted."""
 
-_NOT_SHOWN = frozenset({"begun", "connection", "future", "on_refused", "request", "response"})
+_NOT_SHOWN = frozenset({"begun", "connection", "future", "request", "response"})
 
 
 class DecidedStates:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from klamm.controller.broker_sessions import Connection
@@ -70,13 +69,6 @@ async def _observed(observer: Observer, work: Coroutine[Any, Any, None]) -> None
     except BaseException as error:
         observer.event_failed(error)
         raise
-
-
-_NOTHING: Mapping[Any, Result] = MappingProxyType({})
-
-
-def _ignore(results: Mapping[Any, Result]) -> None:
-    """Nobody waits for single results."""
 
 
 class Controller:
@@ -245,17 +237,17 @@ class Controller:
         *,
         remove_throttle: bool = True,
         validate_only: bool = False,
-        refused: Mapping[TopicPartition, Result] = _NOTHING,
-        on_refused: Callable[[Mapping[TopicPartition, Result]], None] = _ignore,
+        refused: dict[TopicPartition, Result] | None = None,
         cause: Cause = RequestReceived("ReassignPartitions"),
     ) -> dict[TopicPartition, Result]:
         """Move partitions, throttled to `throttle` bytes per second (`throttles.UNTHROTTLED`: not). Raises ApiError(NOT_CONTROLLER).
 
-        `refused` is what the sender has refused already; `on_refused` is called with what fails besides, as soon as it is known. The
-        results are there when the reassignments are recorded.
+        `refused` has what the sender has refused already; what fails besides is put into it as soon as it is known. The results are there
+        when the reassignments are recorded.
         """
+        failed = {} if refused is None else refused
         return await self._request(
-            lambda future: events.ReassignPartitions(targets, throttle, remove_throttle, validate_only, refused, on_refused, future), cause
+            lambda future: events.ReassignPartitions(targets, throttle, remove_throttle, validate_only, failed, future), cause
         )
 
     async def alter_throttled_rates(
@@ -264,13 +256,13 @@ class Controller:
         *,
         remove_throttle: bool = True,
         validate_only: bool = False,
-        refused: Mapping[int, Result] = _NOTHING,
-        on_refused: Callable[[Mapping[int, Result]], None] = _ignore,
+        refused: dict[int, Result] | None = None,
         cause: Cause = RequestReceived("AlterInterbrokerThrottledRates"),
     ) -> dict[int, Result]:
         """Throttle brokers to rates in bytes per second, as leaders and as followers. The rest is as in `reassign_partitions`."""
+        failed = {} if refused is None else refused
         return await self._request(
-            lambda future: events.AlterInterbrokerThrottledRates(rates, remove_throttle, validate_only, refused, on_refused, future), cause
+            lambda future: events.AlterInterbrokerThrottledRates(rates, remove_throttle, validate_only, failed, future), cause
         )
 
     async def alter_throttled_replicas(
@@ -279,16 +271,13 @@ class Controller:
         *,
         remove_throttle: bool = True,
         validate_only: bool = False,
-        refused: Mapping[TopicPartition, Result] = _NOTHING,
-        on_refused: Callable[[Mapping[TopicPartition, Result]], None] = _ignore,
+        refused: dict[TopicPartition, Result] | None = None,
         cause: Cause = RequestReceived("AlterInterbrokerThrottledReplicas"),
     ) -> dict[TopicPartition, Result]:
         """Throttle replicas as leaders and as followers, None being all brokers. The rest is as in `reassign_partitions`."""
+        failed = {} if refused is None else refused
         return await self._request(
-            lambda future: events.AlterInterbrokerThrottledReplicas(
-                replicas, remove_throttle, validate_only, refused, on_refused, future
-            ),
-            cause,
+            lambda future: events.AlterInterbrokerThrottledReplicas(replicas, remove_throttle, validate_only, failed, future), cause
         )
 
     async def close(self) -> None:

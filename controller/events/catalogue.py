@@ -7,7 +7,7 @@ or preempted (the queue was cleared because the session expired or the broker st
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from klamm.controller.broker_sessions import Connection
 from klamm.controller.options import ControllerOptions
@@ -258,8 +258,8 @@ class AlterPartitionReassignments:
 
 
 # --- requests to the active controller that may take several events (KIP-179) ---
-# `refused` is what the sender has refused already, `on_refused` is called with what fails besides, as soon as it is known. The future is of
-# all results, in the order of the request.
+# `refused` has the results of what the sender has refused already. The controller puts what fails besides into it as soon as that is known:
+# a sender need not wait for the future, which is of all results, in the order of the request.
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +270,7 @@ class ReassignPartitions:
     throttle: int
     remove_throttle: bool
     validate_only: bool
-    refused: Mapping[TopicPartition, Result]
-    on_refused: Callable[[Mapping[TopicPartition, Result]], None]
+    refused: dict[TopicPartition, Result]
     future: Future[dict[TopicPartition, Result]]
 
     @property
@@ -286,8 +285,7 @@ class AlterInterbrokerThrottledRates:
     rates: Mapping[int, tuple[int, int]]
     remove_throttle: bool
     validate_only: bool
-    refused: Mapping[int, Result]
-    on_refused: Callable[[Mapping[int, Result]], None]
+    refused: dict[int, Result]
     future: Future[dict[int, Result]]
 
     @property
@@ -302,8 +300,7 @@ class AlterInterbrokerThrottledReplicas:
     replicas: Mapping[TopicPartition, tuple[Ints | None, Ints | None]]
     remove_throttle: bool
     validate_only: bool
-    refused: Mapping[TopicPartition, Result]
-    on_refused: Callable[[Mapping[TopicPartition, Result]], None]
+    refused: dict[TopicPartition, Result]
     future: Future[dict[TopicPartition, Result]]
 
     @property

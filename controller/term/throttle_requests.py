@@ -42,16 +42,15 @@ class ThrottleProcedure:
     """Where somebody holds it: until that ends, it is left as it is."""
     was_held: bool = False
     """Whether it was held since it was planned: the cluster may be another one now."""
-    refused: dict[Any, Result] = field(init=False)
-    """What has failed, by partition or broker."""
 
-    def __post_init__(self) -> None:
-        self.refused = dict(self.event.refused)
+    @property
+    def refused(self) -> dict[Any, Result]:
+        """What has failed, by partition or broker."""
+        return self.event.refused
 
     def refuse(self, results: Mapping[Any, Result]) -> None:
         """These partitions or brokers have failed."""
         self.refused.update(results)
-        self.event.on_refused(results)
 
     async def fail(self, code: ErrorCode, message: str | None = None) -> None:
         """It ends here; what was not refused before is refused with this."""

@@ -32,7 +32,6 @@ async def handle(ctx: Context, request: messages.AlterInterbrokerThrottledRatesR
         remove_throttle=request.remove_throttle,
         validate_only=request.validate_only,
         refused=rates.refused,
-        on_refused=rates.refuse,
         cause=ctx.cause,
     )
     try:

@@ -37,7 +37,6 @@ async def handle(
         remove_throttle=request.remove_throttle,
         validate_only=request.validate_only,
         refused=replicas.refused,
-        on_refused=replicas.refuse,
         cause=ctx.cause,
     )
     try:

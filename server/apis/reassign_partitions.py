@@ -61,7 +61,6 @@ async def _reassign(
         request.throttle,
         remove_throttle=request.remove_throttle,
         refused=moves.refused,
-        on_refused=moves.refuse,
         cause=ctx.cause,
     )
     policy = ctx.services.reassignment_policy
@@ -72,7 +71,7 @@ async def _reassign(
             await pace()
             violation = _violation(policy, key, moves.wanted[key]) if result[0] is ErrorCode.NONE else None
             if violation is not None:
-                moves.refuse({key: violation})
+                moves.refused[key] = violation
     return await reassign(validate_only=request.validate_only)
 
 

@@ -29,7 +29,7 @@ from klamm.protocol.nouns import TopicPartition, id_text
 
 to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
-_HIDDEN = frozenset({"begun", "connection", "future", "on_refused", "request", "response", "refused", "may_go", "options"})
+_HIDDEN = frozenset({"begun", "connection", "future", "request", "response", "refused", "may_go", "options"})
 _SHOWN = 5
 
 

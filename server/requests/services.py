@@ -107,11 +107,10 @@ class ControllerService(Protocol):
         *,
         remove_throttle: bool,
         validate_only: bool,
-        refused: Mapping[TopicPartition, Result],
-        on_refused: Callable[[Mapping[TopicPartition, Result]], None],
+        refused: dict[TopicPartition, Result],
         cause: Cause,
     ) -> dict[TopicPartition, Result]:
-        """Begin throttled reassignments. Here and below `on_refused` is called with what has failed, as soon as it is known."""
+        """Begin throttled reassignments. Here and below what fails is put into `refused` as soon as it is known."""
 
     async def alter_throttled_rates(
         self,
@@ -119,8 +118,7 @@ class ControllerService(Protocol):
         *,
         remove_throttle: bool,
         validate_only: bool,
-        refused: Mapping[int, Result],
-        on_refused: Callable[[Mapping[int, Result]], None],
+        refused: dict[int, Result],
         cause: Cause,
     ) -> dict[int, Result]:
         """Throttle brokers, as leaders and as followers."""
@@ -131,8 +129,7 @@ class ControllerService(Protocol):
         *,
         remove_throttle: bool,
         validate_only: bool,
-        refused: Mapping[TopicPartition, Result],
-        on_refused: Callable[[Mapping[TopicPartition, Result]], None],
+        refused: dict[TopicPartition, Result],
         cause: Cause,
     ) -> dict[TopicPartition, Result]:
         """Throttle replicas, as leaders and as followers."""

@@ -25,7 +25,9 @@ _DUPLICATE: Result = ErrorCode.INVALID_REQUEST, "It is named twice."
 
 
 class Entries(Generic[K, V]):
-    """The entries of a request. `wanted` has the value of each key; `refused` the result of each failed key, such as those named twice."""
+    """The entries of a request. `wanted` has the value of each key; `refused` the result of each failed key, such as those named twice;
+    the controller adds to it.
+    """
 
     def __init__(self) -> None:
         self.wanted: dict[K, V] = {}
@@ -36,10 +38,6 @@ class Entries(Generic[K, V]):
         if key in self.wanted:
             self.refused[key] = _DUPLICATE
         self.wanted[key] = value
-
-    def refuse(self, results: Mapping[K, Result]) -> None:
-        """Store the results of keys that have failed."""
-        self.refused.update(results)
 
     async def results(self, clock: Clock, work: Coroutine[Any, Any, dict[K, Result]], received: float, timeout_ms: int) -> dict[K, Result]:
         """Return the results of the work. If it takes longer than `timeout_ms` after `received`, all keys that are not refused by then get
