@@ -40,6 +40,8 @@ _JVM = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancy
 
 Partition = tuple[str, int]
 
+NODES = topic_layout.TopicNodes()
+
 
 class Session:
     """One ZooKeeper session; many operations go out in pipelined multis of 500."""
@@ -222,7 +224,7 @@ class ControlledCluster:
     def states(self, keys: list[Partition] | None = None) -> tuple[list[LeaderAndIsr], float]:
         """Present states, and the time of the last write among them."""
         found = self.admin.read(self.state_paths if keys is None else [paths.state_path(t, p) for t, p in keys])
-        states = [topic_layout.decode_state(node.data, node.version) if node is not None else None for node in found]
+        states = [NODES.decode_state(node.data, node.version) if node is not None else None for node in found]
         if None in states:
             raise Failed(f"{states.count(None)} of {len(states)} states are missing")
         return [s for s in states if s is not None], max(node.mtime_ms for node in found if node is not None) / 1000

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from klamm.broker.metadata_view import MetadataView
 from klamm.controller.metadata_log.log import MetadataLog
-from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StateWrite, StoredTopic, WriteOutcome, intern_ints
+from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StateWrite, StoredTopic, WriteOutcome
 from klamm.protocol.nouns import Endpoint, TopicPartition
 
 BROKERS, PER_TOPIC = 12, 100
@@ -30,7 +30,7 @@ class Bench:
 
     def __init__(self, partitions: int, distinct: bool) -> None:
         self.names = [f"topic-{i:05d}" for i in range(max(1, partitions // PER_TOPIC))]
-        replicas = [intern_ints(tuple((b + k) % BROKERS for k in range(3))) for b in range(BROKERS)]
+        replicas = [tuple((b + k) % BROKERS for k in range(3)) for b in range(BROKERS)]
         assignments = [Assignment(each) for each in replicas]
         self.topics = [
             StoredTopic(i.to_bytes(16, "big"), {p: assignments[(i + p) % BROKERS] for p in range(PER_TOPIC)})

@@ -100,7 +100,8 @@ def topics(cluster: ControlledCluster, want: Targets) -> tuple[dict[Partition, A
     """Assignments of these partitions as the topic znodes have them, and the time of the last write of one."""
     names = list(dict.fromkeys(topic for topic, _ in want))
     nodes = [node for node in cluster.admin.read([paths.topic_path(name) for name in names]) if node is not None]
-    stored = {name: topic_layout.decode_topic(name, node.data) for name, node in zip(names, nodes, strict=True)}
+    known = topic_layout.TopicNodes()
+    stored = {name: known.decode_topic(name, node.data) for name, node in zip(names, nodes, strict=True)}
     assignments = {name: topic.assignments for name, topic in stored.items() if topic is not None}
     return {(t, p): assignments[t][p] for t, p in want}, max(node.mtime_ms for node in nodes) / 1000
 

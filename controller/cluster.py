@@ -22,7 +22,7 @@ from klamm.controller.states import (
     ReplicaStates,
 )
 from klamm.controller.topic_deletions import DeletionProgress, TopicDeletions
-from klamm.controller.values import Assignment, Broker, BrokerRegistration, BrokerState, LeaderAndIsr
+from klamm.controller.values import Assignment, Broker, BrokerRegistration, BrokerState, LeaderAndIsr, SharedInts
 from klamm.protocol.nouns import ZERO_UUID, Ints, TopicPartition
 from klamm.seams.identity_memo import IdentityMemo
 
@@ -115,6 +115,7 @@ class Cluster:
         self._not_online: dict[Partition, None] = {}
         self._offline_of: dict[Ints, Ints] = {}
         self._replica_state_maps = ReplicaStateMaps()
+        self.shared = SharedInts()  # lists of brokers in assignments and states of many partitions
         self._see = subscriber
         if subscriber is not None:
             subscriber(changes.TermBegan(epoch))

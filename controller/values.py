@@ -1,6 +1,6 @@
 """Values the controller decides with: immutable, compared by content, shared freely.
 
-Partition states and assignments are tuples so that equal ones can be one object in memory (`intern_ints`).
+Partition states and assignments are tuples so that equal ones can be one object in memory (`SharedInts`).
 Terms are Kafka's; LE is the leader epoch, PE the partition epoch (= version of the state znode), CE the controller epoch.
 """
 
@@ -12,18 +12,17 @@ from typing import NamedTuple
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Endpoint, Ints
 
-_MAX_INTERNED = 1 << 17
-_interned: dict[Ints, Ints] = {}
+_MOST_SHARED = 1 << 17
 
 
-def intern_ints(values: Ints) -> Ints:
-    """A shared copy of a tuple of broker ids. Sharing saves memory and time only: the table is emptied when it is full."""
-    shared = _interned.get(values)
-    if shared is None:
-        if len(_interned) >= _MAX_INTERNED:
-            _interned.clear()
-        shared = _interned[values] = values
-    return shared
+class SharedInts(dict[Ints, Ints]):
+    """`shared[ids]` is one object for all equal tuples of broker ids. That saves memory and time only: a full table is emptied."""
+
+    def __missing__(self, ids: Ints) -> Ints:
+        if len(self) >= _MOST_SHARED:
+            self.clear()
+        self[ids] = ids
+        return ids
 
 
 class Assignment(NamedTuple):

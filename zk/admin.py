@@ -139,7 +139,7 @@ class AdminZk:
         """Like `read_topics`, each with the version of its znode, or -1 if it does not exist."""
         nodes = await self._session.read_versions(list(map(paths.topic_path, names)))
         return [
-            (None, -1) if node is None else (topic_layout.decode_topic(name, node[0]), node[1])
+            (None, -1) if node is None else (self._session.topic_nodes.decode_topic(name, node[0]), node[1])
             for name, node in zip(names, nodes, strict=True)
         ]
 

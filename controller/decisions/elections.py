@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, assert_never
 
-from klamm.controller.values import intern_ints
 from klamm.protocol.nouns import Ints
 from klamm.seams.value_class import dataclass
 
@@ -37,7 +36,7 @@ def choose_clean(replicas: Ints, isr: Ints, online: frozenset[int], listed: froz
     """Offline strategy: the first online replica in the ISR; the ISR keeps its online members."""
     for r in order(replicas, listed):
         if r in online and r in isr:
-            return Choice(r, intern_ints(tuple(m for m in isr if m in online)), False, tuple(x for x in replicas if x in online))
+            return Choice(r, tuple(m for m in isr if m in online), False, tuple(x for x in replicas if x in online))
     return None
 
 
@@ -48,7 +47,7 @@ def choose_unclean(replicas: Ints, isr: Ints, online: frozenset[int], listed: fr
         return clean
     for r in order(replicas, listed):
         if r in online:
-            return Choice(r, intern_ints((r,)), True, tuple(x for x in replicas if x in online))
+            return Choice(r, (r,), True, tuple(x for x in replicas if x in online))
     return None
 
 
@@ -76,14 +75,14 @@ def choose_controlled_shutdown(
     for r in order(replicas, listed):
         if r in online_or_leaving and r in isr and r not in leaving:
             recipients = tuple(x for x in replicas if x in online_or_leaving)
-            return Choice(r, intern_ints(tuple(m for m in isr if m not in leaving)), False, recipients)
+            return Choice(r, tuple(m for m in isr if m not in leaving), False, recipients)
     return None
 
 
 def initial(replicas: Ints, online: frozenset[int]) -> Choice | None:
     """A new partition: all online replicas in order, the first one leads."""
     isr = tuple(r for r in replicas if r in online)
-    return Choice(isr[0], intern_ints(isr), False, isr) if isr else None
+    return Choice(isr[0], isr, False, isr) if isr else None
 
 
 @dataclass(frozen=True, slots=True)

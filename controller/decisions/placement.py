@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from klamm.controller.values import intern_ints
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints
 
@@ -67,7 +66,7 @@ def _place_without_racks(ids: list[int], partitions: int, replication_factor: in
 
     def replicas(leader: int, distance: int) -> Ints:
         followers = (ids[(leader + 1 + (distance + j) % (n - 1)) % n] for j in range(replication_factor - 1))
-        return intern_ints((ids[leader], *followers))
+        return (ids[leader], *followers)
 
     return _place_around(n, 1, replicas, range(first, first + partitions), start, shift)
 
@@ -104,6 +103,6 @@ def _place_with_racks(racks: Racks, partitions: int, replication_factor: int, st
                 continue
             chosen.append(broker)
             used_racks.add(racks[broker])
-        return intern_ints(tuple(chosen))
+        return tuple(chosen)
 
     return _place_around(n, rack_count, replicas, range(first, first + partitions), start, shift)

@@ -17,7 +17,7 @@ from klamm.controller.decisions.decision import Decision, Keep, Refusal, Refuse,
 from klamm.controller.partitions.commit import Uncommitted, commit_decided
 from klamm.controller.phases import IsrsAltered
 from klamm.controller.term.term import Term
-from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr, Proposal, WriteOutcome, intern_ints
+from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr, Proposal, WriteOutcome
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
@@ -277,7 +277,7 @@ async def _topic(
         if p is None or info is None:
             rows.append(row(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
-        isr = intern_ints(tuple(map(_broker_id, new_isr)) if with_epochs else tuple(old_isr))
+        isr = term.cluster.shared[tuple(map(_broker_id, new_isr)) if with_epochs else tuple(old_isr)]
         decision = joined.decide(p, info, version, leader, leader_epoch, isr, recovery, partition_epoch)
         joined.named[p] = None
         if isinstance(decision, Write):

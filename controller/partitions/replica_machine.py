@@ -15,7 +15,7 @@ from klamm.controller.partitions.commit import MAX_TRIES, Uncommitted, commit_st
 from klamm.controller.propagation.batch import RequestBatch
 from klamm.controller.states import ReplicaState
 from klamm.controller.term.term import Term
-from klamm.controller.values import Assignment, LeaderAndIsr, intern_ints
+from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.protocol.hash_order import in_hash_order
 from klamm.protocol.nouns import NO_LEADER, next_epoch
 from klamm.seams.value_class import dataclass
@@ -55,7 +55,7 @@ async def _move(term: Term, batch: RequestBatch, broker_id: int, partitions: Seq
         _refused(cluster, broker_id, illegal, target)
         for p in unassigned:
             log.error("replica %d of %s was not assigned; it is now", broker_id, p)
-            cluster.assignment_changed(p, p.assignment._replace(replicas=intern_ints((*p.assignment.replicas, broker_id))))
+            cluster.assignment_changed(p, p.assignment._replace(replicas=cluster.shared[(*p.assignment.replicas, broker_id)]))
         batch.lead_many({broker_id: received}, received)
         return
     legal, illegal = cluster.legal_moves(broker_id, partitions, target)
@@ -110,7 +110,7 @@ class LeaveIsr:
         recipients = None if situation.is_queued_for_deletion else tuple(r for r in situation.assignment.replicas if r != broker_id)
         if broker_id not in state.isr:
             return Keep(state if state.controller_epoch == epoch else state._replace(controller_epoch=epoch), recipients)
-        isr = state.isr if len(state.isr) == 1 else intern_ints(tuple(r for r in state.isr if r != broker_id))
+        isr = state.isr if len(state.isr) == 1 else tuple(r for r in state.isr if r != broker_id)
         leader = NO_LEADER if state.leader == broker_id else state.leader
         after = LeaderAndIsr(leader, next_epoch(state.leader_epoch), isr, state.recovery, state.partition_epoch + 1, epoch)
         return Write(after, recipients)

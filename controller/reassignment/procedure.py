@@ -64,7 +64,7 @@ async def alter(term: Term, targets: Mapping[TopicPartition, Ints | None]) -> di
         error = None if target is None else check_target(cluster, assignment, target)
         if error is not None:
             results[key] = ErrorCode.INVALID_REPLICA_ASSIGNMENT, error.as_kafka
-        elif (wanted := reassigned(assignment, target)) is None:
+        elif (wanted := reassigned(assignment, target, term.cluster.shared)) is None:
             results[key] = NOT_REASSIGNING
         else:
             accepted[key] = wanted
@@ -83,7 +83,7 @@ async def on_zk_reassignment(term: Term) -> set[Partition]:
     for key, target in entries.items():
         await pace()
         p = term.cluster.partition(key)
-        assignment = reassigned(None if p is None else p.assignment, target)
+        assignment = reassigned(None if p is None else p.assignment, target, term.cluster.shared)
         if assignment is not None:
             wanted[key] = assignment
     results = await _start_named(term, wanted)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from klamm.controller.cluster import Cluster, Partition
-from klamm.controller.values import Assignment, intern_ints
+from klamm.controller.values import Assignment, SharedInts
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.seams.pace import Pace
@@ -52,13 +52,12 @@ def check_target(cluster: Cluster, assignment: Assignment | None, target: Ints) 
     )
 
 
-def reassigned(assignment: Assignment | None, target: Ints | None) -> Assignment | None:
+def reassigned(assignment: Assignment | None, target: Ints | None, shared: SharedInts) -> Assignment | None:
     """The assignment that leads to a target, None being the origin; None where there is nothing to cancel."""
-    if target is not None:
-        return shared((_UNASSIGNED if assignment is None else assignment).reassign_to(target))
-    if assignment is None or not assignment.is_reassigning:
+    if target is None and (assignment is None or not assignment.is_reassigning):
         return None
-    return shared(assignment.reassign_to(assignment.origin))
+    before = _UNASSIGNED if assignment is None else assignment
+    return Assignment(*(shared[part] for part in before.reassign_to(before.origin if target is None else target)))
 
 
 async def listed(cluster: Cluster, named: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
@@ -81,11 +80,6 @@ async def listed(cluster: Cluster, named: Iterable[TopicPartition] | None) -> di
             await pace()
             found[TopicPartition(topic, index)] = by_topic[topic][index]
     return found
-
-
-def shared(assignment: Assignment) -> Assignment:
-    """The same assignment of shared tuples."""
-    return Assignment(*(intern_ints(part) for part in assignment))
 
 
 def _buffer(replicas: Ints) -> str:

@@ -17,7 +17,7 @@ from klamm.controller.partitions.commit import commit_states
 from klamm.controller.procedures import ReassignmentStep
 from klamm.controller.states import ReplicaState
 from klamm.controller.term.term import Term
-from klamm.controller.values import Assignment, LeaderAndIsr, TopicWrite, WriteOutcome, intern_ints
+from klamm.controller.values import Assignment, LeaderAndIsr, TopicWrite, WriteOutcome
 from klamm.controller.writes import reassignment_entries, topic_writes
 from klamm.protocol.hash_order import in_hash_order
 from klamm.protocol.nouns import NO_LEADER, Ints, TopicPartition, next_epoch
@@ -115,7 +115,7 @@ async def use_targets(term: Term, group: Group) -> Group:
     for p, assignment in group.items():
         target = targets.get(assignment)
         if target is None:
-            target = targets[assignment] = Assignment(intern_ints(assignment.target))
+            target = targets[assignment] = Assignment(cluster.shared[assignment.target])
         cluster.reassignments.completion_began(p, assignment)
         if p.assignment != target:
             cluster.assignment_changed(p, target)

@@ -124,7 +124,7 @@ async def start(term: Term, targets: dict[TopicPartition, Ints]) -> dict[TopicPa
     wanted: dict[Partition, Assignment] = {}
     for key, target in targets.items():
         partition = term.cluster.partition(key)
-        assignment = None if partition is None else reassigned(partition.assignment, target)
+        assignment = None if partition is None else reassigned(partition.assignment, target, term.cluster.shared)
         if partition is not None and assignment is not None:
             wanted[partition] = assignment
     results = {p.key: result for p, result in (await reassignment.start(term, wanted)).items()}

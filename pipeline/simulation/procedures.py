@@ -40,7 +40,7 @@ from klamm.controller.reassignment.procedure import looks_complete
 from klamm.controller.reassignment.requests import check_target, reassigned
 from klamm.controller.reassignment.steps import RaiseLeaderEpoch
 from klamm.controller.states import PartitionState
-from klamm.controller.values import RECOVERED, RECOVERING, Assignment, Broker, Election, Proposal
+from klamm.controller.values import RECOVERED, RECOVERING, Assignment, Broker, Election, Proposal, SharedInts
 from klamm.pipeline.simulation.simulated_partition import CONTROLLER_EPOCH, Simulated
 from klamm.pipeline.simulation.steps import (
     Blacklist,
@@ -220,7 +220,7 @@ class Procedures:
         if p.queued or p.state is None or check_target(self._cluster(brokers), p.assignment, target) is not None:
             p.refused += 1
             return False
-        wanted = reassigned(p.assignment, target)
+        wanted = reassigned(p.assignment, target, SharedInts())
         if wanted is None or not wanted.target:
             p.refused += 1
             return False

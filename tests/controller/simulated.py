@@ -39,6 +39,8 @@ V = TypeVar("V")
 _decoded_broker = lru_cache(maxsize=1000)(decode_broker)
 """Tests look at brokers again and again, and they are never changed."""
 
+NODES = topic_layout.TopicNodes()
+
 
 class Wrote(NamedTuple):
     """A partition's state was written."""
@@ -189,7 +191,7 @@ class _States(MutableMapping[TopicPartition, LeaderAndIsr]):
         node = self._zk.get(paths.state_path(*key))
         if node is None:
             raise KeyError(key)
-        state = topic_layout.decode_state(node.data, node.version, key)
+        state = NODES.decode_state(node.data, node.version, key)
         assert state is not None
         return state
 
@@ -357,7 +359,7 @@ class SimulatedWorld:
         self.zk.place(paths.broker_path(broker_id), encode_broker(broker, 0), czxid=broker.epoch)
 
     def _topic(self, name: str, path: str) -> StoredTopic:
-        stored = topic_layout.decode_topic(name, self.spoilt.readable(path))
+        stored = NODES.decode_topic(name, self.spoilt.readable(path))
         assert stored is not None
         return stored
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from klamm.controller.cluster import Cluster
 
-CACHES = {"_offline_of", "_replica_state_maps", "_see", "reassignments", "registered"}
+CACHES = {"_offline_of", "_replica_state_maps", "_see", "reassignments", "registered", "shared"}
 """Fields that say nothing that the others do not, or only of what is held and of what an event has not completed."""
 
 

@@ -21,6 +21,7 @@ from klamm.zk.layout.broker_node import decode_broker, encode_broker
 from klamm.zk.layout.delegation_tokens import decode_token
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.key_order import partition_order, properties_order, scala_order
+from klamm.zk.layout.topics import TopicNodes
 from klamm.zk.layout.znodes import ControllerNode, FeatureNode, ProducerIdBlock
 from klamm.zk.store.registrations import decode_registration
 
@@ -186,7 +187,7 @@ def test_a_state_has_the_mark_in_both_forms_while_it_recovers_and_nothing_else_i
 @pytest.mark.requirement("R704-2")
 @pytest.mark.parametrize(("data", "state"), STATES, ids=[data[-60:] for data, _ in STATES])
 def test_states_are_read(data: str, state: LeaderAndIsr | None) -> None:
-    assert topic_layout.decode_state(data.encode(), 7) == state
+    assert TopicNodes().decode_state(data.encode(), 7) == state
 
 
 @pytest.mark.parametrize("field", ["controller_epoch", "leader", "leader_epoch", "isr"])
@@ -196,23 +197,23 @@ def test_a_state_with_a_number_that_is_no_int32_counts_as_missing(field: str) ->
     def state(number: str) -> LeaderAndIsr | None:
         values = {**numbers, field: number}
         text = ",".join(f'"{name}":{value}' for name, value in values.items() if name != "isr")
-        return topic_layout.decode_state(f'{{{text},"version":1,"isr":[{values["isr"]}]}}'.encode(), 0)
+        return TopicNodes().decode_state(f'{{{text},"version":1,"isr":[{values["isr"]}]}}'.encode(), 0)
 
     shipped = '{"controller_epoch":%s,"leader":%s,"version":1,"leader_epoch":%s,"isr":[%s]}'
     for odd in ("2147483648", "-2147483649", "1.0", "true", '"1"', "1e1", "9" * 30, "9" * 5000):
         assert state(odd) is None, odd
-        assert topic_layout.decode_state((shipped % tuple({**numbers, field: odd}.values())).encode(), 0) is None, odd
+        assert TopicNodes().decode_state((shipped % tuple({**numbers, field: odd}.values())).encode(), 0) is None, odd
     for number in ("2147483647", "-2147483648"):
-        assert state(number) == topic_layout.decode_state((shipped % tuple({**numbers, field: number}.values())).encode(), 0) is not None
+        assert state(number) == TopicNodes().decode_state((shipped % tuple({**numbers, field: number}.values())).encode(), 0) is not None
 
 
 def test_a_state_that_cannot_be_read_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    assert topic_layout.decode_state(b'{"leader":1.5}', 0, TopicPartition("t", 3)) is None
+    assert TopicNodes().decode_state(b'{"leader":1.5}', 0, TopicPartition("t", 3)) is None
     assert "Ignoring the state of t-3: it cannot be read" in caplog.text
 
 
 def test_a_node_without_data_holds_no_state() -> None:
-    assert topic_layout.decode_state(None, 0) is None
+    assert TopicNodes().decode_state(None, 0) is None
 
 
 ids = st.integers(-1, 2**31 - 1)
@@ -221,15 +222,16 @@ ids = st.integers(-1, 2**31 - 1)
 @given(st.builds(LeaderAndIsr, ids, ids, st.lists(ids, max_size=6).map(tuple), st.integers(0, 1), ids, ids))
 def test_states_survive_both_ways(state: LeaderAndIsr) -> None:
     data = topic_layout.encode_state(state)
-    assert topic_layout.decode_state(data, state.partition_epoch) == state
+    assert TopicNodes().decode_state(data, state.partition_epoch) == state
     shuffled = json.dumps(dict(reversed(json.loads(data).items()))).encode()
-    assert topic_layout.decode_state(shuffled, state.partition_epoch) == state
+    assert TopicNodes().decode_state(shuffled, state.partition_epoch) == state
 
 
 def test_equal_states_are_one_object() -> None:
     data = topic_layout.encode_state(LeaderAndIsr(1, 0, (1, 2), controller_epoch=1))
-    assert topic_layout.decode_state(data, 3) is topic_layout.decode_state(bytes(bytearray(data)), 3)
-    topic = topic_layout.decode_topic("t", topic_layout.encode_topic(None, {0: Assignment((1, 2)), 1: Assignment((1, 2))}))
+    nodes = TopicNodes()
+    assert nodes.decode_state(data, 3) is nodes.decode_state(bytes(bytearray(data)), 3)
+    topic = TopicNodes().decode_topic("t", topic_layout.encode_topic(None, {0: Assignment((1, 2)), 1: Assignment((1, 2))}))
     assert topic is not None and topic.assignments[0] is topic.assignments[1]
 
 
@@ -263,7 +265,7 @@ TOPICS: list[tuple[bytes | None, StoredTopic | None]] = [
 
 @pytest.mark.parametrize(("data", "topic"), TOPICS, ids=range(len(TOPICS)))
 def test_topics_are_read(data: bytes | None, topic: StoredTopic) -> None:
-    assert topic_layout.decode_topic("t", data) == topic
+    assert TopicNodes().decode_topic("t", data) == topic
 
 
 @given(
@@ -275,7 +277,7 @@ def test_topics_are_read(data: bytes | None, topic: StoredTopic) -> None:
     ),
 )
 def test_topics_survive_both_ways(topic_id: bytes | None, assignments: dict[int, Assignment]) -> None:
-    assert topic_layout.decode_topic("t", topic_layout.encode_topic(topic_id, assignments)) == StoredTopic(topic_id, assignments)
+    assert TopicNodes().decode_topic("t", topic_layout.encode_topic(topic_id, assignments)) == StoredTopic(topic_id, assignments)
 
 
 def broker_json(**changes: Any) -> bytes:
@@ -492,10 +494,10 @@ TOKEN = (
 )
 
 NODES: dict[str, tuple[Decode, bytes]] = {
-    "state": (lambda data: topic_layout.decode_state(data, 5), topic_layout.encode_state(LeaderAndIsr(1, 2, (1, 2), 0, 5, 3))),
-    "state of a later form": (lambda data: topic_layout.decode_state(data, 5), LATER_STATE),
-    "topic": (lambda data: topic_layout.decode_topic("t", data), SETTLED),
-    "topic amid a reassignment": (lambda data: topic_layout.decode_topic("t", data), MOVING),
+    "state": (lambda data: TopicNodes().decode_state(data, 5), topic_layout.encode_state(LeaderAndIsr(1, 2, (1, 2), 0, 5, 3))),
+    "state of a later form": (lambda data: TopicNodes().decode_state(data, 5), LATER_STATE),
+    "topic": (lambda data: TopicNodes().decode_topic("t", data), SETTLED),
+    "topic amid a reassignment": (lambda data: TopicNodes().decode_topic("t", data), MOVING),
     "controller": (layout.decode_controller, layout.encode_controller(1, 2)),
     "reassignments": (layout.decode_reassignments, layout.encode_reassignments({PARTITION: (1, 2)})),
     "partitions": (layout.decode_partitions, layout.encode_partitions([PARTITION])),

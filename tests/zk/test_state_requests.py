@@ -10,7 +10,7 @@ from klamm.controller.values import LeaderAndIsr, StateWrite
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.zk.labs import RealLab
 from klamm.zk.layout import paths
-from klamm.zk.layout.topics import decode_state, encode_state
+from klamm.zk.layout.topics import TopicNodes, encode_state
 from klamm.zk.session.batches import BATCH_BYTES, BATCH_OPERATIONS, spans
 from klamm.zk.session.requests import ERROR, Operations, ZkError
 from klamm.zk.store.state_requests import ReadStates, _begin, updates
@@ -27,7 +27,7 @@ def test_updates_are_those_of_single_operations(prefix: str) -> None:
         for _ in range(500)
     ]
     ops = Operations(prefix)
-    assert updates(prefix, writes) == [ops.set_data(paths.state_path(t, i), encode_state(s), v) for t, i, s, v in writes]
+    assert updates(prefix, TopicNodes(), writes) == [ops.set_data(paths.state_path(t, i), encode_state(s), v) for t, i, s, v in writes]
 
 
 def test_spans_fit_into_requests() -> None:
@@ -63,7 +63,7 @@ async def test_states_of_all_kinds_are_read_in_one_go(real: RealLab) -> None:
         written[key] = written[key] or b"x"
     asked = [TopicPartition(topic, index) for topic in ("t", "unknown", "another-topic") for index in range(155)]
     rng.shuffle(asked)
-    expected = [decode_state(written.get(key), int(key in raised)) for key in asked]
+    expected = [TopicNodes().decode_state(written.get(key), int(key in raised)) for key in asked]
     assert sum(state is not None for state in expected) > 50
     for _ in range(2):  # once with bytes never seen, once with known ones
         assert await store.read_states(asked) == expected
@@ -71,5 +71,5 @@ async def test_states_of_all_kinds_are_read_in_one_go(real: RealLab) -> None:
 
 
 def test_another_error_than_a_missing_node_is_the_answer() -> None:
-    refused = ReadStates("", [TopicPartition("t", 0)]).deserialize(_begin(ERROR, 0, -102, -102), 0)
+    refused = ReadStates("", TopicNodes(), [TopicPartition("t", 0)]).deserialize(_begin(ERROR, 0, -102, -102), 0)
     assert isinstance(refused, ZkError) and refused.code == -102

@@ -20,8 +20,8 @@ ids = st.binary(min_size=16, max_size=16).map(id_text)
 
 def by_json(data: bytes, monkeypatch: pytest.MonkeyPatch) -> Any:
     with monkeypatch.context() as patch:
-        patch.setattr(topic_layout, "_decode_settled_topic", lambda *_: None)
-        return topic_layout.decode_topic("t", data)
+        patch.setattr(topic_layout.TopicNodes, "_decode_settled_topic", lambda *_: None)
+        return topic_layout.TopicNodes().decode_topic("t", data)
 
 
 @settings(max_examples=150, deadline=None)
@@ -38,7 +38,7 @@ def test_any_node(data: st.DataObject) -> None:
     separators = data.draw(st.sampled_from([(",", ":"), (", ", ": ")]))
     raw = json.dumps({n: content[n] for n in names}, separators=separators).encode()
     with pytest.MonkeyPatch.context() as patch:
-        assert topic_layout.decode_topic("t", raw) == by_json(raw, patch)
+        assert topic_layout.TopicNodes().decode_topic("t", raw) == by_json(raw, patch)
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_any_node(data: st.DataObject) -> None:
     ],
 )
 def test_odd_nodes(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert topic_layout.decode_topic("t", raw) == by_json(raw, monkeypatch)
+    assert topic_layout.TopicNodes().decode_topic("t", raw) == by_json(raw, monkeypatch)

@@ -19,6 +19,7 @@ from kazoo.protocol.serialization import Create, Delete, SetData
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from klamm.controller.values import StoreLost
+from klamm.zk.layout.topics import TopicNodes
 from klamm.zk.session.connection import Change, Connect, Connection, Link, Watch
 from klamm.zk.session.kazoo_connection import KazooConnection
 from klamm.zk.session.nodes import ZkNodes
@@ -100,6 +101,8 @@ class ZkSession(ZkNodes):
         self.session_id = 0
         self.is_connected = False
         self.writes = self.reads = 0
+        self.topic_nodes = TopicNodes()
+        """Topics and states that this session has read and written lately."""
         self.write_hook = write_hook
         self.steering: Steering | None = None
         """Holds reads and writes of this session (`steered_requests.py`)."""

@@ -14,7 +14,7 @@ from struct import Struct
 from klamm.controller.values import LeaderAndIsr, StateWrite
 from klamm.protocol.nouns import TopicPartition
 from klamm.zk.layout import paths
-from klamm.zk.layout.topics import decode_state, encode_state, remembered_states
+from klamm.zk.layout.topics import TopicNodes
 from klamm.zk.session.requests import (
     END,
     ERROR,
@@ -72,7 +72,7 @@ class _HeadsOfTopic(dict[int, bytes]):
         return head
 
 
-def updates(prefix: str, writes: Sequence[StateWrite]) -> list[bytes]:
+def updates(prefix: str, nodes: TopicNodes, writes: Sequence[StateWrite]) -> list[bytes]:
     """Operations of a Multi that set states, each on condition of the expected version."""
     heads = _Heads(SET_DATA, prefix)
     tails: dict[tuple[int, int], bytes] = {}  # by the id() of a state, which `writes` keeps alive
@@ -80,7 +80,7 @@ def updates(prefix: str, writes: Sequence[StateWrite]) -> list[bytes]:
     for topic, index, state, expected in writes:
         tail = tails.get((id(state), expected))
         if tail is None:
-            data = encode_state(state)
+            data = nodes.encode_state(state)
             tail = tails[id(state), expected] = pack_int(len(data)) + data + pack_int(expected)
         leaf = _leaf(index)
         operations.append(heads[topic][len(leaf)] + leaf + tail)
@@ -92,8 +92,9 @@ class ReadStates:
 
     type = None
 
-    def __init__(self, prefix: str, partitions: Sequence[TopicPartition]) -> None:
+    def __init__(self, prefix: str, nodes: TopicNodes, partitions: Sequence[TopicPartition]) -> None:
         self._prefix = prefix
+        self._nodes = nodes
         self._partitions = partitions
 
     def __repr__(self) -> str:
@@ -114,7 +115,7 @@ class ReadStates:
         return b"".join(parts)
 
     def deserialize(self, buffer: bytes, offset: int) -> list[LeaderAndIsr | None] | ZkError:
-        known = remembered_states()
+        known, decode = self._nodes.states, self._nodes.decode_state
         left = len(self._partitions)
         states: list[LeaderAndIsr | None] = []
         with memoryview(buffer) as view:
@@ -141,7 +142,7 @@ class ReadStates:
                     if length != first or kind != GET_DATA:
                         break
                     state = known.get((data, version))
-                    states.append(decode_state(data, version, self._partitions[len(states)]) if state is None else state)
+                    states.append(decode(data, version, self._partitions[len(states)]) if state is None else state)
                 offset += (len(states) - before) * record.size
                 left -= len(states) - before
         return states

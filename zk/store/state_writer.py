@@ -50,7 +50,7 @@ class _Creation(_Update):
 
     def _operations(self, write: StateWrite) -> list[bytes]:
         create = self._session.ops.create
-        state = create(paths.state_path(write.topic, write.partition), encode_state(write.state))
+        state = create(paths.state_path(write.topic, write.partition), self._session.topic_nodes.encode_state(write.state))
         return [*(create(path, None) for path in self._parents), state]
 
     def parents(self) -> Iterator[str]:
@@ -79,7 +79,7 @@ class StateWriter:
         self._fence = fence
 
     async def write(self, writes: Sequence[StateWrite]) -> list[WriteOutcome]:
-        operations = updates(self._session.chroot, writes)
+        operations = updates(self._session.chroot, self._session.topic_nodes, writes)
         parts = await together(self._write(writes[start:end], operations[start:end]) for start, end in spans(map(len, operations)))
         return [outcome for part in parts for outcome in part]
 

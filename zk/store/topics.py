@@ -26,7 +26,8 @@ class ZkTopics(ZkArea):
 
     async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
         found = await self._session.watch_and_read(list(map(paths.topic_path, names)), self._seen)
-        return [None if node is None else topic_layout.decode_topic(name, *node) for name, node in zip(names, found, strict=True)]
+        decode = self._session.topic_nodes.decode_topic
+        return [None if node is None else decode(name, *node) for name, node in zip(names, found, strict=True)]
 
     async def write_topics(self, writes: Sequence[TopicWrite]) -> list[WriteOutcome]:
         ops = self._session.ops
@@ -48,17 +49,18 @@ class ZkPartitionStates(ZkArea):
         chroot = self._session.chroot
         longest = max((utf8_size(topic) for topic, _ in partitions), default=0)
         count = min(BATCH_OPERATIONS, max(1, BATCH_BYTES // (len(chroot.encode()) + longest + STATE_PATH_BYTES)))
-        requests = [ReadStates(chroot, partitions[i : i + count]) for i in range(0, len(partitions), count)]
+        requests = [ReadStates(chroot, self._session.topic_nodes, partitions[i : i + count]) for i in range(0, len(partitions), count)]
         states: list[LeaderAndIsr | None] | None = await self._session.read_by(requests)
         if states is not None:
             return states
         found = await self._session.read_versions([paths.state_path(topic, partition) for topic, partition in partitions])
-        decode = topic_layout.decode_state
+        decode = self._session.topic_nodes.decode_state
         return [None if node is None else decode(*node, of) for of, node in zip(partitions, found, strict=True)]
 
     async def watch_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
         found = await self._session.watch_and_read([paths.state_path(*key) for key in partitions], self._seen)
-        return [None if node is None else topic_layout.decode_state(*node, key) for key, node in zip(partitions, found, strict=True)]
+        decode = self._session.topic_nodes.decode_state
+        return [None if node is None else decode(*node, of) for of, node in zip(partitions, found, strict=True)]
 
     async def write_states(self, writes: Sequence[StateWrite]) -> list[WriteOutcome]:
         return await self._states.write(writes)
