@@ -45,13 +45,18 @@ from klamm.server.metrics.metrics import NO_METRICS, Metrics
 from klamm.server.requests.context import Context
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.purgatory import Purgatory
-from klamm.server.requests.quotas import ClientQuotas, MutationQuota, no_quota
+from klamm.server.requests.quotas import ClientQuotas, MutationQuota
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.requests.services import AdminStore, ControllerService, Services
 from klamm.server.requests.unsupported_apis import NotOfferedLog
 from klamm.server.security.authorizer import AllowAll, Authorizer, Operation, Principal, Resource, ResourceType
 from klamm.server.transactions.producer_ids import ProducerIds
 from klamm.server.transactions.transaction_parts import make_transaction_parts
+
+
+def no_quota(principal: Principal, client_id: str, mutations: int, *, strict: bool) -> int:
+    """The quota of a broker without a quota: never throttles."""
+    return 0
 
 
 class InactiveController:

@@ -25,13 +25,6 @@ _OFFSET_AND_LENGTH = Struct(">qi")
 _PART_BYTES = 128 << 10
 
 
-def magic_of_fetch(version: int) -> int:
-    """The newest magic that a client with this version of Fetch supports."""
-    if version <= 1:
-        return 0
-    return 1 if version <= 3 else 2
-
-
 def down_convert(data: bytes, magic: int, first_offset: int = 0) -> bytes:
     """Convert the batches in `data` to messages of magic 0 or 1. In uncompressed batches, records before `first_offset` are left out.
 

@@ -225,11 +225,6 @@ def _is_kept(field: Field, container: str, struct: Struct) -> bool:
     )  # fmt: skip
 
 
-def fail_all(response: Any, version: int, code: ErrorCode, text: str | None) -> tuple[Any, bool]:
-    """A response with this error at the top or, where it has none there, in each row."""
-    return _fail(response, response._type.schema.root, "", version, code, text)
-
-
 def merge(real: Any, other: Any) -> Any:
     """The response to a whole request from the responses to its parts. What stands once is taken from `real`."""
     return _merge(real, other, real._type.schema.root, "")

@@ -33,11 +33,6 @@ class MutationQuota(Protocol):
         """
 
 
-def no_quota(principal: Principal, client_id: str, mutations: int, *, strict: bool) -> int:
-    """The quota of a broker without a quota: never throttles."""
-    return 0
-
-
 class Enforced:
     """The quotas of all kinds."""
 

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from klamm.chaos.histories.history import FAULTS, KeyedSent, Sent, Verdict, judge, judge_last_values
+from klamm.chaos.histories.history import FAULTS, Sent, Verdict, judge
+from klamm.tests.histories.keyed import KeyedSent, judge_last_values
 
 
 def sent(*, idempotent: bool = True, acknowledged: int = 6) -> Sent:

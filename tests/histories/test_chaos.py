@@ -18,11 +18,12 @@ import pytest
 
 from klamm.chaos.clients.producers import Producing
 from klamm.chaos.clients.reading import Reading, read_all
-from klamm.chaos.histories.history import Verdict, judge, judge_last_values
+from klamm.chaos.histories.history import Verdict, judge
 from klamm.chaos.small_disks import can_mount
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
 from klamm.tests.histories.chaos import SETTINGS, Chaos, Fault
+from klamm.tests.histories.keyed import judge_last_values
 from klamm.tests.histories.small_disks import SmallDiskMembers
 from klamm.tests.histories.storage_faults import StorageFaults
 from klamm.tests.histories.workload import LONG_S, SEED, KeyedProducing, last_values

@@ -10,7 +10,8 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from klamm.chaos.clients.producers import FLUSH_S, SOON, Producing, padded
 from klamm.chaos.clients.reading import to_the_end
-from klamm.chaos.histories.history import KeyedSent, Sent
+from klamm.chaos.histories.history import Sent
+from klamm.tests.histories.keyed import KeyedSent
 
 LONG_S = float(os.environ.get("KLAMM_CHAOS_SECONDS", "60"))
 SEED = int(os.environ.get("KLAMM_CHAOS_SEED", secrets.randbelow(1_000_000)))

@@ -129,9 +129,6 @@ def test_partition_metadata_that_is_none_is_refused(data: bytes) -> None:
 def test_clean_shutdown_file_has_no_broker_epoch_with_zookeeper() -> None:
     data = (GOLDEN / "closed/data" / marker_files.CLEAN_SHUTDOWN).read_bytes()
     assert marker_files.encode_clean_shutdown(marker_files.UNKNOWN_EPOCH) == data
-    assert marker_files.read_clean_shutdown(data) == -1
-    assert marker_files.read_clean_shutdown(b"") == -1
-    assert marker_files.read_clean_shutdown(marker_files.encode_clean_shutdown(7)) == 7
 
 
 @pytest.mark.parametrize("file", sorted(GOLDEN.rglob(marker_files.META_PROPERTIES)), ids=str)

@@ -11,7 +11,7 @@ from kafka.record.legacy_records import LegacyRecordBatch
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records import legacy
 from klamm.protocol.records.batch import Codec
-from klamm.protocol.records.conversion import down_convert, magic_of_fetch
+from klamm.protocol.records.conversion import down_convert
 from klamm.protocol.records.record import ControlType, Record, control_batch, encode_batch
 from klamm.tests.records.judge import judging
 from klamm.tests.records.random_batches import NOW, draw_records
@@ -132,8 +132,3 @@ def test_what_the_conversion_saved_is_filled_with_the_beginning_of_a_message_tha
     assert len(filler) == max(left, len(batch) - len(message))
     assert filler[:12] == ((2**64 - 1).to_bytes(8, "big") + max(len(filler) + 1, 61).to_bytes(4, "big"))[: len(filler)]
     assert not filler[12:131_072].strip(b"\0")
-
-
-@pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (17, 2)])
-def test_the_version_of_fetch_says_what_a_client_understands(version: int, magic: int) -> None:
-    assert magic_of_fetch(version) == magic

@@ -65,15 +65,6 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
-def read_clean_shutdown(data: bytes) -> int:
-    """The broker epoch in the file; -1 if it has none, like the empty files of versions before 3.8."""
-    try:
-        epoch = json.loads(data)["brokerEpoch"]
-    except (KeyError, TypeError, ValueError):
-        return UNKNOWN_EPOCH
-    return epoch if isinstance(epoch, int) else UNKNOWN_EPOCH
-
-
 def encode_properties(properties: Mapping[str, str], comment: str) -> bytes:
     """Encode a properties file. `comment` is where Java writes the time."""
     return f"#\n#{comment}\n".encode() + "".join(f"{name}={value}\n" for name, value in properties.items()).encode("latin-1")
