@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from klamm.cli.groups.options import CLIENT_ID, group_argument
 from klamm.cli.tools.chosen_topics import TOPIC, ChosenTopic, partitions_of
-from klamm.cli.tools.commands import Place, connection_options, print_table, run
+from klamm.cli.tools.commands import print_table, with_client
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -22,22 +21,18 @@ HEAD = ("TOPIC", "PARTITION", "STATUS")
 @click.option(
     "--topic", "topics", type=TOPIC, multiple=True, required=True, help="Topic, with some of its partitions or with all. Repeatable."
 )
-@connection_options
-def command(group: str, topics: tuple[ChosenTopic, ...], bootstrap_server: str, command_config: Path | None) -> None:
+@with_client(CLIENT_ID)
+async def command(client: AsyncAdminClient, group: str, topics: tuple[ChosenTopic, ...]) -> None:
     """Delete offsets of a group. Offsets of topics that its members read are not deleted.
 
     \b
     klamm groups delete-offsets billing --topic orders --topic refunds:0,1 --bootstrap-server localhost:9092
     """
+    from klamm.cli.shell.output import counted
+    from klamm.cli.tools.failures import ToolFailed
 
-    async def work(client: AsyncAdminClient) -> None:
-        from klamm.cli.shell.output import counted
-        from klamm.cli.tools.failures import ToolFailed
-
-        outcome = (await client.delete_group_offsets(group, await partitions_of(client, topics))).values()
-        print_table(HEAD, [(*partition, "Successful" if error is None else f"Error: {error}") for partition, error in outcome.items()])
-        failed = sum(error is not None for error in outcome.values())
-        if failed:
-            raise ToolFailed(f"{counted(failed, 'offset')} could not be deleted")
-
-    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
+    outcome = (await client.delete_group_offsets(group, await partitions_of(client, topics))).values()
+    print_table(HEAD, [(*partition, "Successful" if error is None else f"Error: {error}") for partition, error in outcome.items()])
+    failed = sum(error is not None for error in outcome.values())
+    if failed:
+        raise ToolFailed(f"{counted(failed, 'offset')} could not be deleted")

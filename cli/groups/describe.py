@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.groups.options import CLIENT_ID, check_groups, chosen_groups, groups_of
-from klamm.cli.tools.commands import Place, connection_options, json_option, print_json, print_table, run
+from klamm.cli.groups.options import CLIENT_ID, chosen_groups, groups_of
+from klamm.cli.tools.commands import json_option, print_json, print_table, with_client
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -18,9 +17,9 @@ HEAD = ("GROUP", "COORDINATOR", "ID", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"
 
 @click.command("describe", short_help="Show coordinators, strategies and states of groups.")
 @chosen_groups
-@connection_options
+@with_client(CLIENT_ID)
 @json_option
-def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+async def command(client: AsyncAdminClient, named: list[str] | None, as_json: bool) -> None:
     """Show the state of groups: coordinator, its broker id, assignment strategy, state, number of members.
 
     If one of the groups does not exist, the others are printed, and the exit code is 1.
@@ -28,19 +27,14 @@ def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, co
     \b
     klamm groups describe billing --bootstrap-server localhost:9092
     """
-    named = check_groups(groups, all_groups)
+    from klamm.cli.groups.group_descriptions import described
 
-    async def work(client: AsyncAdminClient) -> None:
-        from klamm.cli.groups.group_descriptions import described
-
-        brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in (await client.describe_cluster()).brokers}
-        async with described(client, await groups_of(client, named)) as found:
-            rows = [
-                (g.group_id, brokers.get(g.coordinator), g.coordinator, g.protocol or None, g.state, len(g.members)) for g in found
-            ]
-            if as_json:
-                print_json("groups", HEAD, rows)
-            else:
-                print_table(HEAD, rows)
-
-    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
+    brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in (await client.describe_cluster()).brokers}
+    async with described(client, await groups_of(client, named)) as found:
+        rows = [
+            (g.group_id, brokers.get(g.coordinator), g.coordinator, g.protocol or None, g.state, len(g.members)) for g in found
+        ]
+        if as_json:
+            print_json("groups", HEAD, rows)
+        else:
+            print_table(HEAD, rows)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.groups.options import CLIENT_ID, check_groups, chosen_groups, groups_of
-from klamm.cli.tools.commands import Place, connection_options, json_option, print_json, print_table, run
+from klamm.cli.groups.options import CLIENT_ID, chosen_groups, groups_of
+from klamm.cli.tools.commands import json_option, print_json, print_table, with_client
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -18,9 +17,9 @@ HEAD = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PART
 
 @click.command("members", short_help="Show members of groups and their partitions.")
 @chosen_groups
-@connection_options
+@with_client(CLIENT_ID)
 @json_option
-def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+async def command(client: AsyncAdminClient, named: list[str] | None, as_json: bool) -> None:
     """Show the members of groups: ids, host, client id, and the partitions that each is assigned. Partitions are shown of stable groups.
 
     If one of the groups does not exist, the others are printed, and the exit code is 1.
@@ -28,16 +27,11 @@ def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, co
     \b
     klamm groups members billing --bootstrap-server localhost:9092
     """
-    named = check_groups(groups, all_groups)
+    from klamm.cli.groups.group_descriptions import described, member_row
 
-    async def work(client: AsyncAdminClient) -> None:
-        from klamm.cli.groups.group_descriptions import described, member_row
-
-        async with described(client, await groups_of(client, named)) as found:
-            rows = [member_row(group, member) for group in found for member in group.members]
-            if as_json:
-                print_json("members", HEAD, rows)
-            else:
-                print_table(HEAD, rows, "member")
-
-    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
+    async with described(client, await groups_of(client, named)) as found:
+        rows = [member_row(group, member) for group in found for member in group.members]
+        if as_json:
+            print_json("members", HEAD, rows)
+        else:
+            print_table(HEAD, rows, "member")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.groups.options import CLIENT_ID, check_groups, chosen_groups, groups_of
-from klamm.cli.tools.commands import Place, connection_options, json_option, print_json, print_table, run
+from klamm.cli.groups.options import CLIENT_ID, chosen_groups, groups_of
+from klamm.cli.tools.commands import json_option, print_json, print_table, with_client
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
@@ -20,9 +19,9 @@ HEAD = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"
 
 @click.command("offsets", short_help="Show offsets and lags of groups.")
 @chosen_groups
-@connection_options
+@with_client(CLIENT_ID)
 @json_option
-def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+async def command(client: AsyncAdminClient, named: list[str] | None, as_json: bool) -> None:
     """Show the committed offset, the end of the log, the lag and the member of each partition that groups read.
 
     A value that does not exist, or that cannot be found because a partition has no leader, is "-". If one of the groups does not exist,
@@ -31,23 +30,18 @@ def command(groups: tuple[str, ...], all_groups: bool, bootstrap_server: str, co
     \b
     klamm groups offsets billing --bootstrap-server localhost:9092
     """
-    named = check_groups(groups, all_groups)
+    from klamm.admin import OffsetSpec
+    from klamm.cli.groups.group_descriptions import described, offset_rows
+    from klamm.cli.tools.client import all_found
 
-    async def work(client: AsyncAdminClient) -> None:
-        from klamm.admin import OffsetSpec
-        from klamm.cli.groups.group_descriptions import described, offset_rows
-        from klamm.cli.tools.client import all_found
-
-        async with described(client, await groups_of(client, named)) as found:
-            fetched = all_found(await client.list_group_offsets([group.group_id for group in found]))
-            committed = {group: all_found(offsets) for group, offsets in fetched.items()}
-            partitions = {partition for offsets in committed.values() for partition in offsets}
-            partitions |= {partition for group in found for member in group.members for partition in member.partitions or ()}
-            ends = (await client.list_offsets(dict.fromkeys(sorted(partitions), OffsetSpec.LATEST), timeout_ms=ENDS_MS)).found
-            rows = [row for group in found for row in offset_rows(group, committed[group.group_id], ends)]
-            if as_json:
-                print_json("offsets", HEAD, rows)
-            else:
-                print_table(HEAD, rows)
-
-    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
+    async with described(client, await groups_of(client, named)) as found:
+        fetched = all_found(await client.list_group_offsets([group.group_id for group in found]))
+        committed = {group: all_found(offsets) for group, offsets in fetched.items()}
+        partitions = {partition for offsets in committed.values() for partition in offsets}
+        partitions |= {partition for group in found for member in group.members for partition in member.partitions or ()}
+        ends = (await client.list_offsets(dict.fromkeys(sorted(partitions), OffsetSpec.LATEST), timeout_ms=ENDS_MS)).found
+        rows = [row for group in found for row in offset_rows(group, committed[group.group_id], ends)]
+        if as_json:
+            print_json("offsets", HEAD, rows)
+        else:
+            print_table(HEAD, rows)

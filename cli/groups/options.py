@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
 
-F = TypeVar("F", bound=Callable[..., Any])
 CLIENT_ID = "klamm-groups"
 group_argument = click.argument("group", metavar="GROUP")
 _groups_argument = click.argument("groups", nargs=-1, metavar="[GROUP]…")
 _all_option = click.option("--all-groups", is_flag=True, help="All groups of the cluster.")
 
 
-def chosen_groups(function: F) -> F:
-    """The arguments of commands for some groups, or for all."""
-    return _groups_argument(_all_option(function))
+def chosen_groups(function: Callable[..., None]) -> Callable[..., None]:
+    """The arguments of commands for some groups, or for all. The command gets `named`: the groups without duplicates, None for all."""
 
+    @functools.wraps(function)
+    def command(groups: tuple[str, ...], all_groups: bool, **arguments: Any) -> None:
+        if bool(groups) == all_groups:
+            raise click.UsageError("exactly one of GROUP and --all-groups is needed")
+        function(named=None if all_groups else list(dict.fromkeys(groups)), **arguments)
 
-def check_groups(groups: Sequence[str], all_groups: bool) -> list[str] | None:
-    """The named groups without duplicates; None for all. Raises UsageError."""
-    if bool(groups) == all_groups:
-        raise click.UsageError("exactly one of GROUP and --all-groups is needed")
-    return None if all_groups else list(dict.fromkeys(groups))
+    return _groups_argument(_all_option(command))
 
 
 async def groups_of(client: AsyncAdminClient, groups: list[str] | None) -> list[str]:

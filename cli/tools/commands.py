@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -34,6 +35,19 @@ class Place(NamedTuple):
 def connection_options(function: F) -> F:
     """The options of all commands."""
     return bootstrap_option(required=True)(config_option()(function))
+
+
+def with_client(client_id: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
+    """The options of all commands. The coroutine function below gets the connected client first, then its own arguments by name."""
+
+    def decorate(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        @functools.wraps(work)
+        def command(bootstrap_server: str, command_config: Path | None, **arguments: Any) -> None:
+            run(Place(bootstrap_server, command_config), client_id, lambda client: work(client, **arguments))
+
+        return connection_options(command)
+
+    return decorate
 
 
 def run(place: Place, client_id: str, work: Callable[[AsyncAdminClient], Awaitable[None]]) -> None:

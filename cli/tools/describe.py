@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import counted, say
-from klamm.cli.tools.commands import Place, connection_options, fail_together, json_option, print_table, run
+from klamm.cli.tools.commands import fail_together, json_option, print_table, with_client
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient, TopicDescription
@@ -23,9 +22,9 @@ SHOWN = 20
 
 
 @click.command(short_help="Show a cluster on one screen.")
-@connection_options
+@with_client(CLIENT_ID)
 @json_option
-def command(bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+async def command(client: AsyncAdminClient, as_json: bool) -> None:
     """Show a cluster on one screen: brokers with their racks, the controller, topics, partitions that are out of sync or have no leader,
     and the number of groups.
 
@@ -35,47 +34,43 @@ def command(bootstrap_server: str, command_config: Path | None, as_json: bool) -
     \b
     klamm describe --bootstrap-server localhost:9092
     """
-
-    async def work(client: AsyncAdminClient) -> None:
-        cluster = await client.describe_cluster()
-        topics = await client.describe_topics()
-        groups = await client.list_groups()
-        brokers = _brokers(cluster, topics.found)
-        unwell = _out_of_sync(topics.found)
-        leaderless = [row for row in unwell if row[2] is None]
-        internal = sum(topic.is_internal for topic in topics.found.values())
-        partitions = sum(len(topic.partitions) for topic in topics.found.values())
-        controller = None if cluster.controller is None else cluster.controller.id
-        if as_json:
-            said = {
-                "cluster_id": cluster.cluster_id,
-                "controller_id": controller,
-                "brokers": _objects(BROKERS, brokers),
-                "topics": len(topics.found),
-                "internal_topics": internal,
-                "partitions": partitions,
-                "without_leader": len(leaderless),
-                "out_of_sync": _objects(PARTITIONS, unwell),
-                "groups": len(groups.found),
-            }
-            say(json.dumps(said))
-        else:
-            say(printable(f"cluster {cluster.cluster_id}, controller {'unknown' if controller is None else controller}"))
+    cluster = await client.describe_cluster()
+    topics = await client.describe_topics()
+    groups = await client.list_groups()
+    brokers = _brokers(cluster, topics.found)
+    unwell = _out_of_sync(topics.found)
+    leaderless = [row for row in unwell if row[2] is None]
+    internal = sum(topic.is_internal for topic in topics.found.values())
+    partitions = sum(len(topic.partitions) for topic in topics.found.values())
+    controller = None if cluster.controller is None else cluster.controller.id
+    if as_json:
+        said = {
+            "cluster_id": cluster.cluster_id,
+            "controller_id": controller,
+            "brokers": _objects(BROKERS, brokers),
+            "topics": len(topics.found),
+            "internal_topics": internal,
+            "partitions": partitions,
+            "without_leader": len(leaderless),
+            "out_of_sync": _objects(PARTITIONS, unwell),
+            "groups": len(groups.found),
+        }
+        say(json.dumps(said))
+    else:
+        say(printable(f"cluster {cluster.cluster_id}, controller {'unknown' if controller is None else controller}"))
+        say("")
+        print_table(BROKERS, [(*row[:4], "yes" if row[4] else None, *row[5:]) for row in brokers])
+        say("")
+        health = f"{len(unwell)} out of sync, {len(leaderless)} without a leader" if unwell else "all in sync"
+        say(f"{counted(len(topics.found), 'topic')} ({internal} internal), {counted(partitions, 'partition')}: {health}")
+        say(counted(len(groups.found), "group"))
+        if unwell:
             say("")
-            print_table(BROKERS, [(*row[:4], "yes" if row[4] else None, *row[5:]) for row in brokers])
-            say("")
-            health = f"{len(unwell)} out of sync, {len(leaderless)} without a leader" if unwell else "all in sync"
-            say(f"{counted(len(topics.found), 'topic')} ({internal} internal), {counted(partitions, 'partition')}: {health}")
-            say(counted(len(groups.found), "group"))
-            if unwell:
-                say("")
-                print_table(PARTITIONS, [(*row[:4], *(",".join(map(str, ids)) or None for ids in row[4:])) for row in unwell[:SHOWN]])
-            if len(unwell) > SHOWN:
-                say(f"and {len(unwell) - SHOWN} more: klamm topics describe --out-of-sync")
-        failures = [f"{topic}: {error}" for topic, error in topics.errors.items()]
-        fail_together([*failures, *(f"groups of broker {broker}: {error}" for broker, error in groups.errors.items())])
-
-    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
+            print_table(PARTITIONS, [(*row[:4], *(",".join(map(str, ids)) or None for ids in row[4:])) for row in unwell[:SHOWN]])
+        if len(unwell) > SHOWN:
+            say(f"and {len(unwell) - SHOWN} more: klamm topics describe --out-of-sync")
+    failures = [f"{topic}: {error}" for topic, error in topics.errors.items()]
+    fail_together([*failures, *(f"groups of broker {broker}: {error}" for broker, error in groups.errors.items())])
 
 
 def _brokers(cluster: Any, topics: dict[str, TopicDescription]) -> list[tuple[Any, ...]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from klamm.cli.shell.parameters import Whole
-from klamm.cli.tools.commands import Place, connection_options, run
+from klamm.cli.tools.commands import with_client
 from klamm.cli.topics.outcomes import json_outcomes_option, report
 from klamm.cli.topics.verb import CLIENT_ID
 
@@ -19,18 +18,14 @@ if TYPE_CHECKING:
 @click.command("add-partitions", short_help="Raise the number of partitions of a topic.")
 @click.argument("topic")
 @click.argument("count", type=Whole(1))
-@connection_options
+@with_client(CLIENT_ID)
 @click.option("--validate-only", is_flag=True, help="Check everything, and change nothing.")
 @json_outcomes_option
-def command(topic: str, count: int, bootstrap_server: str, command_config: Path | None, validate_only: bool, as_json: bool) -> None:
+async def command(client: AsyncAdminClient, topic: str, count: int, validate_only: bool, as_json: bool) -> None:
     """Raise the number of partitions of TOPIC to COUNT. Records stay where they are; records with a key may get another partition.
 
     \b
     klamm topics add-partitions orders 12 --bootstrap-server localhost:9092
     """
-
-    async def work(client: AsyncAdminClient) -> None:
-        outcomes = (await client.create_partitions({topic: count}, validate_only=validate_only)).values()
-        report(outcomes, f"{'can have' if validate_only else 'has'} {count} partitions", None, "", as_json)
-
-    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
+    outcomes = (await client.create_partitions({topic: count}, validate_only=validate_only)).values()
+    report(outcomes, f"{'can have' if validate_only else 'has'} {count} partitions", None, "", as_json)

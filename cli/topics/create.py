@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from klamm.cli.shell.parameters import KEY_VALUE, Whole
 from klamm.cli.shell.value_completion import complete_topic_configs
-from klamm.cli.tools.commands import Place, connection_options, run
+from klamm.cli.tools.commands import with_client
 from klamm.cli.topics.outcomes import json_outcomes_option, report
 from klamm.cli.topics.verb import CLIENT_ID
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("create", short_help="Create topics.")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
-@connection_options
+@with_client(CLIENT_ID)
 @click.option("-p", "--partitions", type=Whole(1), help="Number of partitions. Default: num.partitions of the brokers.")
 @click.option(
     "-r", "--replication-factor", type=Whole(1, 32767), help="Number of replicas. Default: default.replication.factor of the brokers."
@@ -31,10 +30,9 @@ if TYPE_CHECKING:
 @click.option("--if-not-exists", is_flag=True, help="A topic that exists is not an error.")
 @click.option("--validate-only", is_flag=True, help="Check everything, and create nothing.")
 @json_outcomes_option
-def command(
+async def command(
+    client: AsyncAdminClient,
     topics: tuple[str, ...],
-    bootstrap_server: str,
-    command_config: Path | None,
     partitions: int | None,
     replication_factor: int | None,
     configs: tuple[tuple[str, str], ...],
@@ -48,15 +46,11 @@ def command(
     klamm topics create orders audit --partitions 6 --replication-factor 3 --bootstrap-server localhost:9092
     klamm topics create latest --config cleanup.policy=compact --bootstrap-server localhost:9092
     """
+    from klamm.admin import NewTopic
+    from klamm.protocol.errors import ErrorCode
 
-    async def work(client: AsyncAdminClient) -> None:
-        from klamm.admin import NewTopic
-        from klamm.protocol.errors import ErrorCode
-
-        counts = (-1 if partitions is None else partitions, -1 if replication_factor is None else replication_factor)
-        wanted = [NewTopic(name, *counts, dict(configs)) for name in dict.fromkeys(topics)]
-        result = await client.create_topics(wanted, validate_only=validate_only)
-        accepted = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
-        report(result.values(), "can be created" if validate_only else "created", accepted, "exists already", as_json)
-
-    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
+    counts = (-1 if partitions is None else partitions, -1 if replication_factor is None else replication_factor)
+    wanted = [NewTopic(name, *counts, dict(configs)) for name in dict.fromkeys(topics)]
+    result = await client.create_topics(wanted, validate_only=validate_only)
+    accepted = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
+    report(result.values(), "can be created" if validate_only else "created", accepted, "exists already", as_json)

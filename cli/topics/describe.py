@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.tools.commands import Place, connection_options, fail_together, json_option, print_json, print_table, run
+from klamm.cli.tools.commands import fail_together, json_option, print_json, print_table, with_client
 from klamm.cli.topics.verb import CLIENT_ID
 
 if TYPE_CHECKING:
@@ -18,18 +17,11 @@ HEAD = ("TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "ISR", "OFFL
 
 @click.command("describe", short_help="Show the partitions of topics.")
 @click.argument("topics", nargs=-1, metavar="[TOPIC]…")
-@connection_options
+@with_client(CLIENT_ID)
 @click.option("--out-of-sync", is_flag=True, help="Only partitions with a replica that is not in the ISR.")
 @click.option("--without-leader", is_flag=True, help="Only partitions that have no leader.")
 @json_option
-def command(
-    topics: tuple[str, ...],
-    bootstrap_server: str,
-    command_config: Path | None,
-    out_of_sync: bool,
-    without_leader: bool,
-    as_json: bool,
-) -> None:
+async def command(client: AsyncAdminClient, topics: tuple[str, ...], out_of_sync: bool, without_leader: bool, as_json: bool) -> None:
     """Show leader, leader epoch, replicas, ISR and offline replicas of each partition; of all topics if none is named.
 
     If one of the topics does not exist, the others are printed, and the exit code is 1.
@@ -38,19 +30,15 @@ def command(
     klamm topics describe orders --bootstrap-server localhost:9092
     klamm topics describe --out-of-sync --bootstrap-server localhost:9092
     """
-
-    async def work(client: AsyncAdminClient) -> None:
-        described = await client.describe_topics(topics or None)
-        rows = [
-            (topic.name, each.partition, each.leader, each.leader_epoch, each.replicas, each.isr, each.offline)
-            for topic in described.found.values()
-            for each in topic.partitions
-            if not (out_of_sync and set(each.replicas) <= set(each.isr)) and not (without_leader and each.leader is not None)
-        ]
-        if as_json:
-            print_json("partitions", HEAD, rows)
-        else:
-            print_table(HEAD, [(*row[:4], *(",".join(map(str, brokers)) or None for brokers in row[4:])) for row in rows])
-        fail_together([f"{topic}: {error}" for topic, error in described.errors.items()])
-
-    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
+    described = await client.describe_topics(topics or None)
+    rows = [
+        (topic.name, each.partition, each.leader, each.leader_epoch, each.replicas, each.isr, each.offline)
+        for topic in described.found.values()
+        for each in topic.partitions
+        if not (out_of_sync and set(each.replicas) <= set(each.isr)) and not (without_leader and each.leader is not None)
+    ]
+    if as_json:
+        print_json("partitions", HEAD, rows)
+    else:
+        print_table(HEAD, [(*row[:4], *(",".join(map(str, brokers)) or None for brokers in row[4:])) for row in rows])
+    fail_together([f"{topic}: {error}" for topic, error in described.errors.items()])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.tools.commands import Place, connection_options, fail_together, json_option, print_json, print_table, run
+from klamm.cli.tools.commands import fail_together, json_option, print_json, print_table, with_client
 from klamm.cli.transactions.verb import CLIENT_ID
 
 if TYPE_CHECKING:
@@ -18,9 +17,9 @@ HEAD = ("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "PRODUCER-EPOCH", "STA
 
 @click.command("describe", short_help="Show states and partitions of transactional ids.")
 @click.argument("transactional_ids", nargs=-1, required=True, metavar="TRANSACTIONAL_ID…")
-@connection_options
+@with_client(CLIENT_ID)
 @json_option
-def command(transactional_ids: tuple[str, ...], bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+async def command(client: AsyncAdminClient, transactional_ids: tuple[str, ...], as_json: bool) -> None:
     """Show the state of transactional ids: coordinator, producer, state, time-out, start of the last transaction, open partitions.
 
     If one of them does not exist, the others are printed, and the exit code is 1.
@@ -28,20 +27,16 @@ def command(transactional_ids: tuple[str, ...], bootstrap_server: str, command_c
     \b
     klamm transactions describe copier-1 --bootstrap-server localhost:9092
     """
-
-    async def work(client: AsyncAdminClient) -> None:
-        described = await client.describe_transactions(transactional_ids)
-        rows = [
-            (
-                each.transactional_id, each.coordinator, each.producer_id, each.producer_epoch, each.state, each.timeout_ms, each.start_ms,
-                ",".join(map(str, sorted(each.partitions))) or None,
-            )
-            for each in described.found.values()
-        ]
-        if as_json:
-            print_json("transactions", HEAD, rows)
-        else:
-            print_table(HEAD, rows)
-        fail_together([f"Transactional id '{each}': {error}" for each, error in described.errors.items()])
-
-    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
+    described = await client.describe_transactions(transactional_ids)
+    rows = [
+        (
+            each.transactional_id, each.coordinator, each.producer_id, each.producer_epoch, each.state, each.timeout_ms, each.start_ms,
+            ",".join(map(str, sorted(each.partitions))) or None,
+        )
+        for each in described.found.values()
+    ]
+    if as_json:
+        print_json("transactions", HEAD, rows)
+    else:
+        print_table(HEAD, rows)
+    fail_together([f"Transactional id '{each}': {error}" for each, error in described.errors.items()])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.tools.commands import Place, connection_options, fail_together, run
+from klamm.cli.tools.commands import fail_together, with_client
 from klamm.cli.transactions.verb import CLIENT_ID
 
 if TYPE_CHECKING:
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 
 @click.command("fence", short_help="Fence producers and abort their transactions.")
 @click.argument("transactional_ids", nargs=-1, required=True, metavar="TRANSACTIONAL_ID…")
-@connection_options
-def command(transactional_ids: tuple[str, ...], bootstrap_server: str, command_config: Path | None) -> None:
+@with_client(CLIENT_ID)
+async def command(client: AsyncAdminClient, transactional_ids: tuple[str, ...]) -> None:
     """Fence the producers of transactional ids: they get a new epoch, and the open transactions of former producers are aborted.
 
     A transactional id that does not exist is created.
@@ -25,14 +24,10 @@ def command(transactional_ids: tuple[str, ...], bootstrap_server: str, command_c
     \b
     klamm transactions fence copier-1 --bootstrap-server localhost:9092
     """
+    from klamm.cli.shell.logs import printable
+    from klamm.cli.shell.output import say
 
-    async def work(client: AsyncAdminClient) -> None:
-        from klamm.cli.shell.logs import printable
-        from klamm.cli.shell.output import say
-
-        fenced = await client.fence_producers(transactional_ids)
-        for transactional_id, (producer_id, epoch) in fenced.found.items():
-            say(printable(f"Fenced the producers of '{transactional_id}': producer {producer_id} has epoch {epoch} now."))
-        fail_together([f"Transactional id '{each}': {error}" for each, error in fenced.errors.items()])
-
-    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
+    fenced = await client.fence_producers(transactional_ids)
+    for transactional_id, (producer_id, epoch) in fenced.found.items():
+        say(printable(f"Fenced the producers of '{transactional_id}': producer {producer_id} has epoch {epoch} now."))
+    fail_together([f"Transactional id '{each}': {error}" for each, error in fenced.errors.items()])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from klamm.cli.shell.parameters import Whole
-from klamm.cli.tools.commands import Place, connection_options, fail_together, json_option, print_json, print_table, run
+from klamm.cli.tools.commands import fail_together, json_option, print_json, print_table, with_client
 from klamm.cli.transactions.verb import CLIENT_ID
 
 if TYPE_CHECKING:
@@ -19,18 +18,13 @@ HEAD = ("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "STATE")
 
 
 @click.command("list", short_help="List transactional ids.")
-@connection_options
+@with_client(CLIENT_ID)
 @click.option("--state", "states", type=click.Choice(STATES, case_sensitive=False), multiple=True, help="Only this state. Repeatable.")
 @click.option("--producer-id", "producer_ids", type=Whole(0), multiple=True, metavar="ID", help="Only this producer id. Repeatable.")
 @click.option("--open-for-ms", type=Whole(0), metavar="MS", help="Only transactions that have been open for longer.")
 @json_option
-def command(
-    bootstrap_server: str,
-    command_config: Path | None,
-    states: tuple[str, ...],
-    producer_ids: tuple[int, ...],
-    open_for_ms: int | None,
-    as_json: bool,
+async def command(
+    client: AsyncAdminClient, states: tuple[str, ...], producer_ids: tuple[int, ...], open_for_ms: int | None, as_json: bool
 ) -> None:
     """List the transactional ids of all brokers, each with its coordinator, producer id and state.
 
@@ -39,14 +33,10 @@ def command(
     \b
     klamm transactions list --bootstrap-server localhost:9092 --state Ongoing --open-for-ms 60000
     """
-
-    async def work(client: AsyncAdminClient) -> None:
-        listed = await client.list_transactions(states or None, producer_ids or None, min_duration_ms=open_for_ms)
-        rows = [(each.transactional_id, each.coordinator, each.producer_id, each.state) for each in listed.found.values()]
-        if as_json:
-            print_json("transactions", HEAD, rows)
-        else:
-            print_table(HEAD, rows, "transactional id")
-        fail_together([f"broker {broker}: {error}" for broker, error in listed.errors.items()])
-
-    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
+    listed = await client.list_transactions(states or None, producer_ids or None, min_duration_ms=open_for_ms)
+    rows = [(each.transactional_id, each.coordinator, each.producer_id, each.state) for each in listed.found.values()]
+    if as_json:
+        print_json("transactions", HEAD, rows)
+    else:
+        print_table(HEAD, rows, "transactional id")
+    fail_together([f"broker {broker}: {error}" for broker, error in listed.errors.items()])

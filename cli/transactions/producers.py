@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from klamm.cli.tools.chosen_topics import TOPIC, ChosenTopic, partitions_of
-from klamm.cli.tools.commands import Place, connection_options, fail_together, json_option, print_json, print_table, run
+from klamm.cli.tools.commands import fail_together, json_option, print_json, print_table, with_client
 from klamm.cli.transactions.verb import CLIENT_ID
 
 if TYPE_CHECKING:
@@ -22,29 +21,25 @@ HEAD = (
 
 @click.command("producers", short_help="Show producers of partitions and their open transactions.")
 @click.argument("topics", type=TOPIC, nargs=-1, required=True, metavar="NAME[:PARTITION,…]…")
-@connection_options
+@with_client(CLIENT_ID)
 @json_option
-def command(topics: tuple[ChosenTopic, ...], bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+async def command(client: AsyncAdminClient, topics: tuple[ChosenTopic, ...], as_json: bool) -> None:
     """Show the producers that partitions know. A producer with a start offset has an open transaction.
 
     \b
     klamm transactions producers orders:0,1 refunds --bootstrap-server localhost:9092
     """
-
-    async def work(client: AsyncAdminClient) -> None:
-        described = await client.describe_producers(await partitions_of(client, topics))
-        rows = [
-            (
-                *partition, each.producer_id, each.producer_epoch, each.coordinator_epoch, each.last_sequence, each.last_timestamp,
-                each.transaction_start_offset,
-            )
-            for partition, active in described.found.items()
-            for each in sorted(active)
-        ]
-        if as_json:
-            print_json("producers", HEAD, rows)
-        else:
-            print_table(HEAD, rows)
-        fail_together([f"{partition}: {error}" for partition, error in described.errors.items()])
-
-    run(Place(bootstrap_server, command_config), CLIENT_ID, work)
+    described = await client.describe_producers(await partitions_of(client, topics))
+    rows = [
+        (
+            *partition, each.producer_id, each.producer_epoch, each.coordinator_epoch, each.last_sequence, each.last_timestamp,
+            each.transaction_start_offset,
+        )
+        for partition, active in described.found.items()
+        for each in sorted(active)
+    ]
+    if as_json:
+        print_json("producers", HEAD, rows)
+    else:
+        print_table(HEAD, rows)
+    fail_together([f"{partition}: {error}" for partition, error in described.errors.items()])
