@@ -32,8 +32,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import BadLength
 from klamm.seams.clock import Clock, Timer
-from klamm.server.listeners.flow_control import CLOSED, HANDLING, HELD, IN_FILE, PAUSED, THROTTLED, UNREAD, FlowControl
-from klamm.server.listeners.unread_responses import ResponseFile, UnreadResponses
+from klamm.server.listeners.flow_control import CLOSED, HANDLING, HELD, PAUSED, THROTTLED, FlowControl
+from klamm.server.listeners.response_writer import ResponseWriter
+from klamm.server.listeners.unread_responses import UnreadResponses
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to
 from klamm.server.requests.context import CloseConnection, ClosedOnPurpose
 from klamm.server.requests.delayed_response import DelayedResponse
@@ -59,9 +60,6 @@ PIPELINED_REQUESTS = 64
 
 BUFFERED_BYTES = 256 << 10
 """A client with more unread responses than this is not served until it reads."""
-
-LARGE_BYTES = 16 << 10
-"""Larger writes go to a file while the clients of the broker together have too much unread."""
 
 
 class ConnectionOwner(Protocol):
@@ -105,29 +103,9 @@ class ClientConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_api_key",
-        "_authenticator",
-        "_closing",
-        "_due",
-        "_file",
-        "_flow",
-        "_has_effect",
-        "_is_half_closed",
-        "_listener",
-        "_loop",
-        "_metadata",
-        "_mute_timer",
-        "_reason",
-        "_responses",
-        "_send",
-        "_tap",
-        "_time",
-        "_transport",
-        "_unread",
-        "dispatcher",
-        "last_used",
-        "name",
-        "peer",
+        "_api_key", "_authenticator", "_closing", "_due", "_flow", "_has_effect", "_is_half_closed", "_listener", "_loop",
+        "_metadata", "_mute_timer", "_output", "_reason", "_responses", "_tap", "_time", "_transport", "_write", "dispatcher",
+        "last_used", "name", "peer",
     )
 
     def __init__(self, listener: ConnectionOwner, loop: asyncio.AbstractEventLoop) -> None:
@@ -151,10 +129,6 @@ class ClientConnection(asyncio.Protocol):
         """Whether all requests that were begun have taken effect. If not, it is the last one that has not; nothing is begun behind it."""
         self._api_key = b""
         self._mute_timer: Timer | None = None
-        self._unread = 0
-        """Bytes in the buffer of the transport that `UnreadResponses` counts: all, from more than BUFFERED_BYTES on until few are left."""
-        self._file: ResponseFile | None = None
-        """Responses that are sent after those in the buffer."""
         self.last_used = self._time()
         self.name = "?"
         self.peer: Peer
@@ -163,7 +137,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._send: Callable[[bytes], None] = self._transport.write
+        send: Callable[[bytes], None] = self._transport.write
         self._flow = FlowControl(self._listener.max_request_bytes, self._transport)
         self._transport.set_write_buffer_limits(high=BUFFERED_BYTES)
         address = transport.get_extra_info("peername") or ("?", 0)
@@ -180,7 +154,11 @@ class ClientConnection(asyncio.Protocol):
             self._tap = self._listener.tap.connection(
                 ConnectionKind.ACCEPTED, self.name, connection_id, self._listener.name, has_sasl=has_sasl
             )
-            self._send = writing_to(self._tap, self._transport.write)
+            send = writing_to(self._tap, send)
+        self._output = ResponseWriter(
+            self._transport, send, self._tap, self._flow, self._listener.unread, self._loop, self._give_up, self._sent_file
+        )
+        self._write = self._output.write
         if security is not None:
             self._secure(security)
         self._listener.opened(self)
@@ -196,8 +174,7 @@ class ClientConnection(asyncio.Protocol):
         if self._mute_timer is not None:
             self._mute_timer.cancel()
         self._transport = None
-        self._set_unread(0)
-        self._close_file()
+        self._output.end()
         self._flow.stop(CLOSED)
         if self._tap is not None:
             reason = self._reason if self._reason is not None or exc is None else str(exc)
@@ -224,19 +201,16 @@ class ClientConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Whether the transport stays open, because requests of the client are still to be handled, or their responses to be sent."""
         self._is_half_closed = True
-        return self._file is not None or (not self._flow.stops & CLOSED and bool(self._due or self._flow.waiting))
+        return self._output.is_in_file or (not self._flow.stops & CLOSED and bool(self._due or self._flow.waiting))
 
     def pause_writing(self) -> None:
-        self._flow.stop(UNREAD)
-        self._count_unread()
+        self._output.pause()
 
     def resume_writing(self) -> None:
         self.last_used = self._time()
-        self._set_unread(0)
-        self._flow.allow(UNREAD)
-        if self._file is not None:
-            self._send_from_file()
-        elif not self._flow.stops:
+        was_in_file = self._output.is_in_file
+        self._output.resume()
+        if not was_in_file and not self._flow.stops:
             self._go_on()
 
     # --- called by the listener
@@ -331,7 +305,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _close(self) -> None:
         self._flow.stop(CLOSED)
-        if self._transport is not None and self._file is None:
+        if self._transport is not None and not self._output.is_in_file:
             self._transport.close()
 
     def abort(self) -> None:
@@ -486,73 +460,17 @@ class ClientConnection(asyncio.Protocol):
             self._flow.allow(HANDLING)
             self._pipeline()
 
-    def _write(self, out: list[bytes]) -> None:
-        if out and self._transport is not None:
-            data = out[0] if len(out) == 1 else b"".join(out)
-            if len(data) <= LARGE_BYTES and self._file is None:
-                self._send(data)
-            else:
-                self._write_large(data)
-
-    def _write_large(self, data: bytes) -> None:
-        """Send this, or keep it in a file if clients have too much unread."""
-        assert self._transport is not None
-        if self._file is None and not self._listener.unread.is_exceeded:
-            self._send(data)
-            if self._unread:
-                self._count_unread()
-            return
-        if self._tap is not None:
-            self._tap.sent(data)
-        try:
-            if self._file is None:
-                self._file = self._listener.unread.file(self._give_up)
-                self._flow.stop(IN_FILE)
-                self._loop.call_soon(self._send_from_file)
-            self._file.write(data)
-        except OSError as error:
-            self._give_up(f"a response cannot be written to a temporary file: {error}")
-
-    def _send_from_file(self) -> None:
-        """Send the next bytes of the file, unless the client has not read those before. After the last ones continue with its requests."""
-        file, transport = self._file, self._transport
-        if file is None or transport is None or self._flow.stops & UNREAD:
-            return
-        try:
-            transport.write(file.read())
-        except OSError as error:
-            self._give_up(f"a response cannot be read from its temporary file: {error}")
-            return
-        if not file.is_empty:
-            if not self._flow.stops & UNREAD:
-                self._loop.call_soon(self._send_from_file)
-            return
-        self._close_file()
-        if self._closing:
-            transport.close()
+    def _sent_file(self) -> None:
+        if self._closing and self._transport is not None:
+            self._transport.close()
         elif not self._flow.stops:
             self._go_on()
 
-    def _close_file(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-            self._flow.allow(IN_FILE)
-
     def _give_up(self, reason: str) -> None:
         """Close at once, because what the client has to read cannot be kept."""
-        self._close_file()
         self._reason = reason
         self._listener.log_closing(self, reason)
         self.abort()
-
-    def _count_unread(self) -> None:
-        if self._transport is not None:
-            self._set_unread(self._transport.get_write_buffer_size())
-
-    def _set_unread(self, size: int) -> None:
-        self._listener.unread.size += size - self._unread
-        self._unread = size
 
     def _refuse(self, error: Exception) -> None:
         if isinstance(error, BadLength) and self._authenticator is not None:

@@ -104,7 +104,7 @@ async def all_asked(listener: Listener, clients: int = CLIENTS) -> None:
 def file_of(listener: Listener, client: SilentClient) -> ResponseFile | None:
     """The file with the responses to this client, if it has one."""
     address, port = client.peer.writer.get_extra_info("sockname")
-    files = [each._file for each in listener.connections if each.name == f"{address}:{port}"]
+    files = [each._output._file for each in listener.connections if each.name == f"{address}:{port}"]
     return files[0] if files else None
 
 

@@ -88,7 +88,7 @@ async def test_clients_that_do_not_read_cost_little_and_those_that_read_get_all(
         size, batches = await fetched(reader, offset)
         assert batches >= 1 and size <= SMALL_RESPONSE_BYTES + BUFFERED_BYTES
         offset += batches
-    much = [each._unread for each in connections(broker) if each._unread > BUFFERED_BYTES + PIECE_BYTES]
+    much = [each._output._counted for each in connections(broker) if each._output._counted > BUFFERED_BYTES + PIECE_BYTES]
     assert len(much) == 1, "of the others little is in memory, if the system's buffers do not take it all"
     for client in clients:
         client.close()
