@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
+from klamm.broker.groups.phases import GroupPhase
+from klamm.broker.transactions.phases import RecoveryPhase, TransactionPhase
 from klamm.controller.phases import EventPhase, ProcedurePhase
 from klamm.controller.values import ControllerMoved, StoreLost, StoreRefused
 from klamm.protocol.errors import ApiError, ErrorCode, did_you_mean
 from klamm.seams.steering import field_types, json_type
-from klamm.server.groups.phases import GroupMemberRemoved, GroupPhase, GroupRebalanceBegun
-from klamm.server.transactions.phases import RecoveryPhase, TransactionCompleted, TransactionPhase
 from klamm.zk.session.requests import ConnectionLost
 from klamm.zk.session.steered_requests import ZooKeeperRead, ZooKeeperWrite
 
@@ -44,13 +44,13 @@ KINDS = (
         "coordinator of groups",
         "Only this group waits: nothing leaves the broker for it, no response and no record. Heartbeats are answered, time-outs go on.",
         "The append or the responses that come next have this error; what is stored stays stored.", get_args(GroupPhase),
-        (GroupRebalanceBegun, GroupMemberRemoved),
+        tuple(phase for phase in get_args(GroupPhase) if not phase.can_fail),
     ),
     PhaseKind(
         "coordinator of transactions",
         "Only this transactional id waits: nothing leaves the broker for it, no response, no record and no marker. Time-outs go on.",
         "The append or the response that comes next has this error; what is stored stays stored.", get_args(TransactionPhase),
-        (TransactionCompleted,),
+        tuple(phase for phase in get_args(TransactionPhase) if not phase.can_fail),
     ),
     PhaseKind(
         "recovery of a leader", "Only the recovery of this partition waits; its coordinators and other partitions go on.",

@@ -15,23 +15,14 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from klamm.broker.coordinators.effects import AppendRecords, Respond
 from klamm.broker.groups import log_records
 from klamm.broker.groups.group import CONSUMER, Group
 from klamm.broker.groups.log_records import GroupKey, OffsetKey
 from klamm.broker.groups.offsets import NO_PRODUCER, NO_PRODUCER_EPOCH
+from klamm.broker.groups.phases import OffsetsAppended
 from klamm.broker.groups.rebalances import Limits, Rebalances, RenameAppended, SyncAppended, generation_error
-from klamm.broker.groups.requests import (
-    NO_MEMBER,
-    AppendRecords,
-    Commit,
-    Effect,
-    Join,
-    JoinResult,
-    Leaving,
-    Respond,
-    Sync,
-    SyncResult,
-)
+from klamm.broker.groups.requests import NO_MEMBER, Commit, Effect, Join, JoinResult, Leaving, Sync, SyncResult
 from klamm.broker.groups.states import COMPLETING, DEAD, EMPTY, STABLE
 from klamm.broker.groups.timers import JoinEnds, SessionEnds, SyncEnds, Timers
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
@@ -73,10 +64,11 @@ class CommitAppended(NamedTuple):
 class Groups:
     """The groups of one partition."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, broker_id: int, index: int) -> None:
+        """`broker_id` and `index`, the number of the partition, are for phases."""
         self._groups: dict[str, Group] = {}
         self._timers = Timers()
-        self._rebalances = Rebalances(limits, self._timers)
+        self._rebalances = Rebalances(limits, broker_id, index, self._timers)
         self._limits = limits
 
     def __len__(self) -> int:
@@ -103,7 +95,7 @@ class Groups:
         elif request.group_id not in self._groups and request.member_id != NO_MEMBER:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
-            self._rebalances.effects.append(Respond(request.ticket, JoinResult(error, request.member_id)))
+            self._rebalances.effects.append(Respond(request.group_id, request.ticket, JoinResult(error, request.member_id)))
         else:
             self._rebalances.join(self.made(request.group_id, now), request, now)
 
@@ -111,7 +103,7 @@ class Groups:
         """SyncGroup: `Respond` with a SyncResult comes when the leader's assignment is in the log."""
         group = self._groups.get(request.group_id)
         if group is None:
-            self._rebalances.effects.append(Respond(request.ticket, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)))
+            self._rebalances.effects.append(Respond(request.group_id, request.ticket, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)))
         else:
             self._rebalances.sync(group, request, now)
 
@@ -139,17 +131,23 @@ class Groups:
             group = self.made(request.group_id, now)
         error = ErrorCode.ILLEGAL_GENERATION if group is None else commit_error(group, request)
         if group is None or error is not ErrorCode.NONE:
-            self._rebalances.effects.append(Respond(request.ticket, error))
+            self._rebalances.effects.append(Respond(request.group_id, request.ticket, error))
             return
         if is_transactional and request.producer_epoch == NO_PRODUCER_EPOCH:  # Apache Kafka fails to make the batch
-            self._rebalances.effects.append(Respond(request.ticket, ErrorCode.UNKNOWN_SERVER_ERROR))
+            self._rebalances.effects.append(Respond(request.group_id, request.ticket, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         member = group.members.get(request.member_id)
         if member is not None and not is_transactional:
             self._rebalances.keep_alive(group, member, now)
+        if not request.offsets:
+            self._rebalances.effects.append(Respond(request.group_id, request.ticket, ErrorCode.NONE))
+            return
         group.offsets.append_begins(request.offsets)
         records = tuple(log_records.offset_record(group.group_id, *each) for each in request.offsets.items())
-        self._rebalances.effects.append(AppendRecords(CommitAppended(request), records, request.producer_id, request.producer_epoch))
+        append = AppendRecords(
+            group.group_id, CommitAppended(request), records, request.producer_id, request.producer_epoch, request.verified
+        )
+        self._rebalances.effects.append(append)
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], now: Now
@@ -214,11 +212,6 @@ class Groups:
 
     def tick(self, now: Now) -> None:
         """Act on the deadlines that are over."""
-        for _ in self.tick_each(now):
-            pass
-
-    def tick_each(self, now: Now) -> Iterator[str]:
-        """Act on the deadlines that are over, one after the other: the group of each, once its effects are there."""
         for deadline in self._timers.due(now.ms):
             group = self._groups.get(deadline.group_id)
             if group is None:
@@ -230,7 +223,6 @@ class Groups:
                     self._rebalances.join_ends(group, now)
                 case SyncEnds(_, generation):
                     self._rebalances.sync_ends(group, generation, now)
-            yield deadline.group_id
 
     # --- steering
 
@@ -255,17 +247,16 @@ class Groups:
                     self.replay(key, value, base_offset + position, append.producer_id)
         match token:
             case SyncAppended(group_id, _) if (group := self._groups.get(group_id)) is not None:
-                if error is not ErrorCode.NONE:
-                    self._rebalances.synced(group, token, GROUP_ERRORS.get(error, error), now)
-                elif group.state is STABLE:
-                    self._rebalances.respond_syncs(group, now)
+                self._rebalances.synced(group, token, GROUP_ERRORS.get(error, error), now)
             case RenameAppended(group_id) if (group := self._groups.get(group_id)) is not None:
                 self._rebalances.renamed(group, token, GROUP_ERRORS.get(error, error), now)
             case CommitAppended(request):
                 group = self._groups.get(request.group_id)
                 if group is not None:
                     group.offsets.append_ended(request.offsets)
-                self._rebalances.effects.append(Respond(request.ticket, COMMIT_ERRORS.get(error, error)))
+                    if error is ErrorCode.NONE:
+                        self._rebalances.effects.append(OffsetsAppended(*self._rebalances.at(group, request.generation)))
+                self._rebalances.effects.append(Respond(request.group_id, request.ticket, COMMIT_ERRORS.get(error, error)))
             case _ if error is not ErrorCode.NONE:
                 log.warning("a record of the offsets topic was not appended: %s", error.name)
 
@@ -358,7 +349,7 @@ class Groups:
             if group.generation > 0:
                 keys.append(log_records.group_key(group.group_id))
         if keys:
-            self._rebalances.effects.append(AppendRecords(None, tuple((key, None) for key in keys)))
+            self._rebalances.effects.append(AppendRecords(group.group_id, None, tuple((key, None) for key in keys)))
 
 
 _LONG_AGO = Now(0, -1)

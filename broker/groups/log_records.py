@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from klamm.broker.groups.requests import OffsetCommit, Record
-from klamm.broker.internal_records import decode, encode, version_of
+from klamm.broker.coordinators.effects import Record
+from klamm.broker.coordinators.internal_records import decode, encode, version_of
+from klamm.broker.groups.requests import OffsetCommit
 from klamm.protocol import messages
 from klamm.protocol.nouns import TopicPartition
 

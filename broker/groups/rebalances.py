@@ -14,9 +14,18 @@ from __future__ import annotations
 import logging
 from typing import Literal, NamedTuple
 
+from klamm.broker.coordinators.effects import AppendRecords, Respond
 from klamm.broker.groups.group import Group, Member
 from klamm.broker.groups.log_records import group_record
-from klamm.broker.groups.requests import NO_MEMBER, AppendRecords, Effect, Join, JoinResult, Leaving, Passed, Respond, Sync, SyncResult
+from klamm.broker.groups.phases import (
+    GroupAssignmentReceived,
+    GroupAssignmentStored,
+    GroupEmptied,
+    GroupJoinCompleted,
+    GroupMemberRemoved,
+    GroupRebalanceBegun,
+)
+from klamm.broker.groups.requests import NO_MEMBER, Effect, Join, JoinResult, Leaving, Sync, SyncResult
 from klamm.broker.groups.states import CAN_REBALANCE, COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from klamm.broker.groups.timers import JoinEnds, SessionEnds, SyncEnds, Timers
 from klamm.protocol.errors import ErrorCode
@@ -61,10 +70,16 @@ class RenameAppended(NamedTuple):
 class Rebalances:
     """Decides for all groups of a partition."""
 
-    def __init__(self, limits: Limits, timers: Timers) -> None:
+    def __init__(self, limits: Limits, broker_id: int, index: int, timers: Timers) -> None:
         self.limits = limits
         self.effects: list[Effect] = []
+        self._broker_id = broker_id
+        self._index = index
         self._timers = timers
+
+    def at(self, group: Group, generation: int | None = None) -> tuple[int, str, int, int]:
+        """The first fields of a phase."""
+        return self._broker_id, group.group_id, group.generation if generation is None else generation, self._index
 
     # --- JoinGroup
 
@@ -151,8 +166,8 @@ class Rebalances:
             ticket=None,
         )
         if member.joining is not None:
-            self.effects.append(Respond(member.joining, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_id)))
-        self._respond_sync(member, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
+            self.effects.append(Respond(group.group_id, member.joining, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_id)))
+        self._respond_sync(group, member, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
         group.expected_syncs.discard(old_id)
         group.rename(instance_id, old_id, new_id)
         group.update(member, request)
@@ -164,7 +179,7 @@ class Rebalances:
         elif group.state is STABLE:
             assignments = {each.member_id: each.assignment for each in group.members.values()}
             token = RenameAppended(group.group_id, instance_id, old_id, new_id, old_join, leader, request.can_skip_assignment)
-            self.effects.append(AppendRecords(token, (group_record(group.group_id, group.to_store(assignments)),)))
+            self.effects.append(AppendRecords(group.group_id, token, (group_record(group.group_id, group.to_store(assignments)),)))
 
     def renamed(self, group: Group, done: RenameAppended, error: ErrorCode, now: Now) -> None:
         """A static member's new id was appended, or could not be: then the member has its old one again."""
@@ -177,9 +192,8 @@ class Rebalances:
             group.rename(done.instance_id, done.new_id, done.old_id)
             group.update(member, done.old_join)
             self.keep_alive(group, member, now)
-            self.effects.append(
-                Respond(ticket, JoinResult(error, NO_MEMBER, group.generation, group.protocol_type, group.protocol, done.leader))
-            )
+            result = JoinResult(error, NO_MEMBER, group.generation, group.protocol_type, group.protocol, done.leader)
+            self.effects.append(Respond(group.group_id, ticket, result))
         elif group.state is not STABLE:
             group.wait_for_join(member, ticket)  # a rebalance has begun meanwhile; it responds
         elif done.can_skip_assignment:
@@ -211,7 +225,7 @@ class Rebalances:
             group.group_id, group.generation, group.state.value, why, reason or "nothing",
         )
         group.move_to(PREPARING, now.wall_ms)
-        self.effects.append(Passed("GroupRebalanceBegun", group.group_id, group.generation))
+        self.effects.append(GroupRebalanceBegun(*self.at(group)))
         self._wait_for_joins(group, now, delay_ms)
         self.complete_join_if_all_are_there(group, now)
 
@@ -241,7 +255,7 @@ class Rebalances:
         for member_id in late:
             log.info("group %s: member %s has not joined again and is removed", group.group_id, member_id)
             group.remove(member_id)
-            self.effects.append(Passed("did not join", group.group_id, group.generation, member_id))
+            self.effects.append(GroupMemberRemoved(*self.at(group), member_id, "did not join"))
         group.more_delay_ms = None
         if not group.elect_joined_leader() and group.members:
             log.warning("group %s: no member has joined again; the rebalance waits on", group.group_id)
@@ -251,11 +265,11 @@ class Rebalances:
         group.begin_generation(COMPLETING, now.wall_ms)
         if group.state is EMPTY:
             log.info("group %s: generation %d is empty", group.group_id, group.generation)
-            self.effects.append(Passed("GroupEmptied", group.group_id, group.generation))
-            self.effects.append(AppendRecords(None, (group_record(group.group_id, group.to_store({})),)))
+            self.effects.append(GroupEmptied(*self.at(group)))
+            self.effects.append(AppendRecords(group.group_id, None, (group_record(group.group_id, group.to_store({})),)))
             return
         log.info("group %s: generation %d has %d members", group.group_id, group.generation, len(group.members))
-        self.effects.append(Passed("GroupJoinCompleted", group.group_id, group.generation))
+        self.effects.append(GroupJoinCompleted(*self.at(group)))
         for member in group.members.values():
             ticket = group.release_join(member)
             self._respond_generation(group, member, ticket, group.leader == member.member_id)
@@ -270,38 +284,40 @@ class Rebalances:
         """Give a member its assignment, or wait for the leader, who brings it."""
         error = sync_error(group, request)
         if error is not ErrorCode.NONE:
-            self.effects.append(Respond(request.ticket, SyncResult(error)))
+            self.effects.append(Respond(request.group_id, request.ticket, SyncResult(error)))
             return
         member = group.members[request.member_id]
         group.expected_syncs.discard(member.member_id)
         if group.state is STABLE:
-            self.effects.append(
-                Respond(request.ticket, SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment))
-            )
+            self.effects.append(Respond(group.group_id, request.ticket, _assigned(group, member)))
             self.keep_alive(group, member, now)
             return
-        self._respond_sync(member, SyncResult(IN_PROGRESS))
+        self._respond_sync(group, member, SyncResult(IN_PROGRESS))
         member.syncing = request.ticket
         if group.leader == member.member_id:
             stored = group.to_store(dict(request.assignments))
-            self.effects.append(AppendRecords(SyncAppended(group.group_id, group.generation), (group_record(group.group_id, stored),)))
+            self.effects.append(GroupAssignmentReceived(*self.at(group)))
+            token = SyncAppended(group.group_id, group.generation)
+            self.effects.append(AppendRecords(group.group_id, token, (group_record(group.group_id, stored),)))
 
     def synced(self, group: Group, done: SyncAppended, error: ErrorCode, now: Now) -> None:
-        """The assignment could not be appended. (What was appended is replayed, and `respond_syncs` follows.)"""
-        if group.state is COMPLETING and group.generation == done.generation:
+        """The assignment was appended and replayed, or it could not be appended. Each member that waits gets its part, or the error."""
+        if error is ErrorCode.NONE and group.state is STABLE:
+            self.effects.append(GroupAssignmentStored(*self.at(group, done.generation)))
+            self._respond_syncs(group, now)
+        elif error is not ErrorCode.NONE and group.state is COMPLETING and group.generation == done.generation:
             self._fail_syncs(group, error, now)
             self._prepare_if_possible(group, now, f"the assignment is not stored: {error.name}")
 
-    def respond_syncs(self, group: Group, now: Now) -> None:
-        """Give each member that waits its assignment."""
+    def _respond_syncs(self, group: Group, now: Now) -> None:
         for member in group.members.values():
-            if self._respond_sync(member, SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)):
+            if self._respond_sync(group, member, _assigned(group, member)):
                 self.keep_alive(group, member, now)
 
     def _fail_syncs(self, group: Group, error: ErrorCode, now: Now) -> None:
         for member in group.members.values():
             member.assignment = b""
-            if self._respond_sync(member, SyncResult(error)):
+            if self._respond_sync(group, member, SyncResult(error)):
                 self.keep_alive(group, member, now)
 
     def sync_ends(self, group: Group, generation: int, now: Now) -> None:
@@ -313,7 +329,7 @@ class Rebalances:
         for member_id in sorted(group.expected_syncs):
             log.info("group %s: member %s has not sent SyncGroup and is removed", group.group_id, member_id)
             group.remove(member_id)
-            self.effects.append(Passed("did not sync", group.group_id, group.generation, member_id))
+            self.effects.append(GroupMemberRemoved(*self.at(group), member_id, "did not sync"))
         self._prepare(group, now, "members have not sent SyncGroup")
 
     # --- sessions
@@ -381,10 +397,10 @@ class Rebalances:
     def _remove(self, group: Group, member: Member, now: Now, reason: Literal["left", "expired"], why: str) -> None:
         ticket = group.release_join(member)
         if ticket is not None:
-            self.effects.append(Respond(ticket, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER)))
-        self._respond_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+            self.effects.append(Respond(group.group_id, ticket, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER)))
+        self._respond_sync(group, member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
-        self.effects.append(Passed(reason, group.group_id, group.generation, member.member_id))
+        self.effects.append(GroupMemberRemoved(*self.at(group), member.member_id, reason))
         if group.state is PREPARING:
             self.complete_join_if_all_are_there(group, now)
         else:
@@ -407,8 +423,8 @@ class Rebalances:
         for member in group.members.values():
             ticket = group.release_join(member)
             if ticket is not None:
-                self.effects.append(Respond(ticket, JoinResult(ErrorCode.NOT_COORDINATOR, member.member_id)))
-            self._respond_sync(member, SyncResult(ErrorCode.NOT_COORDINATOR))
+                self.effects.append(Respond(group.group_id, ticket, JoinResult(ErrorCode.NOT_COORDINATOR, member.member_id)))
+            self._respond_sync(group, member, SyncResult(ErrorCode.NOT_COORDINATOR))
 
     # --- responses
 
@@ -423,23 +439,27 @@ class Rebalances:
             ErrorCode.NONE, member.member_id, group.generation, group.protocol_type, group.protocol,
             (group.leader or NO_MEMBER) if leader is None else leader, group.joined_members() if has_members else (), skip_assignment,
         )
-        self.effects.append(Respond(ticket, result))
+        self.effects.append(Respond(group.group_id, ticket, result))
 
     def _refuse_join(self, request: Join, member_id: str, error: ErrorCode) -> None:
-        self.effects.append(Respond(request.ticket, JoinResult(error, member_id)))
+        self.effects.append(Respond(request.group_id, request.ticket, JoinResult(error, member_id)))
 
     def _release_join(self, group: Group, member: Member) -> None:
         """Respond to an earlier JoinGroup of a member that sends another one."""
         ticket = group.release_join(member)
         if ticket is not None:
-            self.effects.append(Respond(ticket, JoinResult(IN_PROGRESS, member.member_id)))
+            self.effects.append(Respond(group.group_id, ticket, JoinResult(IN_PROGRESS, member.member_id)))
 
-    def _respond_sync(self, member: Member, result: SyncResult) -> bool:
+    def _respond_sync(self, group: Group, member: Member, result: SyncResult) -> bool:
         ticket, member.syncing = member.syncing, None
         if ticket is None:
             return False
-        self.effects.append(Respond(ticket, result))
+        self.effects.append(Respond(group.group_id, ticket, result))
         return True
+
+
+def _assigned(group: Group, member: Member) -> SyncResult:
+    return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
 
 
 def member_error(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:

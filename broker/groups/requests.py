@@ -6,8 +6,10 @@ the request, since groups draw nothing themselves; it is empty if the member has
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from klamm.broker.coordinators.effects import AppendRecords, Respond
+from klamm.broker.groups.phases import GroupPhase
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
@@ -62,6 +64,10 @@ class JoinResult(NamedTuple):
     members: tuple[JoinedMember, ...] = ()
     skip_assignment: bool = False
 
+    def failed(self, code: ErrorCode) -> JoinResult:
+        """See `Result`."""
+        return JoinResult(code, self.member_id)
+
 
 class Sync(NamedTuple):
     """SyncGroup. `assignments` are (member id, bytes), from the leader; protocol type and name are None before version 5."""
@@ -83,6 +89,10 @@ class SyncResult(NamedTuple):
     protocol_type: str | None = None
     protocol: str | None = None
     assignment: bytes = b""
+
+    def failed(self, code: ErrorCode) -> SyncResult:
+        """See `Result`."""
+        return SyncResult(code)
 
 
 class Leaving(NamedTuple):
@@ -118,38 +128,4 @@ class Commit(NamedTuple):
     verified: object = None
 
 
-class Respond(NamedTuple):
-    """The result of the request with this ticket: a JoinResult, a SyncResult, or the error of a commit."""
-
-    ticket: object
-    result: JoinResult | SyncResult | ErrorCode
-
-
-Record = tuple[bytes, bytes | None]
-"""Key and value of a record of the offsets topic; None deletes the key."""
-
-
-class AppendRecords(NamedTuple):
-    """Records to append to the group's partition of the offsets topic, with acks=all.
-
-    The caller appends them and gives the outcome to `Groups.appended` with the same `token`. A token of None: nobody waits, and a failure
-    means only that the records are written another time.
-    """
-
-    token: object
-    records: tuple[Record, ...]
-    producer_id: int = -1
-    producer_epoch: int = -1
-
-
-class Passed(NamedTuple):
-    """A phase of a group, or the reason for which a member is removed; the caller may hold the effects that follow
-    (`server/groups/phases.py`), else there is nothing to do."""
-
-    name: Literal["GroupRebalanceBegun", "GroupJoinCompleted", "GroupEmptied", "left", "expired", "did not join", "did not sync"]
-    group_id: str
-    generation: int
-    member_id: str = NO_MEMBER
-
-
-Effect = Respond | AppendRecords | Passed
+Effect = Respond[JoinResult | SyncResult | ErrorCode] | AppendRecords | GroupPhase

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from klamm.broker.internal_records import decode, encode, version_of
-from klamm.broker.transactions.requests import Record
+from klamm.broker.coordinators.effects import Record
+from klamm.broker.coordinators.internal_records import decode, encode, version_of
 from klamm.broker.transactions.states import DEAD, EMPTY, PREPARE_EPOCH_FENCE, TransactionState
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError

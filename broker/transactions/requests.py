@@ -1,21 +1,20 @@
 """Requests to a transaction coordinator, their results and its effects, as values that do not depend on versions of the protocol.
 
-A `ticket` stands for a request that waits for its result; it is only handed back in `GiveResult`.
+A `ticket` stands for a request that waits for its result; it is only handed back in `Respond`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from klamm.broker.coordinators.effects import AppendRecords, Respond
+from klamm.broker.transactions.phases import TransactionPhase
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIME = -1
-
-Record = tuple[bytes, bytes | None]
-"""Key and value of a record of the transaction topic; None deletes the key."""
 
 
 class TransactionLimits(NamedTuple):
@@ -43,6 +42,10 @@ class ProducerIdResult(NamedTuple):
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
+
+    def failed(self, code: ErrorCode) -> ProducerIdResult:
+        """See `Result`."""
+        return ProducerIdResult(code)
 
 
 class AddPartitions(NamedTuple):
@@ -99,29 +102,15 @@ class PendingEnd(NamedTuple):
     is_commit: bool = False
 
 
-class GiveResult(NamedTuple):
-    """The result of the request with this ticket: a ProducerIdResult, or the error of another request."""
-
-    ticket: object
-    result: ProducerIdResult | ErrorCode
-
-
 class NeedProducerId(NamedTuple):
     """A new producer id is needed: the caller gets one and calls `Transactions.init_producer_id` with it again."""
 
     request: InitProducerId
 
-
-class AppendStates(NamedTuple):
-    """Records to append to the partition of the transaction topic, with acks=all.
-
-    The caller appends them and gives the outcome to `Transactions.appended`. `timeout_ms` is how long they may wait for replicas, None: as
-    long as a request may.
-    """
-
-    token: object
-    records: tuple[Record, ...]
-    timeout_ms: int | None = None
+    @property
+    def key(self) -> str:
+        """The transactional id."""
+        return self.request.transactional_id
 
 
 class SendMarkers(NamedTuple):
@@ -137,5 +126,11 @@ class SendMarkers(NamedTuple):
     is_commit: bool
     partitions: tuple[TopicPartition, ...]
 
+    @property
+    def key(self) -> str:
+        """The transactional id."""
+        return self.transactional_id
 
-Effect = GiveResult | NeedProducerId | AppendStates | SendMarkers
+
+OwnEffect = NeedProducerId | SendMarkers
+Effect = Respond[ProducerIdResult | ErrorCode] | AppendRecords | TransactionPhase | OwnEffect

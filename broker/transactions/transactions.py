@@ -9,7 +9,7 @@ transaction cannot end otherwise. Markers are written to all its partitions, aga
 CompleteCommit or CompleteAbort is appended. While an append or markers are under way, other requests of the transactional id get
 CONCURRENT_TRANSACTIONS. A coordinator that loads a decision sends the markers again.
 
-The caller appends what `AppendStates` says and calls `appended`; it sends `SendMarkers` and calls `markers_sent`; it calls `tick` when
+The caller appends what `AppendRecords` says and calls `appended`; it sends `SendMarkers` and calls `markers_sent`; it calls `tick` when
 `next_deadline_ms` has come, and `abort_timed_out` and `expire` at times. An object is for one coordinator epoch: after `unload` another one
 is loaded. The order of checks, and each error, is that of `TransactionCoordinator` of Apache Kafka 3.9.1, whose feature transaction.version
 is 0 with ZooKeeper: EndTxn does not change the epoch.
@@ -23,26 +23,35 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
+from klamm.broker.coordinators.effects import AppendRecords, Record, Respond
 from klamm.broker.transactions import log_records
+from klamm.broker.transactions.phases import (
+    Outcome,
+    ProducerEpochStored,
+    ProducerFenced,
+    TransactionBegun,
+    TransactionCompleted,
+    TransactionEndPrepared,
+    TransactionMarkersWritten,
+    TransactionPartitionsAdded,
+    TransactionTimedOut,
+)
 from klamm.broker.transactions.requests import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     AddPartitions,
-    AppendStates,
     Description,
     Effect,
     EndTransaction,
-    GiveResult,
     InitProducerId,
     Listed,
     NeedProducerId,
     PendingEnd,
     ProducerIdResult,
-    Record,
     SendMarkers,
     TransactionLimits,
 )
-from klamm.broker.transactions.states import CAN_EXPIRE, COMPLETE, DEAD, ONGOING, PREPARE_COMMIT, TransactionState
+from klamm.broker.transactions.states import CAN_EXPIRE, COMPLETE, COMPLETE_COMMIT, DEAD, ONGOING, PREPARE_COMMIT, TransactionState
 from klamm.broker.transactions.transaction import (
     FenceFirst,
     NeedsId,
@@ -130,10 +139,12 @@ class ExpiryAppended(NamedTuple):
 class Transactions:
     """The transactional ids of one partition."""
 
-    def __init__(self, limits: TransactionLimits, coordinator_epoch: int, is_whole: bool = True) -> None:
-        """`coordinator_epoch` is the leader epoch of the partition. `is_whole`: its log has lost no records in an unclean election."""
+    def __init__(self, limits: TransactionLimits, broker_id: int, coordinator_epoch: int, is_whole: bool = True) -> None:
+        """`broker_id` is for phases, `coordinator_epoch` the leader epoch of the partition. `is_whole`: its log has lost no records in an
+        unclean election."""
         self._is_whole = is_whole
         self._limits = limits
+        self._broker_id = broker_id
         self._epoch = coordinator_epoch
         self._transactions: dict[str, Transaction] = {}
         self._completions: dict[str, Transition] = {}
@@ -161,7 +172,7 @@ class Transactions:
     # --- requests
 
     def init_producer_id(self, request: InitProducerId, now: Now, new_id: int | None = None) -> None:
-        """InitProducerId: `GiveResult` with a ProducerIdResult comes when the new epoch is in the log.
+        """InitProducerId: `Respond` with a ProducerIdResult comes when the new epoch is in the log.
 
         `NeedProducerId` says that it takes a new producer id: then the caller calls again with one. If the caller gets none, it responds
         itself with the code.
@@ -170,7 +181,7 @@ class Transactions:
         if error is ErrorCode.NONE and self._is_unloaded:
             error = ErrorCode.NOT_COORDINATOR
         if error is not ErrorCode.NONE:
-            self._effects.append(GiveResult(request.ticket, ProducerIdResult(error)))
+            self._effects.append(Respond(request.transactional_id, request.ticket, ProducerIdResult(error)))
             return
         transaction = self._transactions.get(request.transactional_id)
         if transaction is None:
@@ -180,25 +191,25 @@ class Transactions:
             transaction = self._transactions[request.transactional_id] = new_transaction(request, new_id, now.wall_ms)
         match decide_init(transaction, request, new_id, now.wall_ms):
             case ErrorCode() as error:
-                self._effects.append(GiveResult(request.ticket, ProducerIdResult(error)))
+                self._effects.append(Respond(request.transactional_id, request.ticket, ProducerIdResult(error)))
             case NeedsId():
                 self._effects.append(NeedProducerId(request))
             case FenceFirst() if not transaction.can_be_fenced:
-                self._effects.append(GiveResult(request.ticket, ProducerIdResult(ErrorCode.UNKNOWN_SERVER_ERROR)))
+                self._effects.append(Respond(request.transactional_id, request.ticket, ProducerIdResult(ErrorCode.UNKNOWN_SERVER_ERROR)))
             case FenceFirst():
                 self._fence(transaction, request.ticket, now)
             case Transition() as transition:
                 self._append(transaction, transition, InitAppended(request.ticket, request.transactional_id, transition))
 
     def add_partitions(self, request: AddPartitions, now: Now) -> None:
-        """AddPartitionsToTxn: `GiveResult` with a code comes when the partitions are in the log."""
+        """AddPartitionsToTxn: `Respond` with a code comes when the partitions are in the log."""
         transaction = self._current(request.transactional_id)
         if isinstance(transaction, ErrorCode):
-            self._effects.append(GiveResult(request.ticket, transaction))
+            self._effects.append(Respond(request.transactional_id, request.ticket, transaction))
             return
         decision = decide_add(transaction, request, now.wall_ms)
         if isinstance(decision, ErrorCode):
-            self._effects.append(GiveResult(request.ticket, decision))
+            self._effects.append(Respond(request.transactional_id, request.ticket, decision))
         else:
             self._append(transaction, decision, AddAppended(request.ticket, request.transactional_id, decision))
 
@@ -218,14 +229,14 @@ class Transactions:
         return {each: ErrorCode.NONE if each in inside else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
 
     def end(self, request: EndTransaction, now: Now) -> None:
-        """EndTxn: `GiveResult` with a code comes when the decision is in the log, before the markers are written."""
+        """EndTxn: `Respond` with a code comes when the decision is in the log, before the markers are written."""
         transaction = self._current(request.transactional_id)
         if isinstance(transaction, ErrorCode):
-            self._effects.append(GiveResult(request.ticket, transaction))
+            self._effects.append(Respond(request.transactional_id, request.ticket, transaction))
             return
         decision = decide_end(transaction, request, now.wall_ms)
         if isinstance(decision, ErrorCode):
-            self._effects.append(GiveResult(request.ticket, decision))
+            self._effects.append(Respond(request.transactional_id, request.ticket, decision))
         else:
             self._append(transaction, decision, EndAppended(request.ticket, request.transactional_id, decision, False))
 
@@ -269,14 +280,18 @@ class Transactions:
         """When `tick` has something to do; None if nothing waits for time."""
         return self._again[0][0] if self._again else None
 
-    def waiting(self, kind: type[AppendStates] | type[SendMarkers]) -> int:
+    def waiting(self, kind: type[AppendRecords] | type[SendMarkers]) -> int:
         """How many effects of this kind failed and wait to be tried again."""
         return sum(isinstance(effect, kind) for _, _, effect in self._again)
 
     def tick(self, now: Now) -> None:
         """Try again what failed and whose pause is over."""
         while self._again and self._again[0][0] <= now.ms:
-            self._effects.append(heapq.heappop(self._again)[2])
+            effect = heapq.heappop(self._again)[2]
+            if isinstance(effect, AppendRecords):
+                self._append_end(effect)
+            else:
+                self._effects.append(effect)
 
     def _try_again(self, effect: Effect, now: Now) -> None:
         heapq.heappush(self._again, (now.ms + RETRY_MS, next(self._order), effect))
@@ -353,7 +368,7 @@ class Transactions:
             transaction.begin(DEAD)
         records: tuple[Record, ...] = tuple((log_records.key_of(each.transactional_id), None) for each in batch)
         token = ExpiryAppended(tuple(each.transactional_id for each in batch))
-        self._effects.append(AppendStates(token, records))
+        self._effects.append(AppendRecords(None, token, records))
 
     # --- the end of transactions
 
@@ -363,6 +378,8 @@ class Transactions:
             transaction.producer_epoch += 1
         transaction.last_epoch = NO_PRODUCER_EPOCH
         transition = ending(transaction, False, now.wall_ms)
+        kind = TransactionTimedOut if ticket is None else ProducerFenced
+        self._effects.append(kind(*self._at(transaction.transactional_id, transition)))
         self._append(transaction, transition, EndAppended(ticket, transaction.transactional_id, transition, True))
 
     def _complete_later(self, transaction: Transaction, now: Now) -> None:
@@ -409,7 +426,11 @@ class Transactions:
 
     def _complete(self, transaction: Transaction) -> None:
         transition = self._completions.pop(transaction.transactional_id)
-        self._effects.append(_append_of(transaction, transition, CompleteAppended(transaction.transactional_id, transition)))
+        self._append_end(_append_of(transaction, transition, CompleteAppended(transaction.transactional_id, transition)))
+
+    def _append_end(self, append: AppendRecords) -> None:
+        assert isinstance(append.token, CompleteAppended)
+        self._effects += (TransactionMarkersWritten(*self._at(*append.token), _outcome(append.token.transition)), append)
 
     # --- the log
 
@@ -417,59 +438,69 @@ class Transactions:
         transaction.begin(transition.stored.state)
         self._effects.append(_append_of(transaction, transition, token))
 
-    def appended(self, append: AppendStates, error: ErrorCode, now: Now) -> None:
+    def appended(self, append: AppendRecords, error: ErrorCode, base_offset: int, now: Now) -> None:
         """What became of an append."""
         code = APPEND_ERRORS.get(error, error)
         if code is ErrorCode.NONE and self._is_unloaded:
             code = ErrorCode.NOT_COORDINATOR
         match append.token:
             case InitAppended(ticket, transactional_id, transition):
-                self._settle(append, transactional_id, transition, code)
                 stored = transition.stored
                 is_good = code is ErrorCode.NONE
                 result = ProducerIdResult(code, stored.producer_id, stored.producer_epoch) if is_good else ProducerIdResult(code)
-                self._effects.append(GiveResult(ticket, result))
+                if self._settle(append, transactional_id, transition, code):
+                    self._effects.append(ProducerEpochStored(*self._at(transactional_id, transition)))
+                self._effects.append(Respond(transactional_id, ticket, result))
             case AddAppended(ticket, transactional_id, transition):
-                self._settle(append, transactional_id, transition, code)
-                self._effects.append(GiveResult(ticket, code))
+                before = self._transactions.get(transactional_id)
+                kind = TransactionPartitionsAdded if before is not None and before.state is ONGOING else TransactionBegun
+                if self._settle(append, transactional_id, transition, code):
+                    self._effects.append(kind(*self._at(transactional_id, transition)))
+                self._effects.append(Respond(transactional_id, ticket, code))
             case EndAppended() as token:
                 self._decided(append, token, code, now)
             case CompleteAppended(transactional_id, transition):
                 if code is ErrorCode.COORDINATOR_NOT_AVAILABLE and not self._is_unloaded:
                     self._try_again(append, now)
-                else:
-                    self._settle(append, transactional_id, transition, code)
+                elif self._settle(append, transactional_id, transition, code):
+                    self._effects.append(TransactionCompleted(*self._at(transactional_id, transition), _outcome(transition)))
             case ExpiryAppended(transactional_ids):
                 self._expired(append, transactional_ids, code)
 
-    def _settle(self, append: AppendStates, transactional_id: str, transition: Transition, code: ErrorCode) -> Transaction | None:
-        """The transition is over: its record is replayed, or it did not take place. The transactional id, None after `unload`."""
+    def _settle(self, append: AppendRecords, transactional_id: str, transition: Transition, code: ErrorCode) -> Transaction | None:
+        """The transition is over: its record is replayed, then the transaction is returned; or it did not take place."""
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             return None
         transaction.pending = None
-        if code is ErrorCode.NONE:
-            for record in append.records:
-                self.replay(*record)
-            transaction.last_epoch = transition.last_epoch
-        else:
+        if code is not ErrorCode.NONE:
             log.info("transaction of %s: no record of %s: %s", transactional_id, transition.stored.state.text, code.name)
+            return None
+        for record in append.records:
+            self.replay(*record)
+        transaction.last_epoch = transition.last_epoch
         return transaction
 
-    def _decided(self, append: AppendStates, token: EndAppended, code: ErrorCode, now: Now) -> None:
-        transaction = self._settle(append, token.transactional_id, token.transition, code)
-        if token.is_fence:
-            if transaction is not None and code is not ErrorCode.NONE:
-                transaction.fence_failed = True
-            if token.ticket is not None:
-                error = ErrorCode.CONCURRENT_TRANSACTIONS if code is ErrorCode.NONE else code
-                self._effects.append(GiveResult(token.ticket, ProducerIdResult(error)))
-        else:
-            self._effects.append(GiveResult(token.ticket, code))
-        if transaction is not None and code is ErrorCode.NONE:
+    def _decided(self, append: AppendRecords, token: EndAppended, code: ErrorCode, now: Now) -> None:
+        transactional_id, transition = token.transactional_id, token.transition
+        transaction = self._settle(append, transactional_id, transition, code)
+        if transaction is not None:
+            self._effects.append(TransactionEndPrepared(*self._at(transactional_id, transition), _outcome(transition)))
+        if not token.is_fence:
+            self._effects.append(Respond(transactional_id, token.ticket, code))
+        elif token.ticket is not None:
+            error = ErrorCode.CONCURRENT_TRANSACTIONS if code is ErrorCode.NONE else code
+            self._effects.append(Respond(transactional_id, token.ticket, ProducerIdResult(error)))
+        if transaction is not None:
             self._complete_later(transaction, now)
+        elif token.is_fence and (left := self._transactions.get(transactional_id)) is not None:
+            left.fence_failed = True
 
-    def _expired(self, append: AppendStates, transactional_ids: Iterable[str], code: ErrorCode) -> None:
+    def _at(self, transactional_id: str, transition: Transition) -> tuple[int, str, int, int]:
+        """The first fields of a phase."""
+        return self._broker_id, transactional_id, transition.stored.producer_id, transition.stored.producer_epoch
+
+    def _expired(self, append: AppendRecords, transactional_ids: Iterable[str], code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
             for record in append.records:
                 self.replay(*record)
@@ -519,7 +550,7 @@ class Transactions:
             if transaction.state in COMPLETE:
                 self._complete_later(transaction, now)
 
-    def unload(self) -> None:
+    def unload(self, now: Now) -> None:
         """Another broker coordinates these transactions now. Requests that wait for an append get their result when it ends."""
         self._is_unloaded = True
         self._transactions.clear()
@@ -534,6 +565,10 @@ def init_error(request: InitProducerId, limits: TransactionLimits) -> ErrorCode:
     return ErrorCode.NONE if 0 < request.timeout_ms <= limits.max_timeout_ms else ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-def _append_of(transaction: Transaction, transition: Transition, token: object) -> AppendStates:
+def _append_of(transaction: Transaction, transition: Transition, token: object) -> AppendRecords:
     record = log_records.record_of(transaction.transactional_id, transition.stored)
-    return AppendStates(token, (record,), transition.stored.timeout_ms)
+    return AppendRecords(transaction.transactional_id, token, (record,), timeout_ms=transition.stored.timeout_ms)
+
+
+def _outcome(transition: Transition) -> Outcome:
+    return "commit" if transition.stored.state in (PREPARE_COMMIT, COMPLETE_COMMIT) else "abort"

@@ -31,6 +31,7 @@ from klamm.seams.value_class import dataclass
 from klamm.server.apis.handlers import offered_by
 from klamm.server.configs.dynamic_configs import DynamicConfigs
 from klamm.server.configs.topic_configs import TopicConfigs
+from klamm.server.coordinators.phases import all_of
 from klamm.server.faults.fault import BrokerFaults
 from klamm.server.fetch.delayed_fetch import Fetches
 from klamm.server.ground.background import BackgroundTasks
@@ -230,9 +231,8 @@ def _watch_coordinators(
     """Let the journal and the seams know the phases that coordinators reach, if there is somebody who wants them."""
     wanted, written = base.seams.watch_coordinators(base.broker_id), None if journal is None else journal.events.coordinator_phase
     if wanted is not None or written is not None:
-        from klamm.server.coordinators.phase_watchers import all_of
-
-        groups.watch = transactions.coordinator.watch = transactions.recovery.watch = all_of((written, wanted))
+        watch = all_of((written, wanted))
+        groups.phases.watch = transactions.coordinator.phases.watch = transactions.recovery.phases.watch = watch
 
 
 def _feature_watch(base: Foundation, features: FeatureCache, fitness: Fitness, background: BackgroundTasks) -> FeatureWatch | None:

@@ -23,7 +23,7 @@ from klamm.server.metrics.metrics import Metrics
 from klamm.server.net.tap import BrokerTap, ByteTap, Tap
 
 if TYPE_CHECKING:
-    from klamm.server.coordinators.phase_watchers import Watch
+    from klamm.server.coordinators.phases import Watch
     from klamm.server.faults.fault import Faults
 
 

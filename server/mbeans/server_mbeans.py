@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from klamm.broker.coordinators.effects import AppendRecords
 from klamm.broker.groups.states import GroupState
-from klamm.broker.transactions.requests import AppendStates, SendMarkers
+from klamm.broker.transactions.requests import SendMarkers
 from klamm.server.mbeans.mbean import Kind, MBean, one
 from klamm.server.mbeans.readings import BrokerReading
 
@@ -20,7 +21,7 @@ def _groups_in(reading: BrokerReading, state: GroupState) -> int:
     return sum(group.state is state for group in reading.services.groups.groups())
 
 
-def _retries(reading: BrokerReading, kind: type[AppendStates] | type[SendMarkers]) -> int:
+def _retries(reading: BrokerReading, kind: type[AppendRecords] | type[SendMarkers]) -> int:
     return sum(each.waiting(kind) for _, each in reading.services.transactions.partitions.loaded())
 
 
@@ -69,7 +70,7 @@ SERVER_MBEANS: tuple[MBean, ...] = (
         MBean(f"kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name={name}",
               Kind.GAUGE, "what waits to be sent or appended again at the end of transactions",
               read=one(partial(_retries, kind=kind)))
-        for name, kind in (("LogAppendRetryQueueSize", AppendStates), ("UnknownDestinationQueueSize", SendMarkers))
+        for name, kind in (("LogAppendRetryQueueSize", AppendRecords), ("UnknownDestinationQueueSize", SendMarkers))
     ),
     MBean("kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate", Kind.METER, "partitions that were not verified",
           read=one(lambda reading: reading.services.verifier.failures)),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from klamm.broker.log.log import Log
 from klamm.broker.log.producers import OpenTransaction
@@ -23,6 +23,7 @@ from klamm.broker.partition import HostedPartition
 from klamm.broker.recovery import Recovery
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.transactions.log_records import LOSS
+from klamm.broker.transactions.phases import Outcome, PartitionRecovered, PendingTransactionDecided, PendingTransactionEnded
 from klamm.broker.transactions.requests import PendingEnd
 from klamm.machine.faults import contained
 from klamm.protocol import messages
@@ -33,10 +34,8 @@ from klamm.seams.clock import Clock
 from klamm.seams.pace import Pace
 from klamm.seams.steering import Steering
 from klamm.server.coordinators.broker_links import BrokerLinks
+from klamm.server.coordinators.phases import Phases
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC, PendingEnds, TransactionCoordinator
-
-if TYPE_CHECKING:
-    from klamm.server.coordinators.phase_watchers import Watch
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +73,7 @@ class TransactionRecovery:
         self._links = links
         self._clock = clock
         self._timeout_s = timeout_s
-        self._steering = steering
-        self.watch: Watch | None = None
-        """Is told the phases of recoveries."""
+        self.phases = Phases(steering, replicas.broker_id)
 
     async def __call__(self, recovery: Recovery) -> None:
         """End all transactions that are open in the log of a partition. Returns early if this broker does not recover it any more."""
@@ -89,7 +86,7 @@ class TransactionRecovery:
                 if opened is not None and (self._leaves or not pending):
                     self._note_loss(recovery, replica)
                     opened.flush()
-                    await self._reach("PartitionRecovered", recovery, len(pending))
+                    await self.phases.reach(PartitionRecovered(*_where(recovery), len(pending)))
                     return
                 if opened is not None:
                     await self._end_all(recovery, replica, pending, self._clock.monotonic() - waits_since < self._timeout_s)
@@ -137,8 +134,9 @@ class TransactionRecovery:
         return _Decided(producer_epoch, coordinator_epoch, False, known_as, why)
 
     async def _end(self, recovery: Recovery, replica: HostedPartition, transaction: OpenTransaction, decided: _Decided) -> None:
-        about = transaction.producer_id, decided.producer_epoch, decided.transactional_id, "commit" if decided.is_commit else "abort"
-        await self._reach("PendingTransactionDecided", recovery, *about)
+        outcome: Outcome = "commit" if decided.is_commit else "abort"
+        about = *_where(recovery), transaction.producer_id, decided.producer_epoch, decided.transactional_id, outcome
+        await self.phases.reach(PendingTransactionDecided(*about))
         kind = ControlType.COMMIT if decided.is_commit else ControlType.ABORT
         now_ms = self._clock.now_ms()
         marker = control_batch(kind, 0, -1, transaction.producer_id, decided.producer_epoch, decided.coordinator_epoch, now_ms)
@@ -152,7 +150,7 @@ class TransactionRecovery:
             f" ({decided.transactional_id})" if decided.transactional_id else "", transaction.first_offset,
             "committed" if decided.is_commit else "aborted", decided.why,
         )
-        await self._reach("PendingTransactionEnded", recovery, *about)
+        await self.phases.reach(PendingTransactionEnded(*about))
 
     def _note_loss(self, recovery: Recovery, replica: HostedPartition) -> None:
         """Say in a log of coordinators that it may have lost records: later coordinators too must not take it for the whole truth."""
@@ -160,19 +158,6 @@ class TransactionRecovery:
             now_ms = self._clock.now_ms()
             batch = encode_batch([Record(0, now_ms, *LOSS)])
             self._replicas.leaders.append_while_recovering(replica, recovery.leader_epoch, batch, _VERSION, now_ms)
-
-    async def _reach(self, name: str, recovery: Recovery, *fields: object) -> None:
-        steering = self._steering
-        is_steered = steering is not None and steering.holds
-        if self.watch is None and not is_steered:
-            return
-        from klamm.server.transactions import phases
-
-        phase = getattr(phases, name)(recovery.broker_id, *recovery.partition, recovery.leader_epoch, *fields)
-        if self.watch is not None:
-            self.watch(phase)
-        if steering is not None and is_steered:
-            await steering.reach(phase, recovery.broker_id)
 
     # --- coordinators
 
@@ -198,6 +183,10 @@ class TransactionRecovery:
             return _NOTHING
         response = await self._links.send(broker_id, ApiKey.END_PENDING_TRANSACTIONS, 0, _request(recovery, pending))
         return _NOTHING if response is None else _answer(response)
+
+
+def _where(recovery: Recovery) -> tuple[int, str, int, int]:
+    return recovery.broker_id, *recovery.partition, recovery.leader_epoch
 
 
 def _request(recovery: Recovery, pending: Iterable[OpenTransaction]) -> messages.EndPendingTransactionsRequest:

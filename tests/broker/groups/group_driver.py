@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from klamm.broker.coordinators.effects import AppendRecords, Phase, Respond
 from klamm.broker.groups.groups import Groups
 from klamm.broker.groups.rebalances import Limits
 from klamm.broker.groups.requests import (
-    AppendRecords,
     Commit,
     Join,
     JoinResult,
     Leaving,
     OffsetCommit,
-    Passed,
     Protocol,
-    Respond,
     Sync,
     SyncResult,
 )
@@ -34,7 +32,7 @@ class GroupDriver:
     """`log` has what was appended, as the partition's log would; `held` the appends that wait while `holds` is set."""
 
     def __init__(self, limits: Limits | None = None) -> None:
-        self.groups = Groups(Limits() if limits is None else limits)
+        self.groups = Groups(Limits() if limits is None else limits, 1, 0)
         self.ms = 0
         self.log: list[tuple[bytes, bytes | None, int, int]] = []
         self.results: dict[object, JoinResult | SyncResult | ErrorCode] = {}
@@ -63,7 +61,7 @@ class GroupDriver:
                 if isinstance(effect, Respond):
                     assert effect.ticket not in self.results, "a request has two results"
                     self.results[effect.ticket] = effect.result
-                elif isinstance(effect, Passed):
+                elif isinstance(effect, Phase):
                     continue
                 elif self.holds:
                     self.held.append(effect)

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
+from klamm.broker.coordinators.effects import AppendRecords
 from klamm.broker.transactions.requests import (
     AddPartitions,
-    AppendStates,
     EndTransaction,
     InitProducerId,
     ProducerIdResult,
@@ -136,9 +136,9 @@ class RandomProducers:
         """Another coordinator takes over; who waits is told. What was held is lost: an append is in the log or not."""
         former = self.driver
         for held in former.held:
-            if isinstance(held, AppendStates) and self.random.random() < 0.5:
+            if isinstance(held, AppendRecords) and self.random.random() < 0.5:
                 former.log += [(key, value, len(former.log)) for key, value in held.records]
-        former.transactions.unload()
+        former.transactions.unload(former.now)
         former.errors = []
         log, former.log = list(former.log), []
         former.release()

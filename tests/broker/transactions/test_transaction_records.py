@@ -47,7 +47,7 @@ def test_the_recorded_transaction_goes_from_empty_to_complete() -> None:
 
 
 def test_recorded_records_are_replayed_until_the_ids_expire() -> None:
-    transactions = Transactions(TransactionLimits(), 3)
+    transactions = Transactions(TransactionLimits(), 1, 3)
     for record in RECORDED[:-3]:
         transactions.replay(*bytes_of(record))
     assert [(each.transactional_id, each.stored.producer_id, each.producer_epoch, each.state.text) for each in transactions] == [
@@ -79,7 +79,7 @@ def test_states_that_are_never_in_the_log_are_refused(state: int) -> None:
 
 
 def test_keys_of_later_brokers_are_passed_over() -> None:
-    transactions = Transactions(TransactionLimits(), 0)
+    transactions = Transactions(TransactionLimits(), 1, 0)
     transactions.replay(b"\0\1\0\2tx", b"anything")
     assert len(transactions) == 0
 
@@ -88,7 +88,7 @@ def test_a_batch_is_replayed_but_for_the_records_that_cannot_be_read() -> None:
     stored = StoredTransaction(7, 3, 60_000, ONGOING, (), 9, 8)
     key, value = log_records.record_of("good", stored)
     records = [Record(5, 1, b"\0\0\0\3bad", b"\0\7"), Record(6, 1, key, value), Record(7, 1, None, value)]
-    transactions = Transactions(TransactionLimits(), 0)
+    transactions = Transactions(TransactionLimits(), 1, 0)
     assert replay_batches(transactions, encode_batch(records)) == 8
     assert [(each.transactional_id, each.stored) for each in transactions] == [("good", stored)]
 
@@ -100,10 +100,10 @@ def test_an_empty_id_has_no_partitions_whatever_its_record_says() -> None:
 
 
 def test_control_batches_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    transactions = Transactions(TransactionLimits(), 0)
+    transactions = Transactions(TransactionLimits(), 1, 0)
     assert replay_batches(transactions, control_batch(ControlType.COMMIT, 4, 0, 7, 0, 0, 1)) == 5
     assert (len(transactions), caplog.records) == (0, [])
 
 
 def test_no_bytes_replay_nothing() -> None:
-    assert replay_batches(Transactions(TransactionLimits(), 0), b"") == -1
+    assert replay_batches(Transactions(TransactionLimits(), 1, 0), b"") == -1

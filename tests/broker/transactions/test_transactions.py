@@ -520,7 +520,7 @@ def test_a_former_coordinator_has_no_transactions_and_answers_what_waits() -> No
     driver.begun(T0)
     driver.holds = True
     assert driver.end(0, 0) is None
-    driver.transactions.unload()
+    driver.transactions.unload(driver.now)
     driver.release()
     assert driver.results[f"ticket {driver.tickets}"] is E.NOT_COORDINATOR
     assert driver.held == []
@@ -535,7 +535,7 @@ def test_a_former_coordinator_does_not_try_again() -> None:
     driver.begun(T0, T1)
     driver.marker_errors = {T0: [E.NOT_LEADER_OR_FOLLOWER]}
     driver.end(0, 0)
-    driver.transactions.unload()
+    driver.transactions.unload(driver.now)
     driver.advance(10 * RETRY_MS)
     assert driver.markers == [(T1, 0, 0, True)]
 
@@ -547,14 +547,14 @@ def test_a_former_coordinator_does_not_append_the_end_again() -> None:
     driver.end(0, 0)
     driver.release()
     driver.release()
-    driver.transactions.unload()
+    driver.transactions.unload(driver.now)
     driver.release(E.NOT_ENOUGH_REPLICAS)
     assert (driver.held, driver.transactions.next_deadline_ms) == ([], None)
 
 
 def test_an_init_that_waits_for_an_id_learns_that_the_coordinator_has_moved() -> None:
     driver = TransactionDriver()
-    driver.transactions.unload()
+    driver.transactions.unload(driver.now)
     assert driver.init() == ProducerIdResult(E.NOT_COORDINATOR)
 
 

@@ -5,11 +5,10 @@ Time moves when told; appends and markers succeed unless told otherwise.
 
 from __future__ import annotations
 
+from klamm.broker.coordinators.effects import AppendRecords, Respond
 from klamm.broker.transactions.requests import (
     AddPartitions,
-    AppendStates,
     EndTransaction,
-    GiveResult,
     InitProducerId,
     NeedProducerId,
     ProducerIdResult,
@@ -33,14 +32,14 @@ class TransactionDriver:
 
     def __init__(self, limits: TransactionLimits | None = None, epoch: int = 0) -> None:
         self.limits = TransactionLimits() if limits is None else limits
-        self.transactions = Transactions(self.limits, epoch)
+        self.transactions = Transactions(self.limits, 1, epoch)
         self.epoch = epoch
         self.ms = 0
         self.log: list[tuple[bytes, bytes | None, int]] = []
         self.results: dict[object, ProducerIdResult | ErrorCode] = {}
         self.markers: list[tuple[TopicPartition, int, int, bool]] = []
         self.holds = False
-        self.held: list[AppendStates | SendMarkers] = []
+        self.held: list[AppendRecords | SendMarkers] = []
         self.errors: list[ErrorCode] = []
         self.marker_errors: dict[TopicPartition, list[ErrorCode]] = {}
         self.next_id = 0
@@ -65,7 +64,7 @@ class TransactionDriver:
         while effects := self.transactions.take_effects():
             for effect in effects:
                 match effect:
-                    case GiveResult(ticket, result):
+                    case Respond(_, ticket, result):
                         assert ticket not in self.results, "a request has two results"
                         self.results[ticket] = result
                     case NeedProducerId(request) if self.ids_error is not None:
@@ -73,17 +72,17 @@ class TransactionDriver:
                     case NeedProducerId(request):
                         self.next_id += 1
                         self.transactions.init_producer_id(request, self.now, self.next_id - 1)
-                    case AppendStates() | SendMarkers() if self.holds:
+                    case AppendRecords() | SendMarkers() if self.holds:
                         self.held.append(effect)
-                    case AppendStates():
+                    case AppendRecords():
                         self.append(effect, self.errors.pop(0) if self.errors else ErrorCode.NONE)
                     case SendMarkers():
                         self.send(effect)
 
-    def append(self, append: AppendStates, error: ErrorCode = ErrorCode.NONE) -> None:
+    def append(self, append: AppendRecords, error: ErrorCode = ErrorCode.NONE) -> None:
         if error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT):
             self.log += [(key, value, len(self.log) + at) for at, (key, value) in enumerate(append.records)]
-        self.transactions.appended(append, error, self.now)
+        self.transactions.appended(append, error, 0, self.now)
 
     def send(self, markers: SendMarkers) -> None:
         """Write markers, partition by partition in two answers, as two leaders would."""
@@ -103,7 +102,7 @@ class TransactionDriver:
         held, self.held = self.held, []
         given = list(errors)
         for effect in held:
-            if isinstance(effect, AppendStates):
+            if isinstance(effect, AppendRecords):
                 self.append(effect, given.pop(0) if given else ErrorCode.NONE)
             else:
                 self.send(effect)

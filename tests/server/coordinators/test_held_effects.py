@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from klamm.broker.groups.phases import GroupAssignmentReceived, OffsetsAppended
 from klamm.broker.groups.requests import Sync
+from klamm.broker.transactions.phases import ProducerEpochStored, ProducerFenced
 from klamm.broker.transactions.requests import InitProducerId
 from klamm.broker.transactions.transaction import LAST_EPOCH
 from klamm.protocol.errors import ApiError
 from klamm.protocol.errors import ErrorCode as E
 from klamm.seams.steering import Steering
-from klamm.server.groups.phases import GroupAssignmentReceived, OffsetsAppended
-from klamm.server.transactions.phases import ProducerEpochStored, ProducerFenced
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 from klamm.tests.server.groups.coordinating_broker import GROUP, CoordinatingBroker
 from klamm.tests.server.transactions.transaction_broker import ID, OWN, TransactionBroker

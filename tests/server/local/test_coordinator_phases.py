@@ -10,7 +10,9 @@ from typing import Any, NamedTuple, get_args
 import pytest
 
 import klamm
+from klamm.broker.groups import phases as groups
 from klamm.broker.groups.group import Group
+from klamm.broker.transactions import phases as transactions
 from klamm.broker.transactions.transaction import Transaction
 from klamm.controller.phases import PHASES as CONTROLLER_PHASES
 from klamm.protocol import messages
@@ -18,10 +20,8 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.seams.steering import failing
 from klamm.server.broker_server import BrokerServer
-from klamm.server.groups import phases as groups
 from klamm.server.local.library import BlockingCluster, BlockingHold
 from klamm.server.phases import PHASES, can_fail, error_named
-from klamm.server.transactions import phases as transactions
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import request
 from klamm.tests.harness.names import unique_name

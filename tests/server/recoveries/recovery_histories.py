@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from klamm.broker.transactions.phases import PendingTransactionDecided, PendingTransactionEnded, TransactionEndPrepared
 from klamm.broker.transactions.requests import AddPartitions, EndTransaction, InitProducerId
 from klamm.protocol.errors import ApiError
 from klamm.protocol.errors import ErrorCode as E
@@ -29,7 +30,6 @@ from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.record import ControlType, read_control, read_records
 from klamm.seams.steering import Steering
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
-from klamm.server.transactions.phases import PendingTransactionDecided, PendingTransactionEnded, TransactionEndPrepared
 from klamm.tests.server.recoveries.recovering_broker import TRANSACTIONS, RecoveringBroker
 from klamm.tests.server.transactions.transaction_broker import LEADERS, OWN
 
@@ -80,7 +80,7 @@ class History:
         """Play it to its end. Raises AssertionError."""
         broker = self.broker
         await broker.start()
-        broker.coordinator.watch = broker.parts.recovery.watch = self._told
+        broker.coordinator.phases.watch = broker.parts.recovery.phases.watch = self._told
         broker.background.start(broker.coordinator.abort_timed_out())
         self._publish(True)
         for partition in (*PARTITIONS, TRANSACTIONS):

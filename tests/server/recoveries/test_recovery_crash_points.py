@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from klamm.protocol.errors import ErrorCode as E
-from klamm.seams.steering import Steering
-from klamm.server.transactions.phases import (
+from klamm.broker.transactions.phases import (
     PartitionRecovered,
     PendingTransactionDecided,
     PendingTransactionEnded,
     TransactionEndPrepared,
     TransactionTimedOut,
 )
+from klamm.protocol.errors import ErrorCode as E
+from klamm.seams.steering import Steering
 from klamm.server.transactions.transaction_coordinator import TRANSACTION_TOPIC
 from klamm.tests.server.recoveries.recovering_broker import TRANSACTIONS, RecoveringBroker
 from klamm.tests.server.transactions.transaction_broker import FIRST, LEADERS, OWN

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from klamm.broker.transactions.log_records import StoredTransaction, record_of
+from klamm.broker.transactions.phases import PartitionRecovered, PendingTransactionDecided, PendingTransactionEnded
 from klamm.broker.transactions.requests import ProducerIdResult
 from klamm.broker.transactions.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_COMMIT
 from klamm.protocol import messages
@@ -18,7 +19,6 @@ from klamm.protocol.errors import ApiError
 from klamm.protocol.errors import ErrorCode as E
 from klamm.seams import pace
 from klamm.seams.steering import Steering
-from klamm.server.transactions.phases import PartitionRecovered, PendingTransactionDecided, PendingTransactionEnded
 from klamm.server.transactions.transaction_coordinator import IDS_PER_ENTRY, TRANSACTION_TOPIC
 from klamm.server.transactions.transaction_recovery import RETRY_S
 from klamm.tests.server.recoveries.recovering_broker import TRANSACTIONS, RecoveringBroker
@@ -324,7 +324,7 @@ async def test_a_marker_that_is_to_fail_is_written_after_a_pause() -> None:
 
 async def test_every_transaction_that_a_recovery_ends_is_told_and_counted(broker: RecoveringBroker) -> None:
     told: list[object] = []
-    broker.parts.recovery.watch = told.append
+    broker.parts.recovery.phases.watch = told.append
     await ended_once(broker, True)
     broker.lose_marker()
     await broker.produce(producer=77)
@@ -351,7 +351,7 @@ async def test_transactions_are_left_open_where_a_config_says_so() -> None:
     await broker.start()
     await broker.produce()
     told: list[object] = []
-    broker.parts.recovery.watch = told.append
+    broker.parts.recovery.phases.watch = told.append
     await broker.elect()
     assert (broker.written(), broker.open(), broker.is_recovered) == ([], [0], True)
     assert told == [PartitionRecovered(1, "u", 0, 3, 1)]

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import NamedTuple
 
 import pytest
 
+from klamm.broker.groups.phases import OffsetsAppended
 from klamm.seams.steering import Steering
-from klamm.server.coordinators.steered_effects import Reached, SteeredEffects
-from klamm.server.groups.phases import OffsetsAppended
+from klamm.server.coordinators.phases import Phases
+
+
+class Effect(NamedTuple):
+    """What a coordinator wants done for a group."""
+
+    key: str
+    text: str
 
 
 class World:
-    """A coordinator whose effects are texts; `done` are those that were done."""
+    """`done` are the texts of effects that were done."""
 
     def __init__(self) -> None:
         self.steering = Steering()
-        self.effects = SteeredEffects(self.steering, 1)
+        self.effects = Phases(self.steering, 1)
         self.done: list[str] = []
 
     def run(self, key: str, *effects: str, index: int = 0) -> None:
         """Effects of a group behind its phase."""
-        phase = OffsetsAppended(1, key, 1, index)
-        self.effects.run(index, key, [Reached(phase), *effects], self.do)
+        self.effects.run(index, [OffsetsAppended(1, key, 1, index), *(Effect(key, text) for text in effects)], self.do)
 
-    def do(self, effect: Any) -> None:
-        if effect == "bad":
+    def do(self, effect: Effect) -> None:
+        if effect.text == "bad":
             raise RuntimeError(effect)
-        self.done.append(effect)
+        self.done.append(effect.text)
 
 
 @pytest.fixture
@@ -40,7 +46,7 @@ async def test_what_a_coordinator_gives_back_is_not_done_too(world: World) -> No
     hold = world.steering.hold(OffsetsAppended)
     world.run("g", "a", "b")
     hold.step()
-    assert world.effects.drop(0) == ["a", "b"]
+    assert [each.text for each in world.effects.drop(0)] == ["a", "b"]
     await asyncio.sleep(0)
     assert world.done == []
 
@@ -49,12 +55,13 @@ async def test_groups_of_another_partition_stay_held_when_one_moves(world: World
     hold = world.steering.hold(OffsetsAppended)
     world.run("g", "a", index=0)
     world.run("h", "b", index=1)
-    assert world.effects.drop(0) == ["a"]
+    assert [each.text for each in world.effects.drop(0)] == ["a"]
     assert [phase.group for phase in hold.held] == ["h"]
     hold.release()
     await asyncio.sleep(0)
     assert world.done == ["b"]
-    assert not world.effects.is_busy
+    world.steering.release()
+    assert not world.effects.is_followed
 
 
 async def test_an_effect_that_raises_does_not_keep_those_behind_it(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -64,13 +71,14 @@ async def test_an_effect_that_raises_does_not_keep_those_behind_it(world: World,
     await asyncio.sleep(0)
     assert world.done == ["a", "b"]
     assert "an effect that waited for g" in caplog.text
-    assert not world.effects.is_busy
+    world.steering.release()
+    assert not world.effects.is_followed
 
 
 async def test_who_waits_until_a_group_is_free_goes_on_when_its_coordinator_moves(world: World) -> None:
     world.steering.hold(OffsetsAppended)
     world.run("g", "a")
-    free = [asyncio.ensure_future(world.effects.until_free("g")) for _ in range(2)]
-    await asyncio.sleep(0)
+    free = [world.effects.until_free("g") for _ in range(2)]
     world.effects.drop(0)
-    await asyncio.wait_for(asyncio.gather(*free), 5)
+    await asyncio.wait_for(asyncio.gather(*(each for each in free if each is not None)), 5)
+    assert None not in free and world.effects.until_free("g") is None
