@@ -125,11 +125,13 @@ class CoordinatingBroker:
         """All batches of a partition's log."""
         replica = self.replicas.get(topic, index)
         assert replica is not None
-        if replica.log is None:
-            return b""
-        data = replica.log.read(0, 1 << 20, replica.log.log_end_offset, True)
-        assert isinstance(data, bytes)
-        return data
+        read, offset = b"", 0
+        while replica.log is not None and offset < replica.log.log_end_offset:  # one segment after the other
+            data = replica.log.read(offset, 1 << 20, replica.log.log_end_offset, True)
+            assert isinstance(data, bytes)
+            read += data
+            offset = max(header.next_offset for _, header in each_header(data))
+        return read
 
     def records(self, index: int = 0, topic: str = OFFSETS_TOPIC) -> list[Record]:
         """All records of a partition's log."""

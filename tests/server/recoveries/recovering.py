@@ -30,9 +30,13 @@ class Recoveries:
         return replica
 
     async def confirm(self) -> None:
+        """As `accept`, and all that follows happens."""
+        self.accept()
+        await self.broker.settle()
+
+    def accept(self) -> None:
         """The controller accepts the only proposal."""
         (proposal,) = self.proposals
         self.proposals.clear()
         epochs = proposal.leader_epoch, proposal.partition_epoch + 1
         self.broker.replicas.leaders.isr_altered(proposal, *epochs, proposal.isr, proposal.recovery)
-        await self.broker.settle()
