@@ -108,13 +108,12 @@ class CoordinatorRuntime(ABC, Generic[S, E]):
     def settle(self, index: int, state: S) -> None:
         """Do what the machine of a partition wants done, and set the timer for its next deadline."""
         effects = state.take_effects()
-        is_owned = self.partitions.owns(index, state)
-        if is_owned and effects and self.phases.is_followed:
+        if effects and self.phases.is_followed and self.partitions.owns(index, state):
             self.phases.run(index, effects, partial(self._do, index, state))
         else:
             for effect in effects:
                 self._do(index, state, effect)
-        if is_owned and self.partitions.owns(index, state):  # the timer belongs to the machine that is loaded now
+        if self.partitions.owns(index, state):  # the timer belongs to the machine that is loaded now
             self._timers.set(index, state.next_deadline_ms)
 
     def tell(self, decide: Callable[[S], object]) -> None:
@@ -182,10 +181,10 @@ class CoordinatorRuntime(ABC, Generic[S, E]):
                 complete(effect.ticket, effect.result)
             case AppendRecords():
                 self._append(index, state, effect)
-            case FailedAppend():
-                self._ended(index, state, effect.append, effect.code)
             case Phase():
                 pass
+            case FailedAppend():
+                self._ended(index, state, effect.append, effect.code)
             case _:
                 self.do(index, state, effect)
 
