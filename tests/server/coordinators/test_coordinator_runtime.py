@@ -82,6 +82,15 @@ async def test_a_counter_is_held_at_its_phase_and_its_response_fails_there(count
     assert [record.value for record in counting.broker.records(topic=T.topic)] == [b"1"]
 
 
+async def test_a_coordinator_that_has_given_up_its_partition_is_not_held(counting: Counting) -> None:
+    """Nobody could let it go on."""
+    hold = counting.steering.hold(CounterStored)
+    added = counting.counters.add("c", 1)
+    counting.lead(leader=2, epoch=2)
+    await counting.broker.settle()
+    assert (hold.held, added.result().error) == ([], E.NONE)
+
+
 async def test_an_append_that_raises_fails_its_request_and_others_go_on(counting: Counting, caplog: pytest.LogCaptureFixture) -> None:
     broken: AppendRecords = AppendRecords("d", ticket := new_ticket(), ((b"d", "no bytes"),))  # type: ignore[arg-type]
 

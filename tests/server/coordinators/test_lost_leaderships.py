@@ -117,8 +117,11 @@ class Run:
 
     async def _turn(self) -> None:
         for hold in self.steering.present:
-            if hold.held and self.turns % 3 == 1:  # so it is held for some turns
-                hold.fail(ApiError(E.UNKNOWN_SERVER_ERROR)) if hold.held_phases[0].can_fail and self._at % 2 else hold.step()
+            for held in hold.held_phases if self.turns == self._at or self.turns % 5 == 1 else ():
+                if held.can_fail and self.turns == self._at and (self._ends == "lost" or self._at % 2):
+                    held.fail(ApiError(E.UNKNOWN_SERVER_ERROR))
+                else:
+                    held.step()
         if self.turns == self._at:
             self.interrupted = set(suspended())
             self.broker.lead(leader=2, epoch=4, topic=self._topic)
@@ -273,14 +276,16 @@ async def transactions(at: int, ends: str, is_held: bool) -> set[Place]:
         steering.hold(*transaction_phases.TransactionPhase.__args__)
     run, coordinator = Run(broker, broker.coordinator, steering, at, ends), broker.coordinator
 
-    async def producer(transactional_id: str) -> None:
+    async def producer(transactional_id: str, is_fenced: bool = False) -> None:
         key = key_of(transactional_id)
         result = await run.ask(key, lambda: coordinator.init_producer_id(InitProducerId(None, transactional_id, 60_000)))
         if result.error is not E.NONE:
             return
         producer = transactional_id, result.producer_id, result.producer_epoch
         added = await run.ask(key, lambda: coordinator.add_partitions(AddPartitions(None, *producer, (OWN,))))
-        if added is E.NONE:
+        if added is E.NONE and is_fenced:
+            await run.ask(key, lambda: coordinator.init_producer_id(InitProducerId(None, transactional_id, 60_000)))
+        elif added is E.NONE:
             await run.ask(key, lambda: coordinator.end(EndTransaction(None, *producer, True)))
 
     async def leader() -> None:
@@ -290,7 +295,7 @@ async def transactions(at: int, ends: str, is_held: bool) -> set[Place]:
             await asyncio.sleep(0)
 
     loops = [asyncio.ensure_future(each) for each in (coordinator.abort_timed_out(), coordinator.expire_ids())]
-    places = await run.go([producer(ID), producer("other"), leader()])
+    places = await run.go([producer(ID), producer("other", is_fenced=True), leader()])
     for each in loops:
         each.cancel()
     broker.parts.close()
