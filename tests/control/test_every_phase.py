@@ -25,8 +25,6 @@ from klamm.tests.control.every_phase import Holds
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import eventually_asked
 
-pytestmark = pytest.mark.slow
-
 CONFIG = {
     "kip179.enable": "true", "registerbroker.enable": "true", "auto.leader.rebalance.enable": "false", "min.insync.replicas": "1",
     "offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", "transaction.state.log.min.isr": "1",
@@ -50,7 +48,8 @@ class Scenario:
     async def turn(self) -> None:
         """Do everything once."""
         self._turn += 1
-        for part in (self.topics, self.office, self.brokers, self.moves, self.transactions, self.groups, self.registration):
+        parts = self.topics, self.office, self.brokers, self.moves, self.transactions, self.recovery, self.groups, self.registration
+        for part in parts:
             try:
                 async with asyncio.timeout(TURN_S):
                     await start_all(self.api)
@@ -131,6 +130,36 @@ class Scenario:
         other.produce("t", b"y", partition=0)
         other.flush(10)
 
+    async def recovery(self) -> None:
+        """A follower is elected uncleanly that has an open transaction in its log, and ends it."""
+        await asyncio.to_thread(self._leave_open)
+        row = await self._unclean()
+        (follower,) = set(row["replicas"]) - {row["leader"]}
+        await self.api.call("POST", f"/brokers/{follower}/kill", {"expire": True})
+
+        async def is_alone() -> bool:
+            return (await self._unclean())["isr"] == [row["leader"]]
+
+        await eventually_asked(is_alone, f"broker {follower} has left the ISR", TURN_S)
+        await self.api.call("POST", f"/brokers/{row['leader']}/kill", {"expire": True})
+        await self.api.call("POST", f"/brokers/{follower}/start")
+
+        async def serves() -> bool:
+            return (await self._unclean())["leader"] == follower and not (await self.api.get("/recovering"))["recovering"]
+
+        await eventually_asked(serves, f"broker {follower} leads", TURN_S)
+
+    async def _unclean(self) -> dict[str, Any]:
+        row: dict[str, Any] = (await self.api.get("/topics/unclean"))["partitions"][0]
+        return row
+
+    def _leave_open(self) -> None:
+        producer = Producer(self._client() | {"transactional.id": f"open{self._turn}"})
+        producer.init_transactions(15)
+        producer.begin_transaction()
+        producer.produce("unclean", b"z")
+        producer.flush(10)
+
     async def registration(self) -> None:
         """A broker comes that registers with the controller; the transaction that was left times out meanwhile."""
         await self.api.call("POST", "/brokers", {"config": {"klamm.broker.registration": "controller"}})
@@ -142,7 +171,8 @@ class Scenario:
 
 @pytest.fixture
 async def api(zookeeper: str, chroot: str) -> AsyncIterator[Api]:
-    async with served(zookeeper, chroot, 3, CONFIG, [SeedTopic("t", 2, 2), SeedTopic("u", 1, 2)]) as api:
+    unclean = SeedTopic("unclean", 1, 2, (("unclean.leader.election.enable", "true"),))
+    async with served(zookeeper, chroot, 3, CONFIG, [SeedTopic("t", 2, 2), SeedTopic("u", 1, 2), unclean]) as api:
         yield api
 
 
@@ -201,6 +231,7 @@ async def works(api: Api) -> None:
     await eventually_asked(is_whole, "all replicas are in sync", TURN_S)
 
 
+@pytest.mark.slow
 async def test_every_phase_is_held_and_stepped(api: Api, scenario: Scenario) -> None:
     stepped: set[str] = set()
 
@@ -214,6 +245,7 @@ async def test_every_phase_is_held_and_stepped(api: Api, scenario: Scenario) -> 
     await works(api)
 
 
+@pytest.mark.slow
 async def test_every_phase_that_can_fail_fails(api: Api, scenario: Scenario) -> None:
     failed: set[int] = set()
 
@@ -226,6 +258,7 @@ async def test_every_phase_that_can_fail_fails(api: Api, scenario: Scenario) -> 
     await works(api)
 
 
+@pytest.mark.slow
 async def test_every_phase_is_the_end_of_a_broker(api: Api, scenario: Scenario) -> None:
     crashed: set[int] = set()
 
@@ -242,5 +275,5 @@ async def test_every_phase_is_the_end_of_a_broker(api: Api, scenario: Scenario) 
 def test_every_phase_is_counted() -> None:
     """The page of phases has these numbers."""
     rows = every_phase.numbers()
-    assert sum(held for _, held, _, _ in rows) == sum(crashed for *_, crashed in rows) == len(PHASES) == 52
-    assert sum(failed for _, _, failed, _ in rows) == sum(map(can_fail, PHASES.values())) == 28
+    assert sum(held for _, held, _, _ in rows) == sum(crashed for *_, crashed in rows) == len(PHASES) == 55
+    assert sum(failed for _, _, failed, _ in rows) == sum(map(can_fail, PHASES.values())) == 31
