@@ -79,10 +79,15 @@ def print_line(value: object) -> None:
 
 def key_values(configs: Sequence[str]) -> dict[str, str] | None:
     """`--config KEY=VALUE` as a dict, None without any. Raises UsageError."""
+    values: dict[str, str] = {}
     for config in configs:
-        if "=" not in config:
+        key, equals, value = config.partition("=")
+        if not equals:
             raise click.UsageError(f"--config: {config!r} is not KEY=VALUE")
-    return {key: value for key, _, value in (config.partition("=") for config in configs)} or None
+        if key in values:
+            raise click.UsageError(f"--config: {key} is named twice")
+        values[key] = value
+    return values or None
 
 
 @contextmanager

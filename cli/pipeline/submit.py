@@ -8,7 +8,7 @@ import sys
 import click
 
 from klamm.cli.pipeline.options import MEMORY
-from klamm.cli.shell.parameters import KeyValue
+from klamm.cli.shell.parameters import KEY_VALUE, each_once
 
 
 @click.command(
@@ -18,7 +18,7 @@ from klamm.cli.shell.parameters import KeyValue
     "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], local-cluster[N,CORES,MB] or spark://HOST:PORT."
 )
 @MEMORY
-@click.option("--conf", "settings", type=KeyValue(), multiple=True, help="A setting of Spark; may be repeated.")
+@click.option("--conf", "settings", type=KEY_VALUE, multiple=True, callback=each_once, help="A setting of Spark; may be repeated.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(master: str, memory: str, settings: tuple[tuple[str, str], ...], program: tuple[str, ...]) -> None:
     """Run PROGRAM, a Python file with its arguments, by spark-submit, with the settings of `klamm pipeline run`.

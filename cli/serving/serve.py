@@ -30,6 +30,7 @@ from klamm.cli.shell.parameters import (
     Whole,
     api_version_option,
     as_version_option,
+    each_once,
 )
 from klamm.cli.shell.stop_signals import StopSignals, end_with_stdin
 from klamm.cli.shell.value_completion import complete_configs
@@ -166,13 +167,13 @@ klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
     help="Record every frame and every controller decision in this folder, for `klamm journal` and `klamm pipeline`. Needs klamm[journal].",
 )
 @click.option(
-    "--config", "configs", multiple=True, type=KEY_VALUE, shell_complete=complete_configs,
+    "--config", "configs", multiple=True, type=KEY_VALUE, callback=each_once, shell_complete=complete_configs,
     help="Set a property of all brokers; can be given more than once.",
 )
 @as_version_option
 @api_version_option
 @click.option(
-    "--broker-config", "broker_configs", multiple=True, type=BROKER_KEY_VALUE,
+    "--broker-config", "broker_configs", multiple=True, type=BROKER_KEY_VALUE, callback=each_once,
     help="Set a property of one broker, such as 2:broker.rack=b; can be given more than once.",
 )
 @click.option(
@@ -186,7 +187,7 @@ klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
     help="Clients and brokers authenticate with this mechanism. A user is made, and --json prints its password.",
 )
 @click.option(
-    "--user", "users", multiple=True, type=USER_PASSWORD,
+    "--user", "users", multiple=True, type=USER_PASSWORD, callback=each_once,
     help="Another user, who authenticates with this password; can be given more than once. Needs --sasl.",
 )
 @click.option(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections import Counter
+from typing import Any, TypeVar
 
 import click
 
@@ -160,6 +161,14 @@ class ApiVersion(click.ParamType[tuple[str, str]]):
             self.fail(str(error), param, ctx)
         name, _, wanted = value.partition("=")
         return name.strip(), wanted.strip()
+
+
+def each_once(ctx: click.Context, param: click.Parameter, values: tuple[tuple[Any, ...], ...]) -> tuple[tuple[Any, ...], ...]:
+    """Callback of an option that repeats: two values that differ in their last element alone, the value of the same name, are an error."""
+    for name, count in Counter(value[:-1] for value in values).items():
+        if count > 1:
+            raise click.BadParameter(f"{':'.join(map(str, name))} is named twice", ctx, param)
+    return values
 
 
 KEY_VALUE = KeyValue()

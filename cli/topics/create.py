@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.shell.parameters import KEY_VALUE, Whole
+from klamm.cli.shell.parameters import KEY_VALUE, Whole, each_once
 from klamm.cli.shell.value_completion import complete_topic_configs
 from klamm.cli.tools.commands import with_client
 from klamm.cli.topics.outcomes import json_outcomes_option, report
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "-r", "--replication-factor", type=Whole(1, 32767), help="Number of replicas. Default: default.replication.factor of the brokers."
 )
 @click.option(
-    "--config", "configs", multiple=True, type=KEY_VALUE, shell_complete=complete_topic_configs,
+    "--config", "configs", multiple=True, type=KEY_VALUE, callback=each_once, shell_complete=complete_topic_configs,
     help="Set a config of the topics; can be given more than once.",
 )
 @click.option("--if-not-exists", is_flag=True, help="A topic that exists is not an error.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -36,8 +37,11 @@ class SeedTopic(NamedTuple):
         if not name or len(numbers) > 2 or not all(number.isascii() and number.isdigit() and int(number) > 0 for number in numbers):
             raise ValueError(f"{text!r} is not NAME:PARTITIONS:RF, such as orders:6:3 or orders:6:3:cleanup.policy=compact")
         partitions, replication_factor = (*map(int, numbers), 1, 1)[:2]
-        pairs = (config.partition("=") for config in configs)
-        return cls(name, partitions, replication_factor, tuple((key.strip(), value.strip()) for key, _, value in pairs))
+        pairs = [(key.strip(), value.strip()) for key, _, value in (config.partition("=") for config in configs)]
+        for key, count in Counter(key for key, _ in pairs).items():
+            if count > 1:
+                raise ValueError(f"{name}: {key} is named twice")
+        return cls(name, partitions, replication_factor, tuple(pairs))
 
 
 class BadArgument(ValueError):
