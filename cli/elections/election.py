@@ -18,7 +18,7 @@ from klamm.admin import AdminError, AsyncAdminClient, ElectionType, PartitionRes
 from klamm.admin.calls.arguments import check_partitions
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import say
-from klamm.cli.tools.client import connected_client, error_text
+from klamm.cli.tools.client import connected_client, error_text, failure_of
 from klamm.cli.tools.failures import ToolFailed
 from klamm.cli.tools.texts import named
 from klamm.protocol.errors import ErrorCode
@@ -104,12 +104,11 @@ async def _elected(client: AsyncAdminClient, election: Election, times: Times) -
 
 def _failed(error: AdminError) -> ToolFailed:
     """The failure of the whole request. The texts of Kafka's tool for two of them are printed on stdout too."""
-    needed = ""
     if isinstance(error, TimedOut):
         what = "Timeout waiting for election results"
     elif error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        what, needed = "Not authorized to perform leader election", " (it needs ALTER on the cluster)"
+        what = "Not authorized to perform leader election"
     else:
         return ToolFailed(error_text(error))
     say(what)
-    return ToolFailed(f"{what}: {error_text(error)}{needed}")
+    return failure_of(error, f"{what}: ", "ALTER")

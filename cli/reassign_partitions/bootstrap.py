@@ -67,7 +67,7 @@ class BrokersCluster:
         return {name: _view(topic) for name, topic in described.found.items()}
 
     async def reassignments(self) -> dict[TopicPartition, Assignment]:
-        running = await outcome(self._client.list_partition_reassignments())
+        running = await outcome(self._client.list_partition_reassignments(), "DESCRIBE")
         return {partition: Assignment(each.replicas, each.adding, each.removing) for partition, each in running.items()}
 
     async def start(
@@ -79,7 +79,7 @@ class BrokersCluster:
             return _reasons(await outcome(self._client.reassign_partitions(targets, throttle=rate, auto_remove_throttle=True)))
         if throttled is not None:
             await self.change_throttle(throttled)
-        return _reasons(await outcome(self._client.alter_partition_reassignments(targets)))
+        return _reasons(await outcome(self._client.alter_partition_reassignments(targets), "ALTER"))
 
     async def change_throttle(self, throttled: Throttles) -> None:
         if not self._has_kip_179:
@@ -98,7 +98,7 @@ class BrokersCluster:
         _raise_first(changed.errors(), "throttled rates of broker")
 
     async def cancel(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        return _reasons(await outcome(self._client.alter_partition_reassignments(dict.fromkeys(partitions))))
+        return _reasons(await outcome(self._client.alter_partition_reassignments(dict.fromkeys(partitions)), "ALTER"))
 
     async def throttle_log_dir_moves(self, brokers: Iterable[int], rate: int) -> None:
         await self._alter({_broker(broker): [ConfigChange(LOG_DIR_RATE, str(rate))] for broker in brokers})
@@ -121,7 +121,7 @@ class BrokersCluster:
             return {}
         described = await outcome(self._client.describe_log_dirs(sorted(brokers)))
         for broker, error in described.errors.items():
-            raise failure_of(error, f"log directories of broker {broker}: ")
+            raise failure_of(error, f"log directories of broker {broker}: ", "DESCRIBE")
         return {broker: _replicas(log_dirs) for broker, log_dirs in described.found.items()}
 
     async def move_log_dirs(self, log_dirs: Mapping[Replica, str]) -> dict[Replica, str | None]:

@@ -65,12 +65,14 @@ async def _warn(bootstrap_server: str, limit_ms: int, errors: list[AdminError]) 
     click.echo(printable(f"no broker is reachable yet ({cause}); trying for up to {limit_ms / 1000:g} s"), err=True)
 
 
-async def outcome(call: Awaitable[T]) -> T:
-    """The outcome of a call. Raises ToolFailed, or NotReachable if a later call may succeed."""
+async def outcome(call: Awaitable[T], needs: str = "") -> T:
+    """The outcome of a call. Raises ToolFailed, or NotReachable if a later call may succeed. `needs` is the operation on the cluster that
+    is needed; the text of the broker does not name it.
+    """
     try:
         return await call
     except AdminError as error:
-        raise failure_of(error) from error
+        raise failure_of(error, needs=needs) from error
 
 
 def all_found(described: Described[K, V]) -> dict[K, V]:
@@ -86,10 +88,11 @@ def all_done(result: Result[K]) -> None:
         raise failure_of(error, f"{key}: ") from error
 
 
-def failure_of(error: AdminError, what: str = "") -> ToolFailed:
-    """The failure to raise for an error, with `what` before its text."""
+def failure_of(error: AdminError, what: str = "", needs: str = "") -> ToolFailed:
+    """The failure to raise for an error, with `what` before its text; `needs` as in `outcome`."""
     may_succeed_later = isinstance(error, (Disconnected, TimedOut)) or error.code in _TRANSIENT
-    return (NotReachable if may_succeed_later else ToolFailed)(what + error_text(error))
+    refused = f" (it needs {needs} on the cluster)" if needs and error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else ""
+    return (NotReachable if may_succeed_later else ToolFailed)(what + error_text(error) + refused)
 
 
 def error_text(error: AdminError) -> str:

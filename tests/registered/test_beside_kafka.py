@@ -33,7 +33,8 @@ def mixed_cluster(members: RegisteredMembers, **of_kafka: object) -> None:
         if broker_id not in (1, 2):
             return {}
         client, internal = free_ports(2)
-        return {**KAFKA, "listeners": f"CLIENT://127.0.0.1:{client},INTERNAL://127.0.0.1:{internal}", "replica_lag_time_max_ms": 4000, **of_kafka}
+        listeners = f"CLIENT://127.0.0.1:{client},INTERNAL://127.0.0.1:{internal}"
+        return {**KAFKA, "listeners": listeners, "replica_lag_time_max_ms": 4000, **of_kafka}
 
     base = members.settings_of
     members.settings_of = lambda broker_id: base(broker_id) | settings_of(broker_id)
@@ -94,7 +95,7 @@ def test_both_kinds_replicate_from_each_other_and_kafkas_tools_and_clients_know_
 def test_a_kafka_controller_takes_over_and_gives_back_and_registrations_are_left_alone(mixed: RegisteredMembers) -> None:
     """A Kafka controller knows no brokers by request: they fence themselves meanwhile, and come back without registering anew.
 
-    Its session is so long that it stays controller when a busy machine stops it for some seconds: Klamm would be elected, and nobody fenced.
+    Its session is so long that it stays controller when a busy machine stops it for some seconds. Else Klamm would be elected.
     """
     mixed_cluster(mixed, zookeeper_session_timeout_ms=60_000)
     before = {broker_id: mixed.node(broker_id) for broker_id in (3, 4)}

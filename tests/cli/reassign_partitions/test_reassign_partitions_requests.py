@@ -19,11 +19,14 @@ from klamm.admin import (
     ResourceType,
     Result,
 )
+from klamm.admin.calls.errors import response_error
 from klamm.cli.reassign_partitions import actions
 from klamm.cli.reassign_partitions.bootstrap import BrokersCluster
 from klamm.cli.reassign_partitions.plan import throttles_of
+from klamm.cli.tools.failures import ToolFailed
 from klamm.cli.tools.files import Move
 from klamm.controller.values import Assignment
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -75,6 +78,25 @@ class Hosting(Recorder):
 
         held = {1: [directory("/a", p0=False)], 2: [directory("/a", p0=False, p1=False), directory("/b", p1=True)]}
         return Described({broker: {one.path: one for one in held[broker]} for broker in brokers}, {})
+
+
+class Refusing:
+    """Stands for the admin client of somebody who may do nothing."""
+
+    async def alter_partition_reassignments(self, targets: Any) -> PartitionResult:
+        raise response_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    async def list_partition_reassignments(self) -> dict[Any, Any]:
+        raise response_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Request ListPartitionReassignments is not authorized.")
+
+
+async def test_a_refusal_names_the_operation_that_is_needed() -> None:
+    cluster = BrokersCluster(cast("AsyncAdminClient", Refusing()), False)
+    with pytest.raises(ToolFailed, match=r"Request ListPartitionReassignments is not authorized\. \(it needs DESCRIBE on the cluster\)$"):
+        await cluster.reassignments()
+    for changed in (cluster.start({T0: (3,)}, None, {}), cluster.cancel([T0])):
+        with pytest.raises(ToolFailed, match=r"CLUSTER_AUTHORIZATION_FAILED.* \(it needs ALTER on the cluster\)$"):
+            await changed
 
 
 @pytest.mark.requirement("R179-24")
