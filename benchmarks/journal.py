@@ -32,7 +32,7 @@ from klamm.journal.connection import ConnectionJournal
 from klamm.journal.writer import JournalWriter
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.server.net.tap import ConnectionInfo, ConnectionKind, NoSink
+from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind, NoSink
 
 CONNECTIONS = 300
 CATCH_UP_FRAMES = 16_384

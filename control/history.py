@@ -1,7 +1,7 @@
 """The last requests and responses of a cluster, in memory: bounded in number and bytes, and decoded when somebody asks.
 
 It keeps what brokers received on their listeners, from clients, brokers and controllers, and what they responded. Secrets in them are
-masked when they are read (`protocol/security/redaction.py`): an `Exchange` never has one.
+masked when they are read (`protocol/exchanges/exchanges.py`): an `Exchange` never has one.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
-from struct import Struct as Packed
 from typing import Any
 
 from klamm.control.json_object import JsonObject
 from klamm.control.refusal import is_number
 from klamm.protocol import messages
-from klamm.protocol.apis import APIS, ONLY_OF_BROKERS, ApiKey, broker_of, is_broker
-from klamm.protocol.errors import ErrorCode, RemoteProtocolError, did_you_mean
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.errors import RemoteProtocolError, did_you_mean
+from klamm.protocol.exchanges.connections import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
+from klamm.protocol.exchanges.error_codes import error_name, first_error
+from klamm.protocol.exchanges.exchanges import Exchanges
+from klamm.protocol.exchanges.peers import Peer
 from klamm.protocol.nouns import ZERO_UUID, id_text
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.schema import Struct
-from klamm.protocol.security import redaction
 from klamm.server.faults import message_parts
 from klamm.server.faults.fault import is_like
 from klamm.server.journal.broker_journal import public_configs
-from klamm.server.net.tap import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
 
 MAX_REQUESTS = 20_000
 MAX_BYTES = 64 << 20
@@ -39,12 +40,6 @@ ANY_ERROR = "any"
 """As a filter: requests whose response has an error."""
 CLIENT_ID = "klamm-control"
 """Requests of the control API itself have this client id. They are not requests of clients."""
-_NO_LENGTH = b"\0\0\0\0"
-"""Stands for the length of a frame: the history keeps only the payload."""
-_KEY_AND_VERSION = Packed(">hh").unpack_from
-_OF_REPLICAS = frozenset((ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH))
-_REPLICA_STATE_SINCE = 15
-_BATCHED_BY_BROKERS_SINCE = 4
 
 
 class Exchange:
@@ -52,11 +47,13 @@ class Exchange:
 
     __slots__ = (
         "_error", "api_key", "at_ms", "broker", "client_id", "correlation_id", "is_forgotten", "number", "peer", "request", "response",
-        "version",
+        "sender", "version",
     )  # fmt: skip
 
-    def __init__(self, number: int, at_ms: int, broker: int, peer: str, payload: bytes) -> None:
-        """Raises RemoteProtocolError for a payload without a request header."""
+    def __init__(self, number: int, at_ms: int, broker: int, peer: str, payload: bytes, sender: Peer | None = None) -> None:
+        """`peer` is host:port of the client, and `sender` what its connection says about it. Raises RemoteProtocolError for a payload
+        without a request header.
+        """
         self.number = number
         self.at_ms = at_ms
         self.broker = broker
@@ -66,6 +63,8 @@ class Exchange:
         self.version = header.api_version
         self.client_id = header.client_id
         self.correlation_id = header.correlation_id
+        self.sender = Peer() if sender is None else sender
+        self.sender.requested(self.client_id, self.api_key)
         self.request = payload
         self.response: bytes | None = None
         self.is_forgotten = False
@@ -113,85 +112,25 @@ class Exchange:
     @property
     def is_of_broker(self) -> bool:
         """Whether it came from a broker, a controller or the control API."""
-        if self.api_key in ONLY_OF_BROKERS or self.client_id == CLIENT_ID:
-            return True
-        if self.api_key == ApiKey.WRITE_TXN_MARKERS:  # administrators send it too
-            return is_broker(self.client_id, ())
-        if self.api_key == ApiKey.API_VERSIONS:  # nothing in the message says who sends it
-            return broker_of(self.client_id) is not None
-        if self.api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
-            return self.version >= _BATCHED_BY_BROKERS_SINCE
-        if self.api_key not in _OF_REPLICAS:
-            return False
-        request = self.decoded_request()
-        if request is None:
-            return False
-        in_state = self.api_key == ApiKey.FETCH and self.version >= _REPLICA_STATE_SINCE
-        replica_id: int = request.replica_state.replica_id if in_state else request.replica_id
-        return replica_id >= 0
-
-
-class Cursor:
-    """Where one direction of a connection stands between frames. Chunks of bytes are read as frames, or skipped without a copy."""
-
-    __slots__ = ("_begun", "_skipped")
-
-    def __init__(self) -> None:
-        self._begun = b""
-        """The beginning of a frame whose rest has not come."""
-        self._skipped = 0
-        """Bytes that are left of a frame that is skipped."""
-
-    def read(self, data: bytes) -> list[bytes]:
-        """The payloads that end in this chunk. Of one that is larger than LARGEST there is only what came with its beginning."""
-        if self._skipped >= len(data):
-            self._skipped -= len(data)
-            return []
-        if self._skipped:
-            data, self._skipped = data[self._skipped :], 0
-        elif self._begun:
-            data, self._begun = self._begun + data, b""
-        payloads = []
-        at, end = 0, len(data)
-        while at + 4 <= end:
-            stop = at + 4 + int.from_bytes(data[at : at + 4], "big")
-            if stop > end:
-                if stop - at <= LARGEST:
-                    break
-                self._skipped = stop - end
-            payloads.append(data[at + 4 : stop])
-            at = stop
-        if at < end:
-            self._begun = data[at:]
-        return payloads
-
-    def skip(self, data: bytes) -> int:
-        """How many frames end in this chunk, or are begun in it and are skipped."""
-        if self._begun:
-            data, self._begun = self._begun + data, b""
-        at, end, count = self._skipped, len(data), 0
-        while at + 4 <= end:
-            at += 4 + int.from_bytes(data[at : at + 4], "big")
-            count += 1
-        if at < end:
-            self._begun, self._skipped = data[at:], 0
-        else:
-            self._skipped = at - end
-        return count
+        return self.client_id == CLIENT_ID or self.sender.is_broker
 
 
 class Heard:
-    """What was heard of one connection that a listener accepted."""
+    """What was heard of one connection that a listener accepted: gets its bytes at once, and its requests and responses when the history is
+    read.
+    """
 
-    __slots__ = ("_history", "guard", "info", "received_at", "sent_at", "waiting")
+    __slots__ = ("_history", "at_ms", "exchanges", "info", "sender")
 
     def __init__(self, history: History, info: ConnectionInfo) -> None:
         self._history = history
         self.info = info
-        self.received_at, self.sent_at = Cursor(), Cursor()
-        self.guard = redaction.SaslGuard(info.has_sasl)
-        self.waiting: dict[int, deque[Exchange]] = {}
-        """Requests without a response, by correlation id."""
+        self.at_ms = 0
+        """When the bytes that are read came."""
+        self.sender = Peer()
+        self.exchanges = Exchanges(
+            self, has_sasl=info.has_sasl, public=public_configs(), request_keep=_keep_largest, response_keep=_keep_largest
+        )
 
     def received(self, data: bytes) -> None:
         self._history.heard(self, True, data)
@@ -205,6 +144,30 @@ class Heard:
 
     def closed(self, by: str, reason: str | None = None) -> None:
         """What came before is kept."""
+
+    def request(
+        self, frame: bytes, size: int, kind: int, correlation_id: int, has_response: bool, is_masked: bool, cause: object
+    ) -> Exchange | None:
+        return self._history.begin(self, frame[4 : 4 + LARGEST])
+
+    def response(self, asked: Exchange | None, frame: bytes, size: int, special: int) -> None:
+        if asked is not None:
+            self._history.end(asked, frame[4 : 4 + LARGEST])
+
+    def token(self, size: int, is_request: bool) -> None:
+        """A token is not shown."""
+        self._history.passed(is_request)
+
+    def unmatched(self, frame: bytes, correlation_id: int | None) -> None:
+        """What is no exchange is not shown."""
+
+    def stray(self, data: bytes, is_request: bool) -> None:
+        """What is no exchange is not shown."""
+        self._history.passed(is_request)
+
+
+def _keep_largest(head: bytes) -> int:
+    return LARGEST
 
 
 class History:
@@ -268,25 +231,24 @@ class History:
             connection, is_received, _, data = self._chunks.popleft()
             self._chunk_bytes -= len(data)
             if is_received is None:
-                connection.guard.authenticated()
+                connection.exchanges.guard.authenticated()
             elif is_received:
-                self._total += connection.received_at.skip(data)
-                connection.waiting.clear()
+                self._total += connection.exchanges.requests.count(data)
+                connection.exchanges.waiting.clear()
             else:
-                connection.sent_at.skip(data)
+                connection.exchanges.responses.count(data)
 
     def _read(self) -> None:
         """Read all chunks as exchanges."""
         chunks, self._chunks, self._chunk_bytes = self._chunks, deque(), 0
         for connection, is_received, at_ns, data in chunks:
+            connection.at_ms = at_ns // 1_000_000
             if is_received is None:
-                connection.guard.authenticated()
+                connection.exchanges.guard.authenticated()
             elif is_received:
-                for payload in connection.received_at.read(data):
-                    self._begin(connection, at_ns // 1_000_000, payload)
+                connection.exchanges.received(data)
             else:
-                for payload in connection.sent_at.read(data):
-                    self._end(connection, payload)
+                connection.exchanges.sent(data)
         self._bound()
 
     def _bound(self) -> None:
@@ -305,37 +267,27 @@ class History:
         while len(self._errors) > MAX_ERRORS or self._error_bytes > MAX_ERROR_BYTES:
             self._error_bytes -= self._errors.popleft().size
 
-    def _begin(self, connection: Heard, at_ms: int, payload: bytes) -> None:
-        self._total += 1
-        masked = _masked_request(payload, connection.guard)
-        if masked is None:
-            return
-        try:
-            exchange = Exchange(self._total, at_ms, connection.info.broker_id, connection.info.peer, masked)
-        except RemoteProtocolError:
-            return
-        if len(masked) > LARGEST:
-            exchange.request = masked[:LARGEST]
-        self._kept.append(exchange)
-        self._bytes += len(exchange.request)
-        connection.waiting.setdefault(exchange.correlation_id, deque()).append(exchange)
+    def passed(self, is_request: bool) -> None:
+        """Something is not kept; a request counts all the same."""
+        self._total += is_request
 
-    def _end(self, connection: Heard, payload: bytes) -> None:
-        if len(payload) < 4:
-            return
-        number = int.from_bytes(payload[:4], "big", signed=True)
-        waiting = connection.waiting.get(number)
-        if not waiting:
-            return
-        exchange = waiting.popleft()
-        if not waiting:
-            del connection.waiting[number]
-        if exchange.api_key in redaction.RESPONSES:
-            frame = redaction.masked_response(_NO_LENGTH + payload, exchange.api_key, exchange.version, public_configs())
-            payload = frame[len(_NO_LENGTH) :]
-        exchange.response = payload if len(payload) <= LARGEST else payload[:LARGEST]
+    def begin(self, connection: Heard, payload: bytes) -> Exchange | None:
+        """Keep a request; None if its header cannot be read."""
+        self._total += 1
+        info = connection.info
+        try:
+            exchange = Exchange(self._total, connection.at_ms, info.broker_id, info.peer, payload, connection.sender)
+        except RemoteProtocolError:
+            return None
+        self._kept.append(exchange)
+        self._bytes += len(payload)
+        return exchange
+
+    def end(self, exchange: Exchange, payload: bytes) -> None:
+        """Keep the response to this request."""
+        exchange.response = payload
         if not exchange.is_forgotten:
-            self._bytes += len(exchange.response)
+            self._bytes += len(payload)
 
     def newest(
         self,
@@ -386,21 +338,6 @@ class History:
         return response is not None and message_parts.split(response, exchange.version, wanted)[0] is not None
 
 
-def _masked_request(payload: bytes, guard: redaction.SaslGuard) -> bytes | None:
-    """A request with masked secrets; None if it may be a SASL token."""
-    key, version = _KEY_AND_VERSION(payload) if len(payload) >= 4 else (-1, -1)
-    frame = None
-    if guard.may_be_token(key, version):
-        frame = guard.kept(_NO_LENGTH + payload)
-        if frame is None:
-            return None
-    if key == ApiKey.SASL_HANDSHAKE:
-        guard.handshake()
-    if key in redaction.REQUESTS:
-        frame = redaction.masked_request(frame or _NO_LENGTH + payload, key, public_configs())
-    return payload if frame is None else frame[len(_NO_LENGTH) :]
-
-
 def api_named(name: str) -> int:
     """The key of an API, given by its name or its number. Raises ValueError with a suggestion."""
     if is_number(name):
@@ -443,28 +380,8 @@ def at_ms_of(text: str) -> int:
 
 def error_of(response: Any | None) -> str | None:
     """The name of the first error in a response, None if it has none."""
-    if response is None:
-        return None
-    code = _first_error(response)
-    if not code:
-        return None
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)
-
-
-def _first_error(node: Any) -> int:
-    for name, value in zip(node._fields, node, strict=True):
-        if name in message_parts.ERRORS and value:
-            return int(value)
-    for value in node:
-        for each in value if isinstance(value, list) else (value,):
-            if isinstance(each, messages.Message):
-                code = _first_error(each)
-                if code:
-                    return code
-    return 0
+    code = 0 if response is None else first_error(response)
+    return error_name(code) if code else None
 
 
 def message_json(message: Any, version: int) -> JsonObject:

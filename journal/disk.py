@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from klamm.journal.batches import Constants, Contexts, ContextValues, Event, Where, breathe, events_batch, frames_batch
 from klamm.journal.segments import SEAL, EndMark, OpenSegment, disk_schema
+from klamm.journal.unmasked_frame import UnmaskedFrame, mask_all
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Rows:
 
     def __init__(self) -> None:
         self.rows: list[bytes] = []
-        self.frames: list[bytes] = []
+        self.frames: list[bytes | UnmaskedFrame] = []
         self.events: list[Event] = []
         self.contexts: list[tuple[int, ContextValues]] = []
         self.closed_contexts: list[int] = []
@@ -164,14 +165,15 @@ class Disk:
         waiting = self._waiting
         count = self._count(waiting.frames, most)
         breathe(0)
-        frames, rows = waiting.frames[:count], waiting.rows[:count]
+        taken, rows = waiting.frames[:count], waiting.rows[:count]
         del waiting.frames[:count]
         del waiting.rows[:count]
+        frames = mask_all(rows, taken)
         breathe(0)
         self._take_contexts()
         return frames_batch(rows, frames, self._offset_ns(), self._contexts, self._constants, self._schemas["frames"])
 
-    def _count(self, frames: list[bytes], most: int) -> int:
+    def _count(self, frames: list[bytes | UnmaskedFrame], most: int) -> int:
         """Number of frames for the next batch."""
         count = min(most, BATCH_ROWS)
         if sum(map(len, frames[:count])) <= BATCH_BYTES:

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Set
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol
 
 from klamm.journal.batches import ContextValues, Where
 from klamm.journal.connection import ConnectionFacts, ConnectionJournal
@@ -25,6 +24,7 @@ from klamm.journal.disk import WAITING_BYTES, WAITING_ROWS, Disk, Rows
 from klamm.journal.reading import open_segment, seal_folder
 from klamm.journal.segments import LOCK, SEAL, EndMark, node_folder, segment_metadata, segment_of
 from klamm.machine.folder_lock import lock_file
+from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
 from klamm.seams.clock import SYSTEM_CLOCK, Clock
 
 _MUCH = 1 << 20
@@ -36,23 +36,6 @@ LOCK_S = 1.0
 
 class JournalRefused(Exception):
     """The journal cannot be written. The message is one line with the reason."""
-
-
-class ConnectionInfo(Protocol):
-    """The tap's information about a connection (`server/net/tap.py`)."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def peer(self) -> str: ...
-    @property
-    def listener(self) -> str | None: ...
-    @property
-    def peer_id(self) -> int | None: ...
-    @property
-    def kind(self) -> Any: ...
-    @property
-    def has_sasl(self) -> bool: ...
 
 
 class JournalWriter:
@@ -155,7 +138,7 @@ class JournalWriter:
         made = ConnectionJournal(self, self._connection_number, facts)
         self._names[made.conn_id] = info.id, info.peer_id
         self._by_id[info.id] = made
-        if info.peer_id is not None and kind.value == "channel":
+        if info.peer_id is not None and kind is ConnectionKind.CHANNEL:
             self._channels[info.peer_id] = made
         opened = {"kind": kind.value, "peer": info.peer, "listener": info.listener}
         self.event("conn_open", conn_id=made.conn_id, broker=info.peer_id, input=opened)

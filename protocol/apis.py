@@ -8,8 +8,6 @@ of version 0 has header 0, without a client id. Drafts are APIs from draft KIPs,
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -193,28 +191,8 @@ ONLY_OF_BROKERS = frozenset(
 """Keys of the APIs that brokers and controllers alone call. UpdateFeatures comes from admin clients, and WriteTxnMarkers too
 (`Admin.abortTransaction`)."""
 
-BROKER_NAMES = r"broker-[0-9]+-.*|AddPartitionsToTxnManager-[0-9]+"
-"""A regular expression: the client ids that only brokers have. Controllers, and brokers that send requests to the controller,
-have the broker's id, and a client may have a number too."""
-
 BROKER_SOFTWARE, ADMIN_SOFTWARE = "klamm", "klamm-admin"
 """The software names that Klamm's brokers and its admin client send in ApiVersions. Only these see the APIs of drafts (ADR 24)."""
 
 SOFTWARE_VERSION = "3.9.1"
 """The software version beside the name: that of the protocol."""
-
-_OF_A_BROKER = re.compile(r"([0-9]+)|broker-([0-9]+)-.*|AddPartitionsToTxnManager-([0-9]+)")
-
-
-def is_broker(client_id: str | None, keys: Collection[int]) -> bool:
-    """Whether a peer with this client id that sent requests of these APIs is a broker. Rules and report decide by this."""
-    text = client_id or ""
-    return re.fullmatch(BROKER_NAMES, text) is not None or (text.isdecimal() and not ONLY_OF_BROKERS.isdisjoint(keys))
-
-
-def broker_of(client_id: str | None) -> int | None:
-    """The broker that uses this client id for requests to others, as controller, as follower, or as leader that verifies a transaction;
-    None if it is not of a broker.
-    """
-    match = _OF_A_BROKER.fullmatch(client_id or "")
-    return None if match is None else int(next(each for each in match.groups() if each is not None))

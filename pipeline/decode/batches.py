@@ -20,15 +20,7 @@ import pyarrow.compute as pc
 
 from klamm.journal.columns import Column, Direction
 from klamm.pipeline.decode.fields import ALWAYS, READERS, Reader, Values
-from klamm.pipeline.decode.flatten import (
-    BROKER_FIELDS,
-    ERROR_FIELDS,
-    NO_COUNTS,
-    STATE_FIELDS,
-    ErrorCounter,
-    listed_brokers,
-    partition_states,
-)
+from klamm.pipeline.decode.flatten import BROKER_FIELDS, ERROR_FIELDS, STATE_FIELDS, listed_brokers, partition_states
 from klamm.pipeline.decode.frame_decoder import Plan, Reason, decode_frame, plan
 from klamm.pipeline.decode.json_codec import Body, Decode
 from klamm.pipeline.decode.reencoding import difference, is_sampled, is_second_sampled
@@ -36,6 +28,7 @@ from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.field_columns import FIELDS
 from klamm.pipeline.lake.tables import API_ERRORS, BROKER_STATE, HEADER, PARTITION_STATE, SIZES, Table
 from klamm.protocol.apis import ApiKey
+from klamm.protocol.exchanges.error_codes import NO_CODES, PathCounter, Paths
 from klamm.protocol.primitives import skip_tags
 
 MAX_BODY = 12_000_000
@@ -163,7 +156,7 @@ class _Way(NamedTuple):
     is_request: bool
     is_sent: bool
     header: int
-    count_errors: ErrorCounter | None
+    count_errors: PathCounter | None
     has_states: bool
     read_fields: Reader | None = None
     is_same: bool = False
@@ -190,15 +183,15 @@ def _way(direction: int, key: int | None, version: int | None) -> _Way:
     return _Way(how.decode, is_request, is_sent, how.header, count_errors, has_states, reader)
 
 
-def _counter(key: int, version: int) -> ErrorCounter:
+def _counter(key: int, version: int) -> PathCounter:
     how = plan(False, key, version)
     if not isinstance(how, Plan):
         how = plan(False, key, 0)  # the response to an ApiVersions request of an unknown version
     return _no_errors if not isinstance(how, Plan) or how.count_errors is None else how.count_errors
 
 
-def _no_errors(body: Body) -> tuple[int | None, dict[tuple[str, int], int]]:
-    return None, NO_COUNTS
+def _no_errors(body: Body) -> Paths:
+    return NO_CODES
 
 
 def _decode_rows(
@@ -257,7 +250,7 @@ def _decode_rows(
                 if has_states:
                     _add_states(kind[1], body, number, lists, counts)
                 if count_errors is not None:
-                    tops[number], found = count_errors(body)
+                    tops[number], found = body.get("errorCode"), count_errors(body)
                     throttles[number] = body.get("throttleTimeMs")
                     errors[number] = 0
                     if found:

@@ -1,4 +1,4 @@
-"""Flat rows from decoded messages: partition states, brokers, error codes.
+"""Flat rows from decoded messages: partition states, brokers.
 
 A row is a tuple with values from the objects that `json_codec` makes. Fields that the version lacks are None, and so are those that are
 missing because the frame was cut.
@@ -11,18 +11,8 @@ from typing import Any
 
 from klamm.pipeline.decode.json_codec import Body
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.messages import message_type
-from klamm.protocol.schema import Struct
 
 Row = tuple[Any, ...]
-
-Counts = dict[tuple[str, int], int]
-"""(path, error code) → how often, without code 0."""
-
-ErrorCounter = Callable[[Body], tuple[int | None, Counts]]
-"""The error code at the top of an object, None where it has none, and all error codes other than 0."""
-
-NO_COUNTS: Counts = {}
 
 STATE_FIELDS = (
     "controller_id", "controller_epoch", "broker_epoch", "topic", "topic_id", "partition", "leader", "leader_epoch", "isr", "replicas",
@@ -127,49 +117,3 @@ def _endpoints(row: Body, to_json: Callable[[Any], bytes]) -> Row:
         return row["v0Host"], row["v0Port"], None
     first = endpoints[0]
     return first.get("host"), first.get("port"), to_json(endpoints)
-
-
-def error_counter(name: str, version: int) -> ErrorCounter | None:
-    """A function that counts the error codes of this response; None where it has no such field."""
-    kind = message_type(name)
-    lines: list[str] = []
-    if not _counting(kind.schema.root, version, "body", "", 1, lines):
-        return None
-    has_top = any(field.name == "errorCode" and version in field.versions for field in kind.schema.root.fields)
-    top = "body.get('errorCode')" if has_top else None
-    source = "\n".join([
-        "def count(body):",
-        "    counts = None",
-        *lines,
-        f"    return {top}, NO_COUNTS if counts is None else counts",
-    ])
-    names: dict[str, Any] = {"NO_COUNTS": NO_COUNTS}
-    exec(compile(source, f"<errors of {name} {version}>", "exec"), names)
-    count: ErrorCounter = names["count"]
-    return count
-
-
-def _counting(struct: Struct, version: int, row: str, path: str, depth: int, lines: list[str]) -> bool:
-    """Write the lines that count the error codes of one structure and of those inside it; whether there are any."""
-    pad, any_codes = "    " * depth, False
-    for field in struct.fields:
-        if version not in field.versions:
-            continue
-        where = f"{path}{field.name}"
-        if field.type == "int16" and not field.is_array and field.name.endswith(("errorCode", "ErrorCode")):
-            any_codes = True
-            lines.append(f"{pad}code = {row}.get({field.name!r})")
-            lines.append(f"{pad}if code:")
-            lines.append(f"{pad}    if counts is None: counts = {{}}")
-            lines.append(f"{pad}    counts[{where!r}, code] = counts.get(({where!r}, code), 0) + 1")
-        elif field.struct is not None:
-            inner: list[str] = []
-            each = f"r{depth}"
-            suffix = "[]." if field.is_array else "."
-            if _counting(field.struct, version, each, f"{where}{suffix}", depth + 2, inner):
-                any_codes = True
-                rows = f"{row}.get({field.name!r}) or ()"
-                lines.append(f"{pad}for {each} in {rows if field.is_array else f'({row}.get({field.name!r}),)'}:")
-                lines.append(f"{pad}    if {each}:")
-                lines += inner
-    return any_codes

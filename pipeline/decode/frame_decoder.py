@@ -17,10 +17,11 @@ from struct import error as struct_error
 from typing import NamedTuple
 
 from klamm.journal.columns import Direction, Flag
-from klamm.pipeline.decode.flatten import ErrorCounter, error_counter
 from klamm.pipeline.decode.json_codec import Body, Decode, DecodeCut, cut_decoder, decoder
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.exchanges.error_codes import PathCounter, path_counter
+from klamm.protocol.exchanges.exchanges import UNSUPPORTED_VERSION
 from klamm.protocol.primitives import skip_tags
 
 
@@ -60,13 +61,12 @@ class Plan(NamedTuple):
     decode: Decode
     name: str
     version: int
-    count_errors: ErrorCounter | None
+    count_errors: PathCounter | None
     """Of a response: counts the error codes of an object."""
 
 
 _LENGTH = Struct(">i").unpack_from
 _KEY = Struct(">h").unpack_from
-_UNSUPPORTED_VERSION = b"\0\x23"
 _plans: dict[tuple[bool, int, int], Plan | Reason] = {}
 _cut_decoder: Callable[[str, int], DecodeCut] = cache(cut_decoder)
 
@@ -87,7 +87,7 @@ def _new_plan(is_request: bool, key: int, version: int) -> Plan | Reason:
         return Reason.UNKNOWN_VERSION
     name = f"{api.name}{'Request' if is_request else 'Response'}"
     header = api.request_header_version(version) if is_request else api.response_header_version(version)
-    return Plan(is_request, header, decoder(name, version), name, version, None if is_request else error_counter(name, version))
+    return Plan(is_request, header, decoder(name, version), name, version, None if is_request else path_counter(name, version))
 
 
 def decode_frame(direction: int, key: int | None, version: int | None, flags: int, frame: bytes) -> Decoded:
@@ -109,7 +109,7 @@ def decode_frame(direction: int, key: int | None, version: int | None, flags: in
 def _decode(how: Plan, direction: int, frame: bytes) -> Decoded:
     try:
         start = _body_start(how, frame)
-        if not how.is_request and how.name == "ApiVersionsResponse" and frame[start : start + 2] == _UNSUPPORTED_VERSION:
+        if not how.is_request and how.name == "ApiVersionsResponse" and frame[start : start + 2] == UNSUPPORTED_VERSION:
             how = plan(False, ApiKey.API_VERSIONS, 0)  # type: ignore[assignment]
         body, end = how.decode(frame, start)
     except (IndexError, struct_error):
@@ -126,7 +126,7 @@ def _decode(how: Plan, direction: int, frame: bytes) -> Decoded:
 def body_place(is_request: bool, key: int, version: int, frame: bytes) -> tuple[str, int, int] | None:
     """Name and version of the message in a whole frame that decodes, and where its body begins; None where no decoder knows it."""
     how = plan(is_request, key, version)
-    if not isinstance(how, Plan) or (how.name == "ApiVersionsResponse" and frame[8:10] == _UNSUPPORTED_VERSION):
+    if not isinstance(how, Plan) or (how.name == "ApiVersionsResponse" and frame[8:10] == UNSUPPORTED_VERSION):
         how = plan(is_request, key, 0)
     return (how.name, how.version, _body_start(how, frame)) if isinstance(how, Plan) else None
 

@@ -11,7 +11,7 @@ from typing import Any
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.decode.frame_decoder import Plan, decode_frame, plan
 from klamm.protocol.apis import APIS
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.exchanges.error_codes import error_name
 
 SHOWN = 300
 """Characters of a body that a line shows."""
@@ -159,17 +159,10 @@ def _errors(columns: Columns, body: Columns) -> list[str]:
     if not isinstance(how, Plan) or how.count_errors is None:
         return []
     counts: dict[int, int] = {}
-    for (_, code), count in how.count_errors(body)[1].items():
+    for (_, code), count in how.count_errors(body).items():
         counts[code] = counts.get(code, 0) + count
-    names = [f"{_error_name(code)}{f' ×{count}' if count > 1 else ''}" for code, count in sorted(counts.items())]
+    names = [f"{error_name(code)}{f' ×{count}' if count > 1 else ''}" for code, count in sorted(counts.items())]
     return [f"errors {', '.join(names)}"] if names else []
-
-
-def _error_name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"code {code}"
 
 
 def _json(body: Any) -> str:

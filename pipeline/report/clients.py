@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.lake.tables import API_ERRORS, EVENT_TABLE
 from klamm.pipeline.report.reading import FRAMES, Place, Row, RunTables, api_name, by_node, error_name, to_ms
-from klamm.protocol.apis import is_broker
+from klamm.protocol.exchanges.peers import is_broker
 
 CLIENTS = 40
 LISTED = 1000

@@ -1,14 +1,16 @@
 """Rules `X`: what clients should do, as their requests show it. A violation is a warning: Klamm did nothing wrong.
 
-Requests with the same client id from the same host come from one client. Brokers do not count as clients (`klamm.protocol.apis.is_broker`):
-they look in their own metadata cache. Requests of a client to several brokers are ordered by the brokers' clocks.
+Requests with the same client id from the same host come from one client. Brokers do not count as clients
+(`klamm.protocol.exchanges.peers`): they look in their own metadata cache. Requests of a client to several brokers are ordered by the
+brokers' clocks.
 """
 
 from __future__ import annotations
 
 from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.rules.record import Rule, View, errors_of, messages_of
-from klamm.protocol.apis import BROKER_NAMES, ONLY_OF_BROKERS, ApiKey
+from klamm.protocol.apis import ONLY_OF_BROKERS, ApiKey
+from klamm.protocol.exchanges.peers import BROKER_NAMES
 
 CONTROLLER_KEYS = keys(
     [

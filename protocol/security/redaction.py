@@ -18,6 +18,9 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 
+LARGEST_CHECKED = 64 << 10
+"""A larger frame that may be a SASL token is taken for one."""
+
 _BROKER_LOGGER = 8
 _MECHANISM = re.compile("[A-Z0-9_-]{1,20}")
 """What a name of a SASL mechanism looks like (RFC 4422, 3.1)."""
@@ -145,8 +148,11 @@ class SaslGuard:
 
     def kept(self, frame: bytes) -> bytes | None:
         """What may be kept of a complete frame that may be a token: a frame that is a request beyond doubt as it is, of one that begins
-        like a request the header, and everything else masked. None: nothing of it may be kept.
+        like a request the header, and everything else masked. None: nothing of it may be kept. That is so for a large frame too, which it
+        would take long to decode: clients send none before they have authenticated.
         """
+        if len(frame) > LARGEST_CHECKED:
+            return None
         payload = frame[4:]
         try:
             header, start = messages.decode_request_header(payload)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.exchanges.connections import ConnectionKind
 from klamm.protocol.nouns import Endpoint
 from klamm.seams.clock import Clock
 from klamm.server.net.controller_requests import versions
 from klamm.server.net.kept_connection import KeptConnection
-from klamm.server.net.tap import BrokerTap, ConnectionKind
+from klamm.server.net.tap import BrokerTap
 
 if TYPE_CHECKING:
     from klamm.server.security.outgoing_security import OutgoingSecurity

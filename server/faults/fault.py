@@ -15,8 +15,9 @@ from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
-from klamm.protocol.apis import ApiKey, broker_of
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.exchanges.peers import broker_of
 from klamm.seams.value_class import dataclass
 
 if TYPE_CHECKING:

@@ -16,11 +16,12 @@ from klamm.broker.recovery import RecoveryGate, RecoveryWork, no_work
 from klamm.controller.changes import Subscriber
 from klamm.controller.ids import random_topic_id
 from klamm.controller.store import Store
+from klamm.protocol.exchanges.connections import ByteTap
 from klamm.seams.clock import SYSTEM_CLOCK, Clock
 from klamm.seams.steering import Steering
 from klamm.seams.value_class import dataclass
 from klamm.server.metrics.metrics import Metrics
-from klamm.server.net.tap import BrokerTap, ByteTap, Tap
+from klamm.server.net.tap import BrokerTap, Tap
 
 if TYPE_CHECKING:
     from klamm.server.coordinators.phases import Watch

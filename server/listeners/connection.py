@@ -30,12 +30,13 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.exchanges.connections import ConnectionKind, ConnectionSink
 from klamm.protocol.framing import BadLength
 from klamm.seams.clock import Clock, Timer
 from klamm.server.listeners.flow_control import CLOSED, HANDLING, HELD, PAUSED, THROTTLED, FlowControl
 from klamm.server.listeners.response_writer import ResponseWriter
 from klamm.server.listeners.unread_responses import UnreadResponses
-from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to
+from klamm.server.net.tap import BrokerTap, writing_to
 from klamm.server.requests.context import CloseConnection, ClosedOnPurpose
 from klamm.server.requests.delayed_response import DelayedResponse
 from klamm.server.requests.dispatch import Dispatcher

@@ -1,38 +1,32 @@
 """Counts requests and connections by the frames that a tap sees (`server/net/tap.py`): those from the response cache too.
 
-A request counts when its response is written, as in Kafka. Responses leave in the order of their requests, so a request whose response
-is passed over gets none (Produce with acks=0). The response to a Fetch request of some thousand partitions is decoded once more for its
-error codes: that is the price of an endpoint, which a broker without one does not pay.
+A request counts when its response is written, as in Kafka, and at once if it has none (Produce with acks=0). The response to a Fetch
+request of some thousand partitions is decoded once more for its error codes: that is the price of an endpoint, which a broker without one
+does not pay.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
-from klamm.protocol.framing import ANY_LENGTH, BadLength, FrameReader
+from klamm.protocol.exchanges.connections import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
+from klamm.protocol.exchanges.error_codes import error_counts
+from klamm.protocol.exchanges.exchanges import Exchanges
+from klamm.protocol.exchanges.peers import is_follower
 from klamm.server.metrics.distribution import SIZES, Distribution
-from klamm.server.metrics.error_codes import ErrorCodes
-from klamm.server.net.tap import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
 
 log = logging.getLogger(__name__)
-
-REPLICA_STATE_SINCE = 15
-"""Version of Fetch since which the replica id is a tagged field."""
-LARGE_BYTES = 64 << 10
-_REPLICA_STATE = b"\1\1\x0d"
-"""One tagged field, number 1, with 13 bytes: replica id, broker epoch, and that no fields follow."""
 
 
 class OpenRequest(NamedTuple):
     """A request that came and has no response yet."""
 
-    correlation_id: int
     api: str
     version: int
     size: int
@@ -60,7 +54,6 @@ class RequestCounts:
         self.sockets: defaultdict[str, SocketCounts] = defaultdict(SocketCounts)
         """By listener."""
         self.time_s = time_s
-        self.error_codes = ErrorCodes()
 
     def connection(self, info: ConnectionInfo) -> ConnectionSink:
         if info.kind is ConnectionKind.ACCEPTED:
@@ -80,7 +73,8 @@ class RequestCounts:
             return
         try:
             _, offset = messages.decode_response_header(ApiKey(_KEYS[request.api]), request.version, payload)
-            codes = self.error_codes.count(request.api, request.version, payload, offset)
+            response, _ = messages.decode(f"{request.api}Response", request.version, payload, offset)
+            codes = error_counts(response, request.version)
         except (RemoteProtocolError, KeyError, ValueError):  # ApiVersions in a version that we do not have
             codes = {int(ErrorCode.UNSUPPORTED_VERSION): 1}
         for code, count in codes.items():
@@ -103,129 +97,117 @@ class SocketCounts:
 
 
 class AcceptedSink:
-    """One connection of a client, another broker or a controller."""
+    """One connection of a client, another broker or a controller: its bytes, and what was said in them."""
 
-    __slots__ = ("_counts", "_open", "_reader", "_sent", "_socket")
+    __slots__ = ("_counts", "_exchanges", "_socket")
 
     def __init__(self, counts: RequestCounts, socket: SocketCounts) -> None:
         self._counts = counts
         self._socket = socket
-        self._open: deque[OpenRequest] = deque()
-        self._reader: FrameReader | None = FrameReader(ANY_LENGTH)
-        self._sent = FrameReader(ANY_LENGTH)
+        self._exchanges = Exchanges(self, public=None)
         socket.open += 1
         socket.created += 1
 
     def received(self, data: bytes) -> None:
         self._socket.bytes_in += len(data)
-        if self._reader is None:
-            return
-        try:
-            payloads = self._reader.feed(data)
-        except BadLength as error:
-            payloads = error.payloads
-            self._reader = None
-        for payload in payloads:
-            request = _request(payload, self._counts.time_s())
-            if request is not None:
-                self._open.append(request)
-                self._counts.open[request.api] += 1
-                self._socket.requests += 1
+        self._exchanges.received(data)
 
     def sent(self, data: bytes, cause: Cause | None = None) -> None:
         self._socket.bytes_out += len(data)
         try:
-            for payload in self._sent.feed(data):
-                self._socket.responses += 1
-                self._responded(payload)
+            self._exchanges.sent(data)
         except Exception:  # what cannot be counted goes its way all the same
             log.exception("a response could not be counted")
 
-    def _responded(self, payload: bytes) -> None:
-        correlation_id = int.from_bytes(payload[:4], "big", signed=True)
-        while self._open:
-            request = self._open.popleft()
-            self._counts.open[request.api] -= 1
-            if request.correlation_id == correlation_id:
-                self._counts.responded(request, payload)
-                return
-            self._counts.responded(request, None)
-
     def authenticated(self, principal: str, mechanism: str) -> None:
-        """Does nothing: authentications are not counted."""
+        """Authentications are not counted."""
+        self._exchanges.guard.authenticated()
 
     def closed(self, by: str, reason: str | None = None) -> None:
         self._socket.open -= 1
         self._socket.closed += 1
-        for request in self._open:
-            self._counts.open[request.api] -= 1
-        self._open.clear()
+        for _, request, _ in self._exchanges.waiting:
+            if request is not None:
+                self._counts.open[request.api] -= 1
+        self._exchanges.waiting.clear()
+
+    def request(
+        self, frame: bytes, size: int, kind: int, correlation_id: int, has_response: bool, is_masked: bool, cause: object
+    ) -> OpenRequest | None:
+        key, version = kind >> 16, kind & 0xFFFF
+        api = messages.APIS.get(key)
+        if api is None:
+            return None
+        names: tuple[str, ...] = (api.name,)
+        if key == ApiKey.FETCH:
+            names = (api.name, "FetchFollower" if is_follower(frame[4:], version) else "FetchConsumer")
+        request = OpenRequest(api.name, version, size - 4, self._counts.time_s(), names)
+        self._socket.requests += 1
+        if has_response:
+            self._counts.open[api.name] += 1
+        else:
+            self._counts.responded(request, None)
+        return request
+
+    def response(self, asked: OpenRequest | None, frame: bytes, size: int, special: int) -> None:
+        self._socket.responses += 1
+        if asked is not None:
+            self._counts.open[asked.api] -= 1
+            self._counts.responded(asked, frame[4:])
+
+    def token(self, size: int, is_request: bool) -> None:
+        """A token is not a request."""
+        self._socket.responses += not is_request
+
+    def unmatched(self, frame: bytes, correlation_id: int | None) -> None:
+        """A response to no known request."""
+        self._socket.responses += 1
+
+    def stray(self, data: bytes, is_request: bool) -> None:
+        """What is not a request does not count."""
 
 
 class LeaderSink:
     """The connection to a leader: counts the responses to fetches."""
 
-    __slots__ = ("_client_id", "_counts", "_leader", "_peer", "_reader", "_waiting")
+    __slots__ = ("_client_id", "_counts", "_exchanges", "_leader", "_peer", "received")
 
     def __init__(self, counts: RequestCounts, peer: str, leader: int | None) -> None:
         host, _, port = peer.rpartition(":")
         self._peer = host, int(port)
         self._leader = leader
         self._counts = counts
-        self._reader = FrameReader(ANY_LENGTH)
-        self._waiting: deque[bool] = deque()
-        """Of each request without a response: whether it is a fetch."""
         self._client_id = ""
-
-    def received(self, data: bytes) -> None:
-        try:
-            for _ in self._reader.feed(data):
-                if self._waiting and self._waiting.popleft():
-                    self._counts.fetches[(self._client_id, *self._peer)] += 1
-        except BadLength:
-            self._waiting.clear()
+        self._exchanges = Exchanges(self, is_ours=True, public=None)
+        self.received = self._exchanges.received
 
     def sent(self, data: bytes, cause: Cause | None = None) -> None:
-        is_fetch = int.from_bytes(data[4:6], "big") == ApiKey.FETCH
-        if is_fetch and not self._client_id:
-            number = (messages.decode_request_header(data[4:], messages.FEW_TAGS)[0].client_id or "").rpartition("-")[2]
-            self._client_id = f"ReplicaFetcherThread-{number}-{self._leader}"
-        self._waiting.append(is_fetch)
+        self._exchanges.sent(data)
 
     def authenticated(self, principal: str, mechanism: str) -> None:
         """Does nothing: authentications are not counted."""
 
     def closed(self, by: str, reason: str | None = None) -> None:
-        self._waiting.clear()
+        """Does nothing: fetches without a response do not count."""
 
+    def request(
+        self, frame: bytes, size: int, kind: int, correlation_id: int, has_response: bool, is_masked: bool, cause: object
+    ) -> bool:
+        is_fetch = kind >> 16 == ApiKey.FETCH
+        if is_fetch and not self._client_id:
+            number = (messages.decode_request_header(frame[4:], messages.FEW_TAGS)[0].client_id or "").rpartition("-")[2]
+            self._client_id = f"ReplicaFetcherThread-{number}-{self._leader}"
+        return is_fetch
 
-def _request(payload: bytes, now_s: float) -> OpenRequest | None:
-    """What came, None for what is no request."""
-    if len(payload) < 8:
-        return None
-    key, version = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
-    api = messages.APIS.get(key)
-    if api is None:
-        return None
-    names: tuple[str, ...] = (api.name,)
-    if key == ApiKey.FETCH:
-        names = (api.name, "FetchFollower" if _is_follower(payload, version) else "FetchConsumer")
-    return OpenRequest(int.from_bytes(payload[4:8], "big", signed=True), api.name, version, len(payload), now_s, names)
+    def response(self, asked: bool, frame: bytes, size: int, special: int) -> None:
+        if asked:
+            self._counts.fetches[(self._client_id, *self._peer)] += 1
 
+    def token(self, size: int, is_request: bool) -> None:
+        """Does nothing: only fetches count."""
 
-def _is_follower(payload: bytes, version: int) -> bool:
-    """Whether a Fetch request is that of a follower. A large one is not decoded here, on the event loop: only its last bytes are
-    looked at, which have the replica id if it was encoded as Kafka does it.
-    """
-    if version >= REPLICA_STATE_SINCE and len(payload) > LARGE_BYTES:
-        return payload[-16:-13] == _REPLICA_STATE and payload[-13] < 0x80
-    try:
-        _, offset = messages.decode_request_header(payload, messages.FEW_TAGS)
-        if offset < 0:
-            return False
-        if version < REPLICA_STATE_SINCE:
-            return int.from_bytes(payload[offset : offset + 4], "big", signed=True) >= 0
-        replica_id: int = messages.decode("FetchRequest", version, payload, offset)[0].replica_state.replica_id
-    except RemoteProtocolError:
-        return False
-    return replica_id >= 0
+    def unmatched(self, frame: bytes, correlation_id: int | None) -> None:
+        """Does nothing: only fetches count."""
+
+    def stray(self, data: bytes, is_request: bool) -> None:
+        """Does nothing: only fetches count."""

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.exchanges.connections import Cause, ConnectionKind, ControllerEvent
 from klamm.seams.clock import SYSTEM_CLOCK, Clock, Timer
 from klamm.server.net.log_limit import LimitedLog
 from klamm.server.net.outgoing_connections import OutgoingConnection, dial
-from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind, ControllerEvent
+from klamm.server.net.tap import BrokerTap
 
 if TYPE_CHECKING:
     from klamm.controller.propagation.batch import BrokerResponse

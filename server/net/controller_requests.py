@@ -21,10 +21,11 @@ from klamm.machine.faults import contained
 from klamm.protocol import messages
 from klamm.protocol.apis import BROKER_SOFTWARE, SOFTWARE_VERSION, ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.exchanges.connections import Cause, ConnectionKind
 from klamm.protocol.nouns import Endpoint
 from klamm.seams.clock import SYSTEM_CLOCK, Clock
 from klamm.server.net.kept_connection import KeptConnection
-from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind
+from klamm.server.net.tap import BrokerTap
 
 if TYPE_CHECKING:
     from klamm.server.security.outgoing_security import OutgoingSecurity

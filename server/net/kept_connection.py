@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.exchanges.connections import Cause, ConnectionKind
 from klamm.protocol.nouns import Endpoint
 from klamm.seams.clock import Clock
 from klamm.server.net.outgoing_connections import OutgoingConnection, dial
-from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind
+from klamm.server.net.tap import BrokerTap
 
 if TYPE_CHECKING:
     from klamm.server.security.outgoing_security import OutgoingSecurity

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.exchanges.connections import Cause, ConnectionSink
 from klamm.protocol.framing import FrameReader
 from klamm.seams.clock import SYSTEM_CLOCK, Clock
-from klamm.server.net.tap import Cause, ConnectionSink
 
 if TYPE_CHECKING:
     from klamm.server.security.outgoing_security import OutgoingSecurity

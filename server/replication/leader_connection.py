@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from klamm.protocol.exchanges.connections import ConnectionKind
 from klamm.protocol.nouns import Endpoint
 from klamm.seams.clock import Clock
 from klamm.server.net.kept_connection import KeptConnection
-from klamm.server.net.tap import BrokerTap, ConnectionKind
+from klamm.server.net.tap import BrokerTap
 
 if TYPE_CHECKING:
     from klamm.server.security.outgoing_security import OutgoingSecurity

@@ -24,13 +24,14 @@ from klamm.controller.values import BrokerRegistration, BrokerState, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode, RegistrationRefused, RemoteProtocolError
+from klamm.protocol.exchanges.connections import ConnectionKind
 from klamm.protocol.nouns import Endpoint
 from klamm.seams.clock import Clock
 from klamm.seams.value_class import dataclass
 from klamm.server.ground.identity import BrokerIdentity
 from klamm.server.net.controller_requests import versions
 from klamm.server.net.kept_connection import KeptConnection
-from klamm.server.net.tap import BrokerTap, ConnectionKind
+from klamm.server.net.tap import BrokerTap
 from klamm.server.request_registration.controller_finder import ControllerFinder
 from klamm.server.request_registration.own_state import OwnState
 from klamm.zk.layout.json_values import Unreadable

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.exchanges.error_codes import error_counts, error_name
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +59,10 @@ class RequestLine:
             response, _ = messages.decode(f"{messages.APIS[self._api_key].name}Response", version, payload, offset)
         except RemoteProtocolError as problem:
             return f"a response that cannot be decoded ({problem})"
-        counted = Counter(_errors(response))
+        counted = Counter({code: count for code, count in error_counts(response, version).items() if code})
         if not counted:
             return "NONE"
-        texts = [_name(code) + (f" ×{count}" if count > 1 else "") for code, count in counted.most_common(SHOWN_CODES)]
+        texts = [error_name(code) + (f" ×{count}" if count > 1 else "") for code, count in counted.most_common(SHOWN_CODES)]
         return ", ".join(texts) + (", …" if len(counted) > SHOWN_CODES else "")
 
 
@@ -71,24 +71,3 @@ def shown(client_id: str | None) -> str:
     if client_id is None:
         return "without an id"
     return repr(client_id if len(client_id) <= MAX_CLIENT_ID_LENGTH else f"{client_id[:MAX_CLIENT_ID_LENGTH]}…")
-
-
-def _errors(message: Any) -> Iterator[int]:
-    """All error codes in a message except NONE, in the order of its fields."""
-    for name, value in zip(message._fields, message, strict=True):
-        if name.endswith("error_code"):
-            if value:
-                yield value
-        elif isinstance(value, messages.Message):
-            yield from _errors(value)
-        elif isinstance(value, list):
-            for element in value:
-                if isinstance(element, messages.Message):
-                    yield from _errors(element)
-
-
-def _name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)

@@ -9,11 +9,11 @@ import pytest
 
 from klamm.control import history
 from klamm.control.bodies import checked_filter
-from klamm.control.history import Cursor, Exchange, History, as_json
+from klamm.control.history import Exchange, History, as_json
 from klamm.control.refusal import Refused
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.server.net.tap import ConnectionInfo, ConnectionKind
+from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
 
 INFO = ConnectionInfo(1, "c", ConnectionKind.ACCEPTED, "127.0.0.1:1")
 
@@ -33,24 +33,6 @@ def response(number: int) -> bytes:
 def pieces(data: bytes, dice: random.Random) -> list[bytes]:
     cuts = sorted(dice.randrange(len(data) + 1) for _ in range(dice.randrange(20)))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
-
-
-def test_a_cursor_reads_and_skips_any_pieces_and_stays_between_frames() -> None:
-    for seed in range(300):
-        dice = random.Random(seed)
-        payloads = [bytes([number % 256]) * dice.randrange(40) for number in range(dice.randrange(1, 30))]
-        cursor, seen, skipped = Cursor(), 0, 0
-        for piece in pieces(b"".join(map(framed, payloads)), dice):
-            if dice.random() < 0.4:
-                skipped += cursor.skip(piece)
-                seen_from = seen + skipped
-            else:
-                for payload in cursor.read(piece):
-                    assert payload == payloads[seen + skipped], seed
-                    seen += 1
-                seen_from = seen + skipped
-            assert seen_from <= len(payloads)
-        assert seen + skipped == len(payloads), seed
 
 
 def test_requests_and_responses_find_each_other_in_any_pieces() -> None:

@@ -10,7 +10,7 @@ from klamm.journal.connection import ConnectionJournal
 from klamm.journal.writer import JournalWriter
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.server.net.tap import ConnectionInfo, ConnectionKind
+from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
 
 METADATA = messages.encode(messages.MetadataRequest(topics=None), 12)
 

@@ -12,8 +12,8 @@ from klamm.journal.columns import Flag
 from klamm.journal.writer import JournalWriter
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.exchanges.connections import ConnectionKind
 from klamm.server.journal.broker_journal import public_configs
-from klamm.server.net.tap import ConnectionKind
 from klamm.tests.journal.journaled_world import JournaledWorld, asked, rows
 
 SECRET = "hunter2-passwörd"

@@ -14,7 +14,7 @@ from klamm.journal.connection import RECORDS_KEPT
 from klamm.journal.writer import JournalWriter
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.server.net.tap import ConnectionInfo, ConnectionKind
+from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
 
 Frames = tuple[bytes, bytes | None]
 """A request, and its response where there is one."""

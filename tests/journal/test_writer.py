@@ -19,8 +19,8 @@ from klamm.journal.segments import SEAL, OpenSegment
 from klamm.journal.writer import JournalRefused, JournalWriter
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.protocol.exchanges.connections import ConnectionKind, ControllerEvent
 from klamm.protocol.primitives import FEW_TAGS, skip_tags, write_uvarint
-from klamm.server.net.tap import ConnectionKind, ControllerEvent
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.journal.journaled_world import JournaledWorld, asked, rows
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
@@ -457,7 +457,7 @@ def test_many_tagged_fields_of_a_header_are_not_looked_at_one_by_one(
         skipped.append(position)
         return skip_tags(data, position)
 
-    monkeypatch.setattr("klamm.journal.connection.skip_tags", skip)
+    monkeypatch.setattr("klamm.protocol.exchanges.exchanges.skip_tags", skip)
     monkeypatch.setattr("klamm.protocol.messages.skip_tags", skip)
     tags = 2 * FEW_TAGS
     payload = struct.pack(">hhihc", key, version, 7, 1, b"x") + write_uvarint(tags) + b"\1\0" * tags + tail

@@ -6,7 +6,8 @@ from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.rules.record import Rule, messages_of
 from klamm.pipeline.rules.transactions.calls import ADDITIONS, CHANGES, REFUSED
 from klamm.pipeline.rules.transactions.recoveries import T_06
-from klamm.protocol.apis import BROKER_NAMES, ApiKey
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.exchanges.peers import BROKER_NAMES
 
 _OUTCOME = f"""
 WITH calls AS (

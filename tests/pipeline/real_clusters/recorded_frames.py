@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, cast
 
 from klamm.journal.connection import ConnectionJournal
 from klamm.journal.writer import JournalWriter
+from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
 from klamm.seams.clock import Clock
-from klamm.server.net.tap import ConnectionInfo, ConnectionKind
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 START_S = 1_700_000_000

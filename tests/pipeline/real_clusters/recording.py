@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from klamm.journal.connection import ConnectionJournal
 from klamm.journal.writer import JournalWriter
-from klamm.server.net.tap import ConnectionInfo, ConnectionKind
+from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
 
 T = TypeVar("T")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -10,10 +10,11 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.exchanges.connections import ConnectionKind, RequestId
 from klamm.protocol.nouns import Endpoint
 from klamm.server.net import controller_requests
 from klamm.server.net.controller_requests import ControllerRequests, ControllerUnreachable
-from klamm.server.net.tap import BrokerTap, ConnectionKind, Frame, RequestId
+from klamm.server.net.tap import BrokerTap, Frame
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.scripted import ScriptedBroker
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from klamm.protocol import messages
+from klamm.protocol.exchanges.connections import ConnectionKind, ControllerEvent, RequestId
 from klamm.server.lifecycle.seams import Seams
 from klamm.server.listeners.connection import ClientConnection
 from klamm.server.listeners.connection_limits import ConnectionLimits
@@ -17,7 +18,7 @@ from klamm.server.listeners.listener import Listener, bind
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.net.channels import Channels
-from klamm.server.net.tap import BrokerTap, ConnectionKind, ControllerEvent, Direction, Frame, RequestId
+from klamm.server.net.tap import BrokerTap, Direction, Frame
 from klamm.server.requests.dispatch import Handler
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
