@@ -19,7 +19,6 @@ from klamm.protocol.errors import ErrorCode, did_you_mean
 from klamm.protocol.nouns import id_of
 from klamm.server.faults import message_parts
 from klamm.server.faults.fault import DiskFilter, Effect, Limits, RequestFilter
-from klamm.server.requests.fault_handlers import READS
 
 __tracebackhide__ = True  # pytest leaves out the lines of this module
 
@@ -416,7 +415,7 @@ def _check_carried(api: ApiKey, wanted: RequestFilter, effect: Effect) -> None:
         asked = wanted.versions or (APIS[api].min_version, APIS[api].max_version)
         if asked[1] < versions[0]:
             raise Refused(f"responses of {name} have throttle_time_ms from version {versions[0]} on")
-    if effect.error is not None and wanted.parts and api in READS:
+    if effect.error is not None and wanted.parts and APIS[api].reads:
         keys = frozenset(_coordinator_keys(api, dict(wanted.parts)))
         if not message_parts.carries(f"{name}Response", keys):
             raise Refused(f"responses of {name} have no error code for {' and '.join(sorted(wanted.parts))}")

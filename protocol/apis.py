@@ -1,14 +1,17 @@
 """The APIs of a ZooKeeper-mode broker of 3.9, and the header versions of their messages.
 
-There is one line for each API: key, name, lowest and highest version, first flexible version (None: never), and whether it is a cluster
-action (between brokers). Flexible versions use request header 2 and response header 1, the others 1 and 0. There are two exceptions. An
-ApiVersions response has header 0 in every version, so that a client can read it before it knows the broker. A ControlledShutdown request
-of version 0 has header 0, without a client id. Drafts are APIs from draft KIPs, which are only supported if their feature is on.
+There is one row for each API: key, name, lowest and highest version, first flexible version (None: never), and what its requests are: who
+sends them, whether they only read, and so on. Whoever needs the APIs of one kind takes them from here. A few facts stand beside what uses
+them: masks of secrets (`security/redaction.py`), and where a message names topics, which follows from its definition.
+
+Flexible versions use request header 2 and response header 1, the others 1 and 0. There are two exceptions. An ApiVersions response has
+header 0 in every version, so that a client can read it before it knows the broker. A ControlledShutdown request of version 0 has header 0,
+without a client id. Drafts are APIs from draft KIPs, which are only supported if their feature is on.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import NamedTuple
 
 
@@ -85,9 +88,36 @@ class ApiKey(IntEnum):
     END_PENDING_TRANSACTIONS = 7040
 
 
+class SentBy(Enum):
+    """Who sends requests of an API."""
+
+    CLIENTS = "clients"
+    BOTH = "clients and brokers"
+    BROKERS = "brokers"
+    CONTROLLER = "the controller, to brokers"
+
+
+class About(Enum):
+    """What the requests of an API are about, if a coordinator keeps it."""
+
+    GROUPS = "groups"
+    TRANSACTIONS = "transactions"
+
+
+class Draft(Enum):
+    """A feature with APIs of draft KIPs."""
+
+    KIP_179 = "KIP-179"
+    REGISTER_BROKER = "RegisterBroker"
+    KIP_704 = "KIP-704"
+
 
 class Api(NamedTuple):
-    """One API: its lowest and highest version, and the form of its frames."""
+    """One API: its lowest and highest version, the form of its frames, and what its requests are.
+
+    `cluster_action`: they need this operation on the cluster. `draft`: it is of a draft KIP. `reads`: they change nothing.
+    `to_controller`: only the active controller does what they ask. `is_unmeasured`: client quotas do not apply.
+    """
 
     key: ApiKey
     name: str
@@ -95,7 +125,17 @@ class Api(NamedTuple):
     max_version: int
     flexible_from: int | None
     cluster_action: bool = False
-    draft: bool = False
+    draft: Draft | None = None
+    sent_by: SentBy = SentBy.CLIENTS
+    reads: bool = False
+    to_controller: bool = False
+    is_unmeasured: bool = False
+    about: About | None = None
+
+    @property
+    def is_of_clients(self) -> bool:
+        """Whether clients send it, alone or with brokers."""
+        return self.sent_by in (SentBy.CLIENTS, SentBy.BOTH)
 
     def is_flexible(self, version: int) -> bool:
         """Whether this version has compact lengths and tagged fields."""
@@ -114,80 +154,99 @@ class Api(NamedTuple):
 
 _ALL = (
     Api(ApiKey.PRODUCE, "Produce", 0, 11, 9),
-    Api(ApiKey.FETCH, "Fetch", 0, 17, 12),
-    Api(ApiKey.LIST_OFFSETS, "ListOffsets", 0, 9, 6),
-    Api(ApiKey.METADATA, "Metadata", 0, 12, 9),
-    Api(ApiKey.LEADER_AND_ISR, "LeaderAndIsr", 0, 7, 4, cluster_action=True),
-    Api(ApiKey.STOP_REPLICA, "StopReplica", 0, 4, 2, cluster_action=True),
-    Api(ApiKey.UPDATE_METADATA, "UpdateMetadata", 0, 8, 6, cluster_action=True),
-    Api(ApiKey.CONTROLLED_SHUTDOWN, "ControlledShutdown", 0, 3, 3, cluster_action=True),
-    Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 0, 9, 8),
-    Api(ApiKey.OFFSET_FETCH, "OffsetFetch", 0, 9, 6),
-    Api(ApiKey.FIND_COORDINATOR, "FindCoordinator", 0, 6, 3),
-    Api(ApiKey.JOIN_GROUP, "JoinGroup", 0, 9, 6),
-    Api(ApiKey.HEARTBEAT, "Heartbeat", 0, 4, 4),
-    Api(ApiKey.LEAVE_GROUP, "LeaveGroup", 0, 5, 4),
-    Api(ApiKey.SYNC_GROUP, "SyncGroup", 0, 5, 4),
-    Api(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 5, 5),
-    Api(ApiKey.LIST_GROUPS, "ListGroups", 0, 5, 3),
+    Api(ApiKey.FETCH, "Fetch", 0, 17, 12, sent_by=SentBy.BOTH, reads=True),
+    Api(ApiKey.LIST_OFFSETS, "ListOffsets", 0, 9, 6, sent_by=SentBy.BOTH, reads=True),
+    Api(ApiKey.METADATA, "Metadata", 0, 12, 9, reads=True),
+    Api(ApiKey.LEADER_AND_ISR, "LeaderAndIsr", 0, 7, 4, cluster_action=True, sent_by=SentBy.CONTROLLER, is_unmeasured=True),
+    Api(ApiKey.STOP_REPLICA, "StopReplica", 0, 4, 2, cluster_action=True, sent_by=SentBy.CONTROLLER, is_unmeasured=True),
+    Api(ApiKey.UPDATE_METADATA, "UpdateMetadata", 0, 8, 6, cluster_action=True, sent_by=SentBy.CONTROLLER, is_unmeasured=True),
+    Api(
+        ApiKey.CONTROLLED_SHUTDOWN, "ControlledShutdown", 0, 3, 3, cluster_action=True, sent_by=SentBy.BROKERS, to_controller=True,
+        is_unmeasured=True,
+    ),
+    Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 0, 9, 8, about=About.GROUPS),
+    Api(ApiKey.OFFSET_FETCH, "OffsetFetch", 0, 9, 6, reads=True, about=About.GROUPS),
+    Api(ApiKey.FIND_COORDINATOR, "FindCoordinator", 0, 6, 3, reads=True),
+    Api(ApiKey.JOIN_GROUP, "JoinGroup", 0, 9, 6, about=About.GROUPS),
+    Api(ApiKey.HEARTBEAT, "Heartbeat", 0, 4, 4, about=About.GROUPS),
+    Api(ApiKey.LEAVE_GROUP, "LeaveGroup", 0, 5, 4, about=About.GROUPS),
+    Api(ApiKey.SYNC_GROUP, "SyncGroup", 0, 5, 4, about=About.GROUPS),
+    Api(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 5, 5, reads=True, about=About.GROUPS),
+    Api(ApiKey.LIST_GROUPS, "ListGroups", 0, 5, 3, reads=True, about=About.GROUPS),
     Api(ApiKey.SASL_HANDSHAKE, "SaslHandshake", 0, 1, None),
-    Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4, 3),
-    Api(ApiKey.CREATE_TOPICS, "CreateTopics", 0, 7, 5),
-    Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 0, 6, 4),
+    Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4, 3, reads=True),
+    Api(ApiKey.CREATE_TOPICS, "CreateTopics", 0, 7, 5, to_controller=True),
+    Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 0, 6, 4, to_controller=True),
     Api(ApiKey.DELETE_RECORDS, "DeleteRecords", 0, 2, 2),
-    Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 5, 2),
-    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 0, 4, 4),
-    Api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, 3),
-    Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 3),
-    Api(ApiKey.END_TXN, "EndTxn", 0, 4, 3),
-    Api(ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", 0, 1, 1, cluster_action=True),
-    Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 4, 3),
-    Api(ApiKey.DESCRIBE_ACLS, "DescribeAcls", 0, 3, 2),
+    Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 5, 2, about=About.TRANSACTIONS),
+    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 0, 4, 4, sent_by=SentBy.BOTH, reads=True),
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, 3, sent_by=SentBy.BOTH, about=About.TRANSACTIONS),
+    Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 3, about=About.TRANSACTIONS),
+    Api(ApiKey.END_TXN, "EndTxn", 0, 4, 3, about=About.TRANSACTIONS),
+    Api(
+        ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", 0, 1, 1, cluster_action=True, sent_by=SentBy.BOTH, is_unmeasured=True,
+        about=About.TRANSACTIONS,
+    ),
+    Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 4, 3, about=About.TRANSACTIONS),
+    Api(ApiKey.DESCRIBE_ACLS, "DescribeAcls", 0, 3, 2, reads=True),
     Api(ApiKey.CREATE_ACLS, "CreateAcls", 0, 3, 2),
     Api(ApiKey.DELETE_ACLS, "DeleteAcls", 0, 3, 2),
-    Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 0, 4, 4),
+    Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 0, 4, 4, reads=True),
     Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
     Api(ApiKey.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 0, 2, 2),
-    Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 0, 4, 2),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 0, 4, 2, reads=True),
     Api(ApiKey.SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, 2),
-    Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
+    Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2, to_controller=True),
     Api(ApiKey.CREATE_DELEGATION_TOKEN, "CreateDelegationToken", 0, 3, 2),
     Api(ApiKey.RENEW_DELEGATION_TOKEN, "RenewDelegationToken", 0, 2, 2),
     Api(ApiKey.EXPIRE_DELEGATION_TOKEN, "ExpireDelegationToken", 0, 2, 2),
-    Api(ApiKey.DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", 0, 3, 2),
-    Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
-    Api(ApiKey.ELECT_LEADERS, "ElectLeaders", 0, 2, 2),
+    Api(ApiKey.DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", 0, 3, 2, reads=True),
+    Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2, 2, about=About.GROUPS),
+    Api(ApiKey.ELECT_LEADERS, "ElectLeaders", 0, 2, 2, to_controller=True),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
-    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 0, 0),
-    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0),
-    Api(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0, None),
-    Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, 1),
+    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 0, 0, to_controller=True),
+    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0, reads=True, to_controller=True),
+    Api(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0, None, about=About.GROUPS),
+    Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, 1, reads=True),
     Api(ApiKey.ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1, 1),
-    Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, 0),
-    Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0, 0, 0),
-    Api(ApiKey.ALTER_PARTITION, "AlterPartition", 0, 3, 0, cluster_action=True),
-    Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 1, 0, cluster_action=True),
-    Api(ApiKey.ENVELOPE, "Envelope", 0, 0, 0, cluster_action=True),
-    Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 1, 0),
-    Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
-    Api(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
-    Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 1, 0),
-    Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, 0, cluster_action=True),
-    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 0, 0),
-    Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 0, 0),
-    Api(ApiKey.REGISTER_BROKER, "RegisterBroker", 0, 0, 0, cluster_action=True, draft=True),
-    Api(ApiKey.METADATA_FETCH, "MetadataFetch", 0, 0, 0, cluster_action=True, draft=True),
-    Api(ApiKey.REASSIGN_PARTITIONS, "ReassignPartitions", 0, 0, None, draft=True),
-    Api(ApiKey.ALTER_INTERBROKER_THROTTLED_RATES, "AlterInterbrokerThrottledRates", 0, 0, None, draft=True),
-    Api(ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS, "AlterInterbrokerThrottledReplicas", 0, 1, None, draft=True),
-    Api(ApiKey.END_PENDING_TRANSACTIONS, "EndPendingTransactions", 0, 0, 0, cluster_action=True, draft=True),
+    Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, 0, reads=True),
+    Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0, 0, 0, to_controller=True),
+    Api(
+        ApiKey.ALTER_PARTITION, "AlterPartition", 0, 3, 0, cluster_action=True, sent_by=SentBy.BROKERS, to_controller=True,
+        is_unmeasured=True,
+    ),
+    Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 1, 0, cluster_action=True, to_controller=True),
+    Api(ApiKey.ENVELOPE, "Envelope", 0, 0, 0, cluster_action=True, sent_by=SentBy.BROKERS, to_controller=True),
+    Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 1, 0, reads=True),
+    Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0, reads=True),
+    Api(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0, reads=True, about=About.TRANSACTIONS),
+    Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 1, 0, reads=True, about=About.TRANSACTIONS),
+    Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, 0, cluster_action=True, sent_by=SentBy.BROKERS, to_controller=True),
+    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 0, 0, about=About.GROUPS),
+    Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 0, 0, reads=True, about=About.GROUPS),
+    Api(
+        ApiKey.REGISTER_BROKER, "RegisterBroker", 0, 0, 0, cluster_action=True, draft=Draft.REGISTER_BROKER, sent_by=SentBy.BROKERS,
+        to_controller=True, is_unmeasured=True,
+    ),
+    Api(
+        ApiKey.METADATA_FETCH, "MetadataFetch", 0, 0, 0, cluster_action=True, draft=Draft.REGISTER_BROKER, sent_by=SentBy.BROKERS,
+        reads=True, to_controller=True, is_unmeasured=True,
+    ),
+    Api(ApiKey.REASSIGN_PARTITIONS, "ReassignPartitions", 0, 0, None, draft=Draft.KIP_179),
+    Api(ApiKey.ALTER_INTERBROKER_THROTTLED_RATES, "AlterInterbrokerThrottledRates", 0, 0, None, draft=Draft.KIP_179),
+    Api(ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS, "AlterInterbrokerThrottledReplicas", 0, 1, None, draft=Draft.KIP_179),
+    Api(
+        ApiKey.END_PENDING_TRANSACTIONS, "EndPendingTransactions", 0, 0, 0, cluster_action=True, draft=Draft.KIP_704,
+        sent_by=SentBy.BROKERS, is_unmeasured=True, about=About.TRANSACTIONS,
+    ),
 )
 
 APIS: dict[int, Api] = {api.key: api for api in _ALL}
 
-ONLY_OF_BROKERS = frozenset(
-    key for key, api in APIS.items() if api.cluster_action and key not in (ApiKey.UPDATE_FEATURES, ApiKey.WRITE_TXN_MARKERS)
-)
+OF_CONTROLLERS = tuple(api.key for api in _ALL if api.sent_by is SentBy.CONTROLLER)
+"""Keys of what an active controller sends to brokers."""
+
+ONLY_OF_BROKERS = frozenset(key for key, api in APIS.items() if not api.is_of_clients)
 """Keys of the APIs that brokers and controllers alone call. UpdateFeatures comes from admin clients, and WriteTxnMarkers too
 (`Admin.abortTransaction`)."""
 

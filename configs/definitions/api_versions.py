@@ -14,18 +14,12 @@ from typing import NamedTuple
 from klamm.configs.definitions.types import ConfigError, Values
 from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.configs.releases.kafka_releases import release_of, versions_in
-from klamm.protocol.apis import APIS, Api, ApiKey
+from klamm.protocol.apis import APIS, Api, ApiKey, SentBy
 from klamm.protocol.errors import did_you_mean
 
 AS_VERSION = "klamm.as.version"
 API_VERSIONS = "klamm.api.versions"
-BETWEEN_BROKERS = frozenset(
-    (
-        ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.WRITE_TXN_MARKERS,
-        ApiKey.ALTER_PARTITION, ApiKey.ENVELOPE, ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH,
-        ApiKey.END_PENDING_TRANSACTIONS,
-    )
-)
+BETWEEN_BROKERS = frozenset(key for key, api in APIS.items() if api.cluster_action and api.sent_by is not SentBy.CLIENTS)
 """APIs that only brokers call; `inter.broker.protocol.version` chooses their versions."""
 
 VERIFIES_SINCE = 4

@@ -27,7 +27,7 @@ from klamm.pipeline.decode.reencoding import difference, is_sampled, is_second_s
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.field_columns import FIELDS
 from klamm.pipeline.lake.tables import API_ERRORS, BROKER_STATE, HEADER, PARTITION_STATE, SIZES, Table
-from klamm.protocol.apis import ApiKey
+from klamm.protocol.apis import OF_CONTROLLERS, ApiKey
 from klamm.protocol.exchanges.error_codes import NO_CODES, PathCounter, Paths
 from klamm.protocol.primitives import skip_tags
 
@@ -69,9 +69,6 @@ INPUT = (*(column.name for column in HEADER), "frame")
 """Columns of the rows that go in, in this order."""
 
 _LISTENER = ("run_id", "node_id", "process", "listener")
-
-STATE_REQUESTS = frozenset((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA))
-"""Requests that have rows for other tables."""
 
 _LENGTH = Struct(">i").unpack
 
@@ -175,7 +172,7 @@ def _way(direction: int, key: int | None, version: int | None) -> _Way:
         return _Way(None, is_request, is_sent, 0, None, False)
     how = plan(is_request, key, version)
     count_errors = None if is_request else _counter(key, version)
-    has_states = key in STATE_REQUESTS if is_request else key == ApiKey.METADATA
+    has_states = key in OF_CONTROLLERS if is_request else key == ApiKey.METADATA
     reader = READERS.get((is_request, key))
     if not isinstance(how, Plan) or (key == ApiKey.API_VERSIONS and not is_request):  # its error says in which version it is written
         is_same = key == ApiKey.API_VERSIONS and direction == Direction.RESPONSE_OUT

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.api_keys import CONTROLLER_APIS, keys
+from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.parquet_files import opened
-from klamm.protocol.apis import ApiKey
+from klamm.protocol.apis import OF_CONTROLLERS, ApiKey
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,12 +41,12 @@ _COORDINATORS_CALLS = (
 )
 """Calls that make generations of groups, producers and transactions."""
 
-_OF_CONTROLLERS = f"api_key IN ({keys(CONTROLLER_APIS)})"
+_OF_CONTROLLERS = f"api_key IN ({keys(OF_CONTROLLERS)})"
 
 HISTORY = {
     "messages": _OF_CONTROLLERS,
     "quarantine": _OF_CONTROLLERS,
-    "fields": f"api_key IN ({keys((*CONTROLLER_APIS, *_COORDINATORS_CALLS))})",
+    "fields": f"api_key IN ({keys((*OF_CONTROLLERS, *_COORDINATORS_CALLS))})",
     "events": "kind NOT IN ('conn_open', 'conn_close', 'decision')",
     "partition_state": "dir IN (0, 2)",
     "broker_state": "dir IN (0, 2)",

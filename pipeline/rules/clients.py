@@ -9,15 +9,10 @@ from __future__ import annotations
 
 from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.rules.record import Rule, View, errors_of, messages_of
-from klamm.protocol.apis import ONLY_OF_BROKERS, ApiKey
+from klamm.protocol.apis import APIS, ONLY_OF_BROKERS, ApiKey
 from klamm.protocol.exchanges.peers import BROKER_NAMES
 
-CONTROLLER_KEYS = keys(
-    [
-        ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-    ]
-)
+CONTROLLER_KEYS = keys(key for key, api in APIS.items() if api.to_controller and api.is_of_clients)
 
 STORM = 100
 """Answers with errors to one API of one client in one second."""

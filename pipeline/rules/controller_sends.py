@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import CONTROLLER_APIS, keys
+from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.rules.record import Rule, View, messages_of
 from klamm.pipeline.rules.traffic import unless_gaps
 from klamm.pipeline.rules.wire import PATIENCE_NS
-from klamm.protocol.apis import ApiKey
+from klamm.protocol.apis import OF_CONTROLLERS, ApiKey
 
 C_03 = Rule(
     "C-03", "error", "a controller's request gets STALE_CONTROLLER_EPOCH exactly when the broker took a higher controller epoch before",
@@ -173,7 +173,7 @@ C_11 = Rule(
     "correlation id", "controller 13.1", ("in_channels", "repeats", "rare_fields", "events", "gappy"),
     unless_gaps(f"""
     WITH bodies AS (
-        SELECT run_id, node_id, seq, digest AS body FROM rare_fields WHERE api_key IN ({keys(CONTROLLER_APIS)}) AND digest IS NOT NULL),
+        SELECT run_id, node_id, seq, digest AS body FROM rare_fields WHERE api_key IN ({keys(OF_CONTROLLERS)}) AND digest IS NOT NULL),
     gone AS (
         SELECT DISTINCT r.run_id, r.node_id, r.seq FROM repeats r JOIN events e ON r.run_id = e.run_id AND r.node_id = e.node_id
             AND r.peer_id = e.broker AND e.seq BETWEEN r.before AND r.seq AND e.kind IN ('broker_down', 'broker_up', 'broker_fenced')),
@@ -370,8 +370,8 @@ C_25 = Rule(
         SELECT q.run_id, q.node_id, q.seq, q.conn_id, q.dir, q.peer_id, q.client_id, q.api_key, q.correlation_id, q.controller_id,
             q.controller_epoch, q.digest, a.seq AS answer_seq, a.error_code AS error, a.errors
         FROM rare_fields q LEFT JOIN rare_traffic a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
-            AND a.api_key IN ({keys(CONTROLLER_APIS)}) AND a.dir IN (1, 3) AND a.flags & 2 = 0
-        WHERE q.api_key IN ({keys(CONTROLLER_APIS)}) AND q.dir IN (0, 2) AND q.has_body AND q.flags & 2 = 0),
+            AND a.api_key IN ({keys(OF_CONTROLLERS)}) AND a.dir IN (1, 3) AND a.flags & 2 = 0
+        WHERE q.api_key IN ({keys(OF_CONTROLLERS)}) AND q.dir IN (0, 2) AND q.has_body AND q.flags & 2 = 0),
     sent AS (
         SELECT run_id, node_id AS sender, peer_id AS receiver, api_key, correlation_id, controller_epoch, collect_set(digest) AS digests,
             count(*) AS n, min(seq) AS seq, min(answer_seq) AS answer_seq, min(error) AS error, min(errors) AS errors
@@ -393,7 +393,7 @@ C_25 = Rule(
     FROM received r JOIN sent s ON s.run_id = r.run_id AND s.sender = r.controller_id AND s.receiver = r.node_id AND s.api_key = r.api_key
         AND s.correlation_id = r.correlation_id AND s.controller_epoch = r.controller_epoch
     """, of="run"),
-    needs=(messages_of(*CONTROLLER_APIS),), is_across=True,
+    needs=(messages_of(*OF_CONTROLLERS),), is_across=True,
 )
 
 SENDING_VIEWS = (ISR_WRITES, IN_CHANNELS, REPEATS)

@@ -10,9 +10,9 @@ rules that compare brokers leave out topics without ids that were deleted in the
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import CONTROLLER_APIS, keys
+from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.rules.record import View, messages_of
-from klamm.protocol.apis import ApiKey
+from klamm.protocol.apis import OF_CONTROLLERS, ApiKey
 
 ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -26,13 +26,13 @@ CONTROLLER_REQUESTS = View(
     WITH journaled AS (SELECT DISTINCT run_id AS of_run, node_id AS journaled_id FROM journals),
     responses AS (
         SELECT run_id, node_id, cause_seq AS seq, min(seq) AS answer_seq, min_by(error_code, seq) AS error
-        FROM rare_traffic WHERE dir IN (1, 3) AND api_key IN ({keys(CONTROLLER_APIS)}) AND cause_seq IS NOT NULL GROUP BY ALL),
+        FROM rare_traffic WHERE dir IN (1, 3) AND api_key IN ({keys(OF_CONTROLLERS)}) AND cause_seq IS NOT NULL GROUP BY ALL),
     requests AS (
         SELECT run_id, node_id, process, seq, ts_ns, conn_id, dir, api_key, api_version, correlation_id, flags,
             if(dir = 2, cause_seq, NULL) AS batch_seq, peer_id,
             if(dir = 0, node_id, peer_id) AS receiver, if(dir = 0, process, 0) AS receiver_process, if(dir = 0, -1, node_id) AS source,
             controller_id, controller_epoch, broker_epoch, live
-        FROM rare_fields WHERE api_key IN ({keys(CONTROLLER_APIS)}) AND dir IN (0, 2) AND has_body)
+        FROM rare_fields WHERE api_key IN ({keys(OF_CONTROLLERS)}) AND dir IN (0, 2) AND has_body)
     SELECT requests.*, answer_seq, error, dir = 0 OR (peer_id IS NOT NULL AND journaled_id IS NULL) AS judged,
         if(bool_or(api_key = {ApiKey.UPDATE_METADATA} AND flags & 2 <> 0) OVER channel, NULL,
             max(if(api_key = {ApiKey.UPDATE_METADATA}, seq, NULL)) OVER channel) AS last_update
@@ -40,7 +40,7 @@ CONTROLLER_REQUESTS = View(
     LEFT JOIN journaled ON dir = 2 AND run_id = of_run AND peer_id = journaled_id
     WINDOW channel AS (PARTITION BY run_id, node_id, dir, receiver, controller_epoch, broker_epoch)
     """,
-    needs=(messages_of(*CONTROLLER_APIS),),
+    needs=(messages_of(*OF_CONTROLLERS),),
 )
 """LeaderAndIsr, StopReplica and UpdateMetadata requests, one row for each frame. `answer_seq` is null where no response came, `error` is
 the top-level code. `live` are the ids in LiveBrokers, or LiveLeaders, sorted. `last_update` is the last UpdateMetadata of this

@@ -20,12 +20,13 @@ from klamm.broker.fetch_reads import FetchParams, Isolation
 from klamm.broker.fetch_sessions import NO_SESSION, FetchContext
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.exchanges.peers import REPLICA_STATE_SINCE
 from klamm.seams.pace import SLICE
 from klamm.server.apis.open_fetch import Body, OpenFetch, now_ms
 from klamm.server.fetch.fetch_response import encode
 from klamm.server.requests.context import Context
 
-FOLLOWERS_SINCE, CODE_AT_TOP_SINCE, REPLICA_STATE_SINCE = 11, 13, 15
+FOLLOWERS_SINCE, CODE_AT_TOP_SINCE = 11, 13
 KNOWN_PARAMS = 1000
 LONGEST_RACK = 200
 FUTURE_LOCAL_REPLICA = -3

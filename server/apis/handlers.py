@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.protocol.apis import APIS, Api, ApiKey
+from klamm.protocol.apis import APIS, About, Api, ApiKey, Draft
 from klamm.protocol.errors import ErrorCode
 from klamm.server.apis import (
     acls,
@@ -148,28 +148,18 @@ HANDLERS: dict[int, Handler] = {
 }
 
 
-KIP_179 = frozenset(
-    {ApiKey.REASSIGN_PARTITIONS, ApiKey.ALTER_INTERBROKER_THROTTLED_RATES, ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS}
-)
-
-
-REGISTER_BROKER = frozenset({ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH})
-
-
 TRANSACTIONS = frozenset(
-    {ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.WRITE_TXN_MARKERS, ApiKey.TXN_OFFSET_COMMIT}
-)
+    key for key, api in APIS.items()
+    if api.about is About.TRANSACTIONS and key != ApiKey.INIT_PRODUCER_ID and not api.reads and not api.draft
+)  # fmt: skip
 """Below inter-broker protocol 0.11 ApiVersions does not list these, and requests get UNSUPPORTED_VERSION."""
 
 
 def handlers_of(config: BrokerConfig) -> dict[int, Handler]:
     """The APIs that a broker with these configs serves; those that are switched off are unknown to it."""
-    off: frozenset[ApiKey] = frozenset() if config.get("kip179.enable") else KIP_179
-    if not config.is_registerbroker_on:
-        off |= REGISTER_BROKER
-    if not config.inter_broker_protocol_version.has_leader_recovery or config.get("kip704.recovery.transactions") == "leave":
-        off |= {ApiKey.END_PENDING_TRANSACTIONS}
-    handlers = {key: handler for key, handler in HANDLERS.items() if key not in off}
+    has_recovery = config.inter_broker_protocol_version.has_leader_recovery and config.get("kip704.recovery.transactions") != "leave"
+    drafts = {Draft.KIP_179: config.get("kip179.enable"), Draft.REGISTER_BROKER: config.is_registerbroker_on, Draft.KIP_704: has_recovery}
+    handlers = {key: handler for key, handler in HANDLERS.items() if (draft := APIS[key].draft) is None or drafts[draft]}
     handlers |= {key: _unsupported(HANDLERS[key]) for key in _hidden(config)}
     if not config.is_narrowed:
         return handlers
@@ -179,7 +169,7 @@ def handlers_of(config: BrokerConfig) -> dict[int, Handler]:
     return narrowed(handlers, offered_apis(config.values), config)
 
 
-def _hidden(config: BrokerConfig) -> frozenset[ApiKey]:
+def _hidden(config: BrokerConfig) -> frozenset[int]:
     return TRANSACTIONS if config.inter_broker_protocol_version.record_version < 2 else frozenset()
 
 

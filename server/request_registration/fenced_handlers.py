@@ -15,19 +15,15 @@ from functools import cache
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.apis import APIS, Api, ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.requests.dispatch import Handler
 
-CLOSED = frozenset(
-    {
-        ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP,
-        ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_DELETE,
-        ApiKey.LIST_GROUPS, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.LIST_TRANSACTIONS,
-    }
-)
-"""APIs whose clients must look for another broker."""
+
+def _has_other_brokers(api: Api) -> bool:
+    """Whether clients must look for another broker: a leader or a coordinator."""
+    return api.about is not None or api.key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.FIND_COORDINATOR)
 
 
 def fenced_handlers(handlers: Mapping[int, Handler]) -> dict[int, Handler]:
@@ -40,7 +36,7 @@ def fenced_handlers(handlers: Mapping[int, Handler]) -> dict[int, Handler]:
 
 def _refusing(api_key: int, handler: Handler) -> Handler:
     def handle(ctx: Context, request: Any) -> Any:
-        if api_key in CLOSED or ctx.api_version not in _versions_with_code(api_key):
+        if _has_other_brokers(APIS[api_key]) or ctx.api_version not in _versions_with_code(api_key):
             raise CloseConnection("this broker is fenced")
         return handler.refuse(request, ctx.api_version, ErrorCode.BROKER_NOT_AVAILABLE, "The broker is fenced.")
 

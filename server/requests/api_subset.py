@@ -14,22 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from klamm.configs.definitions.api_versions import AS_VERSION, OfferedApis
 from klamm.configs.releases.kafka_releases import RELEASES, release_of
-from klamm.protocol.apis import APIS, Api, ApiKey
+from klamm.protocol.apis import APIS, Api, ApiKey, SentBy
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.exchanges.peers import replica_id_of
 from klamm.server.requests.context import CloseConnection, Context
 
 if TYPE_CHECKING:
     from klamm.configs.broker_config import BrokerConfig
     from klamm.server.requests.dispatch import Handler
 
-FETCH_HAS_REPLICA_STATE = 15
 EPOCH_REQUEST_HAS_REPLICA_ID = 3
 ADD_PARTITIONS_TO_TXN_OF_BROKERS = 4
 NO_VERSION = (0, -1)
-SHARED = frozenset((ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.ADD_PARTITIONS_TO_TXN))
-"""APIs that brokers call as clients do."""
-
-
 
 def narrowed(handlers: Mapping[int, Handler], offered: OfferedApis, config: BrokerConfig) -> dict[int, Handler]:
     """The handlers of the broker's APIs, with the versions that they may have."""
@@ -40,7 +36,7 @@ def narrowed(handlers: Mapping[int, Handler], offered: OfferedApis, config: Brok
             continue
         row, full = rows.get(key), offered.full[key]
         versions = NO_VERSION if row is None else (row.min_version, row.max_version)
-        if key in SHARED and versions != full:
+        if APIS[key].sent_by is SentBy.BOTH and not APIS[key].cluster_action and versions != full:
             made[key] = handler._replace(handle=partial(_handle_shared, handler, versions, config), versions=full)
         elif row is not None and key == ApiKey.API_VERSIONS:
             made[key] = handler._replace(versions=versions, unsupported_version=unsupported_body(row, config))
@@ -69,8 +65,7 @@ def unsupported_body(row: Api, config: BrokerConfig) -> bytes:
 def is_from_broker(api_key: int, version: int, request: Any, config: BrokerConfig) -> bool:
     """Whether a request of an API that clients use too comes from a broker: a follower, or a leader that verifies a transaction."""
     if api_key == ApiKey.FETCH:
-        replica_id: int = request.replica_state.replica_id if version >= FETCH_HAS_REPLICA_STATE else request.replica_id
-        return replica_id >= 0
+        return replica_id_of(version, request) >= 0
     if api_key == ApiKey.LIST_OFFSETS:
         return bool(request.replica_id >= 0)
     if api_key == ApiKey.OFFSET_FOR_LEADER_EPOCH:

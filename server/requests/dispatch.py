@@ -319,11 +319,11 @@ def _faulty(handlers: Mapping[int, Handler], faults: BrokerFaults) -> dict[int, 
 
 def _throttled(handlers: Mapping[int, Handler], enforced: Enforced) -> dict[int, Handler]:
     """Handlers that do the same under quotas, each request for itself; those for requests from brokers as they are."""
-    from klamm.server.requests.throttling import EXEMPT, handle_throttled  # most brokers have no quotas
+    from klamm.server.requests.throttling import handle_throttled  # most brokers have no quotas
 
     return {
         key: handler
-        if key in EXEMPT
+        if messages.APIS[key].is_unmeasured
         else handler._replace(handle=partial(handle_throttled, enforced, handler.handle), cached=False, pipelined=False, handle_run=None)
         for key, handler in handlers.items()
     }

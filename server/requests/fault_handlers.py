@@ -25,15 +25,6 @@ from klamm.server.requests.context import ClosedOnPurpose, Context
 if TYPE_CHECKING:
     from klamm.protocol.errors import ErrorCode
 
-READS = frozenset(
-    (
-        ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FOR_LEADER_EPOCH,
-        ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_PRODUCERS, ApiKey.DESCRIBE_TRANSACTIONS,
-        ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_CLUSTER,
-    )
-)  # fmt: skip
-"""APIs whose requests change nothing."""
-
 _GROUP_KEY = 0
 
 
@@ -161,7 +152,7 @@ class _Struck:
         assert effect.error is not None
         if wanted is None:
             return self._refused(fault, self._request)
-        if self._ctx.api_key in READS:
+        if APIS[self._ctx.api_key].reads:
             if self._ctx.api_key == ApiKey.FETCH:
                 self._request = self._request._replace(max_wait_ms=0)
             return self._with_error(fault, wanted, await self._work())

@@ -19,25 +19,17 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.exchanges.peers import replica_id_of
 from klamm.server.requests.context import Context
 from klamm.server.requests.delayed_response import DelayedResponse
 from klamm.server.requests.quotas import Enforced, znode_name
 
-EXEMPT = frozenset(
-    (
-        ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.WRITE_TXN_MARKERS,
-        ApiKey.ALTER_PARTITION, ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH, ApiKey.END_PENDING_TRANSACTIONS,
-    )
-)
-"""APIs whose requests come from brokers."""
-
-REPLICA_STATE_SINCE = 15
 _THROTTLE_TIME = "throttleTimeMs"
 
 
 def handle_throttled(enforced: Enforced, handle: Callable[[Context, Any], Any], ctx: Context, request: Any) -> Any:
     """The response of this handler, or a coroutine for it, under quotas."""
-    if ctx.api_key == ApiKey.FETCH and _is_of_follower(ctx.api_version, request):
+    if ctx.api_key == ApiKey.FETCH and replica_id_of(ctx.api_version, request) >= 0:
         return handle(ctx, request)
     throttle = RequestThrottle(enforced, ctx)
     if ctx.api_key == ApiKey.FETCH:
@@ -63,11 +55,6 @@ async def _settle_later(ctx: Context, throttle: RequestThrottle, response: Corou
         return throttle.settle(settled)
     finally:
         ctx.peer.throttle = None
-
-
-def _is_of_follower(version: int, request: messages.FetchRequest) -> bool:
-    replica_id: int = request.replica_state.replica_id if version >= REPLICA_STATE_SINCE else request.replica_id
-    return replica_id >= 0
 
 
 class RequestThrottle:

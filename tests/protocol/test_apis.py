@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
 from klamm.protocol import messages
-from klamm.protocol.apis import ApiKey
+from klamm.protocol.apis import OF_CONTROLLERS, ONLY_OF_BROKERS, Api, ApiKey, SentBy
 from klamm.tests.protocol import golden
 
 
@@ -46,3 +48,23 @@ def test_headers_that_break_the_rule() -> None:
     assert [shutdown.request_header_version(v) for v in range(4)] == [0, 1, 1, 2]
     assert [versions.response_header_version(v) for v in range(6)] == [0] * 6
     assert [versions.request_header_version(v) for v in (-1, 2, 3, 4, 32767)] == [1, 1, 2, 2, 2]
+
+
+def test_the_facts_of_a_row_agree_with_each_other() -> None:
+    for api in messages.APIS.values():
+        if api.sent_by in (SentBy.BROKERS, SentBy.CONTROLLER):
+            assert api.cluster_action, api.name
+        if api.is_unmeasured:
+            assert api.cluster_action, api.name
+        if api.to_controller:
+            assert api.sent_by is not SentBy.CONTROLLER, api.name
+    assert set(OF_CONTROLLERS) == {4, 5, 6} and {4, 5, 6, 7, 56, 58, 67, 100, 101, 7040} == ONLY_OF_BROKERS
+
+
+@pytest.mark.parametrize("api", messages.APIS.values(), ids=lambda api: api.name)
+def test_apis_that_only_read_are_named_describe_or_list_or_are_listed_here(api: Api) -> None:
+    others = {
+        "Fetch", "Metadata", "OffsetFetch", "FindCoordinator", "OffsetForLeaderEpoch", "ApiVersions", "ConsumerGroupDescribe",
+        "MetadataFetch",
+    }  # fmt: skip
+    assert api.reads == (api.name.startswith(("Describe", "List")) or api.name in others)

@@ -8,9 +8,9 @@ journal lacks rows or parts of such requests, nor one that moved logs between it
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import CONTROLLER_APIS, keys
+from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.rules.record import View, messages_of
-from klamm.protocol.apis import ApiKey
+from klamm.protocol.apis import OF_CONTROLLERS, ApiKey
 
 OF_LOG = "PARTITION BY run_id, node_id, process, topic, partition"
 
@@ -20,7 +20,7 @@ LOG_CHANGES = View(
     f"""
 WITH unseen AS (
     SELECT DISTINCT run_id, node_id FROM rare_fields
-    WHERE api_key IN ({keys(CONTROLLER_APIS)}) AND dir = 0 AND (NOT has_body OR flags & 2 <> 0)),
+    WHERE api_key IN ({keys(OF_CONTROLLERS)}) AND dir = 0 AND (NOT has_body OR flags & 2 <> 0)),
 told AS (
     SELECT run_id, node_id, receiver_process AS process, topic, partition, seq, leader, struct(leader, leader_epoch, topic_key) AS what,
         lag(struct(leader, leader_epoch, topic_key)) OVER (
@@ -28,7 +28,7 @@ told AS (
     FROM states LEFT ANTI JOIN unseen USING (run_id, node_id) WHERE source = -1 AND coalesce(error, 0) = 0)
 SELECT run_id, node_id, process, topic, partition, seq, leader FROM told WHERE before IS NULL OR before <> what
 """,
-    needs=(messages_of(*CONTROLLER_APIS),),
+    needs=(messages_of(*OF_CONTROLLERS),),
     is_kept=True,
 )
 """The requests that told a broker of another leader, leader epoch or topic id of a partition; none of a broker whose journal lacks a part
