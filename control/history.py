@@ -20,7 +20,7 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import RemoteProtocolError, did_you_mean
 from klamm.protocol.exchanges.connections import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
 from klamm.protocol.exchanges.error_codes import error_name, first_error
-from klamm.protocol.exchanges.exchanges import Exchanges
+from klamm.protocol.exchanges.exchanges import Exchanges, decode_request, decode_response
 from klamm.protocol.exchanges.peers import Peer
 from klamm.protocol.nouns import ZERO_UUID, id_text
 from klamm.protocol.records.batch import each_header
@@ -83,8 +83,7 @@ class Exchange:
     def decoded_request(self) -> Any | None:
         """The request as a message; None if it cannot be decoded or was not kept."""
         try:
-            _, offset = messages.decode_request_header(self.request)
-            return messages.decode(f"{self.api}Request", self.version, self.request, offset)[0]
+            return decode_request(self.request)
         except Exception:  # noqa: BLE001 the bytes of a client may be anything
             return None
 
@@ -92,13 +91,10 @@ class Exchange:
         """The response as a message; None without one."""
         if self.response is None:
             return None
-        for version in (self.version, 0):  # the response to an unsupported version of ApiVersions has version 0
-            try:
-                _, offset = messages.decode_response_header(self.api_key, version, self.response)
-                return messages.decode(f"{self.api}Response", version, self.response, offset)[0]
-            except Exception:  # noqa: BLE001, S112 a fault may have changed its bytes
-                continue
-        return None
+        try:
+            return decode_response(self.api_key, self.version, self.response)[0]
+        except Exception:  # noqa: BLE001 a fault may have changed its bytes
+            return None
 
     @property
     def error(self) -> str | None:

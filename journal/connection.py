@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from functools import cache
 from struct import Struct, error
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from klamm.journal.batches import NO_API, NO_CORRELATION, OTHER, PLAIN_REQUEST, RESPONSE, ContextValues
 from klamm.journal.columns import Direction, Flag
@@ -21,6 +21,7 @@ from klamm.journal.unmasked_frame import UnmaskedFrame
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
+from klamm.protocol.exchanges.connections import ConnectionInfo
 from klamm.protocol.exchanges.exchanges import SPECIAL_RESPONSES, UNSUPPORTED_VERSION, Exchanges, acks
 from klamm.protocol.primitives import FEW_TAGS
 from klamm.protocol.security import redaction
@@ -57,6 +58,8 @@ _RAW_TOKEN, _UNMATCHED = int(Flag.RAW_TOKEN), int(Flag.UNMATCHED)
 _CONTEXTS = 64
 """Sweep unused contexts once a connection has this many."""
 
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a client that does not authenticate."""
 _FETCH, _API_VERSIONS = int(ApiKey.FETCH), int(ApiKey.API_VERSIONS)
 _NO_HEAD = -5, 0, 0, b""
 """The result for data that is too short. No frame has this length."""
@@ -67,18 +70,6 @@ def _heads(client: int) -> Callable[[bytes], tuple[int, int, int, bytes]]:
     frame, API key and version as one number, correlation id, client id. Raises struct.error if there are not enough bytes.
     """
     return Struct(f">iIi{client}s").unpack_from
-
-
-class ConnectionFacts(NamedTuple):
-    """Facts about a connection when it is opened. `is_ours`: this broker opened it. `has_sasl`: its client authenticates with SASL."""
-
-    kind: str
-    is_ours: bool
-    listener: str | None
-    peer: str
-    peer_id: int | None
-    principal: str | None
-    has_sasl: bool = False
 
 
 class Owner(Protocol):
@@ -112,19 +103,20 @@ class ConnectionJournal:
     """The journal of one connection. All methods are called in the thread of the event loop. None raises because of data of the peer."""
 
     __slots__ = (
-        "_add_frame", "_add_row", "_client", "_client_id", "_context", "_contexts", "_contexts_end", "_exchanges", "_facts", "_head",
-        "_keep", "_longest", "_longest_request", "_now_ns", "_pending", "_records_end", "_request_dir", "_response_dir", "_sw", "_writer",
-        "conn_id", "last_response_seq", "received", "sent",
+        "_add_frame", "_add_row", "_client", "_client_id", "_context", "_contexts", "_contexts_end", "_exchanges", "_head", "_info",
+        "_keep", "_longest", "_longest_request", "_now_ns", "_pending", "_principal", "_records_end", "_request_dir", "_response_dir",
+        "_sw", "_writer", "conn_id", "last_response_seq", "received", "sent",
     )
 
-    def __init__(self, writer: Owner, conn_id: int, facts: ConnectionFacts) -> None:
+    def __init__(self, writer: Owner, conn_id: int, info: ConnectionInfo) -> None:
         self.conn_id = conn_id
         self.last_response_seq: int | None = None
         """The row of the last response on this connection."""
         self._writer = writer
-        self._facts = facts
-        self._request_dir = int(Direction.REQUEST_OUT if facts.is_ours else Direction.REQUEST_IN)
-        self._response_dir = int(Direction.RESPONSE_IN if facts.is_ours else Direction.RESPONSE_OUT)
+        self._info = info
+        self._principal = None if info.kind.is_ours else ANONYMOUS
+        self._request_dir = int(Direction.REQUEST_OUT if info.kind.is_ours else Direction.REQUEST_IN)
+        self._response_dir = int(Direction.RESPONSE_IN if info.kind.is_ours else Direction.RESPONSE_OUT)
         self._now_ns = writer.now_ns
         self._add_row = writer.rows.append
         self._add_frame = writer.frames.append
@@ -136,7 +128,7 @@ class ConnectionJournal:
         self._contexts_end = _CONTEXTS
         self._keep = 0 if writer.keeps == "headers" else writer.keeps if isinstance(writer.keeps, int) else _LARGEST
         self._exchanges = Exchanges(
-            self, is_ours=facts.is_ours, has_sasl=facts.has_sasl, public=None,
+            self, is_ours=info.kind.is_ours, has_sasl=info.has_sasl, public=None,
             request_keep=self._request_keep, response_keep=self._response_keep,
         )
         self._pending = self._exchanges.waiting
@@ -144,11 +136,11 @@ class ConnectionJournal:
         self._longest = LARGE_FRAME if self._keep == _LARGEST else -1
         """Maximum length of frames that can take the short path."""
         self._records_end = RECORDS_KEPT if writer.cuts_records else _LARGEST
-        self._longest_request = -1 if facts.has_sasl else self._longest
+        self._longest_request = -1 if info.has_sasl else self._longest
         """Like `_longest`, for requests; -1 if no request can take it, in the middle of a frame or if SASL tokens are possible."""
-        self.received: Callable[[bytes], None] = self._exchanges.received if facts.is_ours else self._request_in
+        self.received: Callable[[bytes], None] = self._exchanges.received if info.kind.is_ours else self._request_in
         """Received bytes, split anywhere."""
-        self.sent: Callable[..., None] = self._request_out if facts.is_ours else self._response_out
+        self.sent: Callable[..., None] = self._request_out if info.kind.is_ours else self._response_out
         """`sent(data, cause)`: complete frames were written. `cause.batch`, if there is one, is the row of the request's batch."""
 
     # --- events of the connection
@@ -229,7 +221,7 @@ class ConnectionJournal:
         """The peer has authenticated as this principal, by a mechanism of SASL or by `TLS`."""
         self._exchanges.guard.authenticated()
         self._allow_short_way()
-        self._facts = self._facts._replace(principal=principal)
+        self._principal = principal
         self._context = self._new_context()
         self._writer.connection_authenticated(self.conn_id, principal, mechanism)
 
@@ -346,9 +338,9 @@ class ConnectionJournal:
         self._context = self._new_context()
 
     def _new_context(self) -> int:
-        facts = self._facts
+        info = self._info
         values = ContextValues(
-            self.conn_id, facts.kind, facts.listener, facts.peer, facts.peer_id, facts.principal, self._client_id, self._sw
+            self.conn_id, info.kind.value, info.listener, info.peer, info.peer_id, self._principal, self._client_id, self._sw
         )
         number = self._writer.new_context(values)
         if len(self._contexts) >= self._contexts_end:  # a client that keeps changing its client id

@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from klamm.journal.batches import ContextValues, Where
-from klamm.journal.connection import ConnectionFacts, ConnectionJournal
+from klamm.journal.connection import ConnectionJournal
 from klamm.journal.disk import WAITING_BYTES, WAITING_ROWS, Disk, Rows
 from klamm.journal.reading import open_segment, seal_folder
 from klamm.journal.segments import LOCK, SEAL, EndMark, node_folder, segment_metadata, segment_of
@@ -132,10 +132,8 @@ class JournalWriter:
     def connection(self, info: ConnectionInfo) -> ConnectionJournal:
         """The journal of a new connection. Also writes its `conn_open`."""
         kind = info.kind
-        principal = None if kind.is_ours else "User:ANONYMOUS"
         self._connection_number += 1
-        facts = ConnectionFacts(kind.value, kind.is_ours, info.listener, info.peer, info.peer_id, principal, info.has_sasl)
-        made = ConnectionJournal(self, self._connection_number, facts)
+        made = ConnectionJournal(self, self._connection_number, info)
         self._names[made.conn_id] = info.id, info.peer_id
         self._by_id[info.id] = made
         if info.peer_id is not None and kind is ConnectionKind.CHANNEL:

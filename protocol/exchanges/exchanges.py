@@ -15,7 +15,8 @@ from collections.abc import Callable, Set
 from struct import Struct, error
 from typing import Any, Protocol
 
-from klamm.protocol.apis import ApiKey
+from klamm.protocol import messages
+from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.exchanges.splitter import Splitter, keep_everything
 from klamm.protocol.primitives import FEW_TAGS, read_uvarint, skip_tags
@@ -180,6 +181,22 @@ class Exchanges:
         elif any(each[2] >> 16 in redaction.RESPONSES for each in self.waiting):
             rest = rest[:8]
         self._sink.stray(rest, False)
+
+
+def decode_request(payload: bytes) -> Any:
+    """The message in the payload of a request. Raises RemoteProtocolError, or LocalProtocolError for a version that does not exist."""
+    header, offset = messages.decode_request_header(payload)
+    return messages.decode(f"{APIS[header.api_key].name}Request", header.api_version, payload, offset)[0]
+
+
+def decode_response(key: int, version: int, payload: bytes) -> tuple[Any, int]:
+    """The message in the payload of a response, and its version: 0 if the server lacks the version of an ApiVersions request. Raises
+    RemoteProtocolError, or LocalProtocolError for a version that does not exist.
+    """
+    if key == _API_VERSIONS and payload[4:6] == UNSUPPORTED_VERSION:
+        version = 0
+    _, offset = messages.decode_response_header(key, version, payload)
+    return messages.decode(f"{APIS[key].name}Response", version, payload, offset)[0], version
 
 
 def acks(frame: bytes, version: int, length: int) -> int | None:

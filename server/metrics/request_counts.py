@@ -17,7 +17,7 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.exchanges.connections import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
 from klamm.protocol.exchanges.error_codes import error_counts
-from klamm.protocol.exchanges.exchanges import Exchanges
+from klamm.protocol.exchanges.exchanges import Exchanges, decode_response
 from klamm.protocol.exchanges.peers import is_follower
 from klamm.server.metrics.distribution import SIZES, Distribution
 
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 class OpenRequest(NamedTuple):
     """A request that came and has no response yet."""
 
+    key: int
     api: str
     version: int
     size: int
@@ -72,17 +73,12 @@ class RequestCounts:
         if payload is None:
             return
         try:
-            _, offset = messages.decode_response_header(ApiKey(_KEYS[request.api]), request.version, payload)
-            response, _ = messages.decode(f"{request.api}Response", request.version, payload, offset)
-            codes = error_counts(response, request.version)
-        except (RemoteProtocolError, KeyError, ValueError):  # ApiVersions in a version that we do not have
-            codes = {int(ErrorCode.UNSUPPORTED_VERSION): 1}
+            codes = error_counts(*decode_response(request.key, request.version, payload))
+        except RemoteProtocolError:  # a fault changed its bytes
+            return
         for code, count in codes.items():
             for name in request.names:
                 self.errors[name, ErrorCode(code).name] += count
-
-
-_KEYS = {api.name: api.key for api in messages.APIS.values()}
 
 
 def _sizes() -> Distribution:
@@ -141,7 +137,7 @@ class AcceptedSink:
         names: tuple[str, ...] = (api.name,)
         if key == ApiKey.FETCH:
             names = (api.name, "FetchFollower" if is_follower(frame[4:], version) else "FetchConsumer")
-        request = OpenRequest(api.name, version, size - 4, self._counts.time_s(), names)
+        request = OpenRequest(key, api.name, version, size - 4, self._counts.time_s(), names)
         self._socket.requests += 1
         if has_response:
             self._counts.open[api.name] += 1

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from klamm.protocol import messages
-from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.exchanges.error_codes import error_counts, error_name
+from klamm.protocol.exchanges.exchanges import decode_response
 
 log = logging.getLogger(__name__)
 
@@ -50,13 +50,8 @@ class RequestLine:
 
     def _codes(self, frame: bytes) -> str:
         """The error codes in a response, each with its count if there are several."""
-        payload = frame[4:]
-        version = self._version
-        if self._api_key == ApiKey.API_VERSIONS and not version <= messages.APIS[self._api_key].max_version:
-            version = 0  # the response to a version that does not exist
         try:
-            _, offset = messages.decode_response_header(self._api_key, version, payload)
-            response, _ = messages.decode(f"{messages.APIS[self._api_key].name}Response", version, payload, offset)
+            response, version = decode_response(self._api_key, self._version, frame[4:])
         except RemoteProtocolError as problem:
             return f"a response that cannot be decoded ({problem})"
         counted = Counter({code: count for code, count in error_counts(response, version).items() if code})
