@@ -12,6 +12,7 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.exchanges.error_codes import is_error_code
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.protocol.schema import Field, Struct
 from klamm.seams.value_class import dataclass
@@ -19,7 +20,6 @@ from klamm.seams.value_class import dataclass
 KEYS = ("topic", "partition", "group", "transactional_id")
 """What a filter can name inside messages."""
 
-ERRORS = ("error_code", "partition_error_code")
 _TEXT = "error_message"
 _TOPIC_ARRAYS = frozenset(
     ("topics", "topic_data", "responses", "results", "topic_results", "topic_states", "forgotten_topics_data")
@@ -103,7 +103,7 @@ def carries(response: str, keys: frozenset[str]) -> bool:
 @cache
 def _carries(struct: Struct, container: str, keys: frozenset[str]) -> bool:
     left = keys - {key_of(field, container, struct) for field in struct.fields if not field.is_array}
-    if not left and any(field.attribute in ERRORS for field in struct.fields):
+    if not left and any(is_error_code(field) for field in struct.fields):
         return True
     return any(
         _carries(field.struct, field.attribute, frozenset(left)) for field in struct.fields if field.is_array and field.struct is not None
@@ -199,7 +199,7 @@ def _change(
 
 def _fail(node: Any, struct: Struct, container: str, version: int, code: ErrorCode, text: str | None) -> tuple[Any, bool]:
     """A structure with an error: its own, without anything but its names, or that of each row below it."""
-    own = next((field.attribute for field in struct.fields if field.attribute in ERRORS and version in field.versions), None)
+    own = next((field.attribute for field in struct.fields if is_error_code(field) and version in field.versions), None)
     if own is None:
         changes = {}
         for field in struct.fields:
