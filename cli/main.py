@@ -36,6 +36,7 @@ VERBS = {
     "pipeline": "klamm.cli.pipeline.verb",
     "preferred-replica-election": "klamm.cli.elections.preferred_replica_election",
     "produce": "klamm.cli.records.produce",
+    "proxy": "klamm.cli.serving.proxy",
     "reassign-partitions": "klamm.cli.reassign_partitions.verb",
     "report": "klamm.cli.pipeline.report",
     "serve": "klamm.cli.serving.serve",

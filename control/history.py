@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
+from klamm.configs.tables.public_configs import public_configs
 from klamm.control.json_object import JsonObject
 from klamm.control.refusal import is_number
 from klamm.protocol import messages
@@ -27,7 +28,6 @@ from klamm.protocol.records.batch import each_header
 from klamm.protocol.schema import Struct
 from klamm.server.faults import message_parts
 from klamm.server.faults.fault import is_like
-from klamm.server.journal.broker_journal import public_configs
 
 MAX_REQUESTS = 20_000
 MAX_BYTES = 64 << 20

@@ -105,7 +105,7 @@ class ConnectionJournal:
     __slots__ = (
         "_add_frame", "_add_row", "_client", "_client_id", "_context", "_contexts", "_contexts_end", "_exchanges", "_head", "_info",
         "_keep", "_longest", "_longest_request", "_now_ns", "_pending", "_principal", "_records_end", "_request_dir", "_response_dir",
-        "_sw", "_writer", "conn_id", "last_response_seq", "received", "sent",
+        "_sw", "_writer", "conn_id", "last_response_seq", "passed", "received", "sent",
     )
 
     def __init__(self, writer: Owner, conn_id: int, info: ConnectionInfo) -> None:
@@ -140,6 +140,8 @@ class ConnectionJournal:
         """Like `_longest`, for requests; -1 if no request can take it, in the middle of a frame or if SASL tokens are possible."""
         self.received: Callable[[bytes], None] = self._exchanges.received if info.kind.is_ours else self._request_in
         """Received bytes, split anywhere."""
+        self.passed = self._exchanges.sent
+        """Bytes of responses, split anywhere, for a proxy."""
         self.sent: Callable[..., None] = self._request_out if info.kind.is_ours else self._response_out
         """`sent(data, cause)`: complete frames were written. `cause.batch`, if there is one, is the row of the request's batch."""
 

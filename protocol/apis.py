@@ -1,8 +1,8 @@
 """The APIs of a ZooKeeper-mode broker of 3.9, and the header versions of their messages.
 
 There is one row for each API: key, name, lowest and highest version, first flexible version (None: never), and what its requests are: who
-sends them, whether they only read, and so on. Whoever needs the APIs of one kind takes them from here. A few facts stand beside what uses
-them: masks of secrets (`security/redaction.py`), and where a message names topics, which follows from its definition.
+sends them, whether they only read, and so on. Sets of APIs are made of these facts. A few facts stand beside what uses them: masks of
+secrets (`security/redaction.py`), and where a message names topics, which follows from its definition.
 
 Flexible versions use request header 2 and response header 1, the others 1 and 0. There are two exceptions. An ApiVersions response has
 header 0 in every version, so that a client can read it before it knows the broker. A ControlledShutdown request of version 0 has header 0,
@@ -116,7 +116,7 @@ class Api(NamedTuple):
     """One API: its lowest and highest version, the form of its frames, and what its requests are.
 
     `cluster_action`: they need this operation on the cluster. `draft`: it is of a draft KIP. `reads`: they change nothing.
-    `to_controller`: only the active controller does what they ask. `is_unmeasured`: client quotas do not apply.
+    `to_controller`: only the active controller can do it. `is_unmeasured`: client quotas do not apply.
     """
 
     key: ApiKey

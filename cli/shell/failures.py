@@ -34,6 +34,7 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.cli.shell.failures", "PackageMissing"),
     ("klamm.cli.shell.output", "CannotWrite"),
     ("klamm.server.lifecycle.start_failure", "StartFailed"),
+    ("klamm.proxy.proxy", "ProxyRefused"),
     ("klamm.control.client", "ControlFailed"),
     ("klamm.control.http", "CannotServe"),
     ("klamm.zk.embedded.java", "EmbeddedZooKeeperError"),

@@ -57,8 +57,8 @@ class ExchangeSink(Protocol):
         `response` gets, if it `has_response`.
         """
 
-    def response(self, asked: Any, frame: bytes, size: int, special: int) -> None:
-        """The response to the request for which `request` returned `asked`. `special` is API key and version of the response, as one
+    def response(self, state: Any, frame: bytes, size: int, special: int) -> None:
+        """The response to the request for which `request` returned `state`. `special` is API key and version of the response, as one
         number, if it is one of `SPECIAL_RESPONSES`.
         """
 
@@ -124,24 +124,21 @@ class Exchanges:
             frame = masked
         kind = key << 16 & 0xFFFFFFFF | version & 0xFFFF
         has_response = key != _PRODUCE or acks(frame, version, length) != 0
-        asked = self._sink.request(frame, size, kind, correlation_id, has_response, is_masked, cause)
+        state = self._sink.request(frame, size, kind, correlation_id, has_response, is_masked, cause)
         if has_response:
-            self.waiting.append((correlation_id, asked, kind if key in SPECIAL_RESPONSES else 0))
+            self.waiting.append((correlation_id, state, kind if key in SPECIAL_RESPONSES else 0))
 
     def response(self, frame: bytes, size: int) -> None:
         """One response of `size` bytes. `frame` has all or the first bytes."""
-        waiting = self.waiting
         correlation_id = _INT32(frame, 4)[0] if len(frame) >= 8 else None
-        place = 0 if waiting and waiting[0][0] == correlation_id is not None else self.place(correlation_id)
-        if place < 0:
-            if waiting and waiting[0][2] == TOKEN:
-                waiting.popleft()
-                self._sink.token(size, False)
-            else:
-                self._sink.unmatched(frame, correlation_id)
+        found = self.take(correlation_id)
+        if found is None:
+            self._sink.unmatched(frame, correlation_id)
             return
-        _, asked, special = waiting[place]
-        del waiting[place]
+        _, state, special = found
+        if special == TOKEN:
+            self._sink.token(size, False)
+            return
         if special:
             key = special >> 16
             if key == _API_VERSIONS:
@@ -149,7 +146,19 @@ class Exchanges:
                     special = key << 16
             elif key != _FETCH and self._public is not None:
                 frame = redaction.masked_response(frame, key, special & 0xFFFF, self._public)
-        self._sink.response(asked, frame, size, special)
+        self._sink.response(state, frame, size, special)
+
+    def take(self, correlation_id: int | None) -> Waiting | None:
+        """The request of a response with this correlation id, or the SASL token before it; it waits no more. None without one."""
+        waiting = self.waiting
+        place = 0 if waiting and waiting[0][0] == correlation_id is not None else self.place(correlation_id)
+        if place < 0 and waiting and waiting[0][2] == TOKEN:
+            place = 0
+        if place < 0:
+            return None
+        found = waiting[place]
+        del waiting[place]
+        return found
 
     def place(self, correlation_id: int | None) -> int:
         """Index of the first waiting request with this correlation id; -1 if there is none."""
@@ -159,8 +168,8 @@ class Exchanges:
         """A request with header version 0 and nothing after it, or bytes that are not a request."""
         if len(frame) == 12:
             kind, correlation_id = _SHORT_REQUEST(frame, 4)
-            asked = self._sink.request(frame, 12, kind, correlation_id, True, False, cause)
-            self.waiting.append((correlation_id, asked, kind if kind >> 16 in SPECIAL_RESPONSES else 0))
+            state = self._sink.request(frame, 12, kind, correlation_id, True, False, cause)
+            self.waiting.append((correlation_id, state, kind if kind >> 16 in SPECIAL_RESPONSES else 0))
         elif self.guard.may_be_token(-1, -1):
             self.waiting.append((None, None, TOKEN))
             self._sink.token(len(frame), True)

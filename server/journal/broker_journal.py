@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.definitions.definition import ConfigKey
-from klamm.configs.tables.broker import BROKER, OWN, QUOTAS, SWITCHES, TOPICS
 from klamm.machine.extras import install_command
 from klamm.seams.clock import Clock
 from klamm.server.net.tap import BrokerTap
@@ -20,7 +16,6 @@ if TYPE_CHECKING:
     from klamm.server.journal.open_journal import OpenJournal
 
 DIRECTORY = "klamm.journal.dir"
-_TABLES: tuple[Mapping[str, ConfigKey], ...] = (BROKER, SWITCHES, OWN, QUOTAS, TOPICS)
 
 
 class JournalMissing(Exception):
@@ -32,15 +27,10 @@ def keeps_journal(config: BrokerConfig) -> bool:
     return bool(config.get(DIRECTORY))
 
 
-@cache
-def public_configs() -> frozenset[str]:
-    """Names of all configs that are not sensitive."""
-    return frozenset(name for table in _TABLES for name, key in table.items() if not key.sensitive)
-
-
 async def open_journal(config: BrokerConfig, cluster_id: str, broker_id: int, tap: BrokerTap, clock: Clock) -> OpenJournal:
     """Open the journal of this broker. Raises JournalMissing."""
     try:
+        from klamm.configs.tables.public_configs import public_configs
         from klamm.journal.writer import JournalRefused, JournalWriter
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyarrow":

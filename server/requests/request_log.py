@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.protocol.exchanges.error_codes import error_counts, error_name
-from klamm.protocol.exchanges.exchanges import decode_response
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +48,9 @@ class RequestLine:
 
     def _codes(self, frame: bytes) -> str:
         """The error codes in a response, each with its count if there are several."""
+        from klamm.protocol.exchanges.error_codes import error_counts, error_name  # few brokers log their requests
+        from klamm.protocol.exchanges.exchanges import decode_response
+
         try:
             response, version = decode_response(self._api_key, self._version, frame[4:])
         except RemoteProtocolError as problem:

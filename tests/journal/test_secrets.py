@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from klamm.configs.tables.public_configs import public_configs
 from klamm.journal.columns import Flag
 from klamm.journal.writer import JournalWriter
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.exchanges.connections import ConnectionKind
 from klamm.protocol.security import redaction
-from klamm.server.journal.broker_journal import public_configs
 from klamm.tests.journal.journaled_world import JournaledWorld, asked, rows
 
 SECRET = "hunter2-passwörd"
