@@ -21,7 +21,7 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import RemoteProtocolError, did_you_mean
 from klamm.protocol.exchanges.connections import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
 from klamm.protocol.exchanges.error_codes import error_name, first_error
-from klamm.protocol.exchanges.exchanges import Exchanges, decode_request, decode_response
+from klamm.protocol.exchanges.exchanges import Exchanges, ExchangeSink, decode_request, decode_response
 from klamm.protocol.exchanges.peers import Peer
 from klamm.protocol.nouns import ZERO_UUID, id_text
 from klamm.protocol.records.batch import each_header
@@ -111,7 +111,7 @@ class Exchange:
         return self.client_id == CLIENT_ID or self.sender.is_broker
 
 
-class Heard:
+class Heard(ExchangeSink):
     """What was heard of one connection that a listener accepted: gets its bytes at once, and its requests and responses when the history is
     read.
     """
@@ -146,16 +146,13 @@ class Heard:
     ) -> Exchange | None:
         return self._history.begin(self, frame[4 : 4 + LARGEST])
 
-    def response(self, asked: Exchange | None, frame: bytes, size: int, special: int) -> None:
-        if asked is not None:
-            self._history.end(asked, frame[4 : 4 + LARGEST])
+    def response(self, state: Exchange | None, frame: bytes, size: int, special: int) -> None:
+        if state is not None:
+            self._history.end(state, frame[4 : 4 + LARGEST])
 
     def token(self, size: int, is_request: bool) -> None:
         """A token is not shown."""
         self._history.passed(is_request)
-
-    def unmatched(self, frame: bytes, correlation_id: int | None) -> None:
-        """What is no exchange is not shown."""
 
     def stray(self, data: bytes, is_request: bool) -> None:
         """What is no exchange is not shown."""

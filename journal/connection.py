@@ -22,7 +22,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.protocol.exchanges.connections import ConnectionInfo
-from klamm.protocol.exchanges.exchanges import SPECIAL_RESPONSES, UNSUPPORTED_VERSION, Exchanges, acks
+from klamm.protocol.exchanges.exchanges import SPECIAL_RESPONSES, UNSUPPORTED_VERSION, Exchanges, ExchangeSink, acks
 from klamm.protocol.primitives import FEW_TAGS
 from klamm.protocol.security import redaction
 
@@ -64,6 +64,7 @@ _FETCH, _API_VERSIONS = int(ApiKey.FETCH), int(ApiKey.API_VERSIONS)
 _NO_HEAD = -5, 0, 0, b""
 """The result for data that is too short. No frame has this length."""
 
+
 @cache
 def _heads(client: int) -> Callable[[bytes], tuple[int, int, int, bytes]]:
     """A function that reads the beginning of a request whose client id has `client` bytes, including its length. Returns the length of the
@@ -99,7 +100,7 @@ class Owner(Protocol):
         """Let the thread write all waiting rows now. `size` is the size of a large frame that is the reason."""
 
 
-class ConnectionJournal:
+class ConnectionJournal(ExchangeSink):
     """The journal of one connection. All methods are called in the thread of the event loop. None raises because of data of the peer."""
 
     __slots__ = (
@@ -259,10 +260,10 @@ class ConnectionJournal:
         if key in _SPECIAL_REQUESTS:
             if key == ApiKey.PRODUCE:
                 kept = frame[: self._records_end]
-            elif key in redaction.REQUESTS:
+            elif key in redaction.REQUESTS and not is_masked:
                 kept = UnmaskedFrame(frame, key, None, self._writer.public_configs)
                 flags |= _MASKED
-            elif 3 <= kind & 0xFFFF < 0x8000:
+            elif key == ApiKey.API_VERSIONS and 3 <= kind & 0xFFFF < 0x8000:
                 self._sw = _software(frame, kind & 0xFFFF)
                 self._context = self._new_context()
         if size > self._keep or len(kept) < size:
@@ -275,7 +276,7 @@ class ConnectionJournal:
         self._append(seq, made, kept, size)
         return row
 
-    def response(self, asked: bytes, frame: bytes, size: int, special: int) -> None:
+    def response(self, state: bytes, frame: bytes, size: int, special: int) -> None:
         """Journal one response of `size` bytes. `frame` has all or the first bytes."""
         flags = 0
         kept: bytes | UnmaskedFrame = frame
@@ -284,8 +285,8 @@ class ConnectionJournal:
             if key == _FETCH:
                 kept = frame[: self._records_end]
             elif key == _API_VERSIONS:
-                seq, now, context, _, correlation_id = PLAIN_REQUEST.unpack(asked)
-                asked = _pack_plain(seq, now, context, special, correlation_id)
+                seq, now, context, _, correlation_id = PLAIN_REQUEST.unpack(state)
+                state = _pack_plain(seq, now, context, special, correlation_id)
             else:
                 kept = UnmaskedFrame(frame, key, special & 0xFFFF, self._writer.public_configs)
                 flags = _MASKED
@@ -294,7 +295,7 @@ class ConnectionJournal:
         seq = self._writer.seq
         self._writer.seq = seq + 1
         self.last_response_seq = seq
-        self._append(seq, _pack_response(asked, seq, self._now_ns(), flags, self._response_dir), kept, size)
+        self._append(seq, _pack_response(state, seq, self._now_ns(), flags, self._response_dir), kept, size)
 
     def token(self, size: int, is_request: bool) -> None:
         """A SASL token: only its length is kept."""

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from struct import Struct
-from typing import Any, Protocol
+from typing import Protocol
 
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
-from klamm.protocol.exchanges.exchanges import TOKEN, Exchanges
+from klamm.protocol.exchanges.exchanges import TOKEN, Exchanges, ExchangeSink
 from klamm.protocol.exchanges.splitter import HEAD_BYTES
 from klamm.proxy.addresses import AddressedResponse, has_addresses, is_known
 
@@ -34,7 +34,7 @@ class Rewrite(Protocol):
     def __call__(self, response: AddressedResponse) -> Awaitable[bytes]: ...
 
 
-class Passage:
+class Passage(ExchangeSink):
     """A connection between a client and a broker."""
 
     def __init__(
@@ -125,24 +125,10 @@ class Passage:
             log.warning("a response of API %d passes as it is: %s", kind[0], error)
             return frame
 
-    # What was requested (`ExchangeSink`); responses are not split here.
-
     def request(
         self, frame: bytes, size: int, kind: int, correlation_id: int, has_response: bool, is_masked: bool, cause: object
     ) -> int:
         return kind
-
-    def response(self, asked: Any, frame: bytes, size: int, special: int) -> None:
-        """Responses are not split."""
-
-    def token(self, size: int, is_request: bool) -> None:
-        """A token passes."""
-
-    def unmatched(self, frame: bytes, correlation_id: int | None) -> None:
-        """Responses are not split."""
-
-    def stray(self, data: bytes, is_request: bool) -> None:
-        """What is not a request passes."""
 
 
 async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:

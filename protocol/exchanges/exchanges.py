@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Set
 from struct import Struct, error
-from typing import Any, Protocol
+from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
@@ -45,10 +45,12 @@ response is one of `SPECIAL_RESPONSES`, otherwise 0. A SASL token has no correla
 """
 
 
-class ExchangeSink(Protocol):
+class ExchangeSink:
     """Gets what the two ends of a connection said. A frame has its length in front; of one that came in pieces the end may be missing, so
-    its whole `size` is given too.
+    its whole `size` is given too. A sink ignores what it has no method for.
     """
+
+    __slots__ = ()
 
     def request(
         self, frame: bytes, size: int, kind: int, correlation_id: int, has_response: bool, is_masked: bool, cause: Any

@@ -17,7 +17,7 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.exchanges.connections import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
 from klamm.protocol.exchanges.error_codes import error_counts
-from klamm.protocol.exchanges.exchanges import Exchanges, decode_response
+from klamm.protocol.exchanges.exchanges import Exchanges, ExchangeSink, decode_response
 from klamm.protocol.exchanges.peers import is_follower
 from klamm.server.metrics.distribution import SIZES, Distribution
 
@@ -92,7 +92,7 @@ class SocketCounts:
         self.open = self.created = self.closed = self.bytes_in = self.bytes_out = self.requests = self.responses = 0
 
 
-class AcceptedSink:
+class AcceptedSink(ExchangeSink):
     """One connection of a client, another broker or a controller: its bytes, and what was said in them."""
 
     __slots__ = ("_counts", "_exchanges", "_socket")
@@ -145,11 +145,11 @@ class AcceptedSink:
             self._counts.responded(request, None)
         return request
 
-    def response(self, asked: OpenRequest | None, frame: bytes, size: int, special: int) -> None:
+    def response(self, state: OpenRequest | None, frame: bytes, size: int, special: int) -> None:
         self._socket.responses += 1
-        if asked is not None:
-            self._counts.open[asked.api] -= 1
-            self._counts.responded(asked, frame[4:])
+        if state is not None:
+            self._counts.open[state.api] -= 1
+            self._counts.responded(state, frame[4:])
 
     def token(self, size: int, is_request: bool) -> None:
         """A token is not a request."""
@@ -159,11 +159,8 @@ class AcceptedSink:
         """A response to no known request."""
         self._socket.responses += 1
 
-    def stray(self, data: bytes, is_request: bool) -> None:
-        """What is not a request does not count."""
 
-
-class LeaderSink:
+class LeaderSink(ExchangeSink):
     """The connection to a leader: counts the responses to fetches."""
 
     __slots__ = ("_client_id", "_counts", "_exchanges", "_leader", "_peer", "received")
@@ -198,12 +195,3 @@ class LeaderSink:
     def response(self, asked: bool, frame: bytes, size: int, special: int) -> None:
         if asked:
             self._counts.fetches[(self._client_id, *self._peer)] += 1
-
-    def token(self, size: int, is_request: bool) -> None:
-        """Does nothing: only fetches count."""
-
-    def unmatched(self, frame: bytes, correlation_id: int | None) -> None:
-        """Does nothing: only fetches count."""
-
-    def stray(self, data: bytes, is_request: bool) -> None:
-        """Does nothing: only fetches count."""

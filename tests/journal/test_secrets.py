@@ -91,6 +91,13 @@ def test_secrets_in_requests_are_masked_and_the_frame_decodes(
     assert (header.api_key, end) == (key, len(frame) - 4)
 
 
+def test_a_request_that_was_masked_because_it_may_be_a_token_says_so(world: JournaledWorld) -> None:
+    connection = world.connection(has_sasl=True)
+    odd = messages.encode(messages.SaslAuthenticateRequest(auth_bytes=b"x"), 1) + SECRET.encode()
+    connection.received(messages.encode_request(ApiKey.SASL_AUTHENTICATE, 1, 3, "c", odd))
+    assert [row["flags"] for row in world.frames()] == [Flag.MASKED] and not is_written(world.lake)
+
+
 def test_secrets_are_masked_by_the_thread_that_writes_however_large_the_request_is(
     world: JournaledWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.exchanges.exchanges import Exchanges
+from klamm.protocol.exchanges.exchanges import Exchanges, ExchangeSink
 
 SECRET = b"hunter2-passw\xc3\xb6rd"
 
 
-class Seen:
+class Seen(ExchangeSink):
     """A sink that remembers everything. What it returns for a request is (API key, correlation id)."""
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class Seen:
         self.requests.append((kind >> 16, correlation_id, has_response, is_masked))
         return kind >> 16, correlation_id
 
-    def response(self, asked: Any, frame: bytes, size: int, special: int) -> None:
+    def response(self, state: Any, frame: bytes, size: int, special: int) -> None:
         self.frames.append(frame)
-        self.responses.append((asked, special))
+        self.responses.append((state, special))
 
     def token(self, size: int, is_request: bool) -> None:
         self.others.append(("token", size, is_request))
