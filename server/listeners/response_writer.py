@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from klamm.protocol.exchanges.connections import ConnectionSink
 from klamm.server.listeners.flow_control import IN_FILE, UNREAD, FlowControl
 from klamm.server.listeners.unread_responses import ResponseFile, UnreadResponses
-from klamm.server.net.tap import ConnectionSink
 
 LARGE_BYTES = 16 << 10
 """Larger writes go to a file while the clients of the broker together have too much unread."""
