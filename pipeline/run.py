@@ -35,6 +35,7 @@ from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import spark_failures, written
 from klamm.pipeline.retention import finish
 from klamm.pipeline.rules.runner import Judgement
+from klamm.pipeline.spark.workers import cluster_failures
 from klamm.pipeline.upkeep import upkeep
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def run(
 
     Raises PipelineFailed, also if rows got lost.
     """
-    with written(folder) as lake, spark_failures(), damage_named(lake):
+    with written(folder) as lake, spark_failures(), damage_named(lake), cluster_failures():
         finish(lake)
         late = ask_to_seal(lake)
         seal_leftovers(lake)
@@ -118,7 +119,7 @@ def watch(
 
     Raises PipelineFailed.
     """
-    with written(folder) as lake, spark_failures(), damage_named(lake):
+    with written(folder) as lake, spark_failures(), damage_named(lake), cluster_failures():
         finish(lake)
         seal_leftovers(lake)
         stream.prepare(lake)

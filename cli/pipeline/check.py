@@ -10,7 +10,7 @@ import click
 
 from klamm.cli import start
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import LAKE, open_spark, session_options
+from klamm.cli.pipeline.options import LAKE, Spark, session_options
 from klamm.cli.shell.exit_codes import VIOLATED
 from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.logs import printable
@@ -41,7 +41,7 @@ SHOWN = 5
 @interruptible
 def command(
     lake: Path, runs: tuple[str, ...], chosen: tuple[str, ...], fail_on: tuple[str, ...], fail_on_missing: bool, as_json: bool,
-    quick: bool, any_size: bool, master: str, remote: str | None, memory: str,
+    quick: bool, any_size: bool, spark: Spark,
 ) -> None:
     """Say what the conformance rules say of the runs of LAKE. Those that `klamm pipeline run` has not judged as they are now are judged.
 
@@ -57,11 +57,11 @@ def command(
     if any_size and not quick:
         raise click.UsageError("--any-size belongs to --quick")
     if quick:
-        checked = _quickly(lake, runs, chosen, memory, any_size=any_size)
+        checked = _quickly(lake, runs, chosen, spark.memory, any_size=any_size)
     else:
         from klamm.pipeline.rules.check import check
 
-        checked = check(lake, lambda: open_spark(master, remote, memory), runs=runs, chosen=chosen)
+        checked = check(lake, lambda: spark.open(lake), runs=runs, chosen=chosen)
     for note in checked.notes:
         click.echo(printable(note), err=True)
     if as_json:

@@ -10,6 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -22,7 +25,7 @@ from klamm.cli.shell.output import counted, say
 if TYPE_CHECKING:
     from klamm.pipeline.run import RunOutcome
 
-F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 LAKE = LakeFolder()
 
@@ -39,23 +42,39 @@ class Memory(click.ParamType[str]):
         return value
 
 
+MASTER = click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], local-cluster[N,CORES,MB] or spark://HOST:PORT."
+)
 MEMORY = click.option("--memory", type=Memory(), default="2g", show_default=True, help="Heap of Spark's driver, such as 512m.")
 
 
-def session_options(function: F) -> F:
-    """Options --master, --remote and --memory: the arguments `master`, `remote` and `memory` of `open_session`."""
+@dataclass(frozen=True)
+class Spark:
+    """Where a command's jobs run, and with which settings."""
+
+    master: str
+    remote: str | None
+    memory: str
+
+    def open(self, lake: Path | None = None) -> Any:
+        """A session whose workers see `lake`. `os.environ` names the JVM that the command starts, so that it can end it at any time."""
+        from klamm.pipeline.spark.session import open_session
+        from klamm.pipeline.spark.workers import supervise
+
+        session = open_session(self.master, remote=self.remote, memory=self.memory, variables=os.environ)
+        supervise(session, self.master, lake, self.remote)
+        return session
+
+
+def session_options(function: Callable[..., T]) -> Callable[..., T]:
+    """Options --master, --remote and --memory: the argument `spark` of a command."""
+
+    @wraps(function)
+    def with_spark(*arguments: Any, master: str, remote: str | None, memory: str, **named: Any) -> T:
+        return function(*arguments, spark=Spark(master, remote, memory), **named)
+
     remote = click.option("--remote", metavar="URL", help="A Spark Connect server, sc://HOST:PORT, that sees the lake under the same path.")
-    master = click.option(
-        "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], local-cluster[N,CORES,MB] or spark://HOST:PORT."
-    )
-    return master(remote(MEMORY(function)))
-
-
-def open_spark(master: str, remote: str | None, memory: str) -> Any:
-    """The session of a command. `os.environ` names the JVM that the command starts, so that the command can end it at any time."""
-    from klamm.pipeline.spark.session import open_session
-
-    return open_session(master, remote=remote, memory=memory, variables=os.environ)
+    return MASTER(remote(MEMORY(with_spark)))
 
 
 class Duration(click.ParamType[int]):

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import JSON, KEEP, LAKE, Bars, open_spark, print_outcome, session_options
+from klamm.cli.pipeline.options import JSON, KEEP, LAKE, Bars, Spark, print_outcome, session_options
 
 
 @click.command("run", short_help="Bring all tables of a lake up to date, verdicts too.")
@@ -16,7 +16,7 @@ from klamm.cli.pipeline.options import JSON, KEEP, LAKE, Bars, open_spark, print
 @JSON
 @session_options
 @interruptible
-def command(lake: Path, master: str, remote: str | None, memory: str, keep_ns: int | None, as_json: bool) -> None:
+def command(lake: Path, spark: Spark, keep_ns: int | None, as_json: bool) -> None:
     """Bring all tables of LAKE up to date with its journal, and judge its new runs by the conformance rules.
 
     Brokers that are running finish their segments first; what brokers left that were killed is read up to its last whole batch. Only new
@@ -26,5 +26,5 @@ def command(lake: Path, master: str, remote: str | None, memory: str, keep_ns: i
     from klamm.pipeline.run import run
 
     with Bars() as bars:
-        outcome = run(lake, lambda: open_spark(master, remote, memory), bars, keep_ns=keep_ns)
+        outcome = run(lake, lambda: spark.open(lake), bars, keep_ns=keep_ns)
     print_outcome(outcome, as_json)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import LAKE, Bars, open_spark, session_options
+from klamm.cli.pipeline.options import LAKE, Bars, Spark, session_options
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import say
 from klamm.cli.shell.parameters import Decimal, Whole
@@ -132,8 +132,7 @@ def _step(name: str, kind: click.ParamType[Any] | None, text: str) -> Callable[[
 @session_options
 @click.pass_context
 @interruptible
-def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | None, master: str, remote: str | None, memory: str,
-            **given: Any) -> None:
+def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | None, spark: Spark, **given: Any) -> None:
     """Say what becomes of the leaders of a cluster, by the controller's own rules.
 
     The cluster comes from one of --partitions (generated), --zookeeper, --metadata-log, or the journal of LAKE. Steps are taken in the
@@ -147,6 +146,7 @@ def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | No
     from klamm.cli.tools.files import read_reassignment
     from klamm.pipeline.simulation.simulate import finished_rows, simulate
     from klamm.pipeline.simulation.tables import write_outcome, write_rows
+    from klamm.pipeline.spark.workers import cluster_failures
 
     if given["rows"] and lake is None:
         raise click.UsageError("--rows needs LAKE to write to")
@@ -157,12 +157,12 @@ def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | No
             plans.append({key: move.replicas for key, move in read_reassignment(value).items()})
         steps.append(_as_step(option, value, len(plans) - 1))
     source = _source(lake, given, tuple(steps))
-    with Bars() as bars:
+    with Bars() as bars, cluster_failures():
         bars.begin("spark", None)
-        spark = open_spark(master, remote, memory)
+        session = spark.open(lake)
         try:
             bars.begin("read", None)
-            partitions, scenario = source(spark, tuple(steps), plans, [str(v) for o, v in ctx.meta["steps"] if o == "reassign"])
+            partitions, scenario = source(session, tuple(steps), plans, [str(v) for o, v in ctx.meta["steps"] if o == "reassign"])
             bars.begin("simulate", None)
             outcome = simulate(partitions, scenario, given["throttle"])
             if lake is not None:
@@ -172,7 +172,7 @@ def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | No
                     bars.begin("rows", None)
                     write_rows(lake, chosen, finished_rows(partitions, scenario))
         finally:
-            spark.stop()
+            session.stop()
     if as_json:
         say(json.dumps(outcome.as_json()))
     else:

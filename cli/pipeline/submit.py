@@ -7,16 +7,14 @@ import sys
 
 import click
 
-from klamm.cli.pipeline.options import MEMORY
+from klamm.cli.pipeline.options import MASTER, MEMORY
 from klamm.cli.shell.parameters import KEY_VALUE, each_once
 
 
 @click.command(
     "submit", short_help="Run a Python program on a cluster, with Klamm's code.", context_settings={"ignore_unknown_options": True}
 )
-@click.option(
-    "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], local-cluster[N,CORES,MB] or spark://HOST:PORT."
-)
+@MASTER
 @MEMORY
 @click.option("--conf", "settings", type=KEY_VALUE, multiple=True, callback=each_once, help="A setting of Spark; may be repeated.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)

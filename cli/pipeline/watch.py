@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from klamm.cli.pipeline.interrupts import OrderlyEnd, interrupts
-from klamm.cli.pipeline.options import JSON, KEEP, LAKE, Bars, open_spark, print_outcome, session_options
+from klamm.cli.pipeline.options import JSON, KEEP, LAKE, Bars, Spark, print_outcome, session_options
 from klamm.cli.shell.output import counted
 from klamm.cli.shell.parameters import Decimal
 
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 @KEEP
 @JSON
 @session_options
-def command(
-    lake: Path, trigger: float, master: str, remote: str | None, memory: str, keep_ns: int | None, as_json: bool
-) -> None:
+def command(lake: Path, trigger: float, spark: Spark, keep_ns: int | None, as_json: bool) -> None:
     """Keep bronze and silver of LAKE up to date with its journal until Ctrl-C; then make gold. A second Ctrl-C ends it at once.
 
     Each look that finds new segments has a row on stderr: the time, the segments, their frames and events.
@@ -38,9 +36,9 @@ def command(
     end = OrderlyEnd()
 
     def session() -> Any:
-        spark = open_spark(master, remote, memory)
+        opened = spark.open(lake)
         end.can_wait = True
-        return spark
+        return opened
 
     with interrupts(end), Bars() as bars:
 

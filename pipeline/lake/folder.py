@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,8 +68,15 @@ def spark_failures() -> Iterator[None]:
         raise
 
 
+_LOST_TASK = re.compile(r".*Lost task \S+ in stage \S+ \(TID \d+\) \((?P<host>\S+) executor (?P<executor>\w+)\): ")
+"""Where Spark's text names the host of a task that failed."""
+
+
 def _reason(problem: Exception) -> str:
-    """The most telling line of Spark's text: the last line that names an error, otherwise the first line."""
-    lines = [line.strip().removeprefix("Caused by: ").removeprefix(": ") for line in str(problem).splitlines() if line.strip()]
+    """The most telling line of Spark's text: the last line that names an error, otherwise the first line; with the worker's host."""
+    lost = _LOST_TASK.search(str(problem))
+    text = str(problem) if lost is None else str(problem)[lost.end() :]
+    lines = [line.strip().removeprefix("Caused by: ").removeprefix(": ") for line in text.splitlines() if line.strip()]
     ours = [line for line in lines if line.split(": ")[0].endswith(("Failed", "Error", "Exception")) and ": " in line]
-    return (ours or lines or [type(problem).__name__])[-1 if ours else 0]
+    reason = (ours or lines or [type(problem).__name__])[-1 if ours else 0]
+    return reason if lost is None or lost["executor"] == "driver" else f"worker {lost['host']}: {reason}"

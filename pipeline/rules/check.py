@@ -98,8 +98,10 @@ def check(lake: Path, open_session: Callable[[], SparkSession], *, runs: Sequenc
 
     A session is opened only if a run has to be judged: if it has new rows, or if it was judged by other code than this Klamm's.
     """
+    from klamm.pipeline.spark.workers import cluster_failures
+
     lake = existing(lake)
-    with spark_failures(), damage_named(lake):
+    with spark_failures(), damage_named(lake), cluster_failures():
         return _check(lake, open_session, runs, chosen)
 
 

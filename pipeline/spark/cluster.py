@@ -18,6 +18,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -39,6 +40,7 @@ _WORKER = "org.apache.spark.deploy.worker.Worker"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
+@cache
 def code_zip() -> Path:
     """A zip of Klamm's modules and data as they are installed here. Its folder is named after a digest of its content."""
     held = io.BytesIO()

@@ -118,14 +118,14 @@ def with_tries(master: str) -> str:
 def session_settings(master: str, java: Java, memory: str, options: tuple[str, ...] | None = None) -> dict[str, str]:
     """Spark's settings for a session that Klamm opens, also for servers and programs of others."""
     whens = {When.ALWAYS} | ({When.LOCAL} if master.startswith("local") else set())
-    whens |= set() if _is_one_process(master) else {When.ELSEWHERE}
+    whens |= set() if is_one_process(master) else {When.ELSEWHERE}
     archive = " ".join(archive_options(java) if options is None else options)
     facts = {
         "memory": memory,
         "python": sys.executable,
         "log_settings": str(_log_settings()),
         "archive": archive or None,
-        "code": None if _is_one_process(master) else str(code_zip()),
+        "code": None if is_one_process(master) else str(code_zip()),
     }
     return chosen(Kind.SPARK, whens, facts) | {JAVA_OPTIONS: jvm_flags(whens, facts)}
 
@@ -136,7 +136,7 @@ def archive_options(java: Java) -> tuple[str, ...]:
     return (*flags, "-Xlog:disable") if flags else ()
 
 
-def _is_one_process(master: str) -> bool:
+def is_one_process(master: str) -> bool:
     """Whether all work is done by the driver's JVM and the Python workers beside it."""
     return master == "local" or master.startswith("local[")
 
@@ -147,7 +147,7 @@ LONGEST_FOLDER = 60
 
 def own_settings(master: str) -> dict[str, str]:
     """More settings, of a session that only Klamm uses."""
-    if not _is_one_process(master):
+    if not is_one_process(master):
         return {}
     folder = _socket_folder()
     fits = len(folder) <= LONGEST_FOLDER
@@ -183,6 +183,15 @@ def _reach(remote: str) -> None:
     address = urlsplit(remote)
     if address.scheme == "sc" and address.hostname:
         socket.create_connection((address.hostname, DEFAULT_PORT if address.port is None else address.port), REACH_S).close()
+
+
+def master_problem(master: str) -> str | None:
+    """Why no master of a `spark://` URL can be reached; None if one can, or if the master is of another kind."""
+    try:
+        _reach_master(master)
+    except OSError as problem:
+        return _reason(problem, "")
+    return None
 
 
 def _reach_master(master: str) -> None:

@@ -11,12 +11,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from klamm.pipeline.lake.folder import written
 from klamm.pipeline.spark.cluster import environment
 from klamm.pipeline.spark.java import java_for_spark, java_home
 from klamm.tests.harness.ports import free_port
@@ -79,20 +80,66 @@ def test_a_local_cluster_runs_the_pipeline(lake: Path) -> None:
     assert numbers(lake, *FRAMES) == EXPECTED
 
 
-def test_a_master_and_two_workers_run_the_pipeline_with_code_that_is_sent_to_them(lake: Path, tmp_path: Path) -> None:
+@contextlib.contextmanager
+def cluster(folder: Path, *workers: Sequence[str]) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
+    """The URL of a master, and its process and those of its workers, each with one core; `workers` are words before the command of each."""
     port, module = free_port(), [sys.executable, "-m", "klamm.pipeline.spark.cluster"]
     environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
     url = f"spark://127.0.0.1:{port}"
     with contextlib.ExitStack() as stack:
         master = stack.enter_context(running([*module, "master", "127.0.0.1", str(port)], environ))
         until(lambda: listens(port), master)
-        for number in (1, 2):
-            options = ["--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(tmp_path / f"worker-{number}")]
-            stack.enter_context(running([*module, "worker", url, *options], environ))
+        processes = [master]
+        for number, words in enumerate(workers, 1):
+            options = ["--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(folder / f"worker-{number}")]
+            processes.append(stack.enter_context(running([*words, *module, "worker", url, *options], environ)))
+        yield url, processes
+
+
+def test_a_master_and_two_workers_run_the_pipeline_with_code_that_is_sent_to_them(lake: Path, tmp_path: Path) -> None:
+    with cluster(tmp_path, (), ()) as (url, _):
         assert ran("run", lake, "--master", url) == SUMMARY
         sent = list(tmp_path.glob("worker-*/app-*/*/klamm.zip"))
         assert len(sent) == 2, "both workers got the code"
     assert numbers(lake, *FRAMES) == EXPECTED
+
+
+def refused(lake: Path, url: str) -> str:
+    """The last line of a run that fails and leaves the lake to others."""
+    run = subprocess.run(klamm("run", lake, "--master", url), capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (1, ""), run.stderr
+    with written(lake):
+        pass
+    return without_progress(run.stderr)
+
+
+def test_a_worker_that_does_not_see_the_lake_is_named_before_the_work_begins(lake: Path, tmp_path: Path) -> None:
+    blind = ("unshare", "-rm", "sh", "-c", f'mount -t tmpfs tmpfs {lake.parent} && exec "$@"', "worker")
+    if subprocess.run([*blind, "true"], check=False).returncode != 0:
+        pytest.skip("this user may not mount anything")
+    with cluster(tmp_path, (), blind) as (url, _):
+        line = refused(lake, url)
+    assert line == (
+        f"klamm: worker {socket.gethostname()} does not see the lake {lake} of the driver: all machines need it under the same path\n"
+    )
+    assert not list((lake / "silver").rglob("*.parquet"))
+
+
+def test_a_master_without_workers_is_a_line(lake: Path, tmp_path: Path) -> None:
+    with cluster(tmp_path) as (url, _):
+        assert refused(lake, url).startswith(f"klamm: {url} gave no executor for 45 s: no worker has the free cores and memory")
+
+
+def test_a_cluster_that_is_lost_amid_the_work_ends_it_with_a_line(lake: Path, tmp_path: Path) -> None:
+    with cluster(tmp_path, ()) as (url, processes), running(klamm("run", lake, "--master", url)) as run:
+        until((lake / "silver/messages/_manifest.jsonl").exists, run)
+        for process in processes:
+            os.killpg(process.pid, signal.SIGKILL)
+        stdout, stderr = run.communicate(timeout=300)
+    assert (run.returncode, stdout) == (1, "")
+    assert without_progress(stderr) == f"klamm: the master {url} does not answer (Connection refused), and its executors are gone\n"
+    with written(lake):
+        pass
 
 
 def test_a_spark_connect_server_runs_the_pipeline_and_ends_with_its_command(lake: Path) -> None:

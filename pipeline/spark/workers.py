@@ -1,0 +1,237 @@
+"""Workers on other machines: whether they can do the work, asked before it begins, and whether any is left while it goes on.
+
+A worker that cannot work fails late and far from the reason: a file "does not exist" that the driver has just written. Spark itself waits
+for ever for a cluster whose executors are gone. So each session on a cluster begins with a job that has a task for each core: it reads a
+file that the driver wrote to the lake, and says which Klamm it imports. A thread then looks whether there are executors as long as there
+are jobs. If something fails later, the executors that are there then are asked again, because some of them may have come since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import klamm
+from klamm.pipeline.spark.cluster import code_digest, code_zip
+from klamm.pipeline.spark.session import LOCAL, is_one_process, master_problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+WAIT_S = 45.0
+"""How long jobs may have no executor before the command fails, and how long executors may take to answer at first."""
+LONG_WAIT_S = 600.0
+"""The same where a resource manager starts executors on demand: it may pull an image first, or have a queue."""
+LOOK_S = 1.0
+SETTLED_S = 2.0
+"""Executors are asked when no other has come for this time."""
+CONNECT_TASKS = 8
+"""Tasks that ask the executors of a Spark Connect server, which does not say how many cores they have."""
+SPARKS_OWN = ("py4j", "pyspark", "grpc")
+"""Packages whose exceptions come from Spark."""
+TOKEN = "_checkpoints/seen-by-workers"
+"""The file in a lake that workers read; its content is new each time."""
+
+
+class ClusterFailed(Exception):
+    """The cluster cannot work; the text is one line that names the host, or the master, and the cause."""
+
+
+class Workers:
+    """The executors of a session that is not one process."""
+
+    def __init__(self, spark: SparkSession, master: str, lake: Path | None, remote: str | None = None) -> None:
+        """`lake` is what workers have to see, if the command has one. The session is one of Spark Connect if there is a `remote`."""
+        self._spark, self._lake, self._cluster = spark, lake, master if remote is None else remote
+        self._context: Any = spark.sparkContext if remote is None else None
+        self._wait_s = LONG_WAIT_S if master.startswith(("k8s://", "yarn")) else WAIT_S
+        self.lost: str | None = None
+        """Why the work was given up."""
+        if self._context is not None:
+            threading.Thread(target=self._watch, name="executors", daemon=True).start()
+
+    def ask(self) -> None:
+        """Raise ClusterFailed if a worker does not see the lake or has another Klamm, or if there are no workers in time."""
+        tasks = self._slots()
+        with self._token() as token, self._deadline():
+            rows = self._spark.range(0, tasks, 1, tasks).mapInArrow(partial(answer, self._lake, token, _known_code()), "problem string")
+            try:
+                problems = sorted({row.problem for row in rows.collect()} - {""})
+            except Exception as problem:
+                if self.lost is not None:
+                    raise ClusterFailed(self.lost) from problem
+                raise
+        if problems:
+            raise ClusterFailed(problems[0] + (f" (and {len(problems) - 1} more workers)" if len(problems) > 1 else ""))
+
+    def explain(self, failure: Exception) -> None:
+        """After a failure of Spark: raise ClusterFailed if it came from the cluster."""
+        if self.lost is None and self._is_stopped():
+            self.lost = f"{self._cluster} ended the application: its executors ended as soon as they began; the logs of its workers say why"
+        if self.lost is not None:
+            raise ClusterFailed(self.lost) from failure
+        try:
+            self.ask()
+        except ClusterFailed as problem:
+            raise problem from failure
+        except Exception:  # the workers cannot be asked: the first failure says more
+            log.debug("the workers do not answer after a failure", exc_info=True)
+
+    def _is_stopped(self) -> bool:
+        return self._context is not None and bool(self._context._jsc.sc().isStopped())
+
+    def _slots(self) -> int:
+        """The cores of the executors, when all that the cluster has at first are there. Raises ClusterFailed if none comes."""
+        if self._context is None:
+            return CONNECT_TASKS
+        executors, since, until = 0, time.monotonic(), time.monotonic() + self._wait_s
+        while time.monotonic() < until:
+            now = self._executors()
+            if now != executors:
+                executors, since = now, time.monotonic()
+            if executors and time.monotonic() - since >= SETTLED_S:
+                break
+            time.sleep(LOOK_S / 5)
+        if not executors:
+            raise ClusterFailed(self._why_none())
+        return max(executors, int(self._context.defaultParallelism))
+
+    def _executors(self) -> int:
+        return int(self._context._jsc.sc().getExecutorIds().size())
+
+    @contextlib.contextmanager
+    def _token(self) -> Iterator[str]:
+        """Write what workers have to read; a lake that is read only is known by the names in it."""
+        if self._lake is None:
+            yield ""
+            return
+        token, path = secrets.token_hex(), self._lake / TOKEN
+        try:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(token)
+        except OSError:
+            yield _names(self._lake)
+            return
+        try:
+            yield token
+        finally:
+            path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _deadline(self) -> Iterator[None]:
+        """Jobs that are not done in time are cancelled."""
+        why = f"the executors of {self._cluster} did not answer within {self._wait_s:.0f} s"
+        timer = threading.Timer(self._wait_s, self._give_up, [why])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _give_up(self, why: str) -> None:
+        """Cancel all jobs; they fail for this reason."""
+        self.lost = self.lost or why
+        with contextlib.suppress(Exception):  # the JVM may be gone
+            if self._context is None:
+                self._spark.interruptAll()
+            else:
+                self._context.cancelAllJobs()
+
+    def _watch(self) -> None:
+        """Give up when jobs have had no executor for long."""
+        since = time.monotonic()
+        with contextlib.suppress(Exception):  # the JVM has ended, or the session
+            while not self._is_stopped():
+                is_idle = not self._context.statusTracker().getActiveJobsIds()
+                if is_idle or self._executors():
+                    since = time.monotonic()
+                elif time.monotonic() - since >= self._wait_s:
+                    self._give_up(self._why_none())
+                time.sleep(LOOK_S)
+
+    def _why_none(self) -> str:
+        problem = master_problem(self._cluster)
+        if problem is not None:
+            return f"the master {self._cluster} does not answer ({problem}), and its executors are gone"
+        return (
+            f"{self._cluster} gave no executor for {self._wait_s:.0f} s: no worker has the free cores and memory that were asked for, or "
+            "executors end as they start; the page of the master and the logs of its workers say which"
+        )
+
+
+_workers: Workers | None = None
+
+
+def supervise(spark: SparkSession, master: str = LOCAL, lake: Path | None = None, remote: str | None = None) -> None:
+    """Check the workers of a new session, and watch them from now on. Nothing happens for a master that is one process.
+
+    Raises ClusterFailed.
+    """
+    global _workers
+    _workers = None
+    if remote is not None or not is_one_process(master):
+        _workers = Workers(spark, master, None if lake is None else lake.resolve(), remote)
+        _workers.ask()
+
+
+@contextlib.contextmanager
+def cluster_failures() -> Iterator[None]:
+    """A failure that came from a cluster which cannot work becomes ClusterFailed; others stay as they are."""
+    try:
+        yield
+    except Exception as problem:
+        if _workers is not None and type(problem).__module__.partition(".")[0] in SPARKS_OWN:
+            _workers.explain(problem)
+        raise
+
+
+def answer(lake: Path | None, token: str, code: tuple[str, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """On a worker: a row that says what is wrong with it, or is empty."""
+    import pyarrow as pa
+
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"problem": [_problem(lake, token, code)]}, pa.schema([("problem", pa.string())]))
+
+
+def _problem(lake: Path | None, token: str, code: tuple[str, ...]) -> str:
+    host = socket.gethostname()
+    if _own_code() not in code[1:]:
+        return f"worker {host} imports another Klamm, {klamm.__version__} of {klamm.__file__}, than the driver, which has {code[0]}"
+    if lake is None:
+        return ""
+    try:
+        told = (lake / TOKEN).read_text()
+    except OSError:
+        told = _names(lake)
+    return "" if told == token else f"worker {host} does not see the lake {lake} of the driver: all machines need it under the same path"
+
+
+def _names(lake: Path) -> str:
+    """What is in a lake; empty if there is no such folder."""
+    return json.dumps(sorted(path.name for path in lake.iterdir())) if lake.is_dir() else ""
+
+
+def _known_code() -> tuple[str, ...]:
+    """The driver's version, and what `_own_code` says on a worker that has the driver's code: the zip, or the same installation."""
+    return klamm.__version__, hashlib.sha256(code_zip().read_bytes()).hexdigest(), code_digest()
+
+
+def _own_code() -> str:
+    """What tells this Klamm from others: a digest of the zip from which it is imported, else of its modules."""
+    spec = klamm.__spec__
+    archive = None if spec is None else getattr(spec.loader, "archive", None)
+    return code_digest() if archive is None else hashlib.sha256(Path(archive).read_bytes()).hexdigest()

@@ -1,0 +1,81 @@
+"""What a worker says of itself, and what becomes of failures on a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import klamm
+from klamm.pipeline.lake.folder import PipelineFailed, spark_failures
+from klamm.pipeline.spark import workers
+from klamm.pipeline.spark.workers import TOKEN, ClusterFailed, answer, cluster_failures
+
+CODE = workers._known_code()
+
+
+def said(lake: Path | None, token: str, code: tuple[str, ...] = CODE) -> str:
+    (row,) = answer(lake, token, code, iter([pa.RecordBatch.from_pydict({"id": [0]})]))
+    return str(row.column(0)[0].as_py())
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    (tmp_path / TOKEN).parent.mkdir()
+    (tmp_path / TOKEN).write_text("new")
+    return tmp_path
+
+
+def test_a_worker_with_the_drivers_lake_and_code_has_no_problem(lake: Path) -> None:
+    assert said(lake, "new") == said(None, "") == ""
+
+
+@pytest.mark.parametrize("there", ["nothing", "an older copy", "an empty folder"])
+def test_a_worker_that_sees_another_folder_says_so(there: str, lake: Path, tmp_path: Path) -> None:
+    seen = lake if there == "an older copy" else tmp_path / "other"
+    if there == "an empty folder":
+        seen.mkdir()
+    assert f"does not see the lake {seen} of the driver" in said(seen, "newer")
+
+
+def test_a_lake_that_the_driver_cannot_write_is_known_by_what_is_in_it(lake: Path) -> None:
+    names = workers._names(lake)
+    (lake / TOKEN).unlink()
+    assert said(lake, names) == ""
+    (lake / "journal").mkdir()
+    assert "does not see" in said(lake, names)
+
+
+def test_a_worker_with_another_klamm_names_both() -> None:
+    told = said(None, "", ("0.0.9", "a digest"))
+    assert f"imports another Klamm, {klamm.__version__} of " in told and told.endswith("the driver, which has 0.0.9")
+
+
+def test_failures_of_a_session_without_workers_stay_as_they_are() -> None:
+    with pytest.raises(KeyError), cluster_failures():
+        raise KeyError("a bug")
+
+
+class Py4JJavaError(Exception):
+    """As py4j raises it."""
+
+    __module__ = "py4j.protocol"
+
+
+def test_a_task_that_fails_on_a_worker_is_reported_with_its_host() -> None:
+    told = (
+        "Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times, most recent failure: Lost task 0.3 in stage 0.0 (TID 3) "
+        '(10.0.0.7 executor 1): java.io.IOException: Cannot run program "/opt/python": error=2, No such file or directory\n\tat a.b(c)'
+    )
+    with pytest.raises(PipelineFailed) as failed, spark_failures():
+        raise Py4JJavaError(told)
+    assert str(failed.value).startswith("Spark: worker 10.0.0.7: ") and "Cannot run program" in str(failed.value)
+    with pytest.raises(PipelineFailed, match=r"^Spark: java"), spark_failures():
+        raise Py4JJavaError(told.replace("executor 1", "executor driver"))
+
+
+def test_failures_of_a_cluster_are_one_line() -> None:
+    from klamm.cli.shell.failures import one_line
+
+    assert one_line(ClusterFailed("no executor")) == "no executor"
