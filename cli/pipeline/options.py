@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import wraps
@@ -21,6 +21,7 @@ import click
 from klamm.cli.journal.lake_folder import LakeFolder
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import counted, say
+from klamm.cli.shell.parameters import KEY_VALUE, each_once
 
 if TYPE_CHECKING:
     from klamm.pipeline.run import RunOutcome
@@ -43,7 +44,8 @@ class Memory(click.ParamType[str]):
 
 
 MASTER = click.option(
-    "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], local-cluster[N,CORES,MB] or spark://HOST:PORT."
+    "--master", default="local[*]", show_default=True, metavar="URL",
+    help="local[N], local-cluster[N,CORES,MB], spark://HOST:PORT, k8s://URL or yarn.",
 )
 MEMORY = click.option("--memory", type=Memory(), default="2g", show_default=True, help="Heap of Spark's driver, such as 512m.")
 
@@ -55,26 +57,57 @@ class Spark:
     master: str
     remote: str | None
     memory: str
+    settings: Mapping[str, str]
 
     def open(self, lake: Path | None = None) -> Any:
         """A session whose workers see `lake`. `os.environ` names the JVM that the command starts, so that it can end it at any time."""
         from klamm.pipeline.spark.session import open_session
         from klamm.pipeline.spark.workers import supervise
 
-        session = open_session(self.master, remote=self.remote, memory=self.memory, variables=os.environ)
-        supervise(session, self.master, lake, self.remote)
+        session = open_session(self.master, remote=self.remote, memory=self.memory, settings=self.settings, variables=os.environ)
+        supervise(session, lake, self.remote)
         return session
 
 
-def session_options(function: Callable[..., T]) -> Callable[..., T]:
-    """Options --master, --remote and --memory: the argument `spark` of a command."""
+def settings_options(function: Callable[..., T]) -> Callable[..., T]:
+    """Options --conf, --properties-file and --jars, as spark-submit has them: the argument `settings` of a command."""
 
     @wraps(function)
-    def with_spark(*arguments: Any, master: str, remote: str | None, memory: str, **named: Any) -> T:
-        return function(*arguments, spark=Spark(master, remote, memory), **named)
+    def with_settings(
+        *arguments: Any, conf: tuple[tuple[str, str], ...], properties_file: Path | None, jars: str | None, **named: Any
+    ) -> T:
+        from klamm.configs.properties import read_properties
+        from klamm.pipeline.spark.settings import JARS
+
+        in_file = {} if properties_file is None else read_properties(properties_file)
+        settings = {key: value.strip() for key, value in in_file.items()} | dict(conf)
+        if jars is not None:
+            settings[JARS] = jars
+        for key in settings:
+            if not re.fullmatch(r"spark(\.[^.\s]+)+", key):
+                raise click.UsageError(f"{key}: a setting of Spark begins with spark.")
+        return function(*arguments, settings=settings, **named)
+
+    conf = click.option("--conf", type=KEY_VALUE, multiple=True, callback=each_once, help="A setting of Spark; may be repeated.")
+    file = click.option(
+        "--properties-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Settings of Spark, also secret ones; --conf has precedence.",
+    )
+    jars = click.option("--jars", metavar="LIST", help="Jars for driver and executors, with commas between them.")
+    return conf(file(jars(with_settings)))
+
+
+def session_options(function: Callable[..., T]) -> Callable[..., T]:
+    """Options about the session: --master, --remote, --memory and those of `settings_options`. The argument `spark` of a command."""
+
+    @wraps(function)
+    def with_spark(*arguments: Any, master: str, remote: str | None, memory: str, settings: dict[str, str], **named: Any) -> T:
+        chosen = settings.pop("spark.master", master)
+        is_default = click.get_current_context().get_parameter_source("master") is click.core.ParameterSource.DEFAULT
+        return function(*arguments, spark=Spark(chosen if is_default else master, remote, memory, settings), **named)
 
     remote = click.option("--remote", metavar="URL", help="A Spark Connect server, sc://HOST:PORT, that sees the lake under the same path.")
-    return MASTER(remote(MEMORY(with_spark)))
+    return MASTER(remote(MEMORY(settings_options(with_spark))))
 
 
 class Duration(click.ParamType[int]):

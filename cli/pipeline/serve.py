@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 from types import FrameType
 
 import click
 
-from klamm.cli.pipeline.options import MEMORY
+from klamm.cli.pipeline.options import MEMORY, settings_options
 from klamm.cli.shell.failures import StoppedEarly
 from klamm.cli.shell.output import say
 from klamm.cli.shell.parameters import Whole
@@ -24,7 +26,8 @@ POLL_S = 0.1
 @click.option("--port", type=Whole(1, 65535), default=15002, show_default=True)
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Where the server's jobs run.")
 @MEMORY
-def command(host: str, port: int, master: str, memory: str) -> None:
+@settings_options
+def command(host: str, port: int, master: str, memory: str, settings: dict[str, str]) -> None:
     """Run a Spark Connect server until Ctrl-C. Commands with --remote sc://HOST:PORT need no start of Spark.
 
     The server has to see lakes under the same paths. It has no authentication: let it listen on loopback only.
@@ -33,6 +36,7 @@ def command(host: str, port: int, master: str, memory: str) -> None:
     from klamm.pipeline.spark.cluster import connect_command, environment
     from klamm.pipeline.spark.java import java_for_spark
     from klamm.pipeline.spark.session import session_settings
+    from klamm.pipeline.spark.user_settings import merged
 
     java = java_for_spark()
     with socket.socket() as probe:
@@ -41,7 +45,8 @@ def command(host: str, port: int, master: str, memory: str) -> None:
             probe.bind((host, port))
         except OSError as problem:
             raise PipelineFailed(f"{host}:{port}: {problem.strerror}") from problem
-    command = connect_command(session_settings(master, java, memory), host, port, master)
+    folder = tempfile.TemporaryDirectory(prefix="klamm-serve-")
+    command = connect_command(merged(session_settings(master, java, memory), settings), Path(folder.name), host, port, master)
     server = subprocess.Popen(command, env=environment(java), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
     received: list[int] = []
@@ -53,6 +58,7 @@ def command(host: str, port: int, master: str, memory: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     ready = _listens(server, host, port)
+    folder.cleanup()
     if ready:
         say(f"sc://{host}:{port}")
     code = server.wait()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import click
 
-from klamm.cli.pipeline.options import MASTER, MEMORY
-from klamm.cli.shell.parameters import KEY_VALUE, each_once
+from klamm.cli.pipeline.options import MASTER, MEMORY, settings_options
 
 
 @click.command(
@@ -16,9 +17,9 @@ from klamm.cli.shell.parameters import KEY_VALUE, each_once
 )
 @MASTER
 @MEMORY
-@click.option("--conf", "settings", type=KEY_VALUE, multiple=True, callback=each_once, help="A setting of Spark; may be repeated.")
+@settings_options
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(master: str, memory: str, settings: tuple[tuple[str, str], ...], program: tuple[str, ...]) -> None:
+def command(master: str, memory: str, settings: dict[str, str], program: tuple[str, ...]) -> None:
     """Run PROGRAM, a Python file with its arguments, by spark-submit, with the settings of `klamm pipeline run`.
 
     Workers get Klamm's code as a zip, and need what it is built on, the packages of the extra `pipeline`, for example from Klamm's image.
@@ -29,7 +30,10 @@ def command(master: str, memory: str, settings: tuple[tuple[str, str], ...], pro
     from klamm.pipeline.spark.cluster import code_zip, environment, submit_command
     from klamm.pipeline.spark.java import java_for_spark
     from klamm.pipeline.spark.session import session_settings
+    from klamm.pipeline.spark.settings import PY_FILES
+    from klamm.pipeline.spark.user_settings import merged
 
     java = java_for_spark()
-    chosen = session_settings(master, java, memory) | {"spark.submit.pyFiles": str(code_zip())} | dict(settings)
-    sys.exit(subprocess.call(submit_command(chosen, "--master", master, *program), env=environment(java)))
+    chosen = merged(session_settings(master, java, memory) | {PY_FILES: str(code_zip())}, settings)
+    with tempfile.TemporaryDirectory(prefix="klamm-submit-") as folder:
+        sys.exit(subprocess.call(submit_command(chosen, Path(folder), "--master", master, *program), env=environment(java)))

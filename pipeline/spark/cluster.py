@@ -26,6 +26,7 @@ from klamm.machine.cache_folder import cache_folder, keep
 from klamm.machine.java import Java
 from klamm.pipeline.spark.java import java_for_spark, java_home
 from klamm.pipeline.spark.settings import Kind, When, chosen
+from klamm.pipeline.spark.user_settings import is_secret, write_secrets
 from klamm.protocol import schema
 
 LEFT_OUT = {"benchmarks", "build", "dist", "docs", "tests"}
@@ -62,8 +63,20 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
+def own_archive() -> Path | None:
+    """The zip from which this process imports Klamm, as workers do and programs of spark-submit; None if it is installed as files."""
+    spec = find_spec("klamm")
+    archive = None if spec is None else getattr(spec.loader, "archive", None)
+    return None if archive is None else Path(archive)
+
+
 def _code() -> Iterator[tuple[str, bytes]]:
     """Names and contents of the modules and data that workers need."""
+    archive = own_archive()
+    if archive is not None:
+        with zipfile.ZipFile(archive) as packed:
+            yield from ((name, packed.read(name)) for name in packed.namelist())
+        return
     root = _folder("klamm")
     for folder, folders, names in os.walk(root):
         within = Path(folder).relative_to(root).parts
@@ -102,16 +115,21 @@ def worker_command(master: str, *options: str) -> list[str]:
     return [str(spark_home() / "bin" / "spark-class"), _WORKER, *options, master]
 
 
-def submit_command(settings: Mapping[str, str], *arguments: str) -> list[str]:
-    """Starts spark-submit with these settings."""
-    conf = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+def submit_command(settings: Mapping[str, str], folder: Path, *arguments: str) -> list[str]:
+    """Starts spark-submit with these settings. Secret ones are written to `folder`, which has to be there until it has started."""
+    open_ones = {key: value for key, value in settings.items() if not is_secret(key)}
+    conf = [word for key, value in open_ones.items() for word in ("--conf", f"{key}={value}")]
+    if len(open_ones) < len(settings):
+        file = folder / "secret.properties"
+        write_secrets({key: value for key, value in settings.items() if key not in open_ones}, file)
+        conf += ["--properties-file", str(file), "--load-spark-defaults"]
     return [str(spark_home() / "bin" / "spark-submit"), *conf, *arguments]
 
 
-def connect_command(settings: Mapping[str, str], host: str, port: int, master: str) -> list[str]:
-    """Starts a Spark Connect server in the foreground."""
+def connect_command(settings: Mapping[str, str], folder: Path, host: str, port: int, master: str) -> list[str]:
+    """Starts a Spark Connect server in the foreground. `folder` is for secrets, as of `submit_command`."""
     bound = chosen(Kind.SPARK, {When.SERVER}, {"host": host, "port": str(port)})
-    return submit_command({**settings, **bound}, "--class", _CONNECT, "--master", master)
+    return submit_command({**settings, **bound}, folder, "--class", _CONNECT, "--master", master)
 
 
 def wait_for_master(host: str, port: int, within_s: float = START_S) -> None:

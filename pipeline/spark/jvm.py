@@ -21,6 +21,8 @@ from typing import NamedTuple
 from klamm.pipeline.spark.cluster import submit_command
 
 LOOK_S = 0.02
+GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
+"""The variable by which PySpark finds a JVM that runs already; spark-submit sets it too."""
 TERM_S = 0.5
 """How long a JVM may take to end in order, with its temporary folders removed, before it is killed."""
 
@@ -38,7 +40,7 @@ class Gateway(NamedTuple):
     @property
     def environment(self) -> dict[str, str]:
         """PySpark reads it and starts no JVM of its own."""
-        return {"PYSPARK_GATEWAY_PORT": str(self.port), "PYSPARK_GATEWAY_SECRET": self.secret}
+        return {GATEWAY_PORT: str(self.port), "PYSPARK_GATEWAY_SECRET": self.secret}
 
 
 _process: subprocess.Popen[bytes] | None = None
@@ -73,7 +75,7 @@ def start_jvm(settings: Mapping[str, str], environ: Mapping[str, str], output: i
     folder = tempfile.mkdtemp(prefix="klamm-jvm-")
     address = Path(folder, "address")
     own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address)}
-    command = submit_command(settings, "pyspark-shell")
+    command = submit_command(settings, Path(folder), "pyspark-shell")
     pool = ThreadPoolExecutor(1)
     try:
         process = pool.submit(_start, command, {**environ, **own}, output).result()

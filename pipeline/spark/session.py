@@ -25,10 +25,11 @@ from urllib.parse import urlsplit
 from klamm.machine.cache_folder import cache_folder, keep
 from klamm.machine.extras import install_command
 from klamm.machine.java import Java
-from klamm.pipeline.spark.cluster import code_zip, environment
+from klamm.pipeline.spark.cluster import code_zip, environment, own_archive
 from klamm.pipeline.spark.java import class_archive, java_for_spark
-from klamm.pipeline.spark.jvm import JvmEnded, folders, has_jvm, missing_privates, start_jvm
-from klamm.pipeline.spark.settings import JAVA_OPTIONS, Kind, When, chosen, jvm_flags
+from klamm.pipeline.spark.jvm import GATEWAY_PORT, JvmEnded, folders, has_jvm, missing_privates, start_jvm
+from klamm.pipeline.spark.settings import JAVA_OPTIONS, WORKER_PYTHON, Kind, When, chosen, jvm_flags
+from klamm.pipeline.spark.user_settings import merged, warn_of_unknown, without_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOCAL = "local[*]"
+
+IN_IMAGES = "k8s://"
+"""Masters whose executors have a Python of their own, that of their image."""
 
 TRIES = 3
 """How often a task runs that fails, for example because a Python worker was killed. Spark itself runs it once on a local master."""
@@ -71,15 +75,19 @@ def open_session(
 
     `memory` is the driver's heap, `settings` are Spark's and override ours. `options` are JVM flags instead of those that use the class
     archive. `variables` is `os.environ` where the process belongs to Klamm: during the start it tells PySpark of the JVM that was started
-    here. Without it the process's environment stays as it is, and PySpark starts its JVM itself. Raises NoJava and NoSpark.
+    here. Without it the process's environment stays as it is, and PySpark starts its JVM itself. In a program of spark-submit, its JVM, its
+    master and its settings are used. Raises NoJava and NoSpark.
     """
     from pyspark.sql import SparkSession
 
+    settings = settings or {}
     if remote is not None:
-        return _connected(SparkSession, remote, settings or {})
+        return _connected(SparkSession, remote, settings)
     java = java_for_spark()
+    if variables is not None and GATEWAY_PORT in variables:
+        return _submitted(SparkSession.builder, java, memory, settings)
     master = with_tries(master)
-    selected = session_settings(master, java, memory, options) | own_settings(master) | dict(settings or {})
+    selected = merged(session_settings(master, java, memory, options) | own_settings(master), settings)
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in selected.items():
         builder = builder.config(key, value)
@@ -88,10 +96,34 @@ def open_session(
             _reach_master(master)
             submitted = {**selected, "spark.master": master, "spark.app.name": name}
             with _jvm(variables, java, submitted, printed.fileno()), _signal_handlers_kept():
-                return builder.getOrCreate()
+                session = builder.getOrCreate()
         except Exception as problem:  # py4j and PySpark raise many classes for a JVM that does not start
             printed.seek(0)
-            raise NoSpark(f"Spark does not start on {master}: {_reason(problem, printed.read().decode(errors='replace'))}") from problem
+            reason = without_secrets(_reason(problem, printed.read().decode(errors="replace")), settings)
+            raise NoSpark(f"Spark does not start on {master}: {reason}") from problem
+    if settings:
+        warn_of_unknown(session.sparkContext, settings)
+    return session
+
+
+def _submitted(builder: SparkSession.Builder, java: Java, memory: str, settings: Mapping[str, str]) -> SparkSession:
+    """The session of a program that spark-submit started. What neither it nor `settings` sets is as in sessions of Klamm's own."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    theirs = SparkConf()
+    master = theirs.get("spark.master") or LOCAL
+    ours = session_settings(master, java, memory)
+    for key, value in {**{key: value for key, value in ours.items() if not theirs.contains(key)}, **settings}.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as problem:  # as in `open_session`
+        raise NoSpark(f"Spark does not start on {master}: {without_secrets(_reason(problem, ''), settings)}") from problem
+    if not is_one_process(master) and own_archive() is None:
+        session.sparkContext.addPyFile(str(code_zip()))
+    warn_of_unknown(session.sparkContext, settings)
+    return session
 
 
 @contextlib.contextmanager
@@ -106,7 +138,8 @@ def _jvm(variables: MutableMapping[str, str] | None, java: Java, submitted: Mapp
         log.warning("this PySpark has no %s: it starts its JVM by itself", missing)
     elif not has_jvm():
         gateway = start_jvm(submitted, environment(java), output).environment
-    with _changed(variables, {**environment(java, {}), **gateway}):
+    own = environment(java, {}) | {"PYSPARK_PYTHON": submitted.get(WORKER_PYTHON, "python3")}
+    with _changed(variables, {**own, **gateway}):
         yield
 
 
@@ -122,7 +155,7 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
     archive = " ".join(archive_options(java) if options is None else options)
     facts = {
         "memory": memory,
-        "python": sys.executable,
+        "python": None if master.startswith(IN_IMAGES) else sys.executable,
         "log_settings": str(_log_settings()),
         "archive": archive or None,
         "code": None if is_one_process(master) else str(code_zip()),
@@ -173,7 +206,11 @@ def _connected(builder: SparkSession.Builder, remote: str, settings: Mapping[str
     except Exception as problem:  # grpc and PySpark raise many classes for a server that is not there
         raise NoSpark(f"no Spark Connect server at {remote}: {_reason(problem, '')}") from problem
     for key, value in settings.items():
-        session.conf.set(key, value)
+        try:
+            session.conf.set(key, value)
+        except Exception as problem:  # of grpc and PySpark, as above
+            reason = without_secrets(_reason(problem, ""), settings)
+            raise NoSpark(f"{key} cannot be set on the server at {remote}: {reason}") from problem
     session.addArtifact(str(code_zip()), pyfile=True)
     return session
 

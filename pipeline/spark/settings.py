@@ -53,6 +53,9 @@ class Setting(NamedTuple):
 
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+WORKER_PYTHON = "spark.pyspark.python"
+JARS = "spark.jars"
+PY_FILES = "spark.submit.pyFiles"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _OWN_PYTHON = "Workers run the Python of the command, with its packages."
 
@@ -61,7 +64,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(Kind.SPARK, When.ALWAYS, "spark.ui.enabled", "false", "A command listens on no port that nobody asked for."),
     Setting(Kind.SPARK, When.ALWAYS, "spark.ui.showConsoleProgress", "false", "Spark's progress bars would mix with Klamm's."),
     Setting(Kind.SPARK, When.ALWAYS, "spark.sql.session.timeZone", "UTC", "Times do not depend on the machine."),
-    Setting(Kind.SPARK, When.ALWAYS, "spark.pyspark.python", "{python}", _OWN_PYTHON),
+    Setting(Kind.SPARK, When.ALWAYS, WORKER_PYTHON, "{python}", _OWN_PYTHON),
     Setting(Kind.SPARK, When.ALWAYS, "spark.pyspark.driver.python", "{python}", _OWN_PYTHON),
     Setting(
         Kind.SPARK, When.ALWAYS, "spark.hadoop.parquet.page.verify-checksum.enabled", "true",
@@ -93,7 +96,7 @@ SETTINGS: tuple[Setting, ...] = (
         "Spark waits for ever.",
     ),
     Setting(Kind.SPARK, When.ALONE, "spark.python.unix.domain.socket.dir", "{sockets}", "A folder that only this user can look into."),
-    Setting(Kind.SPARK, When.ELSEWHERE, "spark.submit.pyFiles", "{code}", "Workers there import Klamm from this zip."),
+    Setting(Kind.SPARK, When.ELSEWHERE, PY_FILES, "{code}", "Workers there import Klamm from this zip."),
     Setting(Kind.SPARK, When.SERVER, "spark.connect.grpc.binding.address", "{host}", "The address that `--host` asks for."),
     Setting(Kind.SPARK, When.SERVER, "spark.connect.grpc.binding.port", "{port}", "The port that `--port` asks for."),
     Setting(

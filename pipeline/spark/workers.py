@@ -9,7 +9,6 @@ are jobs. If something fails later, the executors that are there then are asked 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import secrets
@@ -21,9 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import klamm
-from klamm.pipeline.spark.cluster import code_digest, code_zip
-from klamm.pipeline.spark.session import LOCAL, is_one_process, master_problem
+from klamm.pipeline.spark.cluster import code_digest
+from klamm.pipeline.spark.session import is_one_process, master_problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,11 +51,10 @@ class ClusterFailed(Exception):
 class Workers:
     """The executors of a session that is not one process."""
 
-    def __init__(self, spark: SparkSession, master: str, lake: Path | None, remote: str | None = None) -> None:
-        """`lake` is what workers have to see, if the command has one. The session is one of Spark Connect if there is a `remote`."""
-        self._spark, self._lake, self._cluster = spark, lake, master if remote is None else remote
-        self._context: Any = spark.sparkContext if remote is None else None
-        self._wait_s = LONG_WAIT_S if master.startswith(("k8s://", "yarn")) else WAIT_S
+    def __init__(self, spark: SparkSession, cluster: str, lake: Path | None, context: Any = None) -> None:
+        """`lake` is what workers have to see, if the command has one. `cluster` is a master, or a Connect server without a context."""
+        self._spark, self._lake, self._cluster, self._context = spark, lake, cluster, context
+        self._wait_s = LONG_WAIT_S if cluster.startswith(("k8s://", "yarn")) else WAIT_S
         self.lost: str | None = None
         """Why the work was given up."""
         if self._context is not None:
@@ -67,7 +64,8 @@ class Workers:
         """Raise ClusterFailed if a worker does not see the lake or has another Klamm, or if there are no workers in time."""
         tasks = self._slots()
         with self._token() as token, self._deadline():
-            rows = self._spark.range(0, tasks, 1, tasks).mapInArrow(partial(answer, self._lake, token, _known_code()), "problem string")
+            ask = partial(answer, self._lake, token, code_digest())
+            rows = self._spark.range(0, tasks, 1, tasks).mapInArrow(ask, "problem string")
             try:
                 problems = sorted({row.problem for row in rows.collect()} - {""})
             except Exception as problem:
@@ -176,15 +174,17 @@ class Workers:
 _workers: Workers | None = None
 
 
-def supervise(spark: SparkSession, master: str = LOCAL, lake: Path | None = None, remote: str | None = None) -> None:
+def supervise(spark: SparkSession, lake: Path | None = None, remote: str | None = None) -> None:
     """Check the workers of a new session, and watch them from now on. Nothing happens for a master that is one process.
 
-    Raises ClusterFailed.
+    `remote` is the Spark Connect server, if it is a session of one. Raises ClusterFailed.
     """
     global _workers
+    context = spark.sparkContext if remote is None else None
+    cluster = remote if context is None else context.master
     _workers = None
-    if remote is not None or not is_one_process(master):
-        _workers = Workers(spark, master, None if lake is None else lake.resolve(), remote)
+    if context is None or not is_one_process(context.master):
+        _workers = Workers(spark, str(cluster), None if lake is None else lake.resolve(), context)
         _workers.ask()
 
 
@@ -199,7 +199,7 @@ def cluster_failures() -> Iterator[None]:
         raise
 
 
-def answer(lake: Path | None, token: str, code: tuple[str, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def answer(lake: Path | None, token: str, code: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """On a worker: a row that says what is wrong with it, or is empty."""
     import pyarrow as pa
 
@@ -207,10 +207,10 @@ def answer(lake: Path | None, token: str, code: tuple[str, ...], batches: Iterat
         yield pa.RecordBatch.from_pydict({"problem": [_problem(lake, token, code)]}, pa.schema([("problem", pa.string())]))
 
 
-def _problem(lake: Path | None, token: str, code: tuple[str, ...]) -> str:
+def _problem(lake: Path | None, token: str, code: str) -> str:
     host = socket.gethostname()
-    if _own_code() not in code[1:]:
-        return f"worker {host} imports another Klamm, {klamm.__version__} of {klamm.__file__}, than the driver, which has {code[0]}"
+    if code_digest() != code:
+        return f"worker {host} imports another version of Klamm than the driver has, {__file__}"
     if lake is None:
         return ""
     try:
@@ -225,13 +225,3 @@ def _names(lake: Path) -> str:
     return json.dumps(sorted(path.name for path in lake.iterdir())) if lake.is_dir() else ""
 
 
-def _known_code() -> tuple[str, ...]:
-    """The driver's version, and what `_own_code` says on a worker that has the driver's code: the zip, or the same installation."""
-    return klamm.__version__, hashlib.sha256(code_zip().read_bytes()).hexdigest(), code_digest()
-
-
-def _own_code() -> str:
-    """What tells this Klamm from others: a digest of the zip from which it is imported, else of its modules."""
-    spec = klamm.__spec__
-    archive = None if spec is None else getattr(spec.loader, "archive", None)
-    return code_digest() if archive is None else hashlib.sha256(Path(archive).read_bytes()).hexdigest()

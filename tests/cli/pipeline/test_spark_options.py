@@ -1,0 +1,50 @@
+"""The options of commands that start Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from klamm.cli.pipeline.options import Spark, session_options
+
+MODULE_COMMANDS = ("check", "run", "serve", "simulate", "submit", "watch")
+
+
+def opened(*words: str) -> Spark:
+    """What the options of a command say."""
+    seen: list[Spark] = []
+
+    @click.command()
+    @session_options
+    def command(spark: Spark) -> None:
+        seen.append(spark)
+
+    result = CliRunner().invoke(command, list(words), standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return seen[0]
+
+
+def test_an_option_of_the_command_line_has_precedence_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "p"
+    file.write_text("spark.master = spark://h:1\nspark.a.b  1  \nspark.a.c 1\n")
+    assert opened("--properties-file", str(file), "--conf", "spark.a.c=2=3", "--jars", "a.jar,b.jar") == Spark(
+        "spark://h:1", None, "2g", {"spark.a.b": "1", "spark.a.c": "2=3", "spark.jars": "a.jar,b.jar"}
+    )
+    assert opened("--properties-file", str(file), "--master", "local[1]").master == "local[1]"
+    assert opened() == Spark("local[*]", None, "2g", {})
+
+
+@pytest.mark.parametrize("word", ["sparks.a=1", "a=1", "spark=1", "spark.=1", "spark.a b=1"])
+def test_a_key_that_is_none_of_spark_is_refused(word: str) -> None:
+    with pytest.raises(click.UsageError, match=r"a setting of Spark begins with spark\."):
+        opened("--conf", word)
+
+
+@pytest.mark.parametrize("name", MODULE_COMMANDS)
+def test_each_command_that_starts_spark_has_the_options(name: str) -> None:
+    module = __import__(f"klamm.cli.pipeline.{name}", fromlist=["command"])
+    assert {"--conf", "--properties-file", "--jars", "--master"} <= {option for each in module.command.params for option in each.opts}
