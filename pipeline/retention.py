@@ -19,12 +19,12 @@ from pathlib import Path
 
 from klamm.journal.reading import is_written, last_number, locked, retained_to, segments
 from klamm.journal.segments import RETAINED, Segment, journal_folder
-from klamm.machine.replaced_file import replacing
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.bronze import batch_name
 from klamm.pipeline.lake.commits import Commits
-from klamm.pipeline.lake.folder import CHECKPOINTS, LAYERS, PipelineFailed
+from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.stream import account
 
 PLAN = f"{CHECKPOINTS}/retention.json"
@@ -89,37 +89,32 @@ def retain(lake: Path, commits: Commits, limit_ns: int | None, named: Collection
         raise PipelineFailed(f"{lake}: tables are not up to date with bronze; first repeat klamm pipeline run {lake}")
     plan = _Planning(lake, commits, limit_ns, named).plan
     if not dry_run and not plan.is_empty:
-        (lake / CHECKPOINTS).mkdir(exist_ok=True)
-        with replacing(lake / PLAN) as temporary:
-            temporary.write_text(json.dumps(asdict(plan)))
+        Store(lake).put(PLAN, json.dumps(asdict(plan)).encode())
         _execute(lake, plan, commits)
     return plan
 
 
 def finish(lake: Path) -> None:
     """Finish a removal that was interrupted. The caller holds the lock of the lake, and no stream has a batch."""
-    try:
-        plan = Removal(**json.loads((lake / PLAN).read_bytes()))
-    except FileNotFoundError:
-        return
-    _execute(lake, plan, Commits(lake))
+    plan = Store(lake).read(PLAN)
+    if plan is not None:
+        _execute(lake, Removal(**json.loads(plan)), Commits(lake))
 
 
 def _execute(lake: Path, plan: Removal, commits: Commits) -> None:
     """Each step can be repeated."""
+    store = Store(lake)
     commits.forget(plan.runs, plan.left)
     for table, keys in plan.parts.items():
         gone = set(map(tuple, keys))
         manifest.drop(lake, table, [entry for entry in manifest.entries(lake, table) if (entry.run, entry.batch) in gone])
     for folder, number in plan.retained.items():
-        if (lake / folder).is_dir():
-            with replacing(lake / folder / RETAINED) as temporary:
-                temporary.write_text(str(number))
+        if store.has(folder):
+            store.put(f"{folder}/{RETAINED}", str(number).encode())
     for run in plan.runs:
         _remove_journal(journal_folder(lake) / f"run={run}")
-    for path in (*plan.segments, *plan.paths):
-        _remove(lake / path, lake)
-    (lake / PLAN).unlink()
+    for path in (*plan.segments, *plan.paths, PLAN):
+        store.delete(path)
 
 
 def _remove_journal(folder: Path) -> None:
@@ -129,18 +124,6 @@ def _remove_journal(folder: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove(path: Path, lake: Path) -> None:
-    """Remove a file or folder, and the folder of its run if that is empty then."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-    for parent in path.parents:
-        if parent == lake or not parent.name.startswith(("run=", "node=")) or not parent.is_dir() or any(parent.iterdir()):
-            return
-        parent.rmdir()
-
-
 class _Planning:
     """Finds what to remove. `plan` has the result."""
 
@@ -148,8 +131,8 @@ class _Planning:
         self._lake, self._commits = lake, commits
         self.plan = Removal()
         by_run: dict[str, list[Entry]] = {}
-        for path in sorted(path for layer in LAYERS for path in (lake / layer).glob(f"*/{manifest.NAME}")):
-            for entry in manifest.entries(lake, str(path.parent.relative_to(lake))):
+        for table in manifest.tables(lake):
+            for entry in manifest.entries(lake, table):
                 by_run.setdefault(entry.run, []).append(entry)
         journals: dict[str, list[Segment]] = {}
         for segment in segments(lake):
@@ -233,7 +216,7 @@ class _Planning:
         for entry in entries:
             self.plan.parts.setdefault(entry.table, []).append((entry.run, entry.batch))
             self.plan.paths.append(entry.path)
-            self.plan.bytes += sum(file.stat().st_size for file in manifest.files_of(self._lake / entry.path))
+            self.plan.bytes += sum(file.stat().st_size for file in manifest.part_files(self._lake, entry))
         for segment in journal:
             self.plan.journal_files += 1
             self.plan.bytes += segment.path.stat().st_size

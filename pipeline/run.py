@@ -26,6 +26,7 @@ from klamm.pipeline.lake.bronze import (
     PendingSegments,
     convert_by_workers,
     convert_here,
+    empty_files,
     foreign_files,
     own_segments,
     pending,
@@ -190,6 +191,6 @@ def _want_seals(folders: Sequence[Path]) -> None:
 
 def _left_out(lake: Path) -> list[str]:
     """One line about files that are not segments, and one about segments without a complete row."""
-    foreign, empty = foreign_files(lake), sorted((lake / "journal").glob("run=*/node=*/*.torn"))
+    foreign, empty = foreign_files(lake), empty_files(lake)
     notes = [f"{len(foreign)} files of the journal are not segments and were left out, the first is {foreign[0]}"] if foreign else []
     return notes + ([f"{len(empty)} segments are torn before their first whole batch, the first is {empty[0]}"] if empty else [])

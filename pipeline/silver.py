@@ -18,6 +18,7 @@ from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE, Table
 from klamm.pipeline.silver_files import FROM_EVENTS, FROM_FRAMES, WRITTEN, Piece, write_tasks
 from klamm.pipeline.spark.session import few_rows
@@ -90,7 +91,7 @@ def _pieces(lake: Path, source: Source, size: int) -> Iterator[tuple[int, Piece]
         return
     import pyarrow.parquet as pq
 
-    file = pq.read_metadata(lake / source.path)
+    file = pq.read_metadata(Store(lake).address(source.path))
     for number in range(file.num_row_groups):
         yield file.row_group(number).num_rows, Piece(source.table, source.run, source.path, number)
 
@@ -108,7 +109,7 @@ def _adopted(
 ) -> list[Entry]:
     """Move the parts to their places, if the tables `whole` together have all rows that came in."""
     for run, rows in expected.items():
-        found = sum(manifest.rows_on_disk(parts.stage(lake, table, batch) / parts.folder_of_run(run)) for table in whole)
+        found = sum(parts.staged_rows(lake, table, batch, run) for table in whole)
         if found != rows:
             names = " and ".join(table.name for table in whole)
             raise RowsLostError(f"run {run}: {rows} rows in bronze, {found} in {names}")

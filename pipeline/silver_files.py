@@ -27,6 +27,7 @@ from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_groups import RowGroups
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.table_parts import folder_of_run, stage
 from klamm.pipeline.lake.tables import (
     API_ERRORS,
@@ -137,7 +138,7 @@ def read_bronze(lake: Path, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]
     for piece in pieces:
         columns = READ[piece.table]
         try:
-            with opened(lake / piece.path) as file:
+            with opened(Store(lake).address(piece.path)) as file:
                 present = [column.name for column in columns if column.name in file.schema_arrow.names]
                 for group in range(file.num_row_groups) if piece.group is None else (piece.group,):
                     for rows in file.iter_batches(READ_ROWS, [group], present, use_threads=False):

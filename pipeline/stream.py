@@ -10,7 +10,6 @@ After each run the rows are counted: frames of bronze = messages + quarantine, e
 
 from __future__ import annotations
 
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from klamm.pipeline.lake import layout, manifest
 from klamm.pipeline.lake.commits import COMMIT_COLUMNS, COMMITS, PURGED, Commits
 from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.table_parts import STAGED
 from klamm.pipeline.lake.tables import SILVER
 from klamm.pipeline.silver import Source, build_silver
@@ -34,11 +34,11 @@ DERIVED = ("silver", "gold")
 
 def prepare(lake: Path) -> bool:
     """Check the state of the stream. Returns True if silver and gold have to be built again; then they have been removed."""
-    is_rebuilt = not layout.is_current(lake) or not (lake / STREAM / "metadata").exists()
+    is_rebuilt = not layout.is_current(lake) or not Store(lake).has(f"{STREAM}/metadata")
     if is_rebuilt:
         _refuse_to_lose(lake)
         for folder in (STREAM, *DERIVED):
-            shutil.rmtree(lake / folder, ignore_errors=True)
+            Store(lake).delete(folder)
         Commits(lake).begin_again()
         layout.keep(lake)
     return is_rebuilt
@@ -53,19 +53,19 @@ def _refuse_to_lose(lake: Path) -> None:
 
 def remove_remains(lake: Path) -> None:
     """Delete what a killed run left in silver, so that programs that read whole folders find only valid files."""
-    shutil.rmtree(lake / STAGED, ignore_errors=True)
+    Store(lake).delete(STAGED)
     for table in SILVER:
         manifest.sweep(lake, table.path)
 
 
 def start(spark: SparkSession, lake: Path, *, every_s: float | None) -> StreamingQuery:
     """Start the stream: to the end of the commits there are (None), or with a micro-batch each `every_s` seconds. Returns Spark's query."""
-    (lake / COMMITS).mkdir(parents=True, exist_ok=True)
-    commits = spark.readStream.schema(COMMIT_COLUMNS).option("maxFilesPerTrigger", COMMITS_A_BATCH).json(str(lake / COMMITS))
+    store = Store(lake)
+    commits = spark.readStream.schema(COMMIT_COLUMNS).option("maxFilesPerTrigger", COMMITS_A_BATCH).json(str(store.folder(COMMITS)))
     trigger: dict[str, bool | str] = {"availableNow": True}
     if every_s is not None:
         trigger = {"processingTime": f"{round(every_s * 1000)} milliseconds"}
-    writer = commits.writeStream.foreachBatch(partial(do_batch, str(lake))).option("checkpointLocation", str(lake / STREAM))
+    writer = commits.writeStream.foreachBatch(partial(do_batch, str(lake))).option("checkpointLocation", str(store.address(STREAM)))
     return writer.trigger(**trigger).start()
 
 
@@ -76,7 +76,7 @@ def do_batch(lake: str, commits: DataFrame, batch_id: int) -> None:
         listed = [row for row in commits.collect() if row.rows > 0]
     sources = [Source(row.table, row.run, row.path, row.rows) for row in listed]
     for entry in build_silver(spark, Path(lake), sources, batch_id):
-        there = manifest.rows_on_disk(Path(lake) / entry.path)
+        there = manifest.told(Path(lake), entry).rows
         if there != entry.rows:
             raise PipelineFailed(f"{entry.path}: {entry.rows} rows were to be written, {there} are there")
 

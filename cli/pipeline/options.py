@@ -61,11 +61,12 @@ class Spark:
 
     def open(self, lake: Path | None = None) -> Any:
         """A session whose workers see `lake`. `os.environ` names the JVM that the command starts, so that it can end it at any time."""
+        from klamm.pipeline.lake.store import Store
         from klamm.pipeline.spark.session import open_session
         from klamm.pipeline.spark.workers import supervise
 
         session = open_session(self.master, remote=self.remote, memory=self.memory, settings=self.settings, variables=os.environ)
-        supervise(session, lake, self.remote)
+        supervise(session, None if lake is None else Store(lake.resolve()), self.remote)
         return session
 
 

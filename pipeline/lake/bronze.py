@@ -21,6 +21,7 @@ from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.row_numbers import Span, spans_of
+from klamm.pipeline.lake.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,9 +131,15 @@ def foreign_files(lake: Path) -> list[Path]:
     known = {segment.path for segment in segments(lake)}
     return sorted(
         path
-        for path in (lake / "journal").glob("run=*/node=*/*")
+        for folder in node_folders(lake)
+        for path in folder.iterdir()
         if path not in known and not is_part(path) and path.suffix != ".torn"
     )
+
+
+def empty_files(lake: Path) -> list[Path]:
+    """The files of segments that are torn before their first whole batch."""
+    return sorted(path for folder in node_folders(lake) for path in folder.iterdir() if path.suffix == ".torn")
 
 
 def convert(lake: Path, segment: Segment) -> Converted:
@@ -142,9 +149,9 @@ def convert(lake: Path, segment: Segment) -> Converted:
     """
     import pyarrow as pa
 
-    target = lake / "bronze" / segment.table / f"run={segment.run}" / f"node={segment.node}" / (Path(segment.name).stem + ".parquet")
+    store, path = Store(lake), f"bronze/{segment.table}/run={segment.run}/node={segment.node}/{Path(segment.name).stem}.parquet"
     reader = open_segment(segment.path)
-    groups, schema = RowGroups(target, GROUP_ROWS), None
+    groups, schema = RowGroups(store.address(path), GROUP_ROWS), None
     numbers = []
     for batch in reader:
         _same_journal(segment, batch)
@@ -154,13 +161,13 @@ def convert(lake: Path, segment: Segment) -> Converted:
         column = pa.repeat(pa.scalar(segment.name), batch.num_rows)
         groups.add(pa.RecordBatch.from_arrays([*batch.columns, column], schema=schema))
     groups.close()
-    written = manifest.footers(target) if groups.rows else manifest.Footers()
+    written = manifest.footers(store.address(path)) if groups.rows else manifest.Footers()
     if written.rows != groups.rows:
-        target.unlink()
+        store.delete(path)
         raise PipelineFailed(f"{segment.path}: {groups.rows} rows were read and {written.rows} written")
     spans = spans_of(pa.Table.from_batches(numbers)) if numbers else []
     return Converted(
-        segment.table, segment.run, batch_name(segment), str(target.relative_to(lake)), groups.rows, reader.torn,
+        segment.table, segment.run, batch_name(segment), path, groups.rows, reader.torn,
         written.first_ts_ns, written.last_ts_ns, spans if len(spans) <= SPANS else None,
     )
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from klamm.journal.segments import segment_number
-from klamm.machine.replaced_file import replacing
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.bronze import Converted
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.row_numbers import Span, has, merged
+from klamm.pipeline.lake.store import Store
 
 COMMITS = "bronze/commits"
 COMMITTED = "bronze/committed.json"
@@ -64,7 +64,7 @@ class Commits:
 
     def __init__(self, lake: Path) -> None:
         self._lake = lake
-        self._folder = lake / COMMITS
+        self._store = Store(lake)
         self.journals: dict[Journal, Committed] = {}
         self.rows = {"frames": 0, "events": 0}
         """The rows that silver must have."""
@@ -74,13 +74,13 @@ class Commits:
         """Number of the last commit."""
         self._read_folded()
         folded = self.last
-        for path in self._files():
-            if int(path.stem) > folded:
-                self.last = int(path.stem)
+        for number, name in self._files():
+            if number > folded:
+                self.last = number
                 try:
-                    self._count([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()])
+                    self._count([json.loads(line) for line in (self._store.read(name) or b"").splitlines()])
                 except ValueError as problem:
-                    raise PipelineFailed(f"{path} {_DAMAGED}") from problem
+                    raise PipelineFailed(f"{self._store.address(name)} {_DAMAGED}") from problem
 
     def __contains__(self, segment: object) -> bool:
         if not isinstance(segment, tuple):
@@ -93,7 +93,7 @@ class Commits:
     @property
     def is_folded(self) -> bool:
         """No commit waits for being folded."""
-        return not any(self._files())
+        return not self._files()
 
     @property
     def runs(self) -> set[str]:
@@ -118,7 +118,7 @@ class Commits:
 
         `spans_of` reads the numbers of the rows of a run by node; it is called for runs whose commits lack them.
         """
-        files = list(self._files())
+        files = self._files()
         if not files:
             return
         for run in sorted({run for (run, _), one in self.journals.items() if not one.has_all_spans}):
@@ -129,8 +129,8 @@ class Commits:
         for one in self.journals.values():
             one.segments = {name for name in one.segments if (number := segment_number(name)) is None or not has(one.spans, number)}
         self._write_folded()
-        for path in files:
-            path.unlink()
+        for _, name in files:
+            self._store.delete(name)
 
     def begin_again(self) -> None:
         """Commit all segments of bronze again, for a stream from the beginning. Raises PipelineFailed if bronze was purged."""
@@ -141,11 +141,11 @@ class Commits:
         for table, rows in self.rows.items():
             if sum(entry.rows for entry in entries if entry.table == f"bronze/{table}") < rows:
                 raise PipelineFailed(PURGED.format(self._lake))
-        files = list(self._files())
+        files = self._files()
         self.rows = dict.fromkeys(self.rows, 0)
         self._write_folded()
-        for path in files:
-            path.unlink()
+        for _, name in files:
+            self._store.delete(name)
         self._commit([_of(entry) for entry in entries], with_numbers=False)
 
     def forget(self, runs: Iterable[str], rows: Mapping[str, int]) -> None:
@@ -157,8 +157,10 @@ class Commits:
         self.rows = dict(rows)
         self._write_folded()
 
-    def _files(self) -> Iterator[Path]:
-        return iter(sorted(self._folder.glob("[0-9]*.json")))
+    def _files(self) -> list[tuple[int, str]]:
+        """Number and name of the commits that are not folded."""
+        found = ((name.removeprefix(f"{COMMITS}/").removesuffix(".json"), name) for name in self._store.names(COMMITS, ".json"))
+        return [(int(number), name) for number, name in found if number.isdigit()]
 
     def _commit(self, converted: Sequence[Converted], *, with_numbers: bool = True) -> None:
         chunk: list[Converted] = []
@@ -173,11 +175,8 @@ class Commits:
             self._write(chunk, with_numbers)
 
     def _write(self, chunk: Sequence[Converted], with_numbers: bool) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"{self.last + 1:010d}.json"
         rows = list(_lines(chunk, with_numbers))
-        with replacing(path) as temporary:
-            temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        self._store.put(f"{COMMITS}/{self.last + 1:010d}.json", "".join(json.dumps(row) + "\n" for row in rows).encode())
         self.last += 1
         self._count(rows)
 
@@ -198,12 +197,13 @@ class Commits:
             self.journals[run, node].has_all_spans = False
 
     def _read_folded(self) -> None:
-        try:
-            folded = json.loads((self._lake / COMMITTED).read_bytes())
-        except FileNotFoundError:
+        content = self._store.read(COMMITTED)
+        if content is None:
             return
+        try:
+            folded = json.loads(content)
         except ValueError as problem:
-            raise PipelineFailed(f"{self._lake / COMMITTED} {_DAMAGED}") from problem
+            raise PipelineFailed(f"{self._store.address(COMMITTED)} {_DAMAGED}") from problem
         self.last, self.rows = folded["last"], folded["rows"]
         for one in folded["journals"]:
             self.journals[one["run"], one["node"]] = Committed(
@@ -218,8 +218,7 @@ class Commits:
             | ({"torn": one.torn} if one.torn else {})
             for (run, node), one in sorted(self.journals.items())
         ]
-        with replacing(self._lake / COMMITTED) as temporary:
-            temporary.write_text(json.dumps({"last": self.last, "rows": self.rows, "journals": journals}), encoding="utf-8")
+        self._store.put(COMMITTED, json.dumps({"last": self.last, "rows": self.rows, "journals": journals}).encode())
 
 
 def _lines(chunk: Sequence[Converted], with_numbers: bool) -> Iterator[dict[str, Any]]:

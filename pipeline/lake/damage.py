@@ -14,6 +14,7 @@ from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.folder import CHECKPOINTS, LAYERS, SPARKS_OWN, PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.parquet_files import opened
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import GOLD, SILVER
 
 READERS = ("pyarrow", "duckdb", *SPARKS_OWN)
@@ -48,26 +49,26 @@ def refuse_missing(lake: Path, tables: Iterable[str] = EVERY, runs: Collection[s
     """
     for table in tables:
         for entry in manifest.entries(lake, table, runs):
-            if entry.rows and manifest.rows_on_disk(lake / entry.path) != entry.rows:
+            if entry.rows and manifest.told(lake, entry).rows != entry.rows:
                 why = _damage(lake, entry)
                 raise PipelineFailed(f"{why}; {_remedy(lake, entry)}")
 
 
 def damaged_parts(lake: Path) -> Iterator[str]:
     """A line for each file that is missing or damaged. All files of all tables are read."""
-    for layer in LAYERS:
-        for folder in sorted(path.parent for path in (lake / layer).glob(f"*/{manifest.NAME}")):
-            for entry in manifest.entries(lake, f"{layer}/{folder.name}"):
-                why = _damage(lake, entry)
-                if why is not None:
-                    yield f"{why}; {_remedy(lake, entry)}"
+    for table in sorted(manifest.tables(lake), key=lambda table: LAYERS.index(table.partition("/")[0])):
+        for entry in manifest.entries(lake, table):
+            why = _damage(lake, entry)
+            if why is not None:
+                yield f"{why}; {_remedy(lake, entry)}"
 
 
 def _damage(lake: Path, entry: Entry) -> str | None:
     import pyarrow as pa
+
     if entry.rows == 0:
         return None
-    files, rows = manifest.files_of(lake / entry.path), 0
+    files, rows = manifest.part_files(lake, entry), 0
     for file in files:
         try:
             with opened(file) as parquet:
@@ -75,16 +76,16 @@ def _damage(lake: Path, entry: Entry) -> str | None:
         except (OSError, pa.ArrowException) as problem:
             return f"{file} is damaged ({' '.join(str(problem).split())[:120]})"
     if rows != entry.rows:
-        return f"{lake / entry.path} is {'damaged' if files else 'missing'}: {rows} of {entry.rows} rows are there"
+        return f"{Store(lake).address(entry.path)} is {'damaged' if files else 'missing'}: {rows} of {entry.rows} rows are there"
     return None
 
 
 def _remedy(lake: Path, entry: Entry) -> str:
     """What makes a part of a table again."""
-    layer = entry.table.partition("/")[0]
+    layer, place = entry.table.partition("/")[0], Store(lake).address
     if layer == "gold":
-        return f"remove {lake / 'gold'} and repeat `klamm pipeline run`: it is made again from silver"
+        return f"remove {place('gold')} and repeat `klamm pipeline run`: it is made again from silver"
     has_bronze = any(manifest.rows(lake, f"bronze/{name}", {entry.run}) for name in ("frames", "events"))
     if layer == "silver" and has_bronze:
-        return f"remove {lake / CHECKPOINTS} and repeat `klamm pipeline run`: silver and gold are made again from bronze"
-    return f"remove {lake / 'bronze'} and {lake / CHECKPOINTS} and repeat `klamm pipeline run`: all tables are made again from the journal"
+        return f"remove {place(CHECKPOINTS)} and repeat `klamm pipeline run`: silver and gold are made again from bronze"
+    return f"remove {place('bronze')} and {place(CHECKPOINTS)} and repeat `klamm pipeline run`: all tables are made again from the journal"

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from klamm.machine.replaced_file import replacing
 from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import SILVER
 
 PLACE = f"{CHECKPOINTS}/place.json"
@@ -22,8 +22,7 @@ def is_current(lake: Path) -> bool:
 
 def keep(lake: Path) -> None:
     """Write down that silver is made by this Klamm, in this folder."""
-    with replacing(lake / PLACE) as temporary:
-        temporary.write_text(json.dumps({"path": str(lake), **_own()}))
+    Store(lake).put(PLACE, json.dumps({"path": str(lake), **_own()}).encode())
 
 
 def refuse_older(lake: Path) -> None:
@@ -39,7 +38,8 @@ def _own() -> dict[str, Any]:
 
 def _stored(lake: Path) -> dict[str, Any] | None:
     try:
-        stored: dict[str, Any] = json.loads((lake / PLACE).read_text())
+        content = Store(lake).read(PLACE)
+        stored: dict[str, Any] | None = None if content is None else json.loads(content)
     except (OSError, ValueError):
         return None
     return stored

@@ -1,4 +1,7 @@
-"""The manifests of the lake: which folders and files are parts of a table.
+"""The log of a lake: which folders and files are parts of a table.
+
+This is all that says whether a part is valid. Who writes parts or reads tables calls `append`, `replace`, `drop` and `entries`, and asks
+for the files of a part here. How the log is stored is known to nobody else.
 
 Each table has a file `_manifest.jsonl` with one JSON object per line. A line is written after the files that it names, so a folder without
 a line was left by a killed run. A later line for the same run and batch replaces the earlier one, so a batch that is repeated counts once.
@@ -18,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.machine.replaced_file import replacing
+from klamm.pipeline.lake.folder import LAYERS
 
 if TYPE_CHECKING:
     from pyarrow import parquet
@@ -104,7 +108,7 @@ def _parts(path: Path, _version: tuple[int, ...]) -> tuple[Entry, ...]:
 
 def files(lake: Path, table: str, runs: Collection[str] | None = None) -> list[Path]:
     """The valid Parquet files of a table, for any reader of Parquet."""
-    return [file for entry in entries(lake, table, runs) if entry.rows for file in files_of(lake / entry.path)]
+    return [file for entry in entries(lake, table, runs) if entry.rows for file in part_files(lake, entry)]
 
 
 def rows(lake: Path, table: str, runs: Collection[str] | None = None) -> int:
@@ -120,9 +124,19 @@ def rows_by_run(lake: Path, table: str) -> Counter[str]:
     return counts
 
 
-def rows_on_disk(part: Path) -> int:
-    """The rows of a part, as its files say."""
-    return footers(part).rows
+def tables(lake: Path) -> list[str]:
+    """The tables that ever had a part."""
+    return sorted(str(path.parent.relative_to(lake)) for layer in LAYERS for path in (lake / layer).glob(f"*/{NAME}"))
+
+
+def part_files(lake: Path, entry: Entry) -> list[Path]:
+    """The files of a part, as they are there."""
+    return files_of(lake / entry.path)
+
+
+def told(lake: Path, entry: Entry) -> Footers:
+    """What the files of a part say."""
+    return footers(lake / entry.path)
 
 
 def footers(part: Path) -> Footers:
@@ -141,8 +155,8 @@ def with_bounds(lake: Path, entry: Entry) -> Entry:
     """The part with the bounds of its time: of its files, if an older Klamm wrote it."""
     if entry.last_ts_ns is not None or not entry.rows:
         return entry
-    told = footers(lake / entry.path)
-    return entry._replace(first_ts_ns=told.first_ts_ns, last_ts_ns=told.last_ts_ns)
+    known = told(lake, entry)
+    return entry._replace(first_ts_ns=known.first_ts_ns, last_ts_ns=known.last_ts_ns)
 
 
 def _bounds_of_time(group: parquet.RowGroupMetaData) -> tuple[int, int] | None:

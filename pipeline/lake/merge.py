@@ -9,7 +9,6 @@ merge leaves no line names, and the next run removes it.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,6 +18,7 @@ from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_groups import RowGroups
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.table_parts import part_path
 from klamm.pipeline.lake.tables import SILVER, Table
 
@@ -69,7 +69,7 @@ def _groups(lake: Path, parts: Sequence[Entry]) -> Iterator[list[Entry]]:
     group: list[Entry] = []
     rows = size = 0
     for part in sorted(parts, key=lambda part: (part.first_ts_ns or 0, part.last_ts_ns or 0)):
-        here = sum(_uncompressed(file) for file in manifest.files_of(lake / part.path))
+        here = sum(_uncompressed(file) for file in manifest.part_files(lake, part))
         first = group[0].first_ts_ns if group else None
         is_long = first is not None and part.last_ts_ns is not None and part.last_ts_ns - first > WEEK_NS
         if group and (rows + part.rows > ROWS or size + here > BYTES or is_long):
@@ -94,16 +94,17 @@ def _merge(lake: Path, table: Table, run: str, parts: Sequence[Entry]) -> Merged
     numbers = [entry.batch for entry in manifest.entries(lake, table.path, {run}) if entry.batch.startswith(PREFIX)]
     batch = f"{PREFIX}{1 + max((int(name.removeprefix(PREFIX)) for name in numbers), default=-1)}"
     path, rows = part_path(table, run, batch), sum(part.rows for part in parts)
-    shutil.rmtree(lake / path, ignore_errors=True)
+    store = Store(lake)
+    store.delete(path)
     if rows:
-        groups = RowGroups(lake / path / "part-00000.parquet", frequent=table.frequent)
-        _write(groups, _sorted([file for part in parts for file in manifest.files_of(lake / part.path)]))
-    told = manifest.footers(lake / path)
+        groups = RowGroups(store.address(f"{path}/part-00000.parquet"), frequent=table.frequent)
+        _write(groups, _sorted([file for part in parts for file in manifest.part_files(lake, part)]))
+    told = manifest.footers(store.address(path))
     if told.rows != rows:
         raise PipelineFailed(f"{table.path} of run {run}: {len(parts)} parts have {rows} rows, their compaction {told.rows}")
     manifest.replace(lake, Entry(table.path, run, batch, path, *told), parts)
     for part in parts:
-        shutil.rmtree(lake / part.path, ignore_errors=True)
+        store.delete(part.path)
     return Merged(table.path, run, len(parts), rows)
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 from klamm.journal.columns import Direction
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.column_types import duckdb_type, spark_type
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER, Table, direction_words
 from klamm.protocol.apis import APIS
 
@@ -64,13 +65,14 @@ def statements(lake: Path, engine: Engine) -> list[str]:
     create = "CREATE OR REPLACE VIEW" if engine == "duckdb" else "CREATE OR REPLACE TEMPORARY VIEW"
     names = ", ".join(f"({key}, {_text(api.name)})" for key, api in sorted(APIS.items()))
     found = [f"{create} api_names AS SELECT * FROM (VALUES {names}) AS named(api_key, api)"]
+    store = Store(lake)
     for table in TABLES:
         entries = [entry for entry in manifest.entries(lake, table.path) if entry.rows]
-        paths = [str(lake / entry.path) for entry in entries]
+        paths = [str(store.address(entry.path)) for entry in entries]
         if engine == "spark" and paths:
             schema = ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in table.columns)
             alternatives = ",".join(entry.path.removeprefix(f"{table.path}/") for entry in entries)
-            path = _text(f"{lake / table.path}/{{{alternatives}}}")
+            path = _text(f"{store.address(table.path)}/{{{alternatives}}}")
             found.append(f"{create} {table.name}_files ({schema}) USING parquet OPTIONS (path {path})")
         found.append(f"{create} {table.name} AS {_selection(table, paths, engine)}")
     return found + [f"{create} {name} AS{query}" for name, query in _SHAPED.items()]

@@ -11,16 +11,21 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from klamm.machine.replaced_file import replacing
 from klamm.pipeline.lake.folder import CHECKPOINTS
 from klamm.pipeline.lake.manifest import Entry, append, footers
 from klamm.pipeline.lake.parquet_files import WRITTEN
 from klamm.pipeline.lake.tables import Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 STAGED = f"{CHECKPOINTS}/staged"
 """The staging folder."""
+
+PUT = "part-0.parquet"
+"""The file of a part that the driver writes."""
 
 _ESCAPED = frozenset('"#%\'*/:=?\\{[]^\x7f') | frozenset(map(chr, range(1, 32)))
 """What Spark escapes in the name of a partition's folder."""
@@ -75,8 +80,25 @@ def write_few(lake: Path, table: Table, rows: DataFrame, batch: str, most: int) 
     for run in pc.unique(here.column("run_id")).to_pylist():
         folder = stage(lake, table, batch) / folder_of_run(run)
         folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(here.filter(pc.equal(here.column("run_id"), run)), folder / "part-0.parquet", **WRITTEN)
+        pq.write_table(here.filter(pc.equal(here.column("run_id"), run)), folder / PUT, **WRITTEN)
     return True
+
+
+def staged_rows(lake: Path, table: Table, batch: str, run: str) -> int:
+    """The rows of a run in the staging folder of a batch, as the files say."""
+    return footers(stage(lake, table, batch) / folder_of_run(run)).rows
+
+
+def put(lake: Path, table: Table, run: str, batch: str, rows: pa.Table) -> Entry:
+    """Write a part of few rows, with the metadata of their schema, in place of an earlier one; its entry in the log, which is still to be
+    appended."""
+    import pyarrow.parquet as pq
+
+    path = part_path(table, run, batch)
+    (lake / path).mkdir(parents=True, exist_ok=True)
+    with replacing(lake / path / PUT) as temporary:
+        pq.write_table(rows, temporary, **WRITTEN)
+    return Entry(table.path, run, batch, path, rows.num_rows)
 
 
 def adopt(lake: Path, table: Table, batch: str, runs: Iterable[str]) -> list[Entry]:

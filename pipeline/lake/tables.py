@@ -16,6 +16,7 @@ from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.column_types import spark_type
 from klamm.pipeline.lake.field_columns import FIELDS
 from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.windows import Window
 
 if TYPE_CHECKING:
@@ -396,7 +397,7 @@ def seen_parts(lake: Path, table: Table, runs: Collection[str] | None, window: W
 
 
 def _read(spark: SparkSession, lake: Path, table: Table, entries: Collection[Entry]) -> DataFrame:
-    paths = [str(lake / entry.path) for entry in entries]
+    paths = [str(Store(lake).address(entry.path)) for entry in entries]
     if not paths:
         nulls = ", ".join(f"CAST(NULL AS {spark_type(column.type)}) AS {column.name}" for column in table.columns)
         return spark.sql(f"SELECT {nulls} LIMIT 0")  # which Spark knows to be empty when it plans

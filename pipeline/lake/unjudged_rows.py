@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from klamm.journal.reading import early_ends, retained_to
 from klamm.journal.segments import node_folder
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.bronze import empty_files
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_numbers import Span, gaps, merged, spans_by_node
@@ -69,7 +70,7 @@ def empty_segments(lake: Path) -> list[Torn]:
     """The segments of all runs that lost all their rows."""
     return [
         Torn(path.parent.parent.name.removeprefix("run="), f"{path.parent.name}/{path.name}", "it has no whole batch")
-        for path in (lake / "journal").glob("run=*/node=*/*.torn")
+        for path in empty_files(lake)
     ]
 
 

@@ -292,5 +292,5 @@ def _cuts(lake: Path, parts: Collection[Part], since: Cut, times_ns: Sequence[in
 
 
 def _columns(lake: Path, entry: Entry, names: list[str]) -> Iterator[pa.Table]:
-    for file in manifest.files_of(lake / entry.path):
+    for file in manifest.part_files(lake, entry):
         yield opened(file).read(names)

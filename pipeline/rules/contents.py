@@ -74,5 +74,5 @@ class Contents:
         """A column of each file."""
         (table,) = (table for table in SILVER if table.name == name)
         for entry in seen_parts(self._lake, table, self._runs, self._window):
-            for file in manifest.files_of(self._lake / entry.path):
+            for file in manifest.part_files(self._lake, entry):
                 yield opened(file).read([column]).column(0)

@@ -14,16 +14,14 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from klamm.machine.replaced_file import replacing
 from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.lake.column_types import arrow_schema
 from klamm.pipeline.lake.manifest import Entry
-from klamm.pipeline.lake.parquet_files import WRITTEN, opened
+from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.tables import RULE_STATS, SILVER, VERDICTS, Table
 from klamm.pipeline.lake.windows import Closed, Cut, Window, is_valid
 from klamm.pipeline.rules.runner import Judgement, Row, Stat, Verdict, together
@@ -32,7 +30,6 @@ from klamm.pipeline.spark.cluster import code_digest
 BATCH = "rules"
 """The batch of the part that is replaced; those of final parts have a number behind it."""
 
-FILE = "part-0.parquet"
 STAMP = b"klamm.judged"
 CLOSED = b"klamm.closed"
 
@@ -150,11 +147,7 @@ def _write(lake: Path, run: str, batch: str, judgement: Judgement, since_ns: int
     """Write a part of both tables; what is said `about` it is the metadata of its files."""
     entries = []
     for table, rows in judgement_rows(judgement, since_ns).items():
-        folder = f"{table.path}/run={quote(run, safe='')}/batch={batch}"
-        (lake / folder).mkdir(parents=True, exist_ok=True)
-        with replacing(lake / folder / FILE) as temporary:
-            pq.write_table(rows.replace_schema_metadata(about), temporary, **WRITTEN)
-        entries.append(Entry(table.path, run, batch, folder, rows.num_rows))
+        entries.append(parts.put(lake, table, run, batch, rows.replace_schema_metadata(about)))
     return entries
 
 
@@ -170,6 +163,7 @@ def judgement_rows(judgement: Judgement, since_ns: int | None = None) -> dict[Ta
 def _read(lake: Path, entry: Entry) -> pa.Table | None:
     """The rows of a part with what its file says about it; None if it cannot be read."""
     try:
-        return opened(lake / entry.path / FILE).read()
-    except (OSError, pa.ArrowException):
+        (file,) = manifest.part_files(lake, entry)
+        return opened(file).read()
+    except (OSError, ValueError, pa.ArrowException):
         return None

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyarrow import parquet
 
 from klamm.journal.columns import Column
-from klamm.machine.replaced_file import replacing
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.parquet_files import WRITTEN
+from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.lake.tables import Table
 
 if TYPE_CHECKING:
     from klamm.pipeline.simulation.outcome import Outcome
 
+BATCH = "0"
 _RUN = Column("run_id", "string", False, "name of the simulation")
 _STEP = (
     _RUN,
@@ -94,22 +93,18 @@ def write_outcome(lake: Path, run: str, outcome: Outcome) -> None:
     entries = []
     rows: Sequence[tuple[Any, ...]]
     for table, rows in ((SIM_SUMMARY, outcome.summary), (SIM_LEADERS, outcome.leaders), (SIM_MOVEMENT, outcome.movement)):
-        folder = lake / table.path / f"run={run}" / "batch=0"
-        folder.mkdir(parents=True, exist_ok=True)
         schema = pa.schema([(column.name, _TYPES[column.type]) for column in table.columns])
         columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * (len(schema) - 1)
         arrays = [pa.array([run] * len(rows), pa.string())]
         arrays += [pa.array(column, field.type) for column, field in zip(columns, list(schema)[1:], strict=True)]
-        with replacing(folder / "part-0.parquet") as temporary:
-            parquet.write_table(pa.Table.from_arrays(arrays, schema=schema), temporary, **WRITTEN)
-        entries.append(manifest.Entry(table.path, run, "0", str(folder.relative_to(lake)), len(rows)))
+        entries.append(parts.put(lake, table, run, BATCH, pa.Table.from_arrays(arrays, schema=schema)))
     manifest.append(lake, entries)
 
 
 def write_rows(lake: Path, run: str, rows: Any) -> int:
     """Add the partitions of a simulation to the lake; how many there are."""
-    folder = lake / SIM_PARTITIONS.path / f"run={run}" / "batch=0"
-    rows.selectExpr(f"'{run}' AS run_id", "*").write.mode("overwrite").option("compression", "zstd").parquet(str(folder))
-    count = int(rows.sparkSession.read.parquet(str(folder)).count())
-    manifest.append(lake, [manifest.Entry(SIM_PARTITIONS.path, run, "0", str(folder.relative_to(lake)), count)])
-    return count
+    parts.clear(lake, [SIM_PARTITIONS], BATCH)
+    parts.write(lake, SIM_PARTITIONS, rows.selectExpr(f"'{run}' AS run_id", "*"), BATCH, [run])
+    entries = parts.adopt(lake, SIM_PARTITIONS, BATCH, [run])
+    manifest.append(lake, entries)
+    return sum(entry.rows for entry in entries)

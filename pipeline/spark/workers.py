@@ -9,7 +9,6 @@ are jobs. If something fails later, the executors that are there then are asked 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import secrets
 import socket
@@ -17,8 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from klamm.pipeline.spark.cluster import code_digest
 from klamm.pipeline.spark.session import is_one_process, master_problem
@@ -48,10 +46,23 @@ class ClusterFailed(Exception):
     """The cluster cannot work; the text is one line that names the host, or the master, and the cause."""
 
 
+class Place(Protocol):
+    """The place of a lake (`pipeline/lake/store.py`); workers get it as the driver has it."""
+
+    def read(self, name: str) -> bytes | None:
+        """The content; None if there is nothing of this name."""
+
+    def put(self, name: str, data: bytes) -> None:
+        """Store under this name."""
+
+    def delete(self, name: str) -> None:
+        """Remove it."""
+
+
 class Workers:
     """The executors of a session that is not one process."""
 
-    def __init__(self, spark: SparkSession, cluster: str, lake: Path | None, context: Any = None) -> None:
+    def __init__(self, spark: SparkSession, cluster: str, lake: Place | None, context: Any = None) -> None:
         """`lake` is what workers have to see, if the command has one. `cluster` is a master, or a Connect server without a context."""
         self._spark, self._lake, self._cluster, self._context = spark, lake, cluster, context
         self._wait_s = LONG_WAIT_S if cluster.startswith(("k8s://", "yarn")) else WAIT_S
@@ -112,21 +123,20 @@ class Workers:
 
     @contextlib.contextmanager
     def _token(self) -> Iterator[str]:
-        """Write what workers have to read; a lake that is read only is known by the names in it."""
+        """Write what workers have to read; empty if there is no lake, or one that is only read."""
         if self._lake is None:
             yield ""
             return
-        token, path = secrets.token_hex(), self._lake / TOKEN
+        token = secrets.token_hex()
         try:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(token)
+            self._lake.put(TOKEN, token.encode())
         except OSError:
-            yield _names(self._lake)
+            yield ""
             return
         try:
             yield token
         finally:
-            path.unlink(missing_ok=True)
+            self._lake.delete(TOKEN)
 
     @contextlib.contextmanager
     def _deadline(self) -> Iterator[None]:
@@ -174,7 +184,7 @@ class Workers:
 _workers: Workers | None = None
 
 
-def supervise(spark: SparkSession, lake: Path | None = None, remote: str | None = None) -> None:
+def supervise(spark: SparkSession, lake: Place | None = None, remote: str | None = None) -> None:
     """Check the workers of a new session, and watch them from now on. Nothing happens for a master that is one process.
 
     `remote` is the Spark Connect server, if it is a session of one. Raises ClusterFailed.
@@ -184,7 +194,7 @@ def supervise(spark: SparkSession, lake: Path | None = None, remote: str | None 
     cluster = remote if context is None else context.master
     _workers = None
     if context is None or not is_one_process(context.master):
-        _workers = Workers(spark, str(cluster), None if lake is None else lake.resolve(), context)
+        _workers = Workers(spark, str(cluster), lake, context)
         _workers.ask()
 
 
@@ -199,7 +209,7 @@ def cluster_failures() -> Iterator[None]:
         raise
 
 
-def answer(lake: Path | None, token: str, code: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def answer(lake: Place | None, token: str, code: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """On a worker: a row that says what is wrong with it, or is empty."""
     import pyarrow as pa
 
@@ -207,21 +217,12 @@ def answer(lake: Path | None, token: str, code: str, batches: Iterator[pa.Record
         yield pa.RecordBatch.from_pydict({"problem": [_problem(lake, token, code)]}, pa.schema([("problem", pa.string())]))
 
 
-def _problem(lake: Path | None, token: str, code: str) -> str:
+def _problem(lake: Place | None, token: str, code: str) -> str:
     host = socket.gethostname()
     if code_digest() != code:
         return f"worker {host} imports another version of Klamm than the driver has, {__file__}"
-    if lake is None:
+    if lake is None or not token or lake.read(TOKEN) == token.encode():
         return ""
-    try:
-        told = (lake / TOKEN).read_text()
-    except OSError:
-        told = _names(lake)
-    return "" if told == token else f"worker {host} does not see the lake {lake} of the driver: all machines need it under the same path"
-
-
-def _names(lake: Path) -> str:
-    """What is in a lake; empty if there is no such folder."""
-    return json.dumps(sorted(path.name for path in lake.iterdir())) if lake.is_dir() else ""
+    return f"worker {host} does not see the lake {lake} of the driver: all machines need it under the same path"
 
 

@@ -32,7 +32,7 @@ def test_a_batch_is_adopted_when_each_run_has_as_many_rows_as_came_in(tmp_path: 
     assert [(entry.table, entry.run, entry.rows) for entry in entries] == [
         ("silver/messages", "r", 3), ("silver/messages", "s", 1), ("silver/partition_state", "r", 9), ("silver/quarantine", "r", 2),
     ]
-    assert all(manifest.rows_on_disk(tmp_path / entry.path) == entry.rows for entry in entries)
+    assert all(manifest.told(tmp_path, entry).rows == entry.rows for entry in entries)
 
 
 @pytest.mark.parametrize(("rows", "said"), [((3, 1), "5 rows in bronze, 4 in"), ((3, 3), "5 rows in bronze, 6 in")])

@@ -1,0 +1,106 @@
+"""What the place of a lake can do, and that nobody else touches it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from klamm.pipeline.lake import store as module
+from klamm.pipeline.lake.store import Store
+
+ROOT = Path(module.__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "lake")
+
+
+def test_what_is_put_is_read_as_a_whole_also_in_place_of_what_was_there(store: Store) -> None:
+    assert store.read("a/b") is None and not store.has("a")
+    for data in (b"old", b""):
+        store.put("a/b", data)
+        assert store.read("a/b") == data
+    assert store.has("a") and store.names("") == ["a/b"]
+
+
+def test_of_eight_who_put_what_is_absent_one_succeeds_and_its_content_stays(store: Store) -> None:
+    together = Barrier(8)
+
+    def put(number: int) -> bool:
+        together.wait()
+        return store.put_if_absent("log/7", str(number).encode())
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(put, range(8)))
+    assert won.count(True) == 1
+    assert store.read("log/7") == str(won.index(True)).encode()
+    assert store.names("log") == ["log/7"], "nothing is left of those who lost"
+
+
+def test_names_are_those_below_in_order(store: Store) -> None:
+    for name in ("t/b.json", "t/a/c.json", "t/d.parquet", "u/e.json"):
+        store.put(name, b"")
+    assert store.names("t") == ["t/a/c.json", "t/b.json", "t/d.parquet"]
+    assert store.names("t", ".json") == ["t/a/c.json", "t/b.json"]
+    assert store.names("none") == []
+
+
+def test_deleting_can_be_repeated_and_leaves_no_empty_folder_of_a_run(store: Store) -> None:
+    for name in ("bronze/frames/run=r/node=1/1.parquet", "bronze/frames/run=r/node=2/1.parquet", "silver/messages/run=r/batch=0/p.parquet"):
+        store.put(name, b"")
+    for _ in range(2):
+        store.delete("bronze/frames/run=r/node=1/1.parquet")
+    assert store.has("bronze/frames/run=r/node=2") and not store.has("bronze/frames/run=r/node=1")
+    for _ in range(2):
+        store.delete("silver/messages/run=r/batch=0")
+    assert not store.has("silver/messages/run=r") and store.has("silver/messages")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError):
+        Store(tmp_path).put("a", b"")
+
+
+def test_workers_get_it_as_it_is(store: Store) -> None:
+    store.put("a", b"1")
+    assert pickle.loads(pickle.dumps(store)).read("a") == b"1"
+
+
+KNOW_THE_FOLDER = {
+    "pipeline/lake/store.py": "it is the place",
+    "pipeline/lake/manifest.py": "it is the log of the tables",
+    "pipeline/lake/table_parts.py": "writes parts, which have their place when they are complete",
+    "pipeline/lake/row_groups.py": "writes a file, which has its name when it is complete",
+    "pipeline/lake/folder.py": "the lock of a lake, and whether a folder is one",
+    "pipeline/lake/delta.py": "copies tables to another place",
+}
+ELSEWHERE = {
+    "pipeline/export.py": "what is exported goes to a place of the user's",
+    "pipeline/warm.py": "a sample of a journal in a temporary folder",
+    "pipeline/retention.py": "removes journals, which are folders of brokers",
+    "pipeline/lake/bronze.py": "looks for files in the journals of brokers",
+    "pipeline/quick/tables.py": "temporary files",
+    "pipeline/quick/translations.py": "the cache of translations",
+}
+JOINS = r"\b_?lake / |Path\(lake\) / "
+CHANGES = r"\b(rmtree|flock|replacing|replace_file|temporary_path)\(|\.(rename|unlink|r?glob|mkdir|iterdir)\("
+
+
+def test_nobody_but_the_store_and_the_log_joins_renames_or_locks_paths_of_a_lake() -> None:
+    found = {
+        str(path.relative_to(ROOT))
+        for path in ROOT.glob("pipeline/**/*.py")
+        if path.parent.name != "spark" and re.search(f"{JOINS}|{CHANGES}", path.read_text(encoding="utf-8"))
+    }
+    assert found == {*KNOW_THE_FOLDER, *ELSEWHERE}, "say what is wanted by name, to pipeline/lake/store.py or to the log"
+    for path in ELSEWHERE:
+        assert not re.search(JOINS, (ROOT / path).read_text(encoding="utf-8")), f"{path} joins a path of a lake"
