@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WAIT_S = 45.0
-"""How long jobs may have no executor before the command fails, and how long executors may take to answer at first."""
+"""How long jobs may have no executor before the command fails."""
 LONG_WAIT_S = 600.0
 """The same where a resource manager starts executors on demand: it may pull an image first, or have a queue."""
+ANSWER_S = 150.0
+"""How long executors may take to answer at first; they start Python for it."""
 LOOK_S = 1.0
 SETTLED_S = 2.0
 """Executors are asked when no other has come for this time."""
@@ -141,8 +143,8 @@ class Workers:
     @contextlib.contextmanager
     def _deadline(self) -> Iterator[None]:
         """Jobs that are not done in time are cancelled."""
-        why = f"the executors of {self._cluster} did not answer within {self._wait_s:.0f} s"
-        timer = threading.Timer(self._wait_s, self._give_up, [why])
+        why = f"the executors of {self._cluster} did not answer within {ANSWER_S:.0f} s"
+        timer = threading.Timer(ANSWER_S, self._give_up, [why])
         timer.daemon = True
         timer.start()
         try:

@@ -86,7 +86,7 @@ def test_a_program_of_spark_submit_runs_a_command_with_the_master_and_settings_o
     settings = {"enabled": "true", "compress": "false", "dir": f"{tmp_path}/log"}
     told = [word for key, value in settings.items() for word in ("--conf", f"spark.eventLog.{key}={value}")]
     done = klamm("submit", "--master", master, *told, "--", job.__file__, "run", tmp_path / "lake", "--json")
-    assert done.returncode == 0, done.stderr  # spark-submit puts the stderr of a program on stdout
+    assert done.returncode == 0, done.stdout + done.stderr  # spark-submit puts the stderr of a program on stdout
     assert json.loads(done.stdout.splitlines()[-1])["rows"]["frames"] == 6
     logged = "".join(file.read_text() for file in (tmp_path / "log").rglob("*") if file.is_file())
     assert f'"spark.master":"{master}"' in logged
