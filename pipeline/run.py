@@ -21,9 +21,10 @@ from klamm.pipeline.gold import build_gold
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import unjudged_rows as missing
 from klamm.pipeline.lake.bronze import (
-    LOCAL_BYTES,
     Converted,
     PendingSegments,
+    are_many,
+    convert_all,
     convert_by_workers,
     convert_here,
     empty_files,
@@ -134,7 +135,7 @@ def watch(
             while not stop.is_set() and query.isActive:
                 found, _ = own_segments(segments.look())
                 _want_seals(segments.written)
-                converted = convert_here(lake, found, progress.step)
+                converted = convert_all(spark, lake, found, progress.step)
                 commits.add(converted)
                 if converted:
                     looked(converted)
@@ -155,7 +156,7 @@ def _bronze_while_spark_starts(
     lake: Path, found: Sequence[Segment], session: Callable[[], SparkSession], progress: Progress
 ) -> tuple[SparkSession | None, list[Converted]]:
     """Open a session and convert segments to bronze. A small journal is converted in this process, while the JVM starts."""
-    if sum(segment.path.stat().st_size for segment in found) > LOCAL_BYTES:
+    if are_many(found):
         progress.begin("bronze", None)
         spark = session()
         return spark, convert_by_workers(spark, lake, found)

@@ -3,13 +3,14 @@
 A batch is one micro-batch of the stream, with files of one or more runs. Spark only says which worker does what: a task is a list of files
 of bronze, or of row groups in them, and the worker reads and writes Parquet itself (`silver_files.py`). Each table gets a folder
 `run=<id>/batch=<id>`, and then a line in its manifest. A batch that was interrupted comes again with the same tasks, and its folders are
-replaced. No row may get lost: the files of messages and quarantine must have as many rows together as bronze has frames.
+replaced. No row may get lost: the files of messages and quarantine must have as many rows together as bronze has frames. What files have
+is what their tasks report: the driver reads no file, it only compares names and sizes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,8 +20,9 @@ from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.store import Store
+from klamm.pipeline.lake.table_parts import WrittenFile
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE, Table
-from klamm.pipeline.silver_files import FROM_EVENTS, FROM_FRAMES, WRITTEN, Piece, write_tasks
+from klamm.pipeline.silver_files import FROM_EVENTS, FROM_FRAMES, WRITTEN, Piece, received, write_tasks
 from klamm.pipeline.spark.session import few_rows
 
 if TYPE_CHECKING:
@@ -57,12 +59,13 @@ def build_silver(spark: SparkSession, lake: Path, sources: Sequence[Source], bat
     ]
     for tables, _, _ in made:
         parts.clear(lake, tables, batch)
-    work = tasks(lake, sources)
+    work, files = tasks(lake, sources), list[WrittenFile]()
     if work:
         with few_rows(spark):
             numbers = spark.range(0, len(work), 1, len(work))
-            numbers.mapInArrow(partial(write_tasks, str(lake), batch, work), WRITTEN).collect()
-    entries = [entry for tables, whole, expected in made for entry in _adopted(lake, tables, whole, batch, expected)]
+            rows = numbers.mapInArrow(partial(write_tasks, str(lake), batch, work), WRITTEN).collect()
+        files = [file for row in rows for file in received(row.report).files]
+    entries = [entry for tables, whole, expected in made for entry in _adopted(lake, tables, whole, batch, expected, files)]
     manifest.append(lake, entries)
     return entries
 
@@ -105,12 +108,15 @@ def _rows_by_run(sources: Sequence[Source], table: str) -> dict[str, int]:
 
 
 def _adopted(
-    lake: Path, tables: tuple[Table, ...], whole: tuple[Table, ...], batch: str, expected: Mapping[str, int]
+    lake: Path, tables: tuple[Table, ...], whole: tuple[Table, ...], batch: str, expected: Mapping[str, int], files: Iterable[WrittenFile]
 ) -> list[Entry]:
-    """Move the parts to their places, if the tables `whole` together have all rows that came in."""
+    """Move the parts to their places, if the tables `whole` together have all rows that came in. `files` are those that tasks reported."""
+    reported: dict[tuple[str, str], list[WrittenFile]] = {}
+    for file in files:
+        reported.setdefault((file.table, file.run), []).append(file)
     for run, rows in expected.items():
-        found = sum(parts.staged_rows(lake, table, batch, run) for table in whole)
+        found = sum(file.told.rows for table in whole for file in reported.get((table.path, run), ()))
         if found != rows:
             names = " and ".join(table.name for table in whole)
             raise RowsLostError(f"run {run}: {rows} rows in bronze, {found} in {names}")
-    return [entry for table in tables for entry in parts.adopt(lake, table, batch, expected)]
+    return [entry for table in tables for entry in parts.adopt(lake, table, batch, expected, reported)]

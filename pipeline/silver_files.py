@@ -9,6 +9,7 @@ worker holds at most one row group of each table, two of a table with frequent A
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
@@ -25,10 +26,11 @@ from klamm.pipeline.decode.batches import INPUT, LISTS, decode_batches, joined
 from klamm.pipeline.decode.fields import Values
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.manifest import Footers
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.store import Store
-from klamm.pipeline.lake.table_parts import folder_of_run, stage
+from klamm.pipeline.lake.table_parts import WrittenFile, folder_of_run, stage
 from klamm.pipeline.lake.tables import (
     API_ERRORS,
     BROKER_STATE,
@@ -53,8 +55,8 @@ FROM_EVENTS = (EVENT_TABLE, DECISIONS, REASSIGN)
 
 REASSIGN_KINDS = ("reassign_phase", "assignment", "throttle_step", "throttle_set", "throttle_removed")
 
-WRITTEN = "rows bigint"
-"""Spark's schema of what `write_tasks` returns: the rows of bronze that a task has read."""
+WRITTEN = "report string"
+"""Spark's schema of what `write_tasks` returns: the report of each task, as JSON."""
 
 READ_ROWS = 8_192
 """Rows of bronze that are read at a time."""
@@ -83,37 +85,51 @@ class Files:
     """The files of one run that a task writes. `close` gives them their names."""
 
     def __init__(self, lake: Path, batch: str, run: str, task: int) -> None:
-        self._lake, self._batch = lake, batch
-        self._name = f"{folder_of_run(run)}/part-{task:05d}.parquet"
+        self._lake, self._batch, self._run = lake, batch, run
+        self._name = f"part-{task:05d}.parquet"
         self._files: dict[Table, RowGroups] = {}
 
     def add(self, table: Table, rows: pa.RecordBatch) -> None:
         """Add rows with the columns of a table but those for people, which are added here; at least one row."""
         file = self._files.get(table)
         if file is None:
-            path = stage(self._lake, table, self._batch) / self._name
+            path = stage(self._lake, table, self._batch) / folder_of_run(self._run) / self._name
             if path.parent.exists():
                 remove_temporaries(path.parent, (path.name,))  # of a try whose worker was killed
             file = self._files[table] = RowGroups(path, frequent=table.frequent)
         file.add(with_names(table, rows))
 
-    def close(self) -> None:
+    def close(self) -> list[WrittenFile]:
         """Write the remaining rows and complete the files."""
         for file in self._files.values():
             file.close()
+        return [WrittenFile(table.path, self._run, self._name, file.bytes, file.told) for table, file in self._files.items()]
+
+
+class Report(NamedTuple):
+    """What a task has read of bronze, in rows, and the files that it wrote."""
+
+    rows: int
+    files: list[WrittenFile]
+
+
+def received(report: str) -> Report:
+    """The report of a task from its JSON."""
+    rows, files = orjson.loads(report)
+    return Report(rows, [WrittenFile(table, run, name, size, Footers(*told)) for table, run, name, size, told in files])
 
 
 def write_tasks(lake: str, batch: str, tasks: Sequence[Sequence[Piece]], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Do the tasks with these numbers, and yield how many rows each has read. For `DataFrame.mapInArrow` over a column of numbers."""
+    """Do the tasks with these numbers, and yield the report of each. For `DataFrame.mapInArrow` over a column of numbers."""
     for some in numbers:
         for number in some.column(0).to_pylist():
-            rows = write_task(Path(lake), batch, number, tasks[number])
-            yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], names=["rows"])
+            report = json.dumps(write_task(Path(lake), batch, number, tasks[number]))
+            yield pa.RecordBatch.from_arrays([pa.array([report], pa.string())], names=["report"])
 
 
-def write_task(lake: Path, batch: str, number: int, pieces: Sequence[Piece]) -> int:
-    """Write all tables of silver that these rows of bronze fill; returns how many rows they are. Pieces of a run stand together."""
-    count = 0
+def write_task(lake: Path, batch: str, number: int, pieces: Sequence[Piece]) -> Report:
+    """Write all tables of silver that these rows of bronze fill. Pieces of a run stand together."""
+    count, written = 0, list[WrittenFile]()
 
     def counted(table: str, chosen: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
         nonlocal count
@@ -126,8 +142,8 @@ def write_task(lake: Path, batch: str, number: int, pieces: Sequence[Piece]) -> 
         decode_into(files.add, counted("frames", chosen))
         for events in joined(counted("events", chosen)):
             events_into(files.add, events)
-        files.close()
-    return count
+        written += files.close()
+    return Report(count, written)
 
 
 def read_bronze(lake: Path, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:

@@ -75,10 +75,7 @@ def do_batch(lake: str, commits: DataFrame, batch_id: int) -> None:
     with few_rows(spark):
         listed = [row for row in commits.collect() if row.rows > 0]
     sources = [Source(row.table, row.run, row.path, row.rows) for row in listed]
-    for entry in build_silver(spark, Path(lake), sources, batch_id):
-        there = manifest.told(Path(lake), entry).rows
-        if there != entry.rows:
-            raise PipelineFailed(f"{entry.path}: {entry.rows} rows were to be written, {there} are there")
+    build_silver(spark, Path(lake), sources, batch_id)
 
 
 def account(lake: Path, commits: Commits) -> dict[str, int]:

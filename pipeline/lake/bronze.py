@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.journal.reading import is_written, node_folders, open_segment, place_of, segments, written_by
 from klamm.journal.segments import Segment, is_part, segment_of
-from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.row_groups import RowGroups
@@ -161,7 +160,7 @@ def convert(lake: Path, segment: Segment) -> Converted:
         column = pa.repeat(pa.scalar(segment.name), batch.num_rows)
         groups.add(pa.RecordBatch.from_arrays([*batch.columns, column], schema=schema))
     groups.close()
-    written = manifest.footers(store.address(path)) if groups.rows else manifest.Footers()
+    written = groups.told
     if written.rows != groups.rows:
         store.delete(path)
         raise PipelineFailed(f"{segment.path}: {groups.rows} rows were read and {written.rows} written")
@@ -180,6 +179,20 @@ def _same_journal(segment: Segment, batch: pa.RecordBatch) -> None:
         for other in pc.unique(batch.column(name)).to_pylist():
             if other != own:
                 raise PipelineFailed(f"{segment.path}: a row has {name} {other}, its folder says {own}; a journal keeps its folder's name")
+
+
+def are_many(found: Sequence[Segment]) -> bool:
+    """Whether segments have so many bytes that Spark's workers convert them."""
+    return sum(segment.path.stat().st_size for segment in found) > LOCAL_BYTES
+
+
+def convert_all(spark: SparkSession, lake: Path, found: Sequence[Segment], step: Callable[[int], None]) -> list[Converted]:
+    """Convert segments, many by Spark's workers, few in this process."""
+    if not are_many(found):
+        return convert_here(lake, found, step)
+    converted = convert_by_workers(spark, lake, found)
+    step(len(converted))
+    return converted
 
 
 def convert_here(lake: Path, found: Sequence[Segment], step: Callable[[int], None]) -> list[Converted]:

@@ -143,12 +143,25 @@ def footers(part: Path) -> Footers:
     """The rows of a part and their bounds. Only the ends of its files are read."""
     import pyarrow.parquet as pq
 
-    files = [pq.read_metadata(file) for file in files_of(part)] if part.exists() else []
+    return of_metadata([pq.read_metadata(file) for file in files_of(part)] if part.exists() else [])
+
+
+def of_metadata(files: Sequence[parquet.FileMetaData]) -> Footers:
+    """What these footers say together."""
     groups = [file.row_group(number) for file in files for number in range(file.num_row_groups)]
     bounds = [_bounds_of_time(group) for group in groups if group.num_rows]
     known = [bound for bound in bounds if bound is not None]
     first, last = (min(low for low, _ in known), max(high for _, high in known)) if known and len(known) == len(bounds) else (None, None)
     return Footers(sum(file.num_rows for file in files), first, last)
+
+
+def together(told: Iterable[Footers]) -> Footers:
+    """What the ends of several files say; the bounds are known if each file with rows has some."""
+    filled = [one for one in told if one.rows]
+    first, last = [one.first_ts_ns for one in filled], [one.last_ts_ns for one in filled]
+    known = [(low, high) for low, high in zip(first, last, strict=True) if low is not None and high is not None]
+    rows = sum(one.rows for one in filled)
+    return Footers(rows, min(known)[0], max(high for _, high in known)) if known and len(known) == len(filled) else Footers(rows)
 
 
 def with_bounds(lake: Path, entry: Entry) -> Entry:

@@ -96,10 +96,11 @@ def _merge(lake: Path, table: Table, run: str, parts: Sequence[Entry]) -> Merged
     path, rows = part_path(table, run, batch), sum(part.rows for part in parts)
     store = Store(lake)
     store.delete(path)
+    told = manifest.Footers()
     if rows:
         groups = RowGroups(store.address(f"{path}/part-00000.parquet"), frequent=table.frequent)
         _write(groups, _sorted([file for part in parts for file in manifest.part_files(lake, part)]))
-    told = manifest.footers(store.address(path))
+        told = groups.told
     if told.rows != rows:
         raise PipelineFailed(f"{table.path} of run {run}: {len(parts)} parts have {rows} rows, their compaction {told.rows}")
     manifest.replace(lake, Entry(table.path, run, batch, path, *told), parts)

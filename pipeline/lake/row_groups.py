@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.machine.replaced_file import temporary_path
+from klamm.pipeline.lake.manifest import Footers, of_metadata
 from klamm.pipeline.lake.parquet_files import WRITTEN
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class RowGroups:
         self._frequent = frequent
         self._waiting, self._waiting_apart = _Waiting(), _Waiting()
         self._writer: parquet.ParquetWriter | None = None
+        self._metadata: list[parquet.FileMetaData] = []
         self.rows = 0
         """Number of rows that were added."""
 
@@ -87,6 +89,16 @@ class RowGroups:
         if self._writer is not None:
             self._writer.close()
             self._unfinished.replace(self._path)
+
+    @property
+    def told(self) -> Footers:
+        """What the end of the complete file says, as its writer knows it; nothing is read."""
+        return of_metadata(self._metadata)
+
+    @property
+    def bytes(self) -> int:
+        """The size of the complete file; 0 if there is none."""
+        return self._path.stat().st_size if self._metadata else 0
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
         """The rows in batches, each of which has only rows of frequent APIs, or none; and whether it has."""
@@ -111,11 +123,11 @@ class RowGroups:
         batches = waiting.take()
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = _writer(self._unfinished, batches[0].schema)
+            self._writer = _writer(self._unfinished, batches[0].schema, self._metadata)
         self._writer.write_table(pa.Table.from_batches(batches))
 
 
-def _writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
+def _writer(path: Path, schema: pa.Schema, metadata: list[parquet.FileMetaData]) -> parquet.ParquetWriter:
     import pyarrow.parquet as pq
 
     leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
@@ -128,6 +140,7 @@ def _writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
         write_statistics=[leaf for leaf in leaves if leaf not in LONG],
         column_encoding={name: "DELTA_BINARY_PACKED" for name in GROWING if name in schema.names},
         store_schema=False,
+        metadata_collector=metadata,
     )
 
 

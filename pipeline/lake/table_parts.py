@@ -7,13 +7,13 @@ The rows of a part are counted from the metadata of its files, without a job of 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.machine.replaced_file import replacing
-from klamm.pipeline.lake.folder import CHECKPOINTS
-from klamm.pipeline.lake.manifest import Entry, append, footers
+from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
+from klamm.pipeline.lake.manifest import Entry, Footers, append, files_of, footers, together
 from klamm.pipeline.lake.parquet_files import WRITTEN
 from klamm.pipeline.lake.tables import Table
 
@@ -84,11 +84,6 @@ def write_few(lake: Path, table: Table, rows: DataFrame, batch: str, most: int) 
     return True
 
 
-def staged_rows(lake: Path, table: Table, batch: str, run: str) -> int:
-    """The rows of a run in the staging folder of a batch, as the files say."""
-    return footers(stage(lake, table, batch) / folder_of_run(run)).rows
-
-
 def put(lake: Path, table: Table, run: str, batch: str, rows: pa.Table) -> Entry:
     """Write a part of few rows, with the metadata of their schema, in place of an earlier one; its entry in the log, which is still to be
     appended."""
@@ -101,13 +96,31 @@ def put(lake: Path, table: Table, run: str, batch: str, rows: pa.Table) -> Entry
     return Entry(table.path, run, batch, path, rows.num_rows)
 
 
-def adopt(lake: Path, table: Table, batch: str, runs: Iterable[str]) -> list[Entry]:
-    """Move the parts of these runs to their places, where they replace earlier ones; returns the entries of those with rows."""
+class WrittenFile(NamedTuple):
+    """A file in a staging folder, as its writer reports it."""
+
+    table: str
+    run: str
+    name: str
+    bytes: int
+    told: Footers
+
+
+Reported = Mapping[tuple[str, str], Sequence[WrittenFile]]
+"""Table and run → the files that were written of it."""
+
+
+def adopt(lake: Path, table: Table, batch: str, runs: Iterable[str], reported: Reported | None = None) -> list[Entry]:
+    """Move the parts of these runs to their places, where they replace earlier ones; returns the entries of those with rows.
+
+    The rows and their bounds are those that were reported, else those of the files' ends. Raises PipelineFailed if other files are there
+    than were reported.
+    """
     folder = stage(lake, table, batch)
     entries = []
     for run in sorted(runs):
         new, path = folder / folder_of_run(run), part_path(table, run, batch)
-        told = footers(new)
+        told = footers(new) if reported is None else _reported(new, reported.get((table.path, run), ()))
         if told.rows > 0:
             place = lake / path
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -117,6 +130,13 @@ def adopt(lake: Path, table: Table, batch: str, runs: Iterable[str]) -> list[Ent
             entries.append(Entry(table.path, run, batch, path, *told))
     shutil.rmtree(folder, ignore_errors=True)
     return entries
+
+
+def _reported(folder: Path, files: Sequence[WrittenFile]) -> Footers:
+    there = {file.name: file.stat().st_size for file in files_of(folder)} if folder.exists() else {}
+    if there != {file.name: file.bytes for file in files}:
+        raise PipelineFailed(f"{folder}: {len(there)} files are there, which are not the {len(files)} that were written; try again")
+    return together(file.told for file in files)
 
 
 def enter(lake: Path, entries: Sequence[Entry]) -> None:

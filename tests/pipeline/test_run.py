@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from klamm.pipeline import compact
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import bronze, manifest
 from klamm.pipeline.lake.commits import COMMITS, Commits
 from klamm.pipeline.lake.folder import PipelineFailed, written
 from klamm.pipeline.lake.layout import LAYOUT, PLACE
@@ -126,7 +126,11 @@ def test_a_missing_row_fails_the_run_with_the_numbers(spark: Any, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_watching_brings_what_is_journaled_meanwhile_into_silver(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("bytes_here", [bronze.LOCAL_BYTES, 0], ids=["in this process", "by workers"])
+def test_watching_brings_what_is_journaled_meanwhile_into_silver(
+    bytes_here: int, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bronze, "LOCAL_BYTES", bytes_here)
     tiny = write(tmp_path, exchanges=2)
     tiny.roll()
     stop = threading.Event()

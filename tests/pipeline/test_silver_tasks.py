@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,8 +12,10 @@ import pytest
 from klamm.journal.columns import EVENTS, FRAMES
 from klamm.pipeline import silver
 from klamm.pipeline.decode.batches import joined
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.silver import Source, tasks
-from klamm.pipeline.silver_files import Piece, read_bronze, write_task
+from klamm.pipeline.silver_files import Piece, read_bronze, received, write_task
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import TinyJournal
@@ -70,7 +73,7 @@ def test_fields_of_produce_and_fetch_have_row_groups_of_their_own(tmp_path: Path
         for _ in range(2):
             journal.request(1, ApiKey.FETCH, 11, fetch)
             journal.request(1, ApiKey.DELETE_TOPICS, 1, messages.DeleteTopicsRequest(topic_names=("t",)))
-    assert write_task(tmp_path, "0", 0, [Piece(one.table, one.run, one.path, None) for one in bronze(tmp_path)]) == 4
+    assert write_task(tmp_path, "0", 0, [Piece(one.table, one.run, one.path, None) for one in bronze(tmp_path)]).rows == 4
     (file,) = (path for path in tmp_path.rglob("*.parquet") if "silver-fields-0" in path.parts)
     told = pq.ParquetFile(file)
     keys = [told.read_row_group(number, ["api_key"]).column(0).to_pylist() for number in range(told.num_row_groups)]
@@ -93,7 +96,11 @@ def test_a_task_needs_no_spark_and_writes_the_same_files_again(tmp_path: Path) -
     task = [Piece(one.table, one.run, one.path, None) for one in sorted(bronze(tmp_path), key=lambda one: one.run)]
     written = []
     for _ in range(2):
-        assert write_task(tmp_path, "7", 3, task) == 4
+        report = write_task(tmp_path, "7", 3, task)
+        assert report.rows == 4 and received(json.dumps(report)) == report
+        for file in report.files:
+            (path,) = tmp_path.glob(f"_checkpoints/staged/{file.table.replace('/', '-')}-7/{parts.folder_of_run(file.run)}/{file.name}")
+            assert (file.bytes, file.told) == (path.stat().st_size, manifest.footers(path))
         written.append({path.relative_to(tmp_path): path.read_bytes() for path in (tmp_path / "_checkpoints").rglob("*") if path.is_file()})
     assert written[0] == written[1]
     assert sorted(path.parts[-3:] for path in written[0]) == [
