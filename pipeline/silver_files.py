@@ -106,17 +106,17 @@ class Files:
         return [WrittenFile(table.path, self._run, self._name, file.bytes, file.told) for table, file in self._files.items()]
 
 
-class Report(NamedTuple):
+class TaskReport(NamedTuple):
     """What a task has read of bronze, in rows, and the files that it wrote."""
 
     rows: int
     files: list[WrittenFile]
 
 
-def received(report: str) -> Report:
+def received(report: str) -> TaskReport:
     """The report of a task from its JSON."""
     rows, files = orjson.loads(report)
-    return Report(rows, [WrittenFile(table, run, name, size, Footers(*told)) for table, run, name, size, told in files])
+    return TaskReport(rows, [WrittenFile(table, run, name, size, Footers(*told)) for table, run, name, size, told in files])
 
 
 def write_tasks(lake: str, batch: str, tasks: Sequence[Sequence[Piece]], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -127,7 +127,7 @@ def write_tasks(lake: str, batch: str, tasks: Sequence[Sequence[Piece]], numbers
             yield pa.RecordBatch.from_arrays([pa.array([report], pa.string())], names=["report"])
 
 
-def write_task(lake: Path, batch: str, number: int, pieces: Sequence[Piece]) -> Report:
+def write_task(lake: Path, batch: str, number: int, pieces: Sequence[Piece]) -> TaskReport:
     """Write all tables of silver that these rows of bronze fill. Pieces of a run stand together."""
     count, written = 0, list[WrittenFile]()
 
@@ -143,7 +143,7 @@ def write_task(lake: Path, batch: str, number: int, pieces: Sequence[Piece]) -> 
         for events in joined(counted("events", chosen)):
             events_into(files.add, events)
         written += files.close()
-    return Report(count, written)
+    return TaskReport(count, written)
 
 
 def read_bronze(lake: Path, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake import parquet_rows as plain
+from klamm.pipeline.lake import parquet_files as plain
 from klamm.pipeline.lake.tables import BRONZE, Table
 from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode

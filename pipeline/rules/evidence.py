@@ -12,7 +12,7 @@ from klamm.journal.columns import Direction
 from klamm.journal.segments import TABLES
 from klamm.pipeline.decode.frame_decoder import decode_frame
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake import parquet_rows as plain
+from klamm.pipeline.lake import parquet_files as plain
 from klamm.pipeline.rules.runner import Verdict
 from klamm.protocol.apis import APIS
 

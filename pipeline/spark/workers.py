@@ -48,7 +48,7 @@ class ClusterFailed(Exception):
     """The cluster cannot work; the text is one line that names the host, or the master, and the cause."""
 
 
-class Place(Protocol):
+class LakePlace(Protocol):
     """The place of a lake (`pipeline/lake/store.py`); workers get it as the driver has it."""
 
     def read(self, name: str) -> bytes | None:
@@ -64,7 +64,7 @@ class Place(Protocol):
 class Workers:
     """The executors of a session that is not one process."""
 
-    def __init__(self, spark: SparkSession, cluster: str, lake: Place | None, context: Any = None) -> None:
+    def __init__(self, spark: SparkSession, cluster: str, lake: LakePlace | None, context: Any = None) -> None:
         """`lake` is what workers have to see, if the command has one. `cluster` is a master, or a Connect server without a context."""
         self._spark, self._lake, self._cluster, self._context = spark, lake, cluster, context
         self._wait_s = LONG_WAIT_S if cluster.startswith(("k8s://", "yarn")) else WAIT_S
@@ -186,7 +186,7 @@ class Workers:
 _workers: Workers | None = None
 
 
-def supervise(spark: SparkSession, lake: Place | None = None, remote: str | None = None) -> None:
+def supervise(spark: SparkSession, lake: LakePlace | None = None, remote: str | None = None) -> None:
     """Check the workers of a new session, and watch them from now on. Nothing happens for a master that is one process.
 
     `remote` is the Spark Connect server, if it is a session of one. Raises ClusterFailed.
@@ -211,7 +211,7 @@ def cluster_failures() -> Iterator[None]:
         raise
 
 
-def answer(lake: Place | None, token: str, code: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def answer(lake: LakePlace | None, token: str, code: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """On a worker: a row that says what is wrong with it, or is empty."""
     import pyarrow as pa
 
@@ -219,7 +219,7 @@ def answer(lake: Place | None, token: str, code: str, batches: Iterator[pa.Recor
         yield pa.RecordBatch.from_pydict({"problem": [_problem(lake, token, code)]}, pa.schema([("problem", pa.string())]))
 
 
-def _problem(lake: Place | None, token: str, code: str) -> str:
+def _problem(lake: LakePlace | None, token: str, code: str) -> str:
     host = socket.gethostname()
     if code_digest() != code:
         return f"worker {host} imports another version of Klamm than the driver has, {__file__}"
