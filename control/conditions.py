@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from klamm.control.bodies import FilterBody, WhileBody
@@ -23,7 +23,7 @@ class Present(Protocol):
     def hold_phase(self, number: int) -> tuple[str, str] | None:
         """The phase of a hold and its state."""
 
-    def held_phases(self) -> set[str]:
+    def held_phases(self) -> Collection[str]:
         """The phases that are held."""
 
     def fault_is_spent(self, number: int) -> bool | None:

@@ -1,4 +1,4 @@
-"""The verbs of `Control` for groups and transactional ids."""
+"""The groups and transactional ids of the coordinators in one process: methods of `BrokerControl`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from klamm.broker.groups.group import Group
 from klamm.broker.transactions.transaction import Transaction
 from klamm.control import views
 from klamm.control.bodies import MemberBody
-from klamm.control.brokers import Brokers
 from klamm.control.json_object import JsonObject
+from klamm.control.own_brokers import OwnBrokers
 from klamm.control.refusal import Refused
 from klamm.server.broker_server import BrokerServer
 
@@ -22,19 +22,19 @@ T = TypeVar("T")
 class Coordinators:
     """The groups and transactional ids of the coordinators among the running brokers."""
 
-    def __init__(self, cluster: Brokers) -> None:
+    def __init__(self, cluster: OwnBrokers) -> None:
         self._cluster = cluster
 
-    def groups(self) -> JsonObject:
+    async def groups(self) -> list[JsonObject]:
         """All groups that the coordinators among the running brokers have."""
-        return {"groups": [views.group(broker.id, group) for broker, group in self._groups()]}
+        return [views.group(broker.id, group) for broker, group in self._groups()]
 
-    def group(self, name: str) -> JsonObject:
+    async def group(self, name: str) -> JsonObject:
         """A group."""
         broker, group = self._group(name)
         return views.group(broker.id, group)
 
-    def expire_members(self, name: str, body: MemberBody) -> JsonObject:
+    async def expire_members(self, name: str, body: MemberBody) -> JsonObject:
         """Let the session of a member, or of all members, time out now: their group removes them and rebalances."""
         broker, group = self._group(name)
         members = [each for each in group.members if body.member in (None, each)]
@@ -43,7 +43,7 @@ class Coordinators:
         broker.services.groups.end_sessions(name, members)
         return {"expired": members}
 
-    def rebalance(self, name: str) -> JsonObject:
+    async def rebalance(self, name: str) -> JsonObject:
         """Let a group rebalance now."""
         broker, group = self._group(name)
         broker.services.groups.begin_rebalance(name)
@@ -55,22 +55,22 @@ class Coordinators:
     def _groups(self) -> Iterator[tuple[BrokerServer, Group]]:
         return ((broker, group) for broker in self._started() for group in broker.services.groups.groups())
 
-    def transactions(self) -> JsonObject:
+    async def transactions(self) -> list[JsonObject]:
         """All transactional ids that the coordinators among the running brokers have."""
-        return {"transactions": [views.transaction(broker.id, each) for broker, each in self._transactions()]}
+        return [views.transaction(broker.id, each) for broker, each in self._transactions()]
 
-    def transaction(self, name: str) -> JsonObject:
+    async def transaction(self, name: str) -> JsonObject:
         """A transactional id."""
         broker, transaction = self._transaction(name)
         return views.transaction(broker.id, transaction)
 
-    def expire_transaction(self, name: str) -> JsonObject:
+    async def expire_transaction(self, name: str) -> JsonObject:
         """Let the time-out of the open transaction of an id be over now: its coordinator aborts it and fences the producer."""
         broker, transaction = self._transaction(name)
         before = transaction.state.text
         if not broker.services.transactions.time_out(name):
             raise Refused(f"transactional id {name!r} is {before}: it has no transaction that can be aborted now", 409)
-        return self.transaction(name)
+        return views.transaction(broker.id, transaction)
 
     def _transaction(self, name: str) -> tuple[BrokerServer, Transaction]:
         found = ((broker, each) for broker, each in self._transactions() if each.transactional_id == name)

@@ -1,4 +1,4 @@
-"""A hold that was made by the control API: what its body asks for, what it does by itself, how it looks in JSON."""
+"""A hold at the brokers of this process: what its body asks for, what it does by itself, how it looks."""
 
 from __future__ import annotations
 
@@ -21,30 +21,27 @@ _LEVELS = 3
 
 
 class Held:
-    """A hold that was made here."""
+    """A hold of these brokers, with its number in the cluster."""
 
-    def __init__(self, body: HoldBody, hold: Hold[Any], number: int | None = None) -> None:
-        self.number = hold.number if number is None else number
+    def __init__(self, number: int, body: HoldBody, hold: Hold[Any]) -> None:
+        self.number = number
         self.body = body
         self.hold = hold
 
     @property
-    def state(self) -> str:
-        """`armed`, `reached` while it holds something, `released`."""
-        return self.hold.state
+    def hits(self) -> int:
+        """How many phases matched."""
+        return self.hold.hits
 
-    def release(self) -> None:
-        """End it."""
-        self.hold.release()
+    @property
+    def is_holding(self) -> bool:
+        """Whether it holds something."""
+        return bool(self.hold.held_phases)
 
-    def as_json(self) -> JsonObject:
-        """The hold as the control API shows it; `at` has the fields of the phase that is held first, `held` those of all."""
-        held = [{"broker": each.broker_id, **views.fields_of(each.phase)} for each in self.hold.held_phases]
-        shown = {
-            "id": self.number, "phase": self.body.phase, "where": self.body.where, "count": self.body.count, "nth": self.body.nth,
-            "crash": self.body.crash, "fail": self.body.fail, "delay_ms": self.body.delay_ms, "state": self.state, "hits": self.hold.hits,
-        }  # fmt: skip
-        return shown | {"at": held[0] if held else None, "held": held}
+    @property
+    def held(self) -> list[JsonObject]:
+        """The fields of what is held, with its broker, in the order of arrival."""
+        return [{"broker": each.broker_id, **views.fields_of(each.phase)} for each in self.hold.held_phases]
 
 
 def hold_of(body: HoldBody, steering: Steering, action: Action | None = None) -> Hold[Any]:

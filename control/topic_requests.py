@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from klamm.control.bodies import PartitionsBody, TopicBody
-from klamm.control.brokers import Brokers
 from klamm.control.history import CLIENT_ID
+from klamm.control.own_brokers import OwnBrokers
 from klamm.control.refusal import Refused
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
@@ -28,8 +28,8 @@ TIMEOUT_S = 30.0
 LOOK_S = 0.005
 
 
-async def create_topic(cluster: Brokers, body: TopicBody) -> None:
-    """Create a topic; return when every running broker shows it with leaders. Raises Refused if the controller refuses or is absent."""
+async def create_topic(cluster: OwnBrokers, body: TopicBody) -> None:
+    """Create a topic. Raises Refused if the controller refuses or is absent."""
     replicas = body.replicas
     if replicas is not None and (body.partitions is not None or body.replication_factor is not None):
         raise Refused("replicas: they say how many partitions and replicas there are; leave the two numbers out")
@@ -45,16 +45,9 @@ async def create_topic(cluster: Brokers, body: TopicBody) -> None:
     row = await _ask(cluster, ApiKey.CREATE_TOPICS, CREATE_VERSION, request, lambda response: response.topics[0])
     _check(row, ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {body.name!r} cannot be created")
 
-    async def is_there() -> bool:
-        return all(_has_leaders(broker, body.name) for broker in cluster.brokers)
 
-    await _until(is_there, f"all brokers show topic {body.name!r}")
-
-
-async def add_partitions(cluster: Brokers, name: str, body: PartitionsBody) -> None:
-    """Let a topic have this number of partitions; return when every running broker shows them with leaders. Raises Refused if the
-    controller refuses or is absent.
-    """
+async def add_partitions(cluster: OwnBrokers, name: str, body: PartitionsBody) -> None:
+    """Let a topic have this number of partitions. Raises Refused if the controller refuses or is absent."""
     kind = messages.CreatePartitionsRequest
     placed = None if body.replicas is None else [kind.CreatePartitionsAssignment(tuple(ids)) for ids in body.replicas]
     wanted = kind.CreatePartitionsTopic(name=name, count=body.partitions, assignments=placed)
@@ -62,15 +55,8 @@ async def add_partitions(cluster: Brokers, name: str, body: PartitionsBody) -> N
     row = await _ask(cluster, ApiKey.CREATE_PARTITIONS, GROW_VERSION, request, lambda response: response.results[0])
     _check(row, ErrorCode.INVALID_PARTITIONS, f"topic {name!r} cannot have {body.partitions} partitions")
 
-    async def are_there() -> bool:
-        return all(
-            _has_leaders(broker, name) and len(broker.metadata.topics[name].partitions) >= body.partitions for broker in cluster.brokers
-        )
 
-    await _until(are_there, f"all brokers show {body.partitions} partitions of topic {name!r}")
-
-
-async def delete_topic(cluster: Brokers, name: str) -> None:
+async def delete_topic(cluster: OwnBrokers, name: str) -> None:
     """Delete a topic; return when no running broker shows it and, if all brokers run, its znode is gone. Raises Refused: the controller
     refuses it, or time is over.
     """
@@ -93,11 +79,6 @@ async def delete_topic(cluster: Brokers, name: str) -> None:
     await _until(is_gone, f"no broker shows topic {name!r}")
 
 
-def _has_leaders(broker: Any, name: str) -> bool:
-    metadata = broker.metadata
-    return bool(metadata.contains(name) and all(each.leader >= 0 for each in metadata.topics[name].partitions.values()))
-
-
 _STATUSES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.INVALID_TOPIC_EXCEPTION: 400,
@@ -113,7 +94,7 @@ class _Answer(NamedTuple):
     """Whether an earlier request has perhaps done the work."""
 
 
-async def _ask(cluster: Brokers, api: ApiKey, version: int, request: Any, row_of: Callable[[Any], Any]) -> _Answer:
+async def _ask(cluster: OwnBrokers, api: ApiKey, version: int, request: Any, row_of: Callable[[Any], Any]) -> _Answer:
     """What the controller responds, also the next one when it moves."""
     row: Any = None
     sent = 0
@@ -141,7 +122,7 @@ async def _ask(cluster: Brokers, api: ApiKey, version: int, request: Any, row_of
     return _Answer(row, sent > 1)
 
 
-def _version(cluster: Brokers, api: ApiKey, newest: int) -> int:
+def _version(cluster: OwnBrokers, api: ApiKey, newest: int) -> int:
     """The version that the brokers offer. Raises Refused."""
     try:
         return version_for(cluster.brokers[0].config, api, newest)

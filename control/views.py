@@ -122,15 +122,12 @@ def broker(running: BrokerServer, state: str) -> JsonObject:
     return shown
 
 
-def controller(running: BrokerServer | None, holds: list[JsonObject]) -> JsonObject:
-    """The active controller; id -1 without one."""
-    held = [hold for hold in holds if hold["state"] == "reached"]
-    if running is None:
-        return {"id": -1, "epoch": None, "queue": 0, "event": None, "held": held}
+def controller(running: BrokerServer) -> JsonObject:
+    """The active controller."""
     current = running.controller.current
     return {
         "id": running.id, "epoch": running.controller.epoch, "queue": len(running.controller.queue),
-        "event": None if current is None else type(current.event).__name__, "held": held,
+        "event": None if current is None else type(current.event).__name__,
     }  # fmt: skip
 
 

@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 
 import msgspec
 
 from klamm.broker.metadata_cache import CachedPartition
 from klamm.broker.partition import HostedPartition
-from klamm.control.brokers import Brokers
 from klamm.control.refusal import Refused
-from klamm.controller.values import Election
-from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.broker_server import BrokerServer
-from klamm.server.local.changed_configs import Announced, ChangedConfigs, sessions_of
+from klamm.server.local.changed_configs import Announced
 
 WHOLE_S = 30.0
 LOOK_S = 0.005
@@ -171,42 +167,3 @@ async def until_whole(
     except TimeoutError:
         more = f"; and {len(lacks) - MAX_NAMED} more" if len(lacks) > MAX_NAMED else ""
         raise Refused(f"the cluster is not whole within {WHOLE_S:g} s: {'; '.join(lacks[:MAX_NAMED])}{more}", 408) from None
-
-
-class WholeCluster:
-    """The brokers of one process, which are to be a whole cluster with the configs and ACLs of its start."""
-
-    def __init__(self, cluster: Brokers, serving: Callable[[], list[BrokerServer]]) -> None:
-        """`serving` returns the brokers that run and are not paused."""
-        self._cluster = cluster
-        self._serving = serving
-        self._configs = ChangedConfigs(sessions_of(serving))
-
-    async def remember(self) -> None:
-        """Have the present configs and ACLs as what `restored` stores."""
-        await self._configs.remember()
-
-    async def restored(self) -> list[str]:
-        """Store the configs and ACLs that were remembered, and wait until the cluster is whole. Returns what had changed. Raises Refused.
-        """
-        undone = await self._configs.undo()
-        brokers = [broker.id for broker in self._cluster.brokers]
-        await until_whole(brokers, await self._configs.announced(), self._reports, self.elect_preferred)
-        return undone
-
-    async def configs_processed(self) -> None:
-        """Wait until all brokers have processed the changes of configs and ACLs that ZooKeeper has now. Raises Refused."""
-        last = await self._configs.announced()
-        while not all(has_processed(each, last) for each in (await self._reports()).values()):  # noqa: ASYNC110 no one event says it
-            await asyncio.sleep(LOOK_S)
-
-    async def elect_preferred(self, controller: int, partitions: Sequence[TopicPartition]) -> None:
-        """Let the controller elect the preferred replicas of these partitions as leaders. Does nothing if it is not the controller now."""
-        broker = next((each for each in self._cluster.brokers if each.id == controller), None)
-        with suppress(ApiError):
-            if broker is not None:
-                await broker.controller.elect_leaders(partitions, Election.PREFERRED)
-
-    async def _reports(self) -> dict[int, Report]:
-        brokers = self._serving()
-        return {broker.id: report_of(broker, [each.id for each in brokers]) for broker in brokers}

@@ -1,6 +1,6 @@
 """The verbs of a cluster for tests, on the event loop of the cluster.
 
-They are those of the control API (`klamm.control.model`) with types of Python; arguments that are not valid raise `Refused`, a ValueError.
+They are those of the control API (`klamm.control.verbs`) with types of Python; arguments that are not valid raise `Refused`, a ValueError.
 An `AsyncCluster` also remembers when it was made, and which faults and holds were made through it: a test has one of its own.
 """
 
@@ -22,7 +22,7 @@ from klamm.testing.cluster_text import cluster_text, controller_text, group_text
 from klamm.testing.fault import Fault
 from klamm.testing.hold import Hold, hold_body
 from klamm.testing.request import Request
-from klamm.testing.steered_cluster import Steered, value_of
+from klamm.testing.steered_cluster import Steered
 from klamm.testing.transcript import timeline
 from klamm.testing.waits import TIMEOUT_S, Condition, Place, WaitTimedOut, until
 
@@ -41,7 +41,7 @@ class AsyncCluster:
     def __init__(self, cluster: Steered) -> None:
         self._cluster = cluster
         self._control = cluster.control
-        self._now = cluster.now
+        self._now, self._then = cluster.now, cluster.then
         self._suffix = secrets.token_hex(3)
         self._created: set[str] = set()
         self._faults: list[Fault] = []
@@ -102,7 +102,7 @@ class AsyncCluster:
             """First what the test has made, then what its requests named."""
             return self._rank(name) and (1 if name in named else 2)
 
-        return cluster_text(self._now, rank)
+        return self._now(cluster_text(self._control, rank))
 
     def _rank(self, name: str) -> int:
         """0 for the topics and groups of the test, 1 for others."""
@@ -125,7 +125,7 @@ class AsyncCluster:
 
         With `may_miss` the plugin of pytest does not complain if no request meets it. Raises Refused.
         """
-        number = self._now.add_fault(fault_body(arguments))["id"]
+        number = self._now(self._control.add_fault(fault_body(arguments)))["id"]
         fault = Fault(self, self._cluster, number, may_miss=may_miss, is_state="slow_disk_ms" in arguments)
         self._faults.append(fault)
         return fault
@@ -139,7 +139,7 @@ class AsyncCluster:
         return self._link(bodies.LinkBody(from_broker=from_broker, to_broker=to_broker, delay_ms=delay_ms, both=both), may_miss)
 
     def _link(self, body: bodies.LinkBody, may_miss: bool) -> list[Fault]:
-        numbers = self._now.add_link(body)["faults"]
+        numbers = self._now(self._control.add_link(body))["faults"]
         faults = [Fault(self, self._cluster, number, may_miss=may_miss, is_state=True) for number in numbers]
         self._faults += faults
         return faults
@@ -191,14 +191,14 @@ class AsyncCluster:
         return self._hold(hold_body(phase, where, fields, 1, nth, "after"), may_miss)
 
     def _hold(self, body: bodies.HoldBody, may_miss: bool) -> Hold:
-        number = self._now.hold(body)["id"]
+        number = self._now(self._control.hold(body))["id"]
         hold = Hold(self, self._cluster, number, may_miss=may_miss)
         self._holds.append(hold)
         return hold
 
     def phases(self) -> list[JsonObject]:
         """All phases, with their fields and whether they can fail."""
-        shown: list[JsonObject] = self._now.phases()["phases"]
+        shown: list[JsonObject] = self._now(self._control.phases())["phases"]
         return shown
 
     # --- requests
@@ -211,10 +211,19 @@ class AsyncCluster:
         """
         return [Request(each) for each in self._exchanges(**wanted)]
 
+    def _all_exchanges(self, **wanted: Any) -> list[Exchange]:
+        return self._now(self._control.history.exchanges(**wanted))
+
+    def _events(self, since: int) -> list[JsonObject]:
+        async def events() -> list[JsonObject]:
+            return self._control.events.since(since)
+
+        return self._now(events())
+
     def _exchanges(self, **wanted: Unpack[RequestFilter]) -> list[Exchange]:
         wanted["after"] = max(self.begun.request, wanted.get("after", 0))
         try:
-            return self._cluster.exchanges(**wanted)[::-1]
+            return self._all_exchanges(**wanted)[::-1]
         except TypeError:
             raise Refused(f"requests are filtered by {', '.join(RequestFilter.__annotations__)}") from None
 
@@ -222,65 +231,65 @@ class AsyncCluster:
 
     async def kill_broker(self, broker: int, *, expire: bool = True, lose_log: bool = False) -> None:
         """End a broker as `kill -9` does. With `expire` its ZooKeeper session ends at once, and this returns when no broker shows it."""
-        await self._control.kill_broker(broker, bodies.KillBody(expire=expire, lose_log=lose_log))
+        await self._then(self._control.kill_broker(broker, bodies.KillBody(expire=expire, lose_log=lose_log)))
 
     async def stop_broker(self, broker: int, *, lose_log: bool = False) -> None:
         """Stop a broker with a controlled shutdown. Returns when no other broker shows it."""
-        await self._control.stop_broker(broker, bodies.StopBody(lose_log=lose_log))
+        await self._then(self._control.stop_broker(broker, bodies.StopBody(lose_log=lose_log)))
 
     async def start_broker(self, broker: int) -> None:
         """Start a broker that does not run, on its former port. Returns when every broker shows it."""
-        await self._control.start_broker(broker)
+        await self._then(self._control.start_broker(broker))
 
     async def add_broker(self, config: Mapping[str, str | int | bool] | None = None) -> int:
         """Start one more broker, with the next id and these configs besides those of all. Returns its id when every broker shows it. Raises
         Refused.
         """
-        return int((await self._control.add_broker(bodies.NewBrokerBody(config=texts_of(config))))["id"])
+        return int((await self._then(self._control.add_broker(bodies.NewBrokerBody(config=texts_of(config)))))["id"])
 
     async def restart_broker(self, broker: int, *, lose_log: bool = False) -> None:
         """Stop a broker, if it runs, and start it again. Returns when every broker shows it."""
-        await self._control.restart_broker(broker, bodies.StopBody(lose_log=lose_log))
+        await self._then(self._control.restart_broker(broker, bodies.StopBody(lose_log=lose_log)))
 
     async def brokers(self) -> list[JsonObject]:
         """All brokers, those that do not run included."""
-        shown: list[JsonObject] = (await value_of(self._control.brokers()))["brokers"]
+        shown: list[JsonObject] = (await self._then(self._control.brokers()))["brokers"]
         return shown
 
     async def pause_broker(self, broker: int) -> None:
         """Let a broker stand still as SIGSTOP does: clients wait for responses, it fetches nothing, and its ZooKeeper session ends in time.
         """
-        await value_of(self._control.pause_broker(broker))
+        await self._then(self._control.pause_broker(broker))
 
     async def resume_broker(self, broker: int) -> None:
         """End a pause."""
-        await value_of(self._control.resume_broker(broker))
+        await self._then(self._control.resume_broker(broker))
 
     async def move_controller(self, to: int | None = None) -> int:
         """Make this broker the controller, or any other than the present one. Returns its id when every broker shows it."""
-        await self._control.move_controller(bodies.MoveBody(to=to))
+        await self._then(self._control.move_controller(bodies.MoveBody(to=to)))
         return self.controller_id
 
     async def resign_controller(self) -> int:
         """Make the controller resign; another broker takes over. Returns its id when every broker shows it."""
-        await self._control.resign_controller()
+        await self._then(self._control.resign_controller())
         return self.controller_id
 
     async def expire_session(self, broker: int) -> None:
         """End the ZooKeeper session of a broker, as ZooKeeper does when it hears nothing for too long."""
-        await self._control.expire_session(bodies.BrokerBody(broker=broker))
+        await self._then(self._control.expire_session(bodies.BrokerBody(broker=broker)))
 
     async def cut_zookeeper(self, broker: int) -> None:
         """Let a broker lose its connection to ZooKeeper, and get no other until `restore_zookeeper`."""
-        await value_of(self._control.cut_zookeeper(bodies.BrokerBody(broker=broker)))
+        await self._then(self._control.cut_zookeeper(bodies.BrokerBody(broker=broker)))
 
     async def restore_zookeeper(self, broker: int) -> None:
         """Let a broker connect to ZooKeeper again."""
-        await value_of(self._control.restore_zookeeper(bodies.BrokerBody(broker=broker)))
+        await self._then(self._control.restore_zookeeper(bodies.BrokerBody(broker=broker)))
 
     async def delay_zookeeper(self, broker: int, delay_ms: int) -> None:
         """Let each request of a broker to ZooKeeper wait this long before it is sent; 0 ends that."""
-        await value_of(self._control.delay_zookeeper(bodies.ZooKeeperDelayBody(broker=broker, ms=delay_ms)))
+        await self._then(self._control.delay_zookeeper(bodies.ZooKeeperDelayBody(broker=broker, ms=delay_ms)))
 
     async def advance(self, seconds: float, *, step: float | None = None) -> int:
         """Let time pass at once for brokers, controllers and coordinators. Returns how many timers fired.
@@ -291,19 +300,19 @@ class AsyncCluster:
         that is not alive. A step must be shorter than the sessions. To let one member time out, take `expire_members`.
         """
         step_ms = None if step is None else round(step * 1000)
-        return int((await self._control.advance_clock(bodies.AdvanceBody(ms=round(seconds * 1000), step_ms=step_ms)))["fired"])
+        return int((await self._then(self._control.advance_clock(bodies.AdvanceBody(ms=round(seconds * 1000), step_ms=step_ms))))["fired"])
 
     async def freeze_clock(self) -> None:
         """Let time pass only by `advance`."""
-        await value_of(self._control.freeze_clock())
+        await self._then(self._control.freeze_clock())
 
     async def resume_clock(self) -> None:
         """Let real time pass again."""
-        await value_of(self._control.resume_clock())
+        await self._then(self._control.resume_clock())
 
     async def clock(self) -> JsonObject:
         """The time of the brokers, and whether it is frozen."""
-        shown: JsonObject = await value_of(self._control.clock_state())
+        shown: JsonObject = await self._then(self._control.clock_state())
         return shown
 
     # --- topics and groups
@@ -323,7 +332,7 @@ class AsyncCluster:
             "replicas": None if replicas is None else [list(each) for each in replicas],
         }  # fmt: skip
         self._created.add(name)
-        await self._control.create_topic(bodies.convert(bodies.TopicBody, body))
+        await self._then(self._control.create_topic(bodies.convert(bodies.TopicBody, body)))
         return name
 
     async def add_partitions(self, name: str, partitions: int, *, replicas: Sequence[Sequence[int]] | None = None) -> None:
@@ -331,67 +340,67 @@ class AsyncCluster:
         leaders. Raises Refused.
         """
         body = {"partitions": partitions, "replicas": None if replicas is None else [list(each) for each in replicas]}
-        await self._control.add_partitions(name, bodies.convert(bodies.PartitionsBody, body))
+        await self._then(self._control.add_partitions(name, bodies.convert(bodies.PartitionsBody, body)))
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic. Returns when no broker shows it. Raises Refused."""
-        await self._control.delete_topic(name)
+        await self._then(self._control.delete_topic(name))
 
     async def topics(self) -> list[JsonObject]:
         """All topics with their numbers of partitions, as the controller shows them."""
-        shown: list[JsonObject] = (await value_of(self._control.topics()))["topics"]
+        shown: list[JsonObject] = (await self._then(self._control.topics()))["topics"]
         return shown
 
     async def topic(self, name: str) -> JsonObject:
         """A topic as ZooKeeper and each broker see it. Raises Refused if there is none."""
-        shown: JsonObject = await self._control.topic(name)
+        shown: JsonObject = await self._then(self._control.topic(name))
         return shown
 
     async def groups(self) -> list[JsonObject]:
         """All consumer groups, as their coordinators have them."""
-        shown: list[JsonObject] = (await value_of(self._control.groups()))["groups"]
+        shown: list[JsonObject] = (await self._then(self._control.groups()))["groups"]
         return shown
 
     async def group(self, name: str) -> JsonObject:
         """A consumer group as its coordinator has it. Raises Refused if there is none."""
-        shown: JsonObject = await value_of(self._control.group(name))
+        shown: JsonObject = await self._then(self._control.group(name))
         return shown
 
     async def rebalance(self, group: str) -> None:
         """Let a group rebalance now."""
-        await value_of(self._control.rebalance(group))
+        await self._then(self._control.rebalance(group))
 
     async def expire_members(self, group: str, member: str | None = None) -> list[str]:
         """Let the session of a member, or of all, time out now: the group removes them and rebalances. Returns their ids."""
-        return list((await value_of(self._control.expire_members(group, bodies.MemberBody(member=member))))["expired"])
+        return list((await self._then(self._control.expire_members(group, bodies.MemberBody(member=member))))["expired"])
 
     async def transactions(self) -> list[JsonObject]:
         """All transactional ids, as their coordinators have them."""
-        shown: list[JsonObject] = (await value_of(self._control.transactions()))["transactions"]
+        shown: list[JsonObject] = (await self._then(self._control.transactions()))["transactions"]
         return shown
 
     async def transaction(self, transactional_id: str) -> JsonObject:
         """A transactional id as its coordinator has it. Raises Refused if there is none."""
-        shown: JsonObject = await value_of(self._control.transaction(transactional_id))
+        shown: JsonObject = await self._then(self._control.transaction(transactional_id))
         return shown
 
     async def expire_transaction(self, transactional_id: str) -> None:
         """Let the time-out of the open transaction of an id be over now: its coordinator aborts it and fences the producer. Raises Refused,
         also if no transaction is open.
         """
-        await value_of(self._control.expire_transaction(transactional_id))
+        await self._then(self._control.expire_transaction(transactional_id))
 
     async def recovering(self) -> list[JsonObject]:
         """The leaders that wait in recovery after an unclean election, with `kip704.recovery.mode=manual` (KIP-704): topic, partition,
         broker, leader epoch.
         """
-        shown: list[JsonObject] = (await value_of(self._control.recovering()))["recovering"]
+        shown: list[JsonObject] = (await self._then(self._control.recovering()))["recovering"]
         return shown
 
     async def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[JsonObject]:
         """Let leaders that wait in recovery go on: all, those of a topic, or that of one partition. Returns the released ones."""
         body = bodies.RecoveryBody(topic=topic, partition=partition)
-        released: list[JsonObject] = (await self._control.release_recovery(body))["released"]
+        released: list[JsonObject] = (await self._then(self._control.release_recovery(body)))["released"]
         return released
 
     # --- waits
@@ -402,7 +411,7 @@ class AsyncCluster:
         """
         begun = self.here()
         try:
-            await self._control.configs_processed(round(timeout_s * 1000))
+            await self._then(self._control.configs_processed(timeout_ms=round(timeout_s * 1000)))
         except Refused as refused:
             if refused.status != TIMED_OUT:
                 raise
@@ -419,7 +428,7 @@ class AsyncCluster:
         what = f"{wanted}{_but(other_than)} of {topic}-{partition} in the metadata of all brokers"
 
         async def shown() -> tuple[int, ...]:
-            rows = await self._cluster.replicas(topic, partition)
+            rows = await self._then(self._control.replicas(topic, partition))
             ids = {row.get("leader", -1) for row in rows.values()}
             return tuple(ids) if len(ids) == 1 and ids.isdisjoint((-1, other_than)) and leader in (None, *ids) else ()
 
@@ -430,7 +439,7 @@ class AsyncCluster:
         wanted = set(isr)
 
         async def shown() -> bool:
-            rows = await self._cluster.replicas(topic, partition)
+            rows = await self._then(self._control.replicas(topic, partition))
             return bool(rows) and all("isr" in row and set(row["isr"]) == wanted for row in rows.values())
 
         what = f"isr {sorted(wanted)} of {topic}-{partition} in the metadata of all brokers"
@@ -442,7 +451,7 @@ class AsyncCluster:
         """Wait until every running broker shows the active controller, without `broker` any but `other_than`. Returns its id."""
 
         async def agreed() -> tuple[int, ...]:
-            active, others = await self._cluster.controllers()
+            active, others = await self._then(self._control.controllers())
             is_shown = active >= 0 and all(each == active for each in others.values())
             return (active,) if is_shown and active != other_than and broker in (None, active) else ()
 
@@ -454,7 +463,7 @@ class AsyncCluster:
         """Wait until consumers can read all records below this offset: the leader's high watermark is there."""
 
         async def is_there() -> bool:
-            rows = await self._cluster.replicas(topic, partition)
+            rows = await self._then(self._control.replicas(topic, partition))
             return any(row.get("role") == "leader" and row["high_watermark"] >= offset for row in rows.values())
 
         what = f"high watermark {offset} of {topic}-{partition}"
@@ -467,7 +476,7 @@ class AsyncCluster:
         wanted = None if brokers is None else set(brokers)
 
         async def are_there() -> bool:
-            rows = await self._cluster.replicas(topic, partition)
+            rows = await self._then(self._control.replicas(topic, partition))
             ends = {number: row["log_end_offset"] for number, row in rows.items() if "log_end_offset" in row}
             asked = set(ends) if wanted is None else wanted
             return bool(asked) and all(ends.get(number, -1) >= offset for number in asked)
@@ -479,7 +488,7 @@ class AsyncCluster:
         """Wait until no partition of the topic, or not this one, is being reassigned."""
 
         async def has_ended() -> bool:
-            shown = await self._control.topic(topic)
+            shown = await self._then(self._control.topic(topic))
             rows = [row for row in shown["partitions"] if partition in (None, row["partition"])]
             return bool(rows) and not any(row["adding"] or row["removing"] for row in rows)
 
@@ -494,7 +503,7 @@ class AsyncCluster:
             raise Refused(f"state: {state!r} is none of {', '.join(GROUP_STATES)}")
 
         async def groups() -> list[JsonObject]:
-            return list((await value_of(self._control.groups()))["groups"])
+            return list((await self._then(self._control.groups()))["groups"])
 
         async def shown() -> JsonObject | None:
             group = next((each for each in await groups() if each["group"] == name), None)
@@ -517,8 +526,8 @@ class AsyncCluster:
 
         def sent() -> list[Exchange]:
             """Looks at each request until it has its response, and not again."""
-            last = self._cluster.last_request()
-            newest = self._cluster.exchanges(after=wanted["after"])
+            last = self._control.history.last()
+            newest = self._all_exchanges(after=wanted["after"])
             matching.update((each.number, each) for each in self._exchanges(**wanted))
             open_numbers = [each.number for each in newest if each.response is None]
             if newest:
@@ -542,30 +551,30 @@ class AsyncCluster:
         lead, coordinators are loaded. Returns the brokers that were added: these stay, as do topics, groups and the time by which the clock
         was advanced. Raises Refused if the cluster cannot be made whole within 30 s.
         """
-        added: list[int] = (await self._control.reset())["added"]
+        added: list[int] = (await self._then(self._control.reset()))["added"]
         return added
 
     def here(self) -> Place:
         """The present place in time."""
-        return Place(time.time_ns() // 1_000_000, self._cluster.last_request(), self._cluster.last_event())
+        return Place(time.time_ns() // 1_000_000, self._control.history.last(), self._control.events.total)
 
     def transcript(self, since: Place | None = None) -> list[str]:
         """Requests of clients and events since then, in order; without `since` since this object was made."""
         since = self.begun if since is None else since
-        exchanges = self._cluster.exchanges()[::-1]
+        exchanges = self._all_exchanges()[::-1]
         older = {each.peer for each in exchanges if each.number <= since.request}
         shown = [each for each in exchanges if each.number > since.request]
-        return timeline(shown, self._cluster.events(since.event), since.at_ms, self._topic_of, rank=self._rank, older=older)
+        return timeline(shown, self._events(since.event), since.at_ms, self._topic_of, rank=self._rank, older=older)
 
     async def wait_text(self, what: str, timeout_s: float, since: Place, view: Callable[[], Awaitable[str]] | None = None) -> str:
         """The text of a wait that timed out."""
         try:
-            state = self.describe() if view is None else f"{await view()}\n{controller_text(self._now)}"
+            state = self.describe() if view is None else f"{await view()}\n{await self._then(controller_text(self._control))}"
         except Exception as error:  # noqa: BLE001 a state that cannot be shown must not hide that the wait timed out
             state = f"the state cannot be shown: {error!r}"
-        exchanges = self._cluster.exchanges(after=since.request)
+        exchanges = self._all_exchanges(after=since.request)
         lines = timeline(exchanges[:SHOWN_REQUESTS][::-1], (), since.at_ms, self._topic_of)
-        events = timeline((), self._cluster.events(since.event), since.at_ms, rank=self._rank)
+        events = timeline((), self._events(since.event), since.at_ms, rank=self._rank)
         parts = [f"not within {timeout_s:g} s: {what}", "present state:", *(f"  {line}" for line in state.splitlines())]
         if lines:
             parts.append(f"requests of clients since the wait began (the last {min(len(exchanges), SHOWN_REQUESTS)} of {len(exchanges)}):")
@@ -576,10 +585,10 @@ class AsyncCluster:
         return "\n".join(parts)
 
     def _topic_of(self, topic_id: bytes) -> str:
-        return self._cluster.topic_name(topic_id) or views.uuid(topic_id) or "?"
+        return self._control.history.topic_name(topic_id) or views.uuid(topic_id) or "?"
 
     async def _topic_text(self, name: str) -> str:
-        return topic_text(await self._control.topic(name))
+        return topic_text(await self._then(self._control.topic(name)))
 
 
 def _but(broker: int | None) -> str:

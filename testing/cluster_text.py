@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from klamm.control.json_object import JsonObject
+from klamm.control.verbs.model import Control
 from klamm.testing.transcript import Rank, equal_rank, fault_text
 
 MAX_ROWS = 20
 
 
-def cluster_text(control: Any, rank: Rank = equal_rank) -> str:
-    """Brokers, controller, clock, topics and groups, those with the lowest rank first, faults and holds. `control` is `now` of a `Steered`
-    cluster.
-    """
-    lines = [controller_text(control)]
-    brokers = control.brokers()["brokers"]
+async def cluster_text(control: Control, rank: Rank = equal_rank) -> str:
+    """Brokers, controller, clock, topics and groups, those with the lowest rank first, faults and holds."""
+    lines = [await controller_text(control)]
+    brokers = (await control.brokers())["brokers"]
     lines += [_broker_text(each) for each in brokers]
     if any(each["state"] == "running" for each in brokers):
-        topics = sorted(control.topics()["topics"], key=lambda each: (rank(each["name"]), each["name"]))
+        topics = sorted((await control.topics())["topics"], key=lambda each: (rank(each["name"]), each["name"]))
         lines += _some([f"topic {each['name']}: {each['partitions']} partitions" for each in topics], "topics")
-    groups = sorted(control.groups()["groups"], key=lambda each: (rank(each["group"]), each["group"]))
+    groups = sorted((await control.groups())["groups"], key=lambda each: (rank(each["group"]), each["group"]))
     lines += _some([_group_text(each) for each in groups], "groups")
-    lines += _some([f"fault {each['id']}: {fault_text(each)}: {each['hits']} hits" for each in control.faults()["faults"]], "faults")
-    holds = control.holds()["holds"]
+    faults = (await control.faults())["faults"]
+    lines += _some([f"fault {each['id']}: {fault_text(each)}: {each['hits']} hits" for each in faults], "faults")
+    holds = (await control.holds())["holds"]
     lines += _some([f"hold {each['id']} of {each['phase']}: {each['state']}" for each in holds if each["state"] != "released"], "holds")
     return "\n".join(lines)
 
 
-def controller_text(control: Any) -> str:
+async def controller_text(control: Control) -> str:
     """The controller, what it is held at, and the clock if it is frozen or was moved."""
-    shown = control.controller()
+    shown = await control.controller()
     text = "no controller" if shown["id"] < 0 else f"controller {shown['id']}, epoch {shown['epoch']}, {shown['queue']} events in its queue"
     held = [f"held at {each['phase']} by hold {each['id']}" for each in shown["held"]]
-    clock = control.clock_state()
+    clock = await control.clock_state()
     held += ["the clock is frozen"] if clock["frozen"] else []
     held += [f"the clock is {clock['offset_ms'] / 1000:g} s ahead"] if clock["offset_ms"] >= 1 else []
     return "; ".join([text, *held])

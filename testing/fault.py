@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from klamm.server.faults.fault import DiskHit, Hit
-from klamm.testing.steered_cluster import Steered
+from klamm.testing.steered_cluster import SeenFault, Steered
 from klamm.testing.transcript import fault_text
 from klamm.testing.waits import TIMEOUT_S, Watched, until
 
@@ -22,7 +22,7 @@ class Fault:
         self.is_state = is_state
         self._watched = watched
         self._cluster = cluster
-        self._seen = cluster.fault(number)
+        self._seen = SeenFault(cluster, number)
 
     @property
     def number(self) -> int:
@@ -32,12 +32,12 @@ class Fault:
     @property
     def hits(self) -> int:
         """How many requests it hit."""
-        return self._seen.hits
+        return self._seen.look().hits
 
     @property
     def matches(self) -> int:
         """How many requests it was about while it could hit them."""
-        return self._seen.matches
+        return int(self._seen.look().as_json()["matches"])
 
     @property
     def last(self) -> list[Hit | DiskHit]:
@@ -47,7 +47,7 @@ class Fault:
     @property
     def text(self) -> str:
         """What it is about, what it does, and its counts, in one line."""
-        shown = self._seen.as_json()
+        shown = self._seen.look().as_json()
         what = "operations" if "slow_disk_ms" in shown["effect"] else "requests"
         return f"fault {self.number}: {fault_text(shown)}: {shown['hits']} hits of {shown['matches']} matching {what}"
 
@@ -58,7 +58,7 @@ class Fault:
     def remove(self) -> None:
         """End it. Does nothing if it is removed."""
         if not self._seen.is_removed:
-            self._cluster.now.delete_faults(self.number)
+            self._cluster.now(self._cluster.control.delete_fault(self.number))
 
     def __enter__(self) -> Self:
         return self

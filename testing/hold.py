@@ -10,7 +10,7 @@ from klamm.control import bodies
 from klamm.control.refusal import Refused
 from klamm.seams.steering import HoldState, field_types
 from klamm.server.phases import phase_named
-from klamm.testing.steered_cluster import Steered
+from klamm.testing.steered_cluster import SeenHold, Steered
 from klamm.testing.waits import TIMEOUT_S, Watched, until
 
 __tracebackhide__ = True  # pytest leaves out the lines of this module
@@ -25,7 +25,7 @@ class Hold:
         self.may_miss = may_miss
         self._watched = watched
         self._cluster = cluster
-        self._seen = cluster.hold(number)
+        self._seen = SeenHold(cluster, number)
 
     @property
     def number(self) -> int:
@@ -67,7 +67,7 @@ class Hold:
         """
         body = self._seen.body
         if body.crash:
-            await until(self._watched, lambda: self.hits and not self._cluster.is_crashing, f"the crash of {self.text}", timeout_s)
+            await until(self._watched, lambda: self.hits and not self._cluster.control.is_crashing, f"the crash of {self.text}", timeout_s)
             return None
         if body.fail is not None or body.delay_ms is not None:
             await until(self._watched, lambda: self.hits, f"the phase of {self.text}", timeout_s)
@@ -77,7 +77,7 @@ class Hold:
     def step(self) -> Any:
         """Let the first that is held go on; the hold stays. Returns its phase. Raises Refused if it holds nothing."""
         phase = self._first()
-        self._cluster.now.step(self.number)
+        self._cluster.now(self._cluster.control.step(self.number))
         return phase
 
     def fail(self, error: str = "UNKNOWN_SERVER_ERROR", message: str | None = None) -> Any:
@@ -85,13 +85,13 @@ class Hold:
         RuntimeError. Returns its phase. Raises Refused if nothing can fail there.
         """
         phase = self._first()
-        self._cluster.now.fail(self.number, bodies.FailBody(error=error, message=message))
+        self._cluster.now(self._cluster.control.fail(self.number, bodies.FailBody(error=error, message=message)))
         return phase
 
     async def crash(self) -> int:
         """Kill the broker that is held first, and let its ZooKeeper session end. Returns its id. Raises Refused if it holds nothing."""
         self._first()
-        return int((await self._cluster.control.crash(self.number))["broker"])
+        return int((await self._cluster.then(self._cluster.control.crash(self.number)))["broker"])
 
     def release(self) -> None:
         """End it; what it holds goes on."""

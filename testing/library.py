@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from klamm.control.steered_cluster import SteeredCluster
+from klamm.control.verbs.steered_cluster import SteeredCluster
 from klamm.server.local import library
 from klamm.server.local.cluster_contexts import ClusterContexts
 from klamm.server.local.loop_thread import LoopThread
 from klamm.testing.async_cluster import AsyncCluster
 from klamm.testing.blocking_cluster import BlockingCluster
-from klamm.testing.local_brokers import LocalBrokers
 from klamm.testing.steered_cluster import Steered
 
 _OF_ONE_PROCESS = frozenset(("seams", "topic_policy", "alter_config_policy"))
@@ -73,7 +72,7 @@ class Cluster(ClusterContexts[Steered, BlockingCluster, AsyncCluster]):
     def _new(self) -> Steered:
         shape = self._checked.shape()
         if not self._processes:
-            return LocalBrokers(SteeredCluster(control_port=self._control_port, **shape))
+            return SteeredCluster(control_port=self._control_port, **shape)
         from klamm.testing.broker_processes import BrokerProcesses
 
         own = {name: value for name, value in shape.items() if name not in _OF_ONE_PROCESS}

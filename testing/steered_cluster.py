@@ -1,152 +1,130 @@
-"""What the verbs of a cluster for tests need of it. The brokers are in this process (`LocalCluster`), or in processes of their own."""
+"""What the verbs of a cluster for tests need of it. The brokers are in this process, or in processes of their own."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
 
 from klamm.control.bodies import HoldBody
-from klamm.control.history import Exchange
+from klamm.control.history import at_ms_of
 from klamm.control.json_object import JsonObject
-from klamm.seams.steering import HoldState
+from klamm.control.verbs.model import Control
+from klamm.control.verbs.shares import ALL, FaultShares
+from klamm.seams.steering import HoldState, phase_from_json
 from klamm.server.faults.fault import DiskHit, Hit
+from klamm.server.phases import phase_named
 
 __tracebackhide__ = True  # pytest leaves out the lines of this module
 
-if TYPE_CHECKING:
-    from klamm.control.processes.steered_processes import SteeredProcessCluster
-    from klamm.control.steered_cluster import SteeredCluster
-
-
-class SeenFault(Protocol):
-    """A fault as it is now; after it was removed, as it was then."""
-
-    number: int
-
-    @property
-    def hits(self) -> int: ...
-    @property
-    def matches(self) -> int: ...
-    @property
-    def last(self) -> list[Hit | DiskHit]: ...
-    @property
-    def is_removed(self) -> bool: ...
-    def as_json(self) -> JsonObject:
-        """As the control API shows it."""
-
-
-class SeenHold(Protocol):
-    """A hold as it is now; after it was deleted, without what it held."""
-
-    number: int
-    body: HoldBody
-
-    @property
-    def state(self) -> HoldState: ...
-    @property
-    def hits(self) -> int:
-        """How many phases it held."""
-
-    @property
-    def passed(self) -> int:
-        """How many passed, since they came before the `nth`."""
-
-    @property
-    def held(self) -> list[tuple[int, Any]]:
-        """(broker, phase) of what is held, in the order of arrival."""
-
-    def release(self) -> None:
-        """End it."""
-
-
-class OfOneCluster:
-    """What both kinds read of their `_cluster`, a SteeredCluster or a SteeredProcessCluster."""
-
-    _cluster: SteeredCluster | SteeredProcessCluster
-
-    @property
-    def client(self) -> dict[str, str]:
-        return self._cluster.client
-
-    @property
-    def cluster_id(self) -> str:
-        return self._cluster.cluster_id
-
-    @property
-    def zookeeper(self) -> str:
-        return self._cluster.zookeeper
-
-    @property
-    def control_url(self) -> str | None:
-        return self._cluster.control_url
-
-    @property
-    def is_crashing(self) -> bool:
-        return self._cluster.control.is_crashing
-
-    def last_event(self) -> int:
-        return self._cluster.control.events.total
+T = TypeVar("T")
 
 
 class Steered(Protocol):
-    """A cluster. `control` has the verbs of `klamm.control.model.Control`, whose results may have to be awaited (`value_of`). `now` has
-    those of them that are not coroutines in `Control`, and they return values.
-    """
+    """A cluster. The verbs of `control` are called by `now` or `then`: they belong to its event loop, which may be that of a thread."""
 
-    control: Any
-    now: Any
-
+    @property
+    def control(self) -> Control: ...
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
+    def now(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a verb returns that waits for nothing, or for some milliseconds."""
+
+    async def then(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a verb returns."""
+
     @property
     def addresses(self) -> list[tuple[int, str, int]]:
         """(id, host, port) of every running broker, sorted by id."""
+
+    @property
+    def controller_id(self) -> int:
+        """The active controller, -1 without one."""
 
     @property
     def client(self) -> dict[str, str]:
         """What clients need besides `bootstrap_servers`, with the names of librdkafka."""
 
     @property
-    def controller_id(self) -> int: ...
-    @property
     def cluster_id(self) -> str: ...
     @property
     def zookeeper(self) -> str: ...
     @property
     def control_url(self) -> str | None: ...
+
+
+class SeenFault:
+    """A fault as it is now; after it was removed, as it was then."""
+
+    def __init__(self, cluster: Steered, number: int) -> None:
+        self.number = number
+        self._cluster = cluster
+        self._share = cluster.control.fault_shares(number)
+
     @property
-    def is_crashing(self) -> bool:
-        """Whether a broker that reached the phase of a crash is being killed."""
+    def is_removed(self) -> bool:
+        return self.number not in self._cluster.control.state.faults
 
-    def fault(self, number: int) -> SeenFault:
-        """The fault with this number."""
+    def look(self) -> FaultShares:
+        """Its counts."""
+        if not self.is_removed and ALL not in self._cluster.control.parts.parts:
+            self._cluster.now(self._cluster.control.state.look_at_faults())
+        return self._share
 
-    def hold(self, number: int) -> SeenHold:
-        """The hold with this number."""
-
-    def exchanges(self, **wanted: Any) -> list[Exchange]:
-        """Requests of clients that match, newest first, as `History.newest` finds them. Raises what that raises."""
-
-    def last_request(self) -> int:
-        """A number that no request has passed yet."""
-
-    def last_event(self) -> int:
-        """The number of the last event."""
-
-    def events(self, since: int) -> list[JsonObject]:
-        """The events after this number."""
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of the topic with this id."""
-
-    async def replicas(self, topic: str, partition: int) -> Mapping[int, JsonObject]:
-        """A partition as each running broker sees it (`views.as_seen`)."""
-
-    async def controllers(self) -> tuple[int, Mapping[int, int | None]]:
-        """The active controller, -1 without one, and which one each running broker shows."""
+    @property
+    def last(self) -> list[Hit | DiskHit]:
+        return [_hit(row) for row in self.look().as_json()["last"]]
 
 
-async def value_of(done: Any) -> Any:
-    """The value of a verb, which may have to be awaited."""
-    return await done if inspect.isawaitable(done) else done
+def _hit(row: JsonObject) -> Hit | DiskHit:
+    values = {name: value for name, value in row.items() if name not in ("at", "disk")} | {"at_ms": at_ms_of(row["at"])}
+    return DiskHit(operation=row["disk"], **values) if "disk" in row else Hit(**values)
+
+
+class SeenHold:
+    """A hold as it is now; after it was deleted, without what it held."""
+
+    def __init__(self, cluster: Steered, number: int) -> None:
+        self.number = number
+        self._cluster = cluster
+        self._share = cluster.control.hold_shares(number)
+
+    @property
+    def body(self) -> HoldBody:
+        return self._share.body
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.number not in self._cluster.control.state.holds
+
+    def _look(self) -> None:
+        if not self.is_deleted and ALL not in self._cluster.control.parts.parts:
+            self._cluster.now(self._cluster.control.state.look_at_holds())
+
+    @property
+    def state(self) -> HoldState:
+        self._look()
+        return self._share.state
+
+    @property
+    def hits(self) -> int:
+        """How many phases it held."""
+        self._look()
+        return self._share.taken
+
+    @property
+    def passed(self) -> int:
+        """How many passed, since they came before the `nth`."""
+        self._look()
+        return self._share.hits - self._share.taken
+
+    @property
+    def held(self) -> list[tuple[int, Any]]:
+        """(broker, phase) of what is held, in the order of arrival."""
+        self._look()
+        kind = phase_named(self.body.phase)
+        return [(row["broker"], phase_from_json(kind, row)) for row in self._share.held]
+
+    def release(self) -> None:
+        """End it."""
+        if not self.is_deleted:
+            self._cluster.now(self._cluster.control.release(self.number))

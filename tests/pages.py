@@ -230,14 +230,14 @@ def phases_page() -> str:
 
 def control_routes_page() -> str:
     """The routes of the control API with their bodies and parameters, and a command for each, from the tables of both."""
-    from klamm.control.routes import ROUTES
+    from klamm.control.verbs.routes import ROUTES
     from klamm.tests.cli.control.examples import example_of
 
     lines = [
         NOTE,
         "# Routes of the control API\n",
-        "From `control/routes.py`. [control.md](control.md) says how to use them. A test runs each command and checks that it calls its",
-        "route (`tests/cli/control/examples.py`). `GET /openapi.json` has the types.\n",
+        "From `control/verbs/routes.py`. [control.md](control.md) says how to use them. A test runs each command and checks that it calls",
+        "its route (`tests/cli/control/examples.py`). `GET /openapi.json` has the types.\n",
         "| route | does | body, query parameters | `klamm control` |",
         "|---|---|---|---|",
     ]
@@ -245,6 +245,11 @@ def control_routes_page() -> str:
         fields = [f"`{name}`" for name in (() if route.body is None else route.body.__struct_fields__)]
         given = ", ".join([*fields, *(f"`?{name}`" for name in route.query)])
         lines.append(f"| `{route.method} {route.path}` | {route.summary} | {given} | `{example_of(route)}` |")
+    lines += [
+        "\n## With --processes\n",
+        "All routes do the same if each broker has a process of its own. What differs, since brokers learn of each other a moment later:\n",
+        *(f"* `{route.method} {route.path}`: {route.processes}" for route in ROUTES if route.processes),
+    ]
     bodies = {each.__name__: each for route in ROUTES if route.body is not None for each in _inner(route.body)}
     for name, body in bodies.items():
         text = " ".join((body.__doc__ or "").split())

@@ -81,7 +81,7 @@ def command(
     """
     with extra_needed("chaos", lambda: "klamm chaos"):
         from klamm.chaos import summary
-        from klamm.control import http  # noqa: F401 the cluster of the run needs it
+        from klamm.control.verbs import http  # noqa: F401 the cluster of the run needs it
 
     from klamm.chaos.schedule import BadSchedule, Options, chosen_kinds, draw, read
     from klamm.chaos.small_disks import can_mount

@@ -279,7 +279,7 @@ def _cluster(
         return ProcessCluster(child, brokers, zookeeper=zookeeper, **shape)
 
     if "control_port" in shape:
-        from klamm.control.steered_cluster import SteeredCluster
+        from klamm.control.verbs.steered_cluster import SteeredCluster
 
         return SteeredCluster(brokers, zookeeper=zookeeper, **shape)
 
@@ -291,7 +291,7 @@ def _cluster(
 def _control_options(host: str, port: int, token: str | None) -> dict[str, Any]:
     """The options of the control API. Raises click.UsageError."""
     with extra_needed("control", lambda: "--control-port"):
-        from klamm.control.http import is_loopback
+        from klamm.control.verbs.http import is_loopback
     if token == "":
         raise click.UsageError("--control-token is empty: everybody has this token")
     if token is None and not is_loopback(host):

@@ -36,7 +36,7 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.server.lifecycle.start_failure", "StartFailed"),
     ("klamm.proxy.proxy", "ProxyRefused"),
     ("klamm.control.client", "ControlFailed"),
-    ("klamm.control.http", "CannotServe"),
+    ("klamm.control.verbs.http", "CannotServe"),
     ("klamm.zk.embedded.java", "EmbeddedZooKeeperError"),
     ("klamm.zk.session.session", "ZkUnavailable"),
     ("klamm.cli.tools.failures", "ToolFailed"),

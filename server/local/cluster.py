@@ -167,6 +167,16 @@ class LocalCluster:
         return {broker.id: broker.endpoint.port for broker in self.brokers if broker.endpoint is not None}
 
     @property
+    def keeps_logs(self) -> bool:
+        """True: a broker that starts again finds its records, also those in memory."""
+        return True
+
+    def state_of(self, broker_id: int) -> str:
+        """`running`, `paused` while it stands still, or `down`."""
+        runs = any(broker.id == broker_id for broker in self.brokers)
+        return "down" if not runs else "paused" if broker_id in self._standing else "running"
+
+    @property
     def pids(self) -> dict[int, int]:
         """Empty: the brokers do not have their own processes."""
         return {}
@@ -201,6 +211,7 @@ class LocalCluster:
         """
         async with self._step:
             broker = self._running(broker_id)
+            self._wake(broker_id)
             await broker.stop()
             self._drop(broker)
             if lose_log:
@@ -220,6 +231,7 @@ class LocalCluster:
         """
         async with self._step:
             broker = self._running(broker_id)
+            self._wake(broker_id)
             await broker.kill()
             self._drop(broker)
             self._killed[broker_id] = broker
@@ -237,6 +249,7 @@ class LocalCluster:
         broker = self._latest.get(broker_id)
         if broker is None:
             raise ValueError(f"there is no broker {broker_id}")
+        self._wake(broker_id)
         self._halted(broker)
         await broker.kill()
         if expire:
@@ -398,9 +411,9 @@ class LocalCluster:
 
     def _connected(self) -> BrokerServer:
         """A running broker that is connected to ZooKeeper; any if none is. Raises ValueError."""
-        if not self._awake:
+        if not self.awake:
             raise ValueError("no broker runs")
-        return next((broker for broker in self._awake if broker.zk.is_connected), self._awake[0])
+        return next((broker for broker in self.awake if broker.zk.is_connected), self.awake[0])
 
     async def _bury(self, broker_id: int, limit_s: float = START_TIMEOUT_S) -> None:
         """End the ZooKeeper session of a killed broker. Raises TimeoutError if ZooKeeper does not respond."""
@@ -428,8 +441,13 @@ class LocalCluster:
         broker.zk.resume()
         broker.listeners.resume()
 
+    def _wake(self, broker_id: int) -> None:
+        """A broker that stands still goes on, so that it can end."""
+        if self.state_of(broker_id) == "paused":
+            self.go_on(broker_id)
+
     @property
-    def _awake(self) -> list[BrokerServer]:
+    def awake(self) -> list[BrokerServer]:
         """The running brokers that do not stand still."""
         return [broker for broker in self.brokers if broker.id not in self._standing]
 
@@ -455,14 +473,14 @@ class LocalCluster:
 
     def _agree(self) -> bool:
         """Whether every running broker shows the active controller as the controller."""
-        return all(broker.metadata.controller_id == self.controller_id for broker in self._awake) and self.controller_id != -1
+        return all(broker.metadata.controller_id == self.controller_id for broker in self.awake) and self.controller_id != -1
 
     def _forgotten(self, broker_id: int) -> bool:
         """Whether no running broker shows this broker, neither as a broker nor as a leader."""
-        return not self._awake or (
+        return not self.awake or (
             self._agree()
-            and not any(broker_id in broker.metadata.brokers for broker in self._awake)
-            and not any(p.leader == broker_id for broker in self._awake for p in _partitions(broker))
+            and not any(broker_id in broker.metadata.brokers for broker in self.awake)
+            and not any(p.leader == broker_id for broker in self.awake for p in _partitions(broker))
         )
 
     def _shown_by_all(self, joined: BrokerServer) -> bool:
@@ -470,9 +488,9 @@ class LocalCluster:
         return (
             self._agree()
             and joined.is_online
-            and all(joined.id in broker.metadata.brokers for broker in self._awake)
-            and all(broker.controller.propagated_topics() <= joined.metadata.topics.keys() for broker in self._awake)
-            and not any(p.leader < 0 and joined.id in p.isr for broker in self._awake for p in _partitions(broker))
+            and all(joined.id in broker.metadata.brokers for broker in self.awake)
+            and all(broker.controller.propagated_topics() <= joined.metadata.topics.keys() for broker in self.awake)
+            and not any(p.leader < 0 and joined.id in p.isr for broker in self.awake for p in _partitions(broker))
         )
 
     def _is_controller_held(self) -> bool:

@@ -260,6 +260,9 @@ class ProcessCluster:
 
     async def start_broker(self, broker_id: int) -> None:
         """Start a broker again whose process has ended, on its former ports. Returns when it serves. Raises StartFailed."""
+        await self._start_process(broker_id)
+
+    async def _start_process(self, broker_id: int) -> None:
         process = await self._spawn(broker_id)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
@@ -289,7 +292,7 @@ class ProcessCluster:
             raise ValueError(str(error)) from None
         self._count = number
         try:
-            await self.start_broker(number)
+            await self._start_process(number)
         except BaseException:  # then the cluster is as before, and the next one has this id
             self._count = number - 1
             del self._broker_configs[number]

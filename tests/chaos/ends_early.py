@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from klamm.cli.main import main
-from klamm.control.model import Control
+from klamm.control.verbs.model import Control
 from klamm.server.apis import offset_fetch
 
 EXIT_CODE = 7

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from klamm.chaos.broker_log import exceptions, tracebacks
 
-RECORD = "2026-11-26 02:05:22,156 ERROR   klamm.control.http: a request failed"
+RECORD = "2026-11-26 02:05:22,156 ERROR   klamm.control.verbs.http: a request failed"
 LINES = [
     "2026-11-26 02:05:22,154 INFO    klamm.controller: broker 2 resigns (epoch 2)",
     RECORD,

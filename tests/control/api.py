@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from klamm.control.steered_cluster import SteeredCluster
+from klamm.control.verbs.steered_cluster import SteeredCluster
 from klamm.server.local.arguments import SeedTopic
 from klamm.tests.control.calls import Calls
 

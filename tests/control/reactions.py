@@ -26,7 +26,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from klamm.control.bodies import FaultBody, decode
 from klamm.control.refusal import Refused
-from klamm.control.steered_cluster import SteeredCluster
+from klamm.control.verbs.steered_cluster import SteeredCluster
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.loop_thread import LoopThread
 from klamm.tests.harness.kafka import java_command
@@ -249,13 +249,13 @@ def reaction(thread: LoopThread, cluster: SteeredCluster, api: str, client: str,
 
     async def fault() -> int | None:
         try:
-            return int(cluster.control.add_fault(decode(FaultBody, text.encode()))["id"])
+            return int((await cluster.control.add_fault(decode(FaultBody, text.encode())))["id"])
         except Refused:
             return None
 
     async def count(number: int) -> tuple[int, int]:
-        requests = cluster.control.requests(api=api, client_id=name, limit=1000)["requests"]
-        hits = cluster.faults.remove(number).hits
+        requests = (await cluster.control.requests(api=api, client_id=name, limit=1000))["requests"]
+        hits = (await cluster.control.delete_fault(number))["faults"][0]["hits"]
         return len(requests), hits
 
     number = thread.call(fault())

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from klamm.admin import AdminError, AsyncAdminClient, ConfigResource, ConfigSource, ResourceType
-from klamm.control.steered_cluster import SteeredCluster
+from klamm.control.verbs.steered_cluster import SteeredCluster
 from klamm.controller.phases import ReassignmentPhase, ThrottlePhase
 from klamm.server.local.arguments import SeedTopic
 from klamm.tests.control.api import Api

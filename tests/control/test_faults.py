@@ -13,7 +13,7 @@ import pytest
 from klamm.control.bodies import FaultBody, decode
 from klamm.control.history import error_of
 from klamm.control.refusal import Refused
-from klamm.control.steered_cluster import SteeredCluster
+from klamm.control.verbs.steered_cluster import SteeredCluster
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.server.apis.handlers import handlers_of
@@ -211,7 +211,7 @@ async def test_an_effect_happens_to_each_api(zookeeper: str, chroot: str, effect
             for direction in ("request", "response"):
                 wanted = {"api": api.name, "client_id": CLIENT, "direction": direction}
                 try:
-                    number = cluster.control.add_fault(body(filter=wanted, effect=given, first=1))["id"]
+                    number = (await cluster.control.add_fault(body(filter=wanted, effect=given, first=1)))["id"]
                 except Refused:
                     assert not await happens(cluster, key, api.max_version), f"{api.name} can carry this"
                     continue
@@ -222,7 +222,7 @@ async def test_an_effect_happens_to_each_api(zookeeper: str, chroot: str, effect
                 except Exception as error:
                     raise AssertionError(f"{api.name}, {direction}: {error!r}") from error
                 assert fault.hits == 1, api.name
-                cluster.faults.clear()
+                await cluster.control.delete_faults()
 
 
 BY_NAME = """
@@ -304,14 +304,14 @@ async def test_an_error_is_where_the_filter_says_and_nowhere_else(zookeeper: str
             api, request = APIS[key], request_of(cluster, key, APIS[key].max_version)
             for name, value in (("topic", topic_of(key)), ("group", GROUP), ("transactional_id", ID)):
                 try:
-                    number = cluster.control.add_fault(body(filter={"api": api.name, name: value}, effect={"error": ERROR}))["id"]
+                    number = (await cluster.control.add_fault(body(filter={"api": api.name, name: value}, effect={"error": ERROR})))["id"]
                 except Refused:
                     continue
                 response = await asked(cluster, key, request)
                 if cluster.faults[number].hits and error_of(response) == ERROR:
                     seen.setdefault(api.name, []).append(name)
-                cluster.faults.clear()
-                cluster.control.add_fault(body(filter={"api": api.name, name: "else"}, effect={"error": ERROR}))
+                await cluster.control.delete_faults()
+                await cluster.control.add_fault(body(filter={"api": api.name, name: "else"}, effect={"error": ERROR}))
                 assert error_of(await asked(cluster, key, request)) != ERROR, f"{api.name} by another {name}"
-                cluster.faults.clear()
+                await cluster.control.delete_faults()
     assert {name: names for name, *names in map(str.split, BY_NAME.strip().splitlines())} == seen

@@ -9,10 +9,10 @@ import re
 import aiohttp
 import pytest
 
-from klamm.control.http import CannotServe, ControlServer
-from klamm.control.openapi import openapi
-from klamm.control.routes import ROUTES
-from klamm.control.steered_cluster import SteeredCluster
+from klamm.control.verbs.http import CannotServe, ControlServer
+from klamm.control.verbs.openapi import openapi
+from klamm.control.verbs.routes import ROUTES
+from klamm.control.verbs.steered_cluster import SteeredCluster
 from klamm.protocol import messages
 from klamm.tests.control.api import served
 from klamm.tests.control.calls import produce

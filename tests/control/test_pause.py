@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from klamm.control.steered_cluster import SteeredCluster
+from klamm.control.verbs.steered_cluster import SteeredCluster
 from klamm.server.broker_server import BrokerServer
 from klamm.server.local.arguments import SeedTopic
 from klamm.tests.control.calls import produce
@@ -43,13 +43,13 @@ async def test_a_paused_follower_fetches_nothing_and_goes_on_in_its_session(zook
         leader = next(each for each in cluster.brokers if (hosted := each.replicas.get("t", 0)) is not None and hosted.is_leader).id
         follower, other = [number for number in (1, 2, 3) if number != leader]
         before = broker(cluster, follower).zk.session_id
-        cluster.control.pause_broker(follower)
+        await cluster.control.pause_broker(follower)
         _, host, port = cluster.addresses[leader - 1]
         client = Client(host, port)
         await client.ask(produce(0)._replace(acks=1), 7)
         await eventually(lambda: end_of(cluster, other) == 1, "the other follower has the record")
         assert end_of(cluster, follower) == 0
-        cluster.control.resume_broker(follower)
+        await cluster.control.resume_broker(follower)
         await eventually(lambda: end_of(cluster, follower) == 1, "the follower has the record")
         assert broker(cluster, follower).zk.session_id == before
         await client.close()
@@ -59,13 +59,13 @@ async def test_the_session_of_a_paused_controller_ends_and_it_learns_that_when_i
     async with running(zookeeper + chroot) as cluster:
         paused = cluster.controller_id
         epoch, session = broker(cluster, paused).controller.epoch, broker(cluster, paused).zk.session_id
-        cluster.control.pause_broker(paused)
+        await cluster.control.pause_broker(paused)
         others = [each for each in cluster.brokers if each.id != paused]
         await eventually(lambda: cluster.controller_id != paused, "another controller is elected")
         await eventually(lambda: all(paused not in each.metadata.brokers for each in others), "the others do not show it")
         assert broker(cluster, paused).controller.is_active, "it knows nothing of that"
         assert (broker(cluster, paused).controller.epoch, broker(cluster, paused).zk.session_id) == (epoch, session)
-        cluster.control.resume_broker(paused)
+        await cluster.control.resume_broker(paused)
         await eventually(lambda: not broker(cluster, paused).controller.is_active, "it is not the controller any more")
         await eventually(lambda: all(paused in each.metadata.brokers for each in cluster.brokers), "it is registered again")
         assert broker(cluster, paused).zk.session_id != session
@@ -75,9 +75,9 @@ async def test_a_paused_broker_is_killed_stopped_and_started_as_any_other(zookee
     from klamm.control.bodies import KillBody, StopBody
 
     async with running(zookeeper + chroot) as cluster:
-        cluster.control.pause_broker(2)
+        await cluster.control.pause_broker(2)
         assert (await cluster.control.kill_broker(2, KillBody(expire=True)))["state"] == "killed"
         assert (await cluster.control.start_broker(2))["state"] == "running"
-        cluster.control.pause_broker(2)
+        await cluster.control.pause_broker(2)
         assert (await cluster.control.restart_broker(2, StopBody()))["state"] == "running"
-        cluster.control.pause_broker(3)
+        await cluster.control.pause_broker(3)

@@ -6,11 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from klamm.control.processes.broker_processes import BrokerProcesses
+from klamm.control.state import View
+from klamm.control.verbs.shown import controller_of
 from klamm.protocol import messages
 from klamm.testing import AsyncCluster, WaitTimedOut
-from klamm.testing.local_brokers import LocalBrokers
 from klamm.tests.control.api import CONFIG, served
 from klamm.tests.harness import requests
 from klamm.tests.harness.waits import eventually, eventually_asked
@@ -85,15 +86,9 @@ async def test_a_broker_that_is_paused_killed_by_the_system_and_started_runs(zoo
 
 
 async def test_a_controller_that_does_not_know_that_it_is_one_is_none() -> None:
-    class Denied(BrokerProcesses):
-        def __init__(self) -> None:
-            """Without processes."""
-
-        async def ask(self, *_: Any, **__: Any) -> tuple[dict[int, Any], dict[str, Any]]:
-            shown = {"is_controller": False, "controller_id": 2}
-            return {1: shown, 2: shown}, {}
-
-    assert await Denied().controllers() == (-1, {1: 2, 2: 2})
+    view = View(2, False, True, set(), set(), False, False, False, 0, False)
+    assert controller_of({1: view, 2: view}) == -1
+    assert controller_of({1: view, 2: replace(view, is_controller=True)}) == 2
 
 
 async def test_a_crash_is_not_over_while_its_broker_is_being_killed(
@@ -107,7 +102,7 @@ async def test_a_crash_is_not_over_while_its_broker_is_being_killed(
             await real(*arguments, **named)
 
         monkeypatch.setattr(api.cluster, "crash_broker", late)
-        cluster = AsyncCluster(LocalBrokers(api.cluster))
+        cluster = AsyncCluster(api.cluster)
         crash = cluster.crash_after("PartitionsAppeared")
         client = api.client(api.cluster.controller_id)
         await client.ask(requests.create_topic("c", [[1]], timeout_ms=0), 7)

@@ -6,16 +6,18 @@ import json
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.control.bodies import EffectBody, FaultBody, FilterBody, HoldBody, convert
-from klamm.control.processes.broker_client import BrokerClient
-from klamm.control.processes.owned_broker import OwnedBroker, StateBody
+from klamm.control.processes.owned_broker import OwnedBroker
+from klamm.control.processes.remote_part import RemotePart
 from klamm.control.processes.request_numbers import RequestNumbers
-from klamm.control.processes.shares import FaultShares, HoldShares
 from klamm.control.seen_changes import SeenRows
+from klamm.control.state import SeenFault, SeenHold, State
+from klamm.control.verbs.shares import FaultShares, HoldShares
 from klamm.protocol.apis import ApiKey
 from klamm.seams.steering import HeldPhase, Steering
 from klamm.server.broker_server import BrokerServer
@@ -25,61 +27,67 @@ AT = {"broker": 2, "topic": "t"}
 HIT = Hit(1, 1, "c", "Metadata", 12, 1)
 
 
+def first_of(shares: FaultShares, broker: int) -> int | None:
+    share = shares.share(broker)
+    assert share is not None
+    return share.first
+
+
 def hold(**values: Any) -> HoldShares:
     return HoldShares(1, HoldBody(phase="DeletionQueued", **values))
 
 
 def test_a_hold_without_a_limit_is_whole_at_each_broker() -> None:
     shares = hold()
-    assert [shares.share(broker).get("count") for broker in (1, 2)] == [None, None]
+    assert [shares.share(broker).count for broker in (1, 2)] == [None, None]
     assert (shares.state, shares.left) == ("armed", None)
 
 
 def test_of_a_limited_hold_a_broker_may_take_what_it_took_and_what_is_left() -> None:
     shares = hold(count=3)
-    shares.seen[2] = {"hits": 2, "held": [AT]}
-    assert [shares.share(broker)["count"] for broker in (1, 2)] == [1, 3]
+    shares.seen[2] = SeenHold(2, [AT])
+    assert [shares.share(broker).count for broker in (1, 2)] == [1, 3]
     assert shares.state == "reached"
-    shares.seen[1] = {"hits": 1, "held": []}
-    assert [(shares.share(broker)["count"], shares.share(broker)["released"]) for broker in (1, 2)] == [(1, False), (2, False)]
-    assert shares.share(3)["released"], "nothing is left for a broker that took nothing"
-    shares.seen[2]["held"] = []
+    shares.seen[1] = SeenHold(1, [])
+    assert [(shares.share(broker).count, shares.share(broker).released) for broker in (1, 2)] == [(1, False), (2, False)]
+    assert shares.share(3).released, "nothing is left for a broker that took nothing"
+    shares.seen[2] = SeenHold(2)
     assert (shares.state, shares.as_json()["hits"]) == ("released", 3)
 
 
 def test_phases_that_pass_before_the_nth_are_not_taken() -> None:
     shares = hold(count=1, nth=3)
-    shares.seen[1] = {"hits": 2, "held": []}
-    assert (shares.left, shares.share(1)["count"], shares.state) == (1, 1, "armed")
-    shares.seen[1] = {"hits": 3, "held": []}
+    shares.seen[1] = SeenHold(2, [])
+    assert (shares.left, shares.share(1).count, shares.state) == (1, 1, "armed")
+    shares.seen[1] = SeenHold(3, [])
     assert (shares.left, shares.state) == (0, "released")
 
 
 def test_a_crash_is_one_crash_and_what_the_process_took_still_counts() -> None:
     shares = hold(crash=True)
-    shares.seen[1] = {"hits": 1, "held": []}
+    shares.seen[1] = SeenHold(1, [])
     shares.ended(1)
     assert (shares.left, shares.state, shares.as_json()["hits"]) == (0, "released", 1)
-    assert shares.share(1)["released"], "its next process has nothing of it"
+    assert shares.share(1).released, "its next process has nothing of it"
 
 
 def test_of_a_limited_fault_a_broker_may_hit_what_it_hit_and_what_is_left() -> None:
     body = FaultBody(filter=FilterBody(api="Metadata"), effect=EffectBody(drop=True), first=2)
     shares = FaultShares(1, body, {"id": 1})
-    assert [(shares.share(broker) or {})["first"] for broker in (1, 2)] == [2, 2]
-    shares.seen[1] = {"hits": 1, "matches": 4, "last": [{"at": "b"}]}
-    assert [(shares.share(broker) or {})["first"] for broker in (1, 2)] == [2, 1]
+    assert [first_of(shares, broker) for broker in (1, 2)] == [2, 2]
+    shares.seen[1] = SeenFault(1, 4, [{"at": "b"}])
+    assert [first_of(shares, broker) for broker in (1, 2)] == [2, 1]
     shares.ended(1)
-    shares.seen[2] = {"hits": 1, "matches": 1, "last": [{"at": "a"}]}
+    shares.seen[2] = SeenFault(1, 1, [{"at": "a"}])
     assert shares.share(1) is None, "nothing is left for the next process"
-    assert (shares.share(2) or {})["first"] == 1
+    assert first_of(shares, 2) == 1
     assert shares.as_json() == {"id": 1, "hits": 2, "matches": 5, "spent": True, "last": [{"at": "a"}, {"at": "b"}]}
 
 
 def test_a_fault_about_one_broker_is_not_told_to_others() -> None:
     shares = FaultShares(1, FaultBody(filter=FilterBody(broker=2), effect=EffectBody(drop=True)), {"id": 1})
     assert shares.share(1) is None
-    assert shares.share(2) is not None and "first" not in (shares.share(2) or {})
+    assert first_of(shares, 2) is None
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
@@ -119,16 +127,16 @@ def test_a_fault_hits_no_more_than_its_changed_limit() -> None:
 
 async def test_a_late_state_of_the_owner_is_ignored() -> None:
     shares = FaultShares(1, FaultBody(filter=FilterBody(api="Metadata"), effect=EffectBody(drop=True)), {"id": 1})
-    state = {"version": 2, "brokers": 1, "faults": [shares.share(1)]}
+    state = {"version": 2, "brokers": 1, "faults": [msgspec.to_builtins(shares.share(1))]}
     said: list[dict[str, Any]] = []
     config = BrokerConfig({"broker.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": "127.0.0.1:1"})
     control = {"token": "x", "offset_ms": 0, "now_ms": None, "state": state}
     owned = OwnedBroker(lambda seams: BrokerServer(config, seams=seams), control, said.append)
-    owned.control.take_state(convert(StateBody, state))
+    await owned.control.take_state(convert(State, state))
     assert [fault.number for fault in owned.faults] == [1]
-    owned.control.take_state(StateBody(version=1, brokers=1))
+    await owned.control.take_state(State(version=1, brokers=1))
     assert [fault.number for fault in owned.faults] == [1]
-    owned.control.take_state(StateBody(version=3, brokers=1))
+    await owned.control.take_state(State(version=3, brokers=1))
     assert not list(owned.faults)
 
 
@@ -174,7 +182,7 @@ async def test_an_event_of_a_megabyte_does_not_end_the_events_of_its_broker() ->
     heard: list[Any] = []
     try:
         async with aiohttp.ClientSession() as session:
-            heard = [event async for event in BrokerClient(session, f"http://{host}:{port}", "token").events()]
+            heard = [event async for event in RemotePart(session, f"http://{host}:{port}", "token").events()]
     finally:
         await runner.cleanup()
     assert heard == [("reached", each) for each in HELD]

@@ -10,10 +10,10 @@ from urllib.parse import quote
 import pytest
 import pytest_asyncio
 
-from klamm.control import http
-from klamm.control.http import CannotServe, ControlServer
-from klamm.control.routes import ROUTES
-from klamm.control.steered_cluster import SteeredCluster
+from klamm.control.verbs import http
+from klamm.control.verbs.http import CannotServe, ControlServer
+from klamm.control.verbs.routes import ROUTES
+from klamm.control.verbs.steered_cluster import SteeredCluster
 from klamm.tests.control.api import Api, served
 
 POOP = "\U0001f4a9"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from klamm.control.bodies import EffectBody, FaultBody, FilterBody
-from klamm.control.routes import ROUTES
+from klamm.control.verbs.routes import ROUTES
 from klamm.testing.arguments import FaultArguments, RequestFilter
 from klamm.testing.async_cluster import AsyncCluster
 from klamm.testing.blocking_cluster import BlockingCluster, BlockingFault, BlockingHold

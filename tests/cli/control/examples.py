@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from klamm.control.routes import ROUTES, Route
+from klamm.control.verbs.routes import ROUTES, Route
 
 EXAMPLES: tuple[tuple[str, str], ...] = (
     ("GET /phases", "phases BrokersFailed"),

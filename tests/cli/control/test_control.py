@@ -20,7 +20,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from klamm.cli.control.verb import COMMANDS
 from klamm.control import client as control_client
 from klamm.control.bodies import EffectBody, FaultBody, FilterBody
-from klamm.control.routes import ROUTES
+from klamm.control.verbs.routes import ROUTES
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.control.examples import EXAMPLES, name_of, route_of
 from klamm.tests.cli.running import call

@@ -33,7 +33,7 @@ from klamm.zk.embedded import server as embedded
 BY_WITH = {"start", "stop", "failure"}
 """What `with` does itself, and what only the command line waits for."""
 
-BY_CONTROL = {"stand", "go_on"}
+BY_CONTROL = {"stand", "go_on", "state_of"}
 """What only the control API does."""
 
 README = Path(__file__).parents[3] / "README.md"

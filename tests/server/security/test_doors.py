@@ -18,8 +18,8 @@ import pytest
 import pytest_asyncio
 
 from klamm.control.history import as_json
-from klamm.control.routes import ROUTES
-from klamm.control.steered_cluster import SteeredCluster
+from klamm.control.verbs.routes import ROUTES
+from klamm.control.verbs.steered_cluster import SteeredCluster
 from klamm.protocol import messages
 from klamm.server.local.made_security import make_security
 from klamm.testing.request import Request

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import inspect
 import ipaddress
 import json
 import logging
@@ -23,9 +22,9 @@ from aiohttp import web
 from klamm.control.bodies import decode
 from klamm.control.event_log import EventLog
 from klamm.control.json_object import JsonObject
-from klamm.control.openapi import openapi
 from klamm.control.refusal import Refused, is_number
-from klamm.control.routes import NUMBERS, ROUTES, Route
+from klamm.control.verbs.openapi import openapi
+from klamm.control.verbs.routes import NUMBERS, ROUTES, Route
 from klamm.controller.values import StoreLost
 from klamm.server.lifecycle.start_failure import StartFailed
 
@@ -52,8 +51,8 @@ class CannotServe(Exception):
     """The address cannot be listened on. The text is one line for the user."""
 
 
-class Verbs(Protocol):
-    """What the routes call: a `Control`, or a `ProcessControl`."""
+class Served(Protocol):
+    """What the routes call: a `Control`, or the process of one broker."""
 
     events: EventLog
 
@@ -62,10 +61,10 @@ class Verbs(Protocol):
 
 
 class ControlServer:
-    """The HTTP interface of one `Control` or `ProcessControl`."""
+    """The HTTP interface of one `Control`, or of a process with one broker."""
 
     def __init__(
-        self, control: Verbs, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None, routes: Sequence[Route] = ROUTES
+        self, control: Served, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None, routes: Sequence[Route] = ROUTES
     ) -> None:
         """Raises CannotServe for an address beyond loopback without a token, and for an empty token, which everybody has."""
         if token == "":
@@ -184,8 +183,7 @@ class ControlServer:
                 values["body"] = decode(route.body, data)
             elif data.strip() not in (b"", b"{}", b"null"):
                 raise Refused(f"{route.method} {route.path} takes no body")
-            done = route.act(self.control, **values)
-            return _json(await done if inspect.isawaitable(done) else done)
+            return _json(await route.act(self.control, **values))
 
         return handle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from klamm.control.json_object import JsonObject
-from klamm.control.routes import NUMBERS, ROUTES, Route
+from klamm.control.verbs.routes import NUMBERS, ROUTES, Route
 
 _TYPES = {int: "integer", str: "string", bool: "boolean"}
 
