@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar, TypeVar
 
+__tracebackhide__ = True  # pytest leaves out the lines of this module
+
 T = TypeVar("T")
 
 SPECIAL = {"__init__": "__init__", "__repr__": "__repr__", "__aenter__": "__enter__", "__aexit__": "__exit__"}

@@ -148,7 +148,7 @@ class AsyncCluster:
         self, phase: str | type[Any], *, where: Mapping[str, Any] | None = None, count: int | None = None, nth: int = 1,
         may_miss: bool = False, **fields: Any,
     ) -> Hold:
-        """Hold a phase (docs/phases.md) from now on. Fields of the phase are given by name, or all as `where`.
+        """A hold of a phase (docs/phases.md), from now on. Fields of the phase are given by name, or all as `where`.
 
         The first `nth` - 1 phases that match pass, the next `count` are held, without it all until the hold is released. With `may_miss`
         the plugin of pytest does not complain if it is never reached. Raises Refused.

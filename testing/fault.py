@@ -17,12 +17,21 @@ class Fault:
     """A fault. `with` removes it at the end; its counts stay."""
 
     def __init__(self, watched: Watched, cluster: Steered, number: int, *, may_miss: bool = False, is_state: bool = False) -> None:
-        """`is_state`: it is how a link or a disk is for some time, whether a request meets that or not."""
-        self.may_miss = may_miss
-        self.is_state = is_state
+        self._may_miss = may_miss
+        self._is_state = is_state
         self._watched = watched
         self._cluster = cluster
         self._seen = SeenFault(cluster, number)
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether it is right that it hits nothing."""
+        return self._may_miss
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it is how a link or a disk is for some time, whether a request meets that or not."""
+        return self._is_state
 
     @property
     def number(self) -> int:

@@ -22,10 +22,15 @@ class Hold:
     """A hold. `with` releases it at the end; its counts stay."""
 
     def __init__(self, watched: Watched, cluster: Steered, number: int, *, may_miss: bool = False) -> None:
-        self.may_miss = may_miss
+        self._may_miss = may_miss
         self._watched = watched
         self._cluster = cluster
         self._seen = SeenHold(cluster, number)
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether it is right that it is never reached."""
+        return self._may_miss
 
     @property
     def number(self) -> int:

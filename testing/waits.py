@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from klamm.control.refusal import Refused
 
 __tracebackhide__ = True  # pytest leaves out the lines of this module
 
+T = TypeVar("T")
 TIMEOUT_S = 10.0
 LOOK_S = 0.005
 

@@ -18,7 +18,7 @@ from types import ModuleType
 from klamm.seams.blocking import Blocking, blocking_text
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULES = ("klamm.admin.client",)
+MODULES = ("klamm.admin.client", "klamm.testing.blocking_cluster")
 """The modules with such classes."""
 
 

@@ -24,6 +24,11 @@ class LoopThread:
         self._thread.start()
         self._loop, self._end = self._started.result()
 
+    @property
+    def runs(self) -> bool:
+        """Whether the loop has not been closed."""
+        return not self._end.is_set()
+
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine; returns or raises what it does. Any threads except the loop's own may call it, also at the same time.
 

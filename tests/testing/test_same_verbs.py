@@ -41,12 +41,11 @@ VERBS: dict[str, str] = {
     "POST /reset": "restore",
 }  # fmt: skip
 """The route of a verb → its name in `klamm.testing`, a method of a cluster unless it says `Hold` or `Fault`."""
-FOR_WAITS = {"here", "wait_text"}
 
 
 @pytest.mark.parametrize(("first", "second"), [(AsyncCluster, BlockingCluster), (Fault, BlockingFault), (Hold, BlockingHold)])
 def test_a_blocking_class_has_the_names_and_arguments_of_the_other(first: type[Any], second: type[Any]) -> None:
-    verbs = {name: value for name, value in vars(first).items() if not name.startswith("_") and name not in FOR_WAITS}
+    verbs = {name: value for name, value in vars(first).items() if not name.startswith("_")}
     assert sorted(verbs.keys() - vars(second).keys()) == []
     for name, value in verbs.items():
         if inspect.isfunction(value):
