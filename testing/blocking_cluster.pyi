@@ -138,17 +138,6 @@ class BlockingCluster(Blocking, of=AsyncCluster):
     def wait_until(self, condition: Callable[[], T], what: str = "the condition", *, timeout_s: float = TIMEOUT_S) -> T:
         """Wait until the condition returns something true, and return that. It is called on this thread. Raises WaitTimedOut."""
 
-    def again(self) -> BlockingCluster:
-        """The same cluster with other names of topics, and with neither faults nor requests of the past."""
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """host:port of every running broker, separated by commas."""
-
-    @property
-    def client(self) -> dict[str, str]:
-        """What the client `admin` needs besides, with the names of librdkafka; empty without `tls` and `sasl`."""
-
     @property
     def addresses(self) -> list[tuple[int, str, int]]:
         """(id, host, port) of every running broker, sorted by id."""
@@ -156,94 +145,6 @@ class BlockingCluster(Blocking, of=AsyncCluster):
     @property
     def controller_id(self) -> int:
         """Broker id of the controller, -1 if there is none at the moment."""
-
-    @property
-    def cluster_id(self) -> str: ...
-
-    @property
-    def zookeeper(self) -> str:
-        """host:port[,…][/chroot] of its ZooKeeper."""
-
-    @property
-    def control_url(self) -> str | None:
-        """Address of the control API, None without `control_port`."""
-
-    def topic_name(self, name: str) -> str:
-        """A name that no other test uses; the same one for the same name in one test."""
-
-    def describe(self) -> str:
-        """Brokers, controller, clock, topics, groups, faults and holds as text."""
-
-    @property
-    def faults(self) -> list[BlockingFault]:
-        """The faults that were made through this object, removed ones too."""
-
-    @property
-    def holds(self) -> list[BlockingHold]:
-        """The holds that were made through this object, released ones too."""
-
-    def fault(self, *, may_miss: bool = False, **arguments: Unpack[FaultArguments]) -> BlockingFault:
-        """A fault that requests meet from now on: see `FaultArguments` and docs/testing_with_klamm.md.
-
-        With `may_miss` the plugin of pytest does not complain if no request meets it. Raises Refused.
-        """
-
-    def cut_link(self, from_broker: int, to_broker: int, *, both: bool = True, may_miss: bool = False) -> list[BlockingFault]:
-        """Let no request from one broker reach the other, with `both` in the other direction neither, until the faults are removed."""
-
-    def slow_link(self, from_broker: int, to_broker: int, delay_ms: int, *, both: bool = True, may_miss: bool = False) -> list[BlockingFault]:
-        """Let requests from one broker reach the other late, with `both` also in the other direction, until the faults are removed."""
-
-    def hold(
-        self, phase: str | type[Any], *, where: Mapping[str, Any] | None = None, count: int | None = None, nth: int = 1,
-        may_miss: bool = False, **fields: Any,
-    ) -> BlockingHold:
-        """A hold of a phase (docs/phases.md), from now on. Fields of the phase are given by name, or all as `where`.
-
-        The first `nth` - 1 phases that match pass, the next `count` are held, without it all until the hold is released. With `may_miss`
-        the plugin of pytest does not complain if it is never reached. Raises Refused.
-        """
-
-    def fail_at(
-        self, phase: str | type[Any], error: str = "ConnectionLost", *, where: Mapping[str, Any] | None = None, count: int | None = None,
-        nth: int = 1, may_miss: bool = False, **fields: Any,
-    ) -> BlockingHold:
-        """Let what reaches this phase fail with this error (`BlockingHold.fail`), from the `nth` time on, `count` times.
-
-        The third read of a znode: `fail_at("ZooKeeperRead", paths="/brokers/topics/orders", when="before", nth=3, count=1)`. Raises
-        Refused, for phases at which nothing can fail too.
-        """
-
-    def delay_at(
-        self, phase: str | type[Any], delay_ms: int, *, where: Mapping[str, Any] | None = None, count: int | None = None, nth: int = 1,
-        may_miss: bool = False, **fields: Any,
-    ) -> BlockingHold:
-        """Let what reaches this phase go on after this time of the clock, from the `nth` time on, `count` times. Raises Refused."""
-
-    def crash_before(
-        self, phase: str | type[Any] = WRITE, *, where: Mapping[str, Any] | None = None, nth: int = 1, may_miss: bool = False, **fields: Any
-    ) -> BlockingHold:
-        """Kill the broker that is about to do this, and let its ZooKeeper session end. That is possible before a ZooKeeperWrite.
-
-        Raises Refused, for other phases too: they are reached when something is done.
-        """
-
-    def crash_after(
-        self, phase: str | type[Any] = WRITE, *, where: Mapping[str, Any] | None = None, nth: int = 1, may_miss: bool = False, **fields: Any
-    ) -> BlockingHold:
-        """Kill the broker that reaches this phase, and let its ZooKeeper session end: what the name of the phase says is done, nothing
-        after it. After a ZooKeeperWrite ZooKeeper has the write, and nobody knows that. Raises Refused.
-        """
-
-    def phases(self) -> list[JsonObject]:
-        """All phases, with their fields and whether they can fail."""
-
-    def requests(self, **wanted: Unpack[RequestFilter]) -> list[Request]:
-        """Requests of clients since this object was made, oldest first: those that match. Raises Refused.
-
-        The cluster keeps the last 20,000 requests or 64 MB; of older ones the last 2,000 that had an error. `error="any"` is any error. An
-        API, error or broker that does not exist is refused.
-        """
 
     def kill_broker(self, broker: int, *, expire: bool = True, lose_log: bool = False) -> None:
         """End a broker as `kill -9` does. With `expire` its ZooKeeper session ends at once, and this returns when no broker shows it."""
@@ -361,6 +262,25 @@ class BlockingCluster(Blocking, of=AsyncCluster):
     def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[JsonObject]:
         """Let leaders that wait in recovery go on: all, those of a topic, or that of one partition. Returns the released ones."""
 
+    def describe(self) -> str:
+        """Brokers, controller, clock, topics, groups, faults and holds as text."""
+
+    def requests(self, **wanted: Unpack[RequestFilter]) -> list[Request]:
+        """Requests of clients since this object was made, oldest first: those that match. Raises Refused.
+
+        The cluster keeps the last 20,000 requests or 64 MB; of older ones the last 2,000 that had an error. `error="any"` is any error. An
+        API, error or broker that does not exist is refused.
+        """
+
+    def here(self) -> Place:
+        """The present place in time."""
+
+    def transcript(self, since: Place | None = None) -> list[str]:
+        """Requests of clients and events since then, in order; without `since` since this object was made."""
+
+    def wait_text(self, what: str, timeout_s: float, since: Place, view: Callable[[], Awaitable[str]] | None = None) -> str:
+        """The text of a wait that timed out."""
+
     def wait_for_configs(self, *, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until all running brokers have processed the last changes of dynamic configs, SCRAM users, quotas and ACLs. As with Kafka, a
         request that changes them has its response earlier.
@@ -400,6 +320,95 @@ class BlockingCluster(Blocking, of=AsyncCluster):
     def wait_for_requests(self, count: int = 1, *, timeout_s: float = TIMEOUT_S, **wanted: Unpack[RequestFilter]) -> list[Request]:
         """Wait until clients have sent this number of requests that match, since this object was made. Returns all that match."""
 
+    def again(self) -> BlockingCluster:
+        """The same cluster with other names of topics, and with neither faults nor requests of the past."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of every running broker, separated by commas."""
+
+    @property
+    def client(self) -> dict[str, str]:
+        """What the client `admin` needs besides, with the names of librdkafka; empty without `tls` and `sasl`."""
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    @property
+    def zookeeper(self) -> str:
+        """host:port[,…][/chroot] of its ZooKeeper."""
+
+    @property
+    def control_url(self) -> str | None:
+        """Address of the control API, None without `control_port`."""
+
+    def topic_name(self, name: str) -> str:
+        """A name that no other test uses; the same one for the same name in one test."""
+
+    @property
+    def faults(self) -> list[BlockingFault]:
+        """The faults that were made through this object, removed ones too."""
+
+    @property
+    def holds(self) -> list[BlockingHold]:
+        """The holds that were made through this object, released ones too."""
+
+    def fault(self, *, may_miss: bool = False, **arguments: Unpack[FaultArguments]) -> BlockingFault:
+        """A fault that requests meet from now on: see `FaultArguments` and docs/testing_with_klamm.md.
+
+        With `may_miss` the plugin of pytest does not complain if no request meets it. Raises Refused.
+        """
+
+    def cut_link(self, from_broker: int, to_broker: int, *, both: bool = True, may_miss: bool = False) -> list[BlockingFault]:
+        """Let no request from one broker reach the other, with `both` in the other direction neither, until the faults are removed."""
+
+    def slow_link(self, from_broker: int, to_broker: int, delay_ms: int, *, both: bool = True, may_miss: bool = False) -> list[BlockingFault]:
+        """Let requests from one broker reach the other late, with `both` also in the other direction, until the faults are removed."""
+
+    def hold(
+        self, phase: str | type[Any], *, where: Mapping[str, Any] | None = None, count: int | None = None, nth: int = 1,
+        may_miss: bool = False, **fields: Any,
+    ) -> BlockingHold:
+        """A hold of a phase (docs/phases.md), from now on. Fields of the phase are given by name, or all as `where`.
+
+        The first `nth` - 1 phases that match pass, the next `count` are held, without it all until the hold is released. With `may_miss`
+        the plugin of pytest does not complain if it is never reached. Raises Refused.
+        """
+
+    def fail_at(
+        self, phase: str | type[Any], error: str = "ConnectionLost", *, where: Mapping[str, Any] | None = None, count: int | None = None,
+        nth: int = 1, may_miss: bool = False, **fields: Any,
+    ) -> BlockingHold:
+        """Let what reaches this phase fail with this error (`BlockingHold.fail`), from the `nth` time on, `count` times.
+
+        The third read of a znode: `fail_at("ZooKeeperRead", paths="/brokers/topics/orders", when="before", nth=3, count=1)`. Raises
+        Refused, for phases at which nothing can fail too.
+        """
+
+    def delay_at(
+        self, phase: str | type[Any], delay_ms: int, *, where: Mapping[str, Any] | None = None, count: int | None = None, nth: int = 1,
+        may_miss: bool = False, **fields: Any,
+    ) -> BlockingHold:
+        """Let what reaches this phase go on after this time of the clock, from the `nth` time on, `count` times. Raises Refused."""
+
+    def crash_before(
+        self, phase: str | type[Any] = WRITE, *, where: Mapping[str, Any] | None = None, nth: int = 1, may_miss: bool = False, **fields: Any
+    ) -> BlockingHold:
+        """Kill the broker that is about to do this, and let its ZooKeeper session end. That is possible before a ZooKeeperWrite.
+
+        Raises Refused, for other phases too: they are reached when something is done.
+        """
+
+    def crash_after(
+        self, phase: str | type[Any] = WRITE, *, where: Mapping[str, Any] | None = None, nth: int = 1, may_miss: bool = False, **fields: Any
+    ) -> BlockingHold:
+        """Kill the broker that reaches this phase, and let its ZooKeeper session end: what the name of the phase says is done, nothing
+        after it. After a ZooKeeperWrite ZooKeeper has the write, and nobody knows that. Raises Refused.
+        """
+
+    def phases(self) -> list[JsonObject]:
+        """All phases, with their fields and whether they can fail."""
+
     def restore(self) -> list[int]:
         """Remove all faults and holds, let the clock run, resume and start all brokers, and store dynamic configs of brokers, SCRAM users,
         quotas and ACLs as they were when the cluster started.
@@ -408,12 +417,3 @@ class BlockingCluster(Blocking, of=AsyncCluster):
         lead, coordinators are loaded. Returns the brokers that were added: these stay, as do topics, groups and the time by which the clock
         was advanced. Raises Refused if the cluster cannot be made whole within 30 s.
         """
-
-    def here(self) -> Place:
-        """The present place in time."""
-
-    def transcript(self, since: Place | None = None) -> list[str]:
-        """Requests of clients and events since then, in order; without `since` since this object was made."""
-
-    def wait_text(self, what: str, timeout_s: float, since: Place, view: Callable[[], Awaitable[str]] | None = None) -> str:
-        """The text of a wait that timed out."""

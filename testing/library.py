@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterable, Mapping
 
 from klamm.control.verbs.steered_cluster import SteeredCluster
+from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
+from klamm.server.lifecycle.seams import Seams
 from klamm.server.local import library
 from klamm.server.local.cluster_contexts import ClusterContexts
 from klamm.server.local.loop_thread import LoopThread
@@ -44,8 +46,11 @@ class Cluster(ClusterContexts[Steered, BlockingCluster, AsyncCluster]):
         metrics_port: int | None = None,
         zookeeper: str | None = None,
         data_dir: str | os.PathLike[str] | None = None,
+        topic_policy: TopicPolicy | None = None,
+        alter_config_policy: AlterConfigPolicy | None = None,
         as_version: str | None = None,
         api_versions: Mapping[str, str] | None = None,
+        seams: Seams | None = None,
         control_port: int | None = None,
         processes: bool = False,
         tls: bool = False,
@@ -62,9 +67,14 @@ class Cluster(ClusterContexts[Steered, BlockingCluster, AsyncCluster]):
         super().__init__()
         checked = library.Cluster(
             brokers, topics=topics, config=config, broker_config=broker_config, host=host, port=port, metrics_port=metrics_port,
-            zookeeper=zookeeper, data_dir=data_dir, as_version=as_version, api_versions=api_versions,
+            zookeeper=zookeeper, data_dir=data_dir, topic_policy=topic_policy, alter_config_policy=alter_config_policy,
+            as_version=as_version, api_versions=api_versions, seams=seams,
             tls=tls, sasl=sasl, acls=acls, users=users,
         )  # fmt: skip
+        own = {"seams": seams, "topic_policy": topic_policy, "alter_config_policy": alter_config_policy}
+        for name, value in own.items() if processes else ():
+            if value is not None:
+                raise ValueError(f"{name}: brokers in processes of their own cannot have it")
         self._checked = checked
         self._control_port = control_port
         self._processes = processes

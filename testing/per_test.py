@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,20 @@ DEFAULT_CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.pa
 """Groups need not wait for more members, and their topics are small."""
 
 
-_ARGUMENTS: dict[str, tuple[type[Any], ...]] = {
+ARGUMENTS: dict[str, tuple[type[Any], ...]] = {
     "brokers": (int,), "config": (Mapping,), "broker_config": (Mapping,), "topics": (str, list, tuple), "as_version": (str,),
     "api_versions": (Mapping,), "processes": (bool,), "tls": (bool,), "sasl": (str,), "users": (Mapping,), "acls": (bool,),
-    "control_port": (int,), "version": (str,), "own": (bool,),
+    "control_port": (int,), "host": (str,), "port": (int,), "metrics_port": (int,), "data_dir": (str, PathLike), "seams": (object,),
+    "topic_policy": (object,), "alter_config_policy": (object,), "version": (str,), "own": (bool,),
 }  # fmt: skip
-"""The arguments of the marker `klamm` with their types: those of `klamm.testing.Cluster`, `version` as another name of `as_version`, and
-`own`.
+"""The arguments of the marker `klamm` with their types: those of `klamm.testing.Cluster` but `zookeeper`, which a run has one of,
+`version` as another name of `as_version`, and `own`.
 """
 
 
 def marked(node: Any) -> JsonObject:
     """The arguments of a test's markers; the one that is closest to the test counts. Raises ValueError."""
-    types = _ARGUMENTS
+    types = ARGUMENTS
     found: JsonObject = {}
     for marker in reversed(list(node.iter_markers("klamm"))):
         if marker.args:

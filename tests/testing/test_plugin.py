@@ -275,9 +275,11 @@ def test_wrong_arguments_of_the_marker_are_one_line_at_the_test(pytester: pytest
     text = result.stdout.str()
     for line in (
         "@pytest.mark.klamm has no argument 'broker'; it has brokers, config, broker_config, topics, as_version, api_versions, "
-        "processes, tls, sasl, users, acls, control_port, version, own",
+        "processes, tls, sasl, users, acls, control_port, host, port, metrics_port, data_dir, seams, topic_policy, alter_config_policy, "
+        "version, own",
         "@pytest.mark.klamm takes named arguments: brokers, config, broker_config, topics, as_version, api_versions, "
-        "processes, tls, sasl, users, acls, control_port, version, own",
+        "processes, tls, sasl, users, acls, control_port, host, port, metrics_port, data_dir, seams, topic_policy, alter_config_policy, "
+        "version, own",
         "brokers: 0 is not in the range 1 to 100",
         "@pytest.mark.klamm: brokers=True has a wrong type",
         "broker_config: there is no broker 9; the cluster has 1 to 3",

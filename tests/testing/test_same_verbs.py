@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+import klamm
+import klamm.testing
 from klamm.control.bodies import EffectBody, FaultBody, FilterBody
+from klamm.control.verbs.model import Control
 from klamm.control.verbs.routes import ROUTES
 from klamm.testing.arguments import FaultArguments, RequestFilter
 from klamm.testing.async_cluster import AsyncCluster
 from klamm.testing.blocking_cluster import BlockingCluster, BlockingFault, BlockingHold
 from klamm.testing.fault import Fault
 from klamm.testing.hold import Hold
+from klamm.testing.per_test import ARGUMENTS
 
 VERBS: dict[str, str] = {
     "GET /phases": "phases",
@@ -45,7 +49,7 @@ VERBS: dict[str, str] = {
 
 @pytest.mark.parametrize(("first", "second"), [(AsyncCluster, BlockingCluster), (Fault, BlockingFault), (Hold, BlockingHold)])
 def test_a_blocking_class_has_the_names_and_arguments_of_the_other(first: type[Any], second: type[Any]) -> None:
-    verbs = {name: value for name, value in vars(first).items() if not name.startswith("_")}
+    verbs = {name: value for kind in first.__mro__[:-1] for name, value in vars(kind).items() if not name.startswith("_")}
     assert sorted(verbs.keys() - vars(second).keys()) == []
     for name, value in verbs.items():
         if inspect.isfunction(value):
@@ -61,6 +65,19 @@ def test_each_route_of_the_control_api_is_a_verb_of_the_clusters_for_tests() -> 
     for route, verb in VERBS.items():
         kind, name = verb.split(".") if "." in verb else ("Cluster", verb)
         assert all(hasattr(each, name) for each in classes[kind]), route
+
+
+def test_clusters_take_the_same_arguments_and_so_does_the_marker() -> None:
+    library, testing = (set(inspect.signature(kind).parameters) for kind in (klamm.Cluster, klamm.testing.Cluster))
+    assert testing - library == {"control_port", "processes"}
+    assert library <= testing
+    assert {*ARGUMENTS} == testing - {"zookeeper"} | {"version", "own"}
+
+
+def test_each_verb_of_the_control_has_a_route() -> None:
+    """Others are for waits of `klamm.testing`, and for the cluster itself."""
+    verbs = {name for name, _ in inspect.getmembers(Control, inspect.iscoroutinefunction) if not name.startswith("_")}
+    assert verbs - {route.act.__name__ for route in ROUTES} == {"controllers", "let_go", "remember", "replicas"}
 
 
 def test_a_fault_has_all_fields_of_the_control_api() -> None:
