@@ -8,7 +8,7 @@ A call names a method of `BrokerControl`, so its arguments and its result have t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from klamm.control.broker_control import BrokerControl
@@ -34,13 +34,13 @@ class Silent(Exception):
 class Call(Generic[R]):
     """A method of `BrokerControl` with its arguments."""
 
-    def __init__(self, method: Callable[..., Coroutine[Any, Any, R]], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    def __init__(self, method: Callable[..., Awaitable[R]], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         self.method = method
         self.arguments = arguments
         self.named = named
 
 
-def call(method: Callable[Concatenate[BrokerControl, P], Coroutine[Any, Any, R]], *arguments: P.args, **named: P.kwargs) -> Call[R]:
+def call(method: Callable[Concatenate[BrokerControl, P], Awaitable[R]], *arguments: P.args, **named: P.kwargs) -> Call[R]:
     """A call of this method of a part."""
     return Call(method, arguments, named)
 
@@ -129,7 +129,7 @@ class Parts:
         """Call all parts, or only these."""
         return await self.each(lambda _, part: part.done(wanted, limit_s), only)
 
-    async def each(self, work: Callable[[int, Part], Coroutine[Any, Any, R]], only: Iterable[int] | None = None) -> Answers[R]:
+    async def each(self, work: Callable[[int, Part], Awaitable[R]], only: Iterable[int] | None = None) -> Answers[R]:
         """Let all parts do this, or only these. A single part is waited for without a turn of the loop."""
         parts = {key: part for key, part in sorted(self.parts.items()) if only is None or key in only}
         waiting = {key: _outcome(work(key, part)) for key, part in parts.items() if not part.is_paused}
@@ -159,7 +159,7 @@ class Parts:
             raise Refused(f"there is no broker {broker}; the cluster has 1 to {self._count()}", 404)
 
 
-async def _outcome(work: Coroutine[Any, Any, R]) -> R | Refused | Silent:
+async def _outcome(work: Awaitable[R]) -> R | Refused | Silent:
     try:
         return await work
     except (Refused, Silent) as problem:

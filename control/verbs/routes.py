@@ -8,13 +8,13 @@ A route has a method, a path with `{names}` and a verb of `Control`. The verb's 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import UnionType
 from typing import Any, Concatenate, get_args
 
 from klamm.control.verbs.model import Control
 
-Verb = Callable[Concatenate[Any, ...], Coroutine[Any, Any, Any]]
+Verb = Callable[Concatenate[Any, ...], Awaitable[Any]]
 NUMBERS = frozenset(("number", "broker"))
 """Names in paths that are numbers; others are texts."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from klamm.control import conditions
@@ -51,7 +51,7 @@ class SharedState:
         self._checking = asyncio.Lock()
         self._tasks: set[asyncio.Future[Any]] = set()
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+    def spawn(self, work: Awaitable[Any]) -> None:
         """Do this meanwhile."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
@@ -114,7 +114,7 @@ class SharedState:
         return await self._look(self.faults, lambda _, part: part.faults(), lambda fault: None if fault.body.first is None else fault.hits)
 
     async def _look(
-        self, shares: dict[int, Share], look: Callable[[int, Part], Coroutine[Any, Any, Mapping[int, Any]]],
+        self, shares: dict[int, Share], look: Callable[[int, Part], Awaitable[Mapping[int, Any]]],
         limit: Callable[[Share], int | None],
     ) -> JsonObject:
         """If a limit has moved, parts get new shares."""
