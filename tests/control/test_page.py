@@ -79,7 +79,7 @@ async def test_a_phase_is_held_and_released_with_the_keyboard(page: Page, served
     assert (hold["phase"], hold["state"]) == ("PartitionsAppeared", "armed")
     creation = asyncio.get_running_loop().run_in_executor(None, produce, served, "held")
     await page.until("document.querySelector('#holds .reached') !== null")
-    assert "Held at PartitionsAppeared" in await page.until("document.querySelector('#controller').textContent")
+    await page.until("document.querySelector('#controller').textContent.includes('Held at PartitionsAppeared')")
     await page.tab_to(f"#holds button[aria-label='Release hold {hold['id']}']")
     await page.press("Enter")
     await creation
