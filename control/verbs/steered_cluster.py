@@ -101,7 +101,7 @@ class SteeredCluster(LocalCluster):
         self.control = Control(self, parts, clock, sessions_of(lambda: self.awake))
         self._own = BrokerControl(self, history, clock, _Told(self.control), self._crash_held)
         self._own.present = self.control.state
-        self.control.history = OwnRequests(self._own, self)
+        self.requests = self.control.history = OwnRequests(self._own, self)
         parts.parts[ALL] = OwnPart(self._own)
         self._server: ControlServer | None = None
         if control_port is not None:

@@ -170,7 +170,7 @@ async def test_no_door_shows_a_secret(secured: Secured, caplog: pytest.LogCaptur
             if route.method == "GET" and not route.names:
                 doors[route.path] = json.dumps(await api.get(route.path + ("?limit=1000" if route.path == "/requests" else ""))).encode()
         doors["/brokers/1"] = json.dumps(await api.get("/brokers/1")).encode()
-    kept = list(secured.cluster.control.history.newest())
+    kept = list(secured.cluster.requests.newest())
     doors["history"] = b"".join(each.request + (each.response or b"") + json.dumps(as_json(each)).encode() for each in kept)
     requests = [Request(each) for each in kept]
     doors["requests of a test"] = "".join(f"{each} {each.request} {each.response} {each.as_json()}" for each in requests).encode()
