@@ -221,15 +221,17 @@ class BrokerControl(Topics, Coordinators):
         return {number: SeenFault(each.hits, each.matches, each.last) for number, each in self.faulted.items()}
 
     async def hold_reached(self, number: int) -> None:
-        """Wait until a hold holds something; one that is not here yet is waited for in vain."""
-        if number in self.held:
-            await self.held[number].hold.reached()
+        """Wait until a hold holds something. Raises Refused if it is not here: nothing is left of it for these brokers."""
+        if number not in self.held:
+            raise Refused(f"there is no hold {number}", 404)
+        await self.held[number].hold.reached()
 
     async def fault_reached(self, number: int, hits: int) -> None:
-        """Wait until a fault has this number of hits here, or is removed."""
+        """Wait until a fault has this number of hits here, or is removed. Raises Refused if it is not here."""
         fault = next((each for each in self._cluster.faults if each.number == number), None)
-        if fault is not None:
-            await fault.reached(hits)
+        if fault is None:
+            raise Refused(f"there is no fault {number}", 404)
+        await fault.reached(hits)
 
     async def step(self, number: int) -> None:
         """Let the first that a hold holds go on."""
