@@ -26,6 +26,7 @@ VERBS = {
     "chaos": "klamm.cli.serving.chaos",
     "completion": "klamm.cli.shell.completion",
     "configs": "klamm.cli.tools.configs",
+    "conform": "klamm.cli.tools.conform",
     "consume": "klamm.cli.records.consume",
     "control": "klamm.cli.control.verb",
     "describe": "klamm.cli.tools.describe",

@@ -18,8 +18,8 @@ CLEAN = ("admin", "cli", "configs", "protocol", "schemas", "seams")
 """Packages whose comments and texts were gone through."""
 
 PRODUCT = (
-    "admin", "broker", "cli", "configs", "control", "controller", "journal", "machine", "pipeline", "protocol", "schemas", "seams",
-    "server", "testing", "zk",
+    "admin", "broker", "cli", "configs", "conform", "control", "controller", "journal", "machine", "pipeline", "protocol", "schemas",
+    "seams", "server", "testing", "zk",
 )
 
 BANNED: list[tuple[str, str, tuple[str, ...]]] = [

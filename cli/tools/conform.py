@@ -1,0 +1,134 @@
+"""`klamm conform`: what a server of Kafka's protocol does with each case of the suite."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from klamm.cli.shell.exit_codes import FAILED, SUCCESS, USAGE
+from klamm.cli.shell.logs import printable
+from klamm.cli.shell.output import counted, end_with_failure, say
+from klamm.cli.shell.parameters import Decimal, UserPassword
+
+if TYPE_CHECKING:
+    from klamm.conform.case import Case, Outcome
+
+
+class Server(click.ParamType[tuple[str, int]]):
+    """`HOST:PORT`; an IPv6 address may be in brackets."""
+
+    name = "HOST:PORT"
+
+    def convert(self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Host and port."""
+        if isinstance(value, tuple):
+            return value
+        host, _, port = value.rpartition(":")
+        if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+            self.fail(f"{value!r} is not HOST:PORT, such as localhost:9092", param, ctx)
+        return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(short_help="Test a server of Kafka's protocol case by case.")
+@click.argument("server", type=Server(), metavar="HOST:PORT")
+@click.argument("cases", nargs=-1, metavar="[SECTION[/CASE]]...")
+@click.option("--strict", is_flag=True, help="A SHOULD that the server does not obey is a failure too.")
+@click.option("--dryrun", is_flag=True, help="List the cases, and send nothing.")
+@click.option("--destructive", is_flag=True, help="Run also cases that change what the suite did not create, such as leaders.")
+@click.option("--timeout", type=Decimal(0, 600, min_open=True), default=10, show_default=True, help="Seconds that a case may take.")
+@click.option("--sasl-listener", type=Server(), help="A listener of the same cluster with SASL, for the cases that authenticate.")
+@click.option("--sasl-user", type=UserPassword(), help="User and password for it.")
+@click.option("--sasl-mechanism", type=click.Choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]), default="PLAIN", show_default=True)
+@click.option("--verbose", is_flag=True, help="Print also the cases that passed or are missing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the run as one line of JSON. A failure is also printed as JSON.")
+@click.option("--junit", type=FILE, help="Write the run as JUnit's XML.")
+@click.option("--html", type=FILE, help="Write one page with the frames of each case, decoded, and what Apache Kafka answered.")
+def command(
+    server: tuple[str, int], cases: tuple[str, ...], strict: bool, dryrun: bool, destructive: bool, timeout: float,
+    sasl_listener: tuple[str, int] | None, sasl_user: tuple[str, str] | None, sasl_mechanism: str, verbose: bool, as_json: bool,
+    junit: Path | None, html: Path | None,
+) -> int:  # fmt: skip
+    """Test a server of Kafka's protocol, case by case: frames, versions, records, groups, transactions and more.
+
+    Each case is a sentence that says what a server MUST or SHOULD do, with its source. It passes, or it fails (MUST), or the server is
+    not strict (SHOULD), or the server lacks what the case needs (Missing). Info demands nothing. Apache Kafka 3.9.1 and 4.4.0 pass all
+    cases that they have. Without SECTION or CASE all are run: `produce`, `6`, `produce/6.3` and `versions/3.Fetch.*` are such names.
+
+    The suite connects to leaders and coordinators as the server names them. It creates topics and groups whose names begin with
+    "conform-" and deletes them at the end. The exit code is 0 if no case failed, 1 if one did, and 2 for a wrong command line or a
+    server that cannot be reached.
+
+    \b
+    klamm conform localhost:9092
+    klamm conform localhost:9092 produce fetch --html report.html
+    klamm conform localhost:9092 groups/8.4 --verbose
+    """
+    from klamm.conform.catalogue import SECTIONS
+    from klamm.conform.runner import NoSuchCase, chosen
+
+    if (sasl_listener is None) != (sasl_user is None):
+        raise click.UsageError("--sasl-listener and --sasl-user belong together")
+    try:
+        selected = [case for case in chosen(SECTIONS, cases) if destructive or not case.destructive]
+    except NoSuchCase as wrong:
+        raise click.UsageError(str(wrong)) from None
+    if dryrun:
+        _list(selected, as_json)
+        return SUCCESS
+    from klamm.conform.lab import Lab, SaslPlace
+
+    sasl = SaslPlace(*sasl_listener, sasl_mechanism, *sasl_user) if sasl_listener is not None and sasl_user is not None else None
+    return _run(Lab(*server, sasl), selected, strict, timeout, verbose, as_json, junit, html)
+
+
+def _list(cases: list[Case], as_json: bool) -> None:
+    from klamm.conform.reports import case_line
+
+    if as_json:
+        rows = [{"id": each.id, "level": each.level.value, "sentence": each.sentence, "source": each.source} for each in cases]
+        say(json.dumps(rows))
+        return
+    for case in cases:
+        say(case_line(case))
+    say(counted(len(cases), "case"))
+
+
+def _run(
+    lab: object, cases: list[Case], strict: bool, timeout_s: float, verbose: bool, as_json: bool, junit: Path | None, html: Path | None
+) -> int:
+    from klamm.conform import reports
+    from klamm.conform.case import Result, Unreachable
+    from klamm.conform.lab import Lab
+    from klamm.conform.runner import run
+
+    assert isinstance(lab, Lab)
+    quiet = () if verbose else (Result.PASS, Result.MISSING, Result.INFO)
+
+    def tell(outcome: Outcome) -> None:
+        if not as_json and outcome.result not in quiet:
+            say(printable(reports.line(outcome)))
+
+    try:
+        outcomes, left = asyncio.run(run(cases, lab, timeout_s, tell))
+    except Unreachable as reason:
+        end_with_failure("klamm conform", printable(str(reason)), USAGE)
+    if junit is not None:
+        junit.write_text(reports.as_junit(outcomes, strict), encoding="utf-8")
+    if html is not None:
+        html.write_text(reports.as_html(lab.where, outcomes, left), encoding="utf-8")
+    if as_json:
+        say(json.dumps(reports.as_json(lab.where, outcomes, left)))
+    else:
+        for name, counts in reports.by_section(outcomes).items():
+            say(f"{name:<16} " + ", ".join(f"{count} {result}" for result, count in counts.items() if count))
+        say(f"{counted(len(outcomes), 'case')}: " + ", ".join(f"{count} {result}" for result, count in reports.totals(outcomes).items()))
+    if left:
+        click.echo(printable(f"klamm conform: not deleted: {left}"), err=True)
+    return FAILED if reports.failed(outcomes, strict) else SUCCESS

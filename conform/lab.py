@@ -1,0 +1,295 @@
+"""What a case works with: connections to the brokers of the cluster, versions that both sides have, topics and groups of its own.
+
+A lab knows one address. It connects to controllers, leaders and coordinators as the cluster's responses name them. Everything that it
+creates has a name with the random prefix of the run, and `clean_up` deletes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from klamm.conform.case import Absent, Broken, Exchange, Unreachable
+from klamm.conform.connection import KEYS, Connection, error_name, expect_error
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.records.record import Record, encode_batch
+
+NONE = ErrorCode.NONE
+NOT_YET = frozenset({
+    ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+})  # fmt: skip
+"""Errors that a client repeats its request after."""
+PAUSE_S = 0.05
+Address = tuple[str, int]
+
+
+class SaslPlace(NamedTuple):
+    """A listener with SASL and a user of it."""
+
+    host: str
+    port: int
+    mechanism: str
+    user: str
+    password: str
+
+
+class Lab:
+    """One cluster under test. `exchanges` are those of the case that runs."""
+
+    def __init__(self, host: str, port: int, sasl: SaslPlace | None = None) -> None:
+        self.address: Address = (host, port)
+        self.sasl = sasl
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.exchanges: list[Exchange] = []
+        self.prefix = f"conform-{secrets.token_hex(4)}-"
+        self._numbers = itertools.count(1)
+        self._open: list[Connection] = []
+        self._topics: list[str] = []
+        self._groups: list[str] = []
+
+    async def start(self) -> None:
+        """Learn the versions of the server. Raises Unreachable."""
+        try:
+            first = await Connection.open(*self.address, self.exchanges)
+        except OSError as error:
+            raise Unreachable(f"{self.where} cannot be reached: {error.strerror or error}") from None
+        try:
+            response = await first.ask(messages.ApiVersionsRequest(), 0)
+        except Broken as broken:
+            raise Unreachable(f"{self.where} does not speak Kafka's protocol (is its port PLAINTEXT?): {broken}") from None
+        finally:
+            first.close()
+        self.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        if not self.versions:
+            raise Unreachable(f"{self.where} advertises no API: error {error_name(response.error_code)}")
+
+    @property
+    def where(self) -> str:
+        return f"{self.address[0]}:{self.address[1]}"
+
+    def begin(self, exchanges: list[Exchange]) -> None:
+        """A case begins."""
+        self.exchanges = exchanges
+
+    def end(self) -> None:
+        """A case has ended: close its connections."""
+        for each in self._open:
+            each.close()
+        self._open.clear()
+
+    def name(self, kind: str = "topic") -> str:
+        """A name that nobody has."""
+        return f"{self.prefix}{kind}-{next(self._numbers)}"
+
+    def group(self) -> str:
+        """The id of a group that is deleted at the end."""
+        self._groups.append(self.name("group"))
+        return self._groups[-1]
+
+    # versions and connections
+
+    def version(self, api: str, at_most: int = 99, at_least: int = 0) -> int:
+        """The highest version of an API that the server and this suite have, in these limits. Raises Absent."""
+        low, high = self.versions.get(int(KEYS[api].key), (0, -1))
+        highest = min(high, KEYS[api].max_version, at_most)
+        if highest < max(low, at_least):
+            limits = f" {at_least} to {at_most}" if (at_least, at_most) != (0, 99) else ""
+            raise Absent(f"the server has no {api}{limits}")
+        return highest
+
+    async def connect(self, address: Address | None = None) -> Connection:
+        """A new connection, which is closed at the end of the case."""
+        try:
+            made = await Connection.open(*(address or self.address), self.exchanges)
+        except OSError as error:
+            raise Broken(f"no connection to {(address or self.address)[0]}:{(address or self.address)[1]}: {error}") from None
+        self._open.append(made)
+        return made
+
+    async def ask(self, message: Any, at_most: int = 99, at_least: int = 0) -> Any:
+        """The response of the address under test, in the highest version."""
+        name = type(message).__name__.removesuffix("Request")
+        version = self.version(name, at_most, at_least)
+        return await (await self.connect()).ask(message, version)
+
+    async def metadata(self, *topics: str) -> Any:
+        """Metadata of these topics, without creating them."""
+        version = self.version("Metadata", 12, 1)
+        wanted = [messages.MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+        request = messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)
+        return await (await self.connect()).ask(request, version)
+
+    async def controller(self) -> Connection:
+        """A connection to the broker that takes requests for the controller."""
+        metadata = await self.metadata()
+        address = next(((each.host, each.port) for each in metadata.brokers if each.node_id == metadata.controller_id), None)
+        return await self.connect(address)
+
+    async def ask_controller(self, message: Any, at_most: int = 99, at_least: int = 0) -> Any:
+        """The response of the controller, in the highest version."""
+        version = self.version(type(message).__name__.removesuffix("Request"), at_most, at_least)
+        return await (await self.controller()).ask(message, version)
+
+    async def leader(self, topic: str, partition: int = 0) -> Connection:
+        """A connection to the leader of a partition; waits until it has one."""
+        while True:
+            metadata = await self.metadata(topic)
+            for each in metadata.topics[0].partitions:
+                address = next(((one.host, one.port) for one in metadata.brokers if one.node_id == each.leader_id), None)
+                if each.partition_index == partition and address is not None:
+                    return await self.connect(address)
+            if metadata.topics[0].error_code not in (NONE, *NOT_YET):
+                raise Broken(f"Metadata of {topic}: {error_name(metadata.topics[0].error_code)}")
+            await asyncio.sleep(PAUSE_S)
+
+    async def coordinator(self, key: str, kind: int = 0) -> Connection:
+        """A connection to the coordinator of a group (0) or of a transactional id (1); waits until there is one."""
+        version = self.version("FindCoordinator", 3, 1 if kind else 0)
+        while True:
+            found = await (await self.connect()).ask(messages.FindCoordinatorRequest(key=key, key_type=kind), version)
+            if found.error_code == NONE:
+                return await self.connect((found.host, found.port))
+            if found.error_code not in NOT_YET:
+                raise Broken(f"FindCoordinator of {key}: {error_name(found.error_code)}")
+            await asyncio.sleep(PAUSE_S)
+
+    async def until_error(self, ask: Callable[[], Awaitable[Any]], row: Callable[[Any], Any], *errors: ErrorCode) -> Any:
+        """Ask again until the error code of the row is one of these; none are NONE. The limit of time of the case ends it."""
+        while True:
+            response = await ask()
+            if row(response).error_code in (errors or (NONE,)):
+                return response
+            await asyncio.sleep(PAUSE_S)
+
+    async def until(self, ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], object]) -> Any:
+        """Ask again until the response is as it should be: what one broker was told, others know a little later."""
+        while True:
+            response = await ask()
+            if holds(response):
+                return response
+            await asyncio.sleep(PAUSE_S)
+
+    # topics and records
+
+    async def topic(self, partitions: int = 1, **configs: str) -> str:
+        """A new topic with a leader for each partition; its configs with underscores for points."""
+        name = self.name()
+        row = messages.CreateTopicsRequest.CreatableTopic
+        pair = messages.CreateTopicsRequest.CreatableTopicConfig
+        pairs = [pair(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+        request = messages.CreateTopicsRequest(
+            topics=[row(name=name, num_partitions=partitions, replication_factor=1, configs=pairs)], timeout_ms=8000
+        )
+        self._topics.append(name)
+        created = await self.ask_controller(request)
+        expect_error(created.topics[0].error_code, NONE, what=f"CreateTopics of {name}")
+        for partition in range(partitions):
+            await self.leader(name, partition)
+        return name
+
+    def remember(self, topic: str) -> None:
+        """Delete this topic at the end, if it exists."""
+        self._topics.append(topic)
+
+    async def topic_id(self, topic: str) -> bytes:
+        """The id of a topic. Raises Absent if the server has none."""
+        self.version("Metadata", 12, 10)
+        found: bytes = (await self.metadata(topic)).topics[0].topic_id
+        return found
+
+    def produce_request(self, topic: str, records: bytes | None, acks: int = -1, partition: int = 0, **more: Any) -> Any:
+        """A Produce request of one partition."""
+        part = messages.ProduceRequest.PartitionProduceData(index=partition, records=records)
+        topics = [messages.ProduceRequest.TopicProduceData(name=topic, partition_data=[part])]
+        return messages.ProduceRequest(acks=acks, timeout_ms=5000, topic_data=topics, **more)
+
+    async def produce(self, topic: str, records: bytes | None, acks: int = -1, partition: int = 0, at_most: int = 99, **more: Any) -> Any:
+        """The response of one partition; repeated while the topic is new."""
+        version = self.version("Produce", at_most, 3)
+        connection = await self.leader(topic, partition)
+        while True:
+            response = await connection.ask(self.produce_request(topic, records, acks, partition, **more), version)
+            answer = response.responses[0].partition_responses[0]
+            if answer.error_code not in NOT_YET:
+                return answer
+            await asyncio.sleep(PAUSE_S)
+
+    async def fetch(self, topic: str, offset: int = 0, partition: int = 0, version: int | None = None, **more: Any) -> Any:
+        """The response of one partition."""
+        chosen = self.version("Fetch", 12, 4) if version is None else version
+        response = await (await self.leader(topic, partition)).ask(fetch_request(topic, offset, partition, **more), chosen)
+        if response.error_code or not response.responses:
+            raise Broken(f"Fetch: error {error_name(response.error_code)}, {len(response.responses)} topics")
+        return response.responses[0].partitions[0]
+
+    # the end
+
+    async def clean_up(self) -> str:
+        """Delete topics and groups of the run. What is left behind, as a text; empty if nothing is."""
+        try:
+            left = await self._delete_groups()
+            if self._topics:
+                left += await self._delete_topics()
+            return ", ".join(left)
+        except (Broken, Absent, OSError, RemoteProtocolError) as error:
+            return f"topics that begin with {self.prefix}: {error}"
+        finally:
+            self.end()
+
+    async def _delete_groups(self) -> list[str]:
+        left = []
+        for group in self._groups if int(KEYS["DeleteGroups"].key) in self.versions else ():
+            coordinator = await self.coordinator(group)
+            request, version = messages.DeleteGroupsRequest(groups_names=[group]), self.version("DeleteGroups")
+            code = (await coordinator.ask(request, version)).results[0].error_code
+            if code == ErrorCode.NON_EMPTY_GROUP:
+                await self._remove_members(coordinator, group)
+                code = (await coordinator.ask(request, version)).results[0].error_code
+            if code not in (NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+                left.append(f"{group} ({error_name(code)})")
+            self.end()
+        return left
+
+    async def _remove_members(self, coordinator: Connection, group: str) -> None:
+        request = messages.DescribeGroupsRequest(groups=[group])
+        members = (await coordinator.ask(request, self.version("DescribeGroups"))).groups[0].members
+        identity = messages.LeaveGroupRequest.MemberIdentity
+        rows = [
+            identity(member_id="" if each.group_instance_id else each.member_id, group_instance_id=each.group_instance_id)
+            for each in members
+        ]
+        await coordinator.ask(messages.LeaveGroupRequest(group_id=group, members=rows), self.version("LeaveGroup", 5, 3))
+
+    async def _delete_topics(self) -> list[str]:
+        state = messages.DeleteTopicsRequest.DeleteTopicState
+        names = list(dict.fromkeys(self._topics))
+        request = messages.DeleteTopicsRequest(
+            topics=[state(name=name) for name in names], topic_names=names, timeout_ms=8000
+        )
+        response = await self.ask_controller(request)
+        bad = [each for each in response.responses if each.error_code not in (NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+        return [f"{each.name} ({error_name(each.error_code)})" for each in bad]
+
+
+def fetch_request(topic: str, offset: int = 0, partition: int = 0, **more: Any) -> Any:
+    """A Fetch request of one partition without a session. `of_partition` are fields of the partition, the others those of the request."""
+    given = {"fetch_offset": offset, "partition_max_bytes": 1 << 20} | more.pop("of_partition", {})
+    part = messages.FetchRequest.FetchPartition(partition=partition, **given)
+    fields = {"max_wait_ms": 100, "min_bytes": 0, "max_bytes": 1 << 24, "session_id": 0, "session_epoch": -1} | more
+    named = messages.FetchRequest.FetchTopic(topic=topic, partitions=[part])
+    return messages.FetchRequest(replica_id=-1, topics=[named], **fields)
+
+
+def batch(*values: str | bytes | None, **options: Any) -> bytes:
+    """A batch with a record for each value. Options are those of `encode_batch`."""
+    now = options.pop("timestamp", None) or int(time.time() * 1000)
+    key = options.pop("key", None)
+    records = [Record(i, now, key, value.encode() if isinstance(value, str) else value) for i, value in enumerate(values)]
+    return encode_batch(records, **options)

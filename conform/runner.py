@@ -1,0 +1,92 @@
+"""Runs cases one after the other, each with a limit of time, and decides what came out of each."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from klamm.conform.case import Absent, Broken, Case, Level, Outcome, Result, Section, Unreachable
+from klamm.conform.lab import Lab
+
+INFO_S = 1.0
+"""The limit of cases that only inform: some requests get no response from Apache Kafka."""
+
+
+class NoSuchCase(Exception):
+    """A name on the command line is not that of a section or a case; the text is one line."""
+
+
+def chosen(sections: Iterable[Section], names: Sequence[str]) -> list[Case]:
+    """The cases of these names: `produce`, `6`, `produce/6.3`, or with `*`. All if there are none. Raises NoSuchCase."""
+    cases = [case for section in sections for case in section.cases]
+    if not names:
+        return cases
+    wanted: set[str] = set()
+    for name in names:
+        matches = [case.id for case in cases if name in (case.section, str(case.number)) or fnmatch.fnmatchcase(case.id, name)]
+        if not matches:
+            raise NoSuchCase(f"there is no section or case {name!r}; `--dryrun` lists them")
+        wanted.update(matches)
+    return [case for case in cases if case.id in wanted]
+
+
+async def run_case(case: Case, lab: Lab, timeout_s: float) -> Outcome:
+    """Run one case. Only errors of the server become an outcome: any other exception is a bug of the suite."""
+    outcome = Outcome(case, Result.PASS)
+    lab.begin(outcome.exchanges)
+    begun = time.monotonic()
+    limit_s = min(timeout_s, INFO_S) if case.level is Level.INFO else timeout_s
+    try:
+        async with asyncio.timeout(limit_s):
+            outcome.reason = await case.run(lab) or ""
+        if case.level is Level.INFO:
+            outcome.result = Result.INFO
+    except Absent as absent:
+        outcome.result, outcome.reason = Result.MISSING, str(absent)
+    except (Broken, TimeoutError, IndexError) as failure:
+        outcome.result, outcome.is_broken = _BROKEN[case.level], True
+        outcome.reason = _reason(failure, limit_s)
+    finally:
+        lab.end()
+    outcome.seconds = time.monotonic() - begun
+    return outcome
+
+
+_BROKEN = {Level.MUST: Result.FAIL, Level.SHOULD: Result.NON_STRICT, Level.INFO: Result.INFO}
+
+
+def _reason(failure: Exception, limit_s: float) -> str:
+    if isinstance(failure, TimeoutError):
+        return f"no end within {limit_s:g} s"
+    return str(failure) if isinstance(failure, Broken) else "a response lacks an element that was asked for"
+
+
+async def run(cases: Sequence[Case], lab: Lab, timeout_s: float, tell: Callable[[Outcome], None]) -> tuple[list[Outcome], str]:
+    """The outcomes of all cases, and what could not be deleted. Raises Unreachable."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await lab.start()
+    except TimeoutError:
+        raise Unreachable(f"{lab.where} does not answer within {timeout_s:g} s") from None
+    finally:
+        lab.end()
+    outcomes = []
+    try:
+        for case in cases:
+            outcome = await run_case(case, lab, timeout_s)
+            outcomes.append(outcome)
+            tell(outcome)
+    finally:
+        left = await _clean_up(lab, timeout_s)
+    return outcomes, left
+
+
+async def _clean_up(lab: Lab, timeout_s: float) -> str:
+    lab.begin([])
+    try:
+        async with asyncio.timeout(timeout_s * 3):
+            return await lab.clean_up()
+    except TimeoutError:
+        return f"what begins with {lab.prefix}: the server does not answer"

@@ -1,0 +1,1 @@
+"""The cases, a file for each section."""
