@@ -18,7 +18,7 @@ from klamm.protocol.json_form import to_json
 
 SHOWN_BYTES = 512
 """How much of a frame that does not decode is shown."""
-SHOWN_TEXT = 4000
+SHOWN_TEXT = 1200
 
 
 def failed(outcomes: Sequence[Outcome], strict: bool) -> list[Outcome]:

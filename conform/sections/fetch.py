@@ -22,9 +22,9 @@ LIST = "Kafka protocol guide: ListOffsets"
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 
 
-async def filled(lab: Lab, *batches: tuple[str, ...], **configs: str) -> str:
+async def filled(lab: Lab, *batches: tuple[str, ...]) -> str:
     """A topic with these batches in partition 0."""
-    topic = await lab.topic(**configs)
+    topic = await lab.topic()
     for values in batches:
         expect_error((await lab.produce(topic, batch(*values))).error_code, NONE)
     return topic

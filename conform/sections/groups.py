@@ -30,7 +30,7 @@ class Member(NamedTuple):
 def join_request(group: str, member: str = "", **more: Any) -> Any:
     """A JoinGroup request with one protocol."""
     protocol = messages.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
-    fields = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 3000, "protocol_type": "consumer", "protocols": [protocol]} | more
+    fields: dict[str, Any] = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 3000, "protocol_type": "consumer", "protocols": [protocol]} | more
     return messages.JoinGroupRequest(group_id=group, member_id=member, **fields)
 
 
@@ -89,7 +89,7 @@ async def commit(lab: Lab, group: str, topic: str, offset: int, metadata: str = 
         partition_index=partition, committed_offset=offset, committed_metadata=metadata, committed_leader_epoch=0
     )
     rows = [messages.OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[part])]
-    fields = {"generation_id_or_member_epoch": -1, "member_id": ""} | more
+    fields: dict[str, Any] = {"generation_id_or_member_epoch": -1, "member_id": ""} | more
     request = messages.OffsetCommitRequest(group_id=group, topics=rows, **fields)
     connection, version = await lab.coordinator(group), lab.version("OffsetCommit", 9, 2)
     response = await lab.until(
