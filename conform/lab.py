@@ -27,6 +27,8 @@ NOT_YET = frozenset({
 })  # fmt: skip
 """Errors that a client repeats its request after."""
 PAUSE_S = 0.05
+SIMPLE = 7
+"""The version of Metadata that finds leaders: later ones are for the cases of their own."""
 Address = tuple[str, int]
 
 
@@ -119,16 +121,16 @@ class Lab:
         version = self.version(name, at_most, at_least)
         return await (await self.connect()).ask(message, version)
 
-    async def metadata(self, *topics: str) -> Any:
+    async def metadata(self, *topics: str, at_most: int = 12) -> Any:
         """Metadata of these topics, without creating them."""
-        version = self.version("Metadata", 12, 1)
+        version = self.version("Metadata", at_most, 1)
         wanted = [messages.MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
         request = messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)
         return await (await self.connect()).ask(request, version)
 
     async def controller(self) -> Connection:
         """A connection to the broker that takes requests for the controller."""
-        metadata = await self.metadata()
+        metadata = await self.metadata(at_most=SIMPLE)
         address = next(((each.host, each.port) for each in metadata.brokers if each.node_id == metadata.controller_id), None)
         return await self.connect(address)
 
@@ -140,7 +142,7 @@ class Lab:
     async def leader(self, topic: str, partition: int = 0) -> Connection:
         """A connection to the leader of a partition; waits until it has one."""
         while True:
-            metadata = await self.metadata(topic)
+            metadata = await self.metadata(topic, at_most=SIMPLE)
             for each in metadata.topics[0].partitions:
                 address = next(((one.host, one.port) for one in metadata.brokers if one.node_id == each.leader_id), None)
                 if each.partition_index == partition and address is not None:
@@ -186,7 +188,7 @@ class Lab:
         name = self.name()
         if partitions == 1 and not configs and int(KEYS["CreateTopics"].key) not in self.versions:
             wanted = [messages.MetadataRequest.MetadataRequestTopic(name=name)]
-            await self.ask(messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 12)
+            await self.ask(messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=True), SIMPLE)
             await self.leader(name)
             return name
         row = messages.CreateTopicsRequest.CreatableTopic

@@ -30,7 +30,9 @@ class Member(NamedTuple):
 def join_request(group: str, member: str = "", **more: Any) -> Any:
     """A JoinGroup request with one protocol."""
     protocol = messages.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
-    fields: dict[str, Any] = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 3000, "protocol_type": "consumer", "protocols": [protocol]} | more
+    fields: dict[str, Any] = {
+        "session_timeout_ms": 30_000, "rebalance_timeout_ms": 3000, "protocol_type": "consumer", "protocols": [protocol],
+    } | more  # fmt: skip
     return messages.JoinGroupRequest(group_id=group, member_id=member, **fields)
 
 
