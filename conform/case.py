@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from klamm.conform.lab import Lab
-
-Run = Callable[["Lab"], Awaitable[str | None]]
+Run = Callable[[Any], Awaitable[str | None]]
+"""Takes a `klamm.conform.lab.Lab`."""
 
 
 class Level(Enum):

@@ -49,7 +49,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--verbose", is_flag=True, help="Print also the cases that passed or are missing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run as one line of JSON. A failure is also printed as JSON.")
 @click.option("--junit", type=FILE, help="Write the run as JUnit's XML.")
-@click.option("--html", type=FILE, help="Write one page with the frames of each case, decoded, and what Apache Kafka answered.")
+@click.option("--html", type=FILE, help="Write one page with the frames of each case, decoded, and the responses of Apache Kafka.")
 def command(
     server: tuple[str, int], cases: tuple[str, ...], strict: bool, dryrun: bool, destructive: bool, timeout: float,
     sasl_listener: tuple[str, int] | None, sasl_user: tuple[str, str] | None, sasl_mechanism: str, verbose: bool, as_json: bool,
@@ -70,8 +70,8 @@ def command(
     klamm conform localhost:9092 produce fetch --html report.html
     klamm conform localhost:9092 groups/8.4 --verbose
     """
-    from klamm.conform.catalogue import SECTIONS
     from klamm.conform.runner import NoSuchCase, chosen
+    from klamm.conform.sections.catalogue import SECTIONS
 
     if (sasl_listener is None) != (sasl_user is None):
         raise click.UsageError("--sasl-listener and --sasl-user belong together")
@@ -111,12 +111,12 @@ def _run(
     assert isinstance(lab, Lab)
     quiet = () if verbose else (Result.PASS, Result.MISSING, Result.INFO)
 
-    def tell(outcome: Outcome) -> None:
+    def show(outcome: Outcome) -> None:
         if not as_json and outcome.result not in quiet:
             say(printable(reports.line(outcome)))
 
     try:
-        outcomes, left = asyncio.run(run(cases, lab, timeout_s, tell))
+        outcomes, left = asyncio.run(run(cases, lab, timeout_s, show))
     except Unreachable as reason:
         end_with_failure("klamm conform", printable(str(reason)), USAGE)
     if junit is not None:

@@ -14,11 +14,11 @@ import sys
 
 from klamm.conform import recorded
 from klamm.conform.case import Outcome, Result
-from klamm.conform.catalogue import SECTIONS
 from klamm.conform.connection import without_prefix
 from klamm.conform.lab import Lab, SaslPlace
 from klamm.conform.reports import line, response_text
 from klamm.conform.runner import chosen, run
+from klamm.conform.sections.catalogue import SECTIONS
 
 LONGEST = 240
 """Characters that are kept of an answer."""

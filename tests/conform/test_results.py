@@ -12,9 +12,9 @@ import pytest
 
 from klamm.conform import reports
 from klamm.conform.case import Absent, Case, Level, Outcome, Result, Unreachable, expect
-from klamm.conform.catalogue import SECTIONS
 from klamm.conform.lab import Lab
 from klamm.conform.runner import NoSuchCase, chosen, run
+from klamm.conform.sections.catalogue import SECTIONS
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 import klamm
 from klamm.cli.tools.conform import command
 from klamm.conform.case import Case, Outcome, Result
-from klamm.conform.catalogue import SECTIONS
 from klamm.conform.lab import Lab
 from klamm.conform.runner import chosen, run
+from klamm.conform.sections.catalogue import SECTIONS
 from klamm.tests.harness.kafka import KafkaBroker
 from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.tree import Tree
