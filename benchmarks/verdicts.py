@@ -5,8 +5,7 @@
 A cluster of three brokers is served, and a client produces and consumes one record after the other until the journal has about so many
 frames; a million take three minutes. With `--copies` the journal is that of so many runs: 20,000 frames and 50 copies are a million too,
 in many small files. With `--only ApiVersions` clients send nothing else, 64 requests in flight on each of eight connections. With
-`--journal` the journal is written to this folder, and nothing is timed. Wall time. `klamm pipeline warm` before it halves the start of
-Spark.
+`--journal` the journal is written to this folder, and nothing is timed. Wall time.
 """
 
 from __future__ import annotations

@@ -49,19 +49,18 @@ class ClassArchive:
         """Whether the file exists. It may be damaged."""
         return self._supported and self.file.exists()
 
-    def build(self, train: Train, *, again: bool = False) -> bool:
-        """Create the file; with `again` even if it exists. False if it exists, if the training run wrote no file, or if this Java version
-        does not support it.
+    def build(self, train: Train) -> bool:
+        """Create the file. False if it exists, if the training run wrote no file, or if this Java version does not support it.
 
         `train` runs a JVM with the given flags and returns when it has exited. Raises OSError; BlockingIOError if another process is
         creating the file.
         """
-        if not self._supported or (self.is_built() and not again):
+        if not self._supported or self.is_built():
             return False
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with open(self.file.with_suffix(".lock"), "w", encoding="ascii") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if self.is_built() and not again:
+            if self.is_built():
                 return False
             unfinished = self.file.with_suffix(".new")
             unfinished.unlink(missing_ok=True)

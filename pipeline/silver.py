@@ -23,7 +23,6 @@ from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.table_parts import WrittenFile
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE, Table
 from klamm.pipeline.silver_files import FROM_EVENTS, FROM_FRAMES, WRITTEN, Piece, received, write_tasks
-from klamm.pipeline.spark.session import few_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,9 +60,8 @@ def build_silver(spark: SparkSession, lake: Path, sources: Sequence[Source], bat
         parts.clear(lake, tables, batch)
     work, files = tasks(lake, sources), list[WrittenFile]()
     if work:
-        with few_rows(spark):
-            numbers = spark.range(0, len(work), 1, len(work))
-            rows = numbers.mapInArrow(partial(write_tasks, str(lake), batch, work), WRITTEN).collect()
+        numbers = spark.range(0, len(work), 1, len(work))
+        rows = numbers.mapInArrow(partial(write_tasks, str(lake), batch, work), WRITTEN).collect()
         files = [file for row in rows for file in received(row.report).files]
     entries = [entry for tables, whole, expected in made for entry in _adopted(lake, tables, whole, batch, expected, files)]
     manifest.append(lake, entries)

@@ -21,7 +21,6 @@ from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.table_parts import STAGED
 from klamm.pipeline.lake.tables import SILVER
 from klamm.pipeline.silver import Source, build_silver
-from klamm.pipeline.spark.session import few_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,8 +71,7 @@ def start(spark: SparkSession, lake: Path, *, every_s: float | None) -> Streamin
 def do_batch(lake: str, commits: DataFrame, batch_id: int) -> None:
     """A micro-batch: the segments that these commits list, from bronze to silver."""
     spark = commits.sparkSession
-    with few_rows(spark):
-        listed = [row for row in commits.collect() if row.rows > 0]
+    listed = [row for row in commits.collect() if row.rows > 0]
     sources = [Source(row.table, row.run, row.path, row.rows) for row in listed]
     build_silver(spark, Path(lake), sources, batch_id)
 

@@ -353,9 +353,8 @@ def spark_settings_page() -> str:
         "# Settings of Spark\n",
         "From `pipeline/spark/settings.py`: all that Klamm sets. A row is there because Spark would do something wrong without it, or",
         "because it makes `klamm pipeline run` cheaper: then the gain is named, in CPU seconds of all processes: the difference between",
-        "runs with and without it, in turn, of a journal with 10,000 frames if no other number is given. Rows that belong together were",
-        "measured together: the two for the compiler, the two that interpret queries, the four that keep the work of few rows in one",
-        f"partition. What gains less than {LEAST_GAIN_S} s is not there.",
+        "runs with and without it, in turn, of a journal with 10,000 frames if no other number is given. The two rows for the compiler",
+        f"were measured together. What gains less than {LEAST_GAIN_S} s is not there.",
         "A value in braces is known when Spark starts; without it, the row is left out.\n",
     ]
     for when in When:

@@ -16,7 +16,6 @@ COMMANDS = {
     "simulate": "klamm.cli.pipeline.simulate",
     "submit": "klamm.cli.pipeline.submit",
     "tables": "klamm.cli.pipeline.tables",
-    "warm": "klamm.cli.pipeline.warm",
     "watch": "klamm.cli.pipeline.watch",
 }
 """Command → the module that has its `command`."""

@@ -105,7 +105,6 @@ SELECT * FROM (
         AND api_version >= try_element_at(map({", ".join(f"{key}, {version}" for key, version in THROTTLES_FROM.items())}),
             CAST(api_key AS INT)))
 WHERE throttle_ms * 1000000 > {GRACE_NS}""",
-    is_kept=True,
 )
 """Answers that ask the client to wait."""
 
@@ -138,7 +137,6 @@ FROM api_errors e JOIN notable t ON t.run_id = e.run_id AND t.node_id = e.node_i
 JOIN clients c ON c.run_id = t.run_id AND c.client_id <=> t.client_id AND c.host = t.host AND c.last_ts_ns > e.ts_ns + {REFRESH_NS}
 WHERE e.dir = 1 AND e.api_key IN ({ApiKey.PRODUCE}, {ApiKey.FETCH}, {ApiKey.LIST_OFFSETS}) AND e.error_code IN (3, 5, 6, 74)""",
     needs=(errors_of(3, 5, 6, 74),),
-    is_kept=True,
 )
 """Errors that ask a client for new metadata, and after which the client sent requests for long enough."""
 

@@ -12,7 +12,6 @@ from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.tables import HEADERS, MESSAGES, QUARANTINE, SILVER, rows_seen, seen_parts
 from klamm.pipeline.lake.windows import Window
 from klamm.pipeline.rules.record import Need
-from klamm.pipeline.spark.settings import FEW
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,22 +19,16 @@ if TYPE_CHECKING:
 PARTITION_ROWS = 1_000_000
 """The most rows of a partition on average: to sort a million takes some hundred megabytes."""
 
-LEAST_PARTITIONS = 2
-
 
 class Contents:
     """Of the tables of silver, in some runs, or in what rules see with a window of a run."""
 
-    def __init__(
-        self, lake: Path, runs: Collection[str], empty: Collection[str], few: int = FEW, window: Window | None = None
-    ) -> None:
+    def __init__(self, lake: Path, runs: Collection[str], empty: Collection[str], window: Window | None = None) -> None:
         self._lake = lake
         self._runs = runs
         self._window = window
         self.empty = frozenset(empty)
         """The views that have no row."""
-        self.few = few
-        """A view with at most this number of rows has few."""
         self._holds = cache(self._look)
         self._values = cache(self._distinct)
 
@@ -45,13 +38,9 @@ class Contents:
         rows = {table.name: rows_seen(self._lake, table, self._runs, self._window) for table in SILVER}
         return rows | {HEADERS: rows[MESSAGES.name] + rows[QUARANTINE.name]}
 
-    def small(self) -> set[str]:
-        """The views of silver that have few rows."""
-        return {name for name, count in self.rows.items() if count <= self.few}
-
     def partitions(self) -> int:
-        """Number of partitions for views with many rows."""
-        return max(LEAST_PARTITIONS, -(-max(self.rows.values()) // PARTITION_ROWS))
+        """The least number of partitions for its largest view."""
+        return -(-max(self.rows.values()) // PARTITION_ROWS)
 
     def lacks(self, needs: Collection[Need]) -> bool:
         """None of them holds, and there are some."""

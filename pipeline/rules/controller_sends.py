@@ -75,7 +75,6 @@ ISR_WRITES = View(
     FROM events JOIN (SELECT run_id, node_id, event_seq AS cause_seq FROM ({_ALTER_EVENTS})) USING (run_id, node_id, cause_seq)
     WHERE kind = 'zk_write' AND partition IS NOT NULL AND get_json_object(output, '$.outcome') = 'OK' GROUP BY ALL
     """,
-    is_kept=True,
 )
 """States that AlterPartition made the controller write."""
 
@@ -164,7 +163,6 @@ IN_CHANNELS = View(
 REPEATS = View(
     "repeats", ("in_channels",),
     "SELECT run_id, node_id, seq, peer_id, before FROM in_channels WHERE before IS NOT NULL AND answered IS NULL",
-    is_kept=True,
 )
 """Requests that follow one without a response."""
 

@@ -176,7 +176,6 @@ ALTERS = View(
     WHERE nth = 1
     """,
     needs=(messages_of(ApiKey.ALTER_PARTITION),),
-    is_kept=True,
 )
 """Partitions of AlterPartition requests with what the controller responded: `result` is null without a response, or with a top-level
 error. Of a partition named twice the last entry is the row, as the controller takes it. `topic` is the id if no frame has the name."""

@@ -23,7 +23,6 @@ answers AS (
 SELECT a.*, coalesce(q.election_type, 0) AS election_type, q.asks_all
 FROM answers a JOIN asked q ON q.run_id = a.run_id AND q.node_id = a.node_id AND q.seq = a.cause_seq""",
     needs=(messages_of(ApiKey.ELECT_LEADERS),),
-    is_kept=True,
 )
 """One row for each partition in an answer to ElectLeaders."""
 

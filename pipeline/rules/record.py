@@ -73,10 +73,8 @@ class View:
     """Parameters in it begin with a colon (`pipeline/lake/windows.py`)."""
     needs: tuple[Need, ...] = ()
     """If none of these holds, the view has no rows, and is not computed."""
-    is_kept: bool = False
-    """It is computed before its readers, even if only one rule reads it: that rule reads it several times, or is cheap if it is empty."""
     is_within: bool = False
-    """Among many rows it is computed within each query that reads it: to keep its rows would cost more than to read them again."""
+    """It is computed within each query that reads it: to keep its rows would cost more than to read them again."""
 
 
 class Tried(NamedTuple):

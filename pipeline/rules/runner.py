@@ -3,8 +3,8 @@
 The other tables of gold are made at the same time from the same views.
 
 Views that rules share are prepared once (`judgement_plan.py`), and rules that read the same views are one job; those that judge each frame
-by itself are one pass over the frames. A job counts for each rule and run how many things were checked and how many violated the rule, and
-names the first `KEPT` violations of each rule and run; among many rows a second query does so.
+by itself are one pass over the frames. A job counts for each rule and run how many things were checked and how many violated the rule. If
+something did, a second query names the first `KEPT` violations of each rule and run.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from klamm.pipeline.lake import tables
 from klamm.pipeline.lake.windows import Window, filled, windows
 from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.judgement_plan import ViewSizes, in_turns, needed, partitions, prepare
+from klamm.pipeline.rules.judgement_plan import in_order, needed, prepare
 from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View, with_names
-from klamm.pipeline.spark.session import few_rows, with_settings
+from klamm.pipeline.spark.session import with_settings
 from klamm.pipeline.spark.settings import SHUFFLE_PARTITIONS
 
 if TYPE_CHECKING:
@@ -147,7 +147,8 @@ def judge_lake(
     empty = tables.views(spark, lake, runs, read_by(judging).union(*(reader.inputs for reader in readers)), window)
     names = runs if window is None else [part.name for part in window.parts]
     contents = Contents(lake, runs, empty, window=window)
-    with with_settings(spark, {SHUFFLE_PARTITIONS: str(contents.partitions())} if partitions(spark) > 1 else {}):
+    partitions = max(int(spark.conf.get(SHUFFLE_PARTITIONS) or 0), contents.partitions())
+    with with_settings(spark, {SHUFFLE_PARTITIONS: str(partitions)}):
         return judge(spark, names, judging, contents, readers, window, begin)
 
 
@@ -175,7 +176,7 @@ def judge(
 ) -> Judgement:
     """Judge what the session's views hold (`views`), which are the rows of `runs`, by all rules or the chosen ones.
 
-    With `contents`, rules without anything to look at are left out, and queries over few rows have the settings for few rows.
+    With `contents`, rules without anything to look at are left out.
     """
     judging = list(rules().values() if chosen is None else chosen)
     known = views(window)
@@ -184,34 +185,21 @@ def judge(
     inputs = [{name for rule in job for name in rule.reads} for job in jobs] + [set(other.inputs) for other in others]
     graph: dict[str | int, Collection[str]] = dict(enumerate(inputs))
     graph.update(needed(known, {name for names in graph.values() for name in names}))
-    sizes, small = _sizes(spark, contents, graph)
-    readers = Counter(name for names in graph.values() for name in names)
     judged = [Judgement([Stat(run, rule.id, 0, 0) for rule in judging for run in runs], [])]
     end_step = begin(len(graph))
 
     def work(node: str | int) -> None:
-        if isinstance(node, int) and node >= len(jobs):
+        if isinstance(node, str):
+            if node in known:
+                prepare(spark, known[node], none)
+        elif node >= len(jobs):
             others[node - len(jobs)].work()
-        elif isinstance(node, int):
+        else:
             judged.append(_judged(spark, [rule for rule in jobs[node] if rule.about not in none], window))
-        elif node in known or node in small:
-            prepare(spark, node, known.get(node), none, readers[node], sizes)
         end_step()
 
-    def is_few(node: str | int) -> bool:
-        return sizes.are_few(graph[node] if isinstance(node, int) or node in known else [node])
-
-    in_turns(graph, work, JOBS_AT_ONCE, is_few, lambda few: few_rows(spark, few and sizes.are_counted))
+    in_order(graph, work, JOBS_AT_ONCE)
     return together(judged)
-
-
-def _sizes(spark: SparkSession, contents: Contents | None, graph: Collection[str | int]) -> tuple[ViewSizes, set[str]]:
-    """What is known of sizes before the work begins, and the views of silver with few rows."""
-    if partitions(spark) == 1:
-        every = {node for node in graph if isinstance(node, str)}
-        return ViewSizes(None, every), every
-    small = set() if contents is None else contents.small()
-    return ViewSizes(None if contents is None else contents.few, small), small
 
 
 def together(judged: Iterable[Judgement]) -> Judgement:
@@ -259,14 +247,12 @@ def _judged(spark: SparkSession, job: Sequence[Rule], window: Window | None) -> 
             spark.sql(rule.tried.sql).mapInArrow(rule.tried.function, JUDGED_SCHEMA).createOrReplaceTempView(_view_of(rule))
     counted = _counted(spark, job, window)
     violated = {row["rule"] for row in counted if row["violated"]}
-    named = {(row["run_id"], row["rule"]): row["found"] for row in counted}
-    if any(row["violated"] and row["found"] is None for row in counted):
-        named = _violations(spark, [rule for rule in job if rule.id in violated], window)
+    named = _violations(spark, [rule for rule in job if rule.id in violated], window) if violated else {}
     severities = {rule.id: rule.severity for rule in job}
     for row in counted:
         run, rule = row["run_id"], row["rule"]
         judged.stats.append(Stat(run, rule, row["checked"], row["violated"]))
-        judged.verdicts.extend(verdict(run, rule, severities[rule], **one) for one in named.get((run, rule)) or ())
+        judged.verdicts.extend(verdict(run, rule, severities[rule], **one) for one in named.get((run, rule), ()))
     return judged
 
 
@@ -280,7 +266,7 @@ def verdict(
 
 
 def _counted(spark: SparkSession, job: Sequence[Rule], window: Window | None) -> list[dict[str, Any]]:
-    """A row for each rule and run in which it was exercised; `found` are its violations, or null if they have to be named."""
+    """A row for each rule and run in which it was exercised: run_id, rule, checked, violated."""
     by_row = [(rule, rule.rows) for rule in job if rule.rows is not None]
     if len(by_row) == len(job):
         counts = "".join(
@@ -292,29 +278,21 @@ def _counted(spark: SparkSession, job: Sequence[Rule], window: Window | None) ->
         source = f"{by_row[0][1].view} {joins}{where}"
         found = spark.sql(f"SELECT {place} AS run_id{counts} FROM {source} GROUP BY {place}").toArrow().to_pylist()
         return [
-            {"run_id": row["run_id"], "rule": rule.id, "checked": row[f"checked_{number}"], "violated": row[f"violated_{number}"],
-             "found": None}
+            {"run_id": row["run_id"], "rule": rule.id, "checked": row[f"checked_{number}"], "violated": row[f"violated_{number}"]}
             for row in found for number, (rule, _) in enumerate(by_row) if row[f"checked_{number}"]
         ]
-    at_once = partitions(spark) == 1
-    # Among few rows violations are few: planning a query of their own takes longer than a list of all of them.
-    named = f"slice(array_sort(collect_list({_FOUND})), 1, {KEPT})" if at_once else "CAST(NULL AS INT)"
     counted: list[dict[str, Any]] = spark.sql(
-        f"""SELECT run_id, rule, count(*) AS checked, count(detail) AS violated, {named} AS found
-        FROM ({_rows_of(job, window)}) GROUP BY run_id, rule"""
+        f"SELECT run_id, rule, count(*) AS checked, count(detail) AS violated FROM ({_rows_of(job, window)}) GROUP BY run_id, rule"
     ).toArrow().to_pylist()
     return counted
-
-
-_FOUND = "if(detail IS NULL, NULL, struct(node_id, seq, detail, conn_id, evidence))"
-"""SQL: a violation, the columns by which they are sorted first; null for what obeys the rule."""
 
 
 def _violations(spark: SparkSession, job: Sequence[Rule], window: Window | None) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """(run, rule) → the first violations."""
     named = spark.sql(
         f"""SELECT run_id, rule, found FROM (
-            SELECT run_id, rule, {_FOUND} AS found, row_number() OVER (PARTITION BY rule, run_id ORDER BY node_id, seq, detail) AS nth
+            SELECT run_id, rule, struct(node_id, seq, detail, conn_id, evidence) AS found,
+                row_number() OVER (PARTITION BY rule, run_id ORDER BY node_id, seq, detail) AS nth
             FROM ({_rows_of(job, window)}) WHERE detail IS NOT NULL)
         WHERE nth <= {KEPT}"""
     )

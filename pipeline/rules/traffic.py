@@ -43,7 +43,6 @@ FROM (
         min(seq) AS first_seq, max(seq) AS last_seq, min(ts_ns) AS first_ts_ns, max(ts_ns) AS last_ts_ns
     FROM (SELECT *, :part AS part, :recent AS is_recent FROM headers)
     GROUP BY run_id, node_id, process, conn_id, kind, client_id, client_sw, peer, dir, api_key, api_version, part, is_recent)""",
-    is_kept=True,
 )
 """How many frames there are of each kind on each connection: what sums up frames reads these few rows. `host` is the peer without its
 port; `unanswered` get no response; `pairs` is the same for requests as for their responses; `part` is the part of gold that the frames are
@@ -203,7 +202,6 @@ SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, api_key, api_version,
 FROM traffic {TOLD.sql} {RANGE.sql}
 WHERE errors > 0 OR throttle_ms > 0 OR reason IS NOT NULL
     OR dir = 0 AND told_run IS NOT NULL AND (low IS NULL OR api_version NOT BETWEEN low AND high)""",
-    is_kept=True,
 )
 """The frames that several rules look for, few in most journals: with error codes, that ask the client to wait, that do not decode, and
 requests outside of what the broker advertised, which is `low` to `high` if `is_told`."""
@@ -216,13 +214,10 @@ SELECT run_id, node_id, min_by(process, low) AS process FROM (
     SELECT run_id, node_id, process, low FROM journals WHERE :from_begin
     UNION ALL SELECT run_id, node_id, process, min(seq) FROM events GROUP BY ALL)
 GROUP BY run_id, node_id HAVING min(low) > 1""",
-    is_kept=True,
 )
 """The processes whose journals begin in the middle, because older rows were removed: what their brokers were told before is not known."""
 
-GAPPY = View(
-    "gappy", ("ends",), "SELECT run_id, node_id, true AS has_gaps FROM ends WHERE NOT is_gapless GROUP BY run_id, node_id", is_kept=True
-)
+GAPPY = View("gappy", ("ends",), "SELECT run_id, node_id, true AS has_gaps FROM ends WHERE NOT is_gapless GROUP BY run_id, node_id")
 """Brokers whose journals lack rows between their first and their last: none where all is well."""
 
 

@@ -54,7 +54,6 @@ UNEVEN = View(
     f"""
 SELECT {", ".join(CONNECTION)} FROM frame_counts WHERE paired > 0 GROUP BY {", ".join(CONNECTION)}
 HAVING sum(if(dir = 0, paired, 0)) <> sum(if(dir = 1, paired, 0)) OR bit_xor(pairs) <> 0""",
-    is_kept=True,
 )
 """Connections that have not one answer for each request, which counts and sums tell: few of all."""
 
@@ -68,7 +67,6 @@ ODD = View(
     f"""
 SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, api_key, cause_seq
 FROM traffic JOIN uneven USING ({", ".join(CONNECTION)}) WHERE {PAIRED}""",
-    is_kept=True,
 )
 """The requests and answers of these connections."""
 
@@ -115,7 +113,6 @@ TOO_NEW = View(
         AND (q.seq IS NULL OR (length(q.frame) >= 15 AND (
             (hex(substring(q.frame, 13, 2)) >= '8000' AND hex(substring(q.frame, 15, 1)) = '00')
             OR hex(substring(q.frame, 15 + least(1000000, CAST(conv(hex(substring(q.frame, 13, 2)), 16, 10) AS INT)), 1)) = '00')))""",
-    is_kept=True,
 )
 """ApiVersions requests with a whole header, in a version outside the range that was advertised."""
 
@@ -156,7 +153,6 @@ SELECT run_id, node_id, process, conn_id, seq, ts_ns,
 FROM notable
 WHERE dir = 0 AND reason IS NULL AND api_key <> {ApiKey.API_VERSIONS} AND is_told
     AND (low IS NULL OR api_version NOT BETWEEN low AND high)""",
-    is_kept=True,
 )
 """Requests that must get no response, and the reason in words."""
 

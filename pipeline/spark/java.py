@@ -12,11 +12,9 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 
 from klamm.machine.cache_folder import cache_folder, keep
-from klamm.machine.class_archive import ClassArchive
 from klamm.machine.extras import install_command
 from klamm.machine.java import Java, NoJava, find_java
 
@@ -65,13 +63,3 @@ def _has_module(home: Path) -> bool:
     except OSError:
         return False
     return listed is not None and MODULE in listed[1].split()
-
-
-def class_archive(java: Java) -> ClassArchive:
-    """The archive of the classes that Spark loads, for this runtime and this installation of PySpark, which keeps its newest one."""
-    import pyspark
-
-    place = str(pyspark.__file__)
-    jars = sorted(path.name for path in Path(place).with_name("jars").glob("*.jar"))
-    kind = f"classes-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
-    return ClassArchive(java, kind, (version("pyspark"), place, *jars), cache_folder("spark"))

@@ -122,12 +122,3 @@ def end_jvm() -> None:
         process.wait()
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def let_jvm_exit(limit_s: float) -> None:
-    """Close the JVM's standard input and wait for its end, which may take long where it has something to write."""
-    global _process
-    process, _process = _process, None
-    if process is not None and process.stdin is not None:
-        process.stdin.close()
-        process.wait(limit_s)

@@ -26,7 +26,7 @@ from klamm.machine.cache_folder import cache_folder, keep
 from klamm.machine.extras import install_command
 from klamm.machine.java import Java
 from klamm.pipeline.spark.cluster import code_zip, environment, own_archive
-from klamm.pipeline.spark.java import class_archive, java_for_spark
+from klamm.pipeline.spark.java import java_for_spark
 from klamm.pipeline.spark.jvm import GATEWAY_PORT, JvmEnded, folders, has_jvm, missing_privates, start_jvm
 from klamm.pipeline.spark.settings import JAVA_OPTIONS, WORKER_PYTHON, Kind, When, chosen, jvm_flags
 from klamm.pipeline.spark.user_settings import merged, warn_of_unknown, without_secrets
@@ -67,16 +67,14 @@ def open_session(
     remote: str | None = None,
     memory: str = "2g",
     settings: Mapping[str, str] | None = None,
-    options: tuple[str, ...] | None = None,
     name: str = "klamm",
     variables: MutableMapping[str, str] | None = None,
 ) -> SparkSession:
     """A SparkSession: of a Spark Connect server (`remote`, an sc:// address), else of `master`. The caller stops it.
 
-    `memory` is the driver's heap, `settings` are Spark's and override ours. `options` are JVM flags instead of those that use the class
-    archive. `variables` is `os.environ` where the process belongs to Klamm: during the start it tells PySpark of the JVM that was started
-    here. Without it the process's environment stays as it is, and PySpark starts its JVM itself. In a program of spark-submit, its JVM, its
-    master and its settings are used. Raises NoJava and NoSpark.
+    `memory` is the driver's heap, `settings` are Spark's and override ours. `variables` is `os.environ` where the process belongs to
+    Klamm: during the start it tells PySpark of the JVM that was started here. Without it the process's environment stays as it is, and
+    PySpark starts its JVM itself. In a program of spark-submit, its JVM, its master and its settings are used. Raises NoJava and NoSpark.
     """
     from pyspark.sql import SparkSession
 
@@ -87,7 +85,7 @@ def open_session(
     if variables is not None and GATEWAY_PORT in variables:
         return _submitted(SparkSession.builder, java, memory, settings)
     master = with_tries(master)
-    selected = merged(session_settings(master, java, memory, options) | own_settings(master), settings)
+    selected = merged(session_settings(master, java, memory) | own_settings(master), settings)
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in selected.items():
         builder = builder.config(key, value)
@@ -148,25 +146,17 @@ def with_tries(master: str) -> str:
     return re.sub(r"^local\[([^,\]]+)\]$", rf"local[\1,{TRIES}]", master)
 
 
-def session_settings(master: str, java: Java, memory: str, options: tuple[str, ...] | None = None) -> dict[str, str]:
+def session_settings(master: str, java: Java, memory: str) -> dict[str, str]:
     """Spark's settings for a session that Klamm opens, also for servers and programs of others."""
     whens = {When.ALWAYS} | ({When.LOCAL} if master.startswith("local") else set())
     whens |= set() if is_one_process(master) else {When.ELSEWHERE}
-    archive = " ".join(archive_options(java) if options is None else options)
     facts = {
         "memory": memory,
         "python": None if master.startswith(IN_IMAGES) else sys.executable,
         "log_settings": str(_log_settings()),
-        "archive": archive or None,
         "code": None if is_one_process(master) else str(code_zip()),
     }
     return chosen(Kind.SPARK, whens, facts) | {JAVA_OPTIONS: jvm_flags(whens, facts)}
-
-
-def archive_options(java: Java) -> tuple[str, ...]:
-    """Flags of the JVM that use the archive of classes; none if there is no archive. Its warnings would go to standard output."""
-    flags = class_archive(java).flags()
-    return (*flags, "-Xlog:disable") if flags else ()
 
 
 def is_one_process(master: str) -> bool:
@@ -299,13 +289,6 @@ _SAYS_NOTHING = (
     "Error: A fatal exception has occurred.",
 )
 """Lines of a JVM around the one with the reason."""
-
-
-@contextlib.contextmanager
-def few_rows(spark: SparkSession, are_few: bool = True) -> Iterator[None]:
-    """If there are few rows, `FEW` at most, queries of this session are planned for few rows meanwhile."""
-    with with_settings(spark, chosen(Kind.SPARK, {When.FEW}, {}) if are_few else {}):
-        yield
 
 
 @contextlib.contextmanager

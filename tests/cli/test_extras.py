@@ -68,7 +68,7 @@ def lake(tmp_path: Path) -> str:
 
 def test_every_command_of_the_pipeline_names_the_packages_that_it_needs(lake: str) -> None:
     commands: list[tuple[str, ...]] = [(name, lake) for name in ("run", "check", "watch", "compact")]
-    commands += [("simulate", "--partitions", "10"), ("warm",), ("serve",), ("submit", "job.py")]
+    commands += [("simulate", "--partitions", "10"), ("serve",), ("submit", "job.py")]
     for (name, *_), (code, out, err) in zip(commands, without(BASE, *(("pipeline", *words) for words in commands)), strict=True):
         assert (code, out) == (1, ""), err
         assert re.fullmatch(rf"klamm: klamm pipeline {name} needs (pyarrow|pyspark): {re.escape(install_command('pipeline'))}\n", err)
@@ -77,7 +77,7 @@ def test_every_command_of_the_pipeline_names_the_packages_that_it_needs(lake: st
 def test_with_the_packages_of_journals_alone_the_pipeline_names_what_is_missing(lake: str) -> None:
     missing = tuple(name for name in BASE if name != "pyarrow")
     commands: list[tuple[str, ...]] = [(name, lake) for name in ("run", "compact", "watch")]
-    commands += [("simulate", "--partitions", "10"), ("warm",), ("serve",), ("submit", "job.py")]
+    commands += [("simulate", "--partitions", "10"), ("serve",), ("submit", "job.py")]
     for (name, *_), (code, _, err) in zip(commands, without(missing, *(("pipeline", *words) for words in commands)), strict=True):
         assert code == 1 and err.startswith(f"klamm: klamm pipeline {name} needs ") and err.endswith(f"{install_command('pipeline')}\n")
         assert err.count("\n") == 1

@@ -29,14 +29,13 @@ def test_flags_build_the_file_and_use_it(tmp_path: Path, major: int, building: s
     def train(flags: list[str]) -> None:
         given.extend(flags)
         with pytest.raises(BlockingIOError):
-            archive.build(lambda _: pytest.fail("two builders at once"), again=True)
+            archive.build(lambda _: pytest.fail("two builders at once"))
         writes(flags)
 
     assert archive.build(train)
     assert given[0].startswith(building)
     assert archive.flags() == [f"{using}{archive.file}"]
     assert not archive.build(lambda _: pytest.fail("built already"))
-    assert archive.build(train, again=True)
 
 
 def test_its_name_depends_on_all_that_it_belongs_to(tmp_path: Path) -> None:

@@ -62,7 +62,6 @@ FROM asked q LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_i
 LEFT JOIN moves m ON m.run_id = q.run_id AND m.node_id = q.node_id AND m.process = q.process
 """,
     needs=(GROUP_KEYS,),
-    is_kept=True,
 )
 """OffsetCommit, OffsetFetch, JoinGroup, Heartbeat and SyncGroup requests that brokers received. `answer` and what begins like it are null
 without a response; `codes` are the error codes of the response, of OffsetCommit one for each partition."""
@@ -85,7 +84,6 @@ begun AS (
 SELECT *, sum(begins) OVER ({OF_GROUP} ORDER BY answer_seq ROWS UNBOUNDED PRECEDING) AS life FROM begun
 """,
     needs=(messages_of(ApiKey.JOIN_GROUP),),
-    is_kept=True,
 )
 """JoinGroup responses without error. `life` counts how often the group began again with generation 1 and other members: a group without
 members may be deleted, by request or because nothing of it is kept. `asked_as` is the member id of the request."""
@@ -175,7 +173,6 @@ SELECT run_id, node_id, process, group_id, turn, request.*, known FROM (
 WHERE request IS NOT NULL AND known IS NOT NULL
 """,
     needs=(messages_of(ApiKey.OFFSET_COMMIT, ApiKey.SYNC_GROUP),),
-    is_kept=True,
 )
 """OffsetCommit and SyncGroup requests that name a generation, beside the one that the coordinator had told last (`known`). Of SyncGroup
 `sent` are the assignments of the request, and `given` is that of the response."""
@@ -196,7 +193,6 @@ asked AS (
 SELECT * EXCEPT (codes), try_element_at(codes, 1) AS error_code FROM asked
 """,
     needs=(messages_of(ApiKey.OFFSET_COMMIT),),
-    is_kept=True,
 )
 """Partitions in OffsetCommit requests; `error_code` is null without a response."""
 
@@ -216,7 +212,6 @@ SELECT * EXCEPT (partitions, p), p.partitionIndex AS partition, p.committedOffse
 FROM topics LATERAL VIEW explode(partitions) AS p WHERE p.errorCode = 0
 """,
     needs=(messages_of(ApiKey.OFFSET_FETCH),),
-    is_kept=True,
 )
 """Partitions in OffsetFetch responses without error; -1 is no offset. Version 0 reads ZooKeeper and is left out."""
 
@@ -263,7 +258,6 @@ FROM coded c LEFT JOIN ended e ON e.run_id = c.run_id AND e.node_id = c.node_id 
 LEFT JOIN moves v ON v.run_id = c.run_id AND v.node_id = c.node_id AND v.process = c.process
 """,
     needs=(messages_of(ApiKey.TXN_OFFSET_COMMIT),),
-    is_kept=True,
 )
 """Partitions in TxnOffsetCommit requests that brokers received. `is_commit` is the outcome in the next marker of the producer for the
 offsets topic, and `marker_seq` the response to it; both are null where no journal shows it: a broker of Klamm that coordinates the

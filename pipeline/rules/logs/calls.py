@@ -29,7 +29,6 @@ told AS (
 SELECT run_id, node_id, process, topic, partition, seq, leader FROM told WHERE before IS NULL OR before <> what
 """,
     needs=(messages_of(*OF_CONTROLLERS),),
-    is_kept=True,
 )
 """The requests that told a broker of another leader, leader epoch or topic id of a partition; none of a broker whose journal lacks a part
 of such requests."""
@@ -57,7 +56,6 @@ SELECT run_id, node_id, process, conn_id, seq, answer_seq, topic, partition, ack
 FROM placed
 """,
     needs=(messages_of(ApiKey.PRODUCE),),
-    is_kept=True,
 )
 """Partitions in Produce responses. The batch has a producer id, or none, or that is not known (`is_unknown`)."""
 
@@ -124,7 +122,6 @@ FROM compared
 WHERE asked IS NOT NULL AND leads = node_id AND (next_change IS NULL OR next_change > asked.answer_seq)
 """,
     needs=(messages_of(ApiKey.FETCH, ApiKey.LIST_OFFSETS),),
-    is_kept=True,
 )
 """The high watermarks that leaders told in Fetch responses with records and, to consumers with `read_uncommitted`, as the end of a
 partition in ListOffsets responses. `told_before` has the highest one that was answered before the request, `acknowledged_before` the

@@ -69,7 +69,6 @@ SELECT * EXCEPT (codes, error),
 FROM answered WHERE transactional_id <> ''
 """,
     needs=(messages_of(*TRANSACTION_APIS),),
-    is_kept=True,
 )
 """InitProducerId with a transactional id, AddPartitionsToTxn that adds, AddOffsetsToTxn and EndTxn that brokers received. `partitions` are
 those of AddPartitionsToTxn, as text; `given_id` and `given_epoch` are what InitProducerId gave. `code` is null without a response, and the
@@ -97,7 +96,6 @@ SELECT run_id, node_id, process, conn_id, seq, dir, client_id, answer_seq, m.pro
 FROM rows
 """,
     needs=(messages_of(ApiKey.WRITE_TXN_MARKERS),),
-    is_kept=True,
 )
 """Partitions in WriteTxnMarkers requests that brokers received (`dir` 0) or sent (`dir` 2); `code` is null without a response."""
 
@@ -135,7 +133,6 @@ FROM added a LEFT JOIN ended e ON e.run_id = a.run_id AND e.node_id = a.node_id 
 LEFT JOIN fenced f ON f.run_id = a.run_id AND f.node_id = a.node_id AND f.seq = a.seq AND f.transactional_id = a.transactional_id
 """,
     needs=(messages_of(*ADDITIONS),),
-    is_kept=True,
 )
 """Transactions as one coordinator told them: `partitions` that were added, how often offsets of a group were, and the EndTxn that
 succeeded. `next_seq` is the next request of the transactional id that succeeded after it, `next_answer_seq` the response to that, and
@@ -171,7 +168,6 @@ FROM placed p JOIN txn_markers m ON m.run_id = p.run_id AND m.node_id = p.node_i
 WHERE p.base_offset >= 0 GROUP BY p.run_id, p.node_id, p.process, p.seq, p.topic, p.partition, p.producer_id, p.base_offset
 """,
     needs=(messages_of(ApiKey.WRITE_TXN_MARKERS),),
-    is_kept=True,
 )
 """First batches of transactional Produce requests that succeeded, with the next marker of their producer in the same partition."""
 
@@ -203,7 +199,6 @@ FROM (
 LATERAL VIEW explode(batches) AS batch
 """,
     needs=(messages_of(ApiKey.WRITE_TXN_MARKERS),),
-    is_kept=True,
 )
 """Batches in Fetch responses to consumers with `read_committed`. Only where the run has markers at all."""
 

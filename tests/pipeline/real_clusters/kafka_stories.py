@@ -270,7 +270,7 @@ def summary(checked: Checked) -> Iterator[str]:
 
 
 def main() -> int:
-    from klamm.pipeline.spark.session import few_rows, open_session
+    from klamm.pipeline.spark.session import open_session
 
     parser = argparse.ArgumentParser(prog="kafka_stories", description="Stories told to a real Kafka; the rules judge the journals.")
     parser.add_argument("--share", type=int, default=1, help="tell one of so many stories (default: 1, all)")
@@ -292,8 +292,7 @@ def main() -> int:
             zookeeper.stop()
         print(f"{len(told.stories)} stories (seed {seed}) in {told.seconds:.0f} s; otherwise than recorded: {told.otherwise}", flush=True)
     spark = open_session("local[2]", name="kafka-stories", variables=os.environ)
-    with few_rows(spark):
-        frames, checked = judge(options.lake, lambda: spark)
+    frames, checked = judge(options.lake, lambda: spark)
     print(f"{frames} frames in {len(checked.runs)} runs")
     print("\n".join(summary(checked)))
     left = faults(checked, of_klamm=options.klamm)

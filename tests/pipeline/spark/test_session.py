@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from klamm.machine.java import Java
-from klamm.pipeline import warm
 from klamm.pipeline.spark import jvm, session
 from klamm.pipeline.spark.jvm import JvmEnded
 from klamm.pipeline.spark.session import NoSpark
@@ -68,7 +67,7 @@ def test_a_folder_whose_name_is_too_long_for_sockets_has_none(monkeypatch: pytes
 
 
 def test_servers_and_programs_of_others_have_none_of_the_settings_of_a_session_of_klamm_s_own(tmp_path: Path) -> None:
-    settings = session.session_settings(session.with_tries("local[2]"), Java(tmp_path / "java", "x", 17), "1g", options=())
+    settings = session.session_settings(session.with_tries("local[2]"), Java(tmp_path / "java", "x", 17), "1g")
     assert settings.keys().isdisjoint(session.own_settings("local[2]"))
 
 
@@ -137,8 +136,6 @@ def test_a_pyspark_that_has_changed_starts_its_jvm_itself_and_one_line_says_so(
     assert session.open_session("local[1]", variables=variables) == "a session"
     assert "PYSPARK_GATEWAY_PORT" not in builder.seen and builder.seen["PYSPARK_PYTHON"] == sys.executable
     assert [record.getMessage() for record in caplog.records] == [f"this PySpark has no {missing}: it starts its JVM by itself"]
-    with pytest.raises(NoSpark, match=rf"^this PySpark has no {missing}"):
-        warm.warm(lambda _: None, variables)
 
 
 def test_this_pyspark_has_what_a_start_of_our_own_needs() -> None:
