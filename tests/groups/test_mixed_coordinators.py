@@ -62,7 +62,7 @@ class GroupCoordinators(MixedCoordinators):
         return int(self.ask("OffsetCommit", version, value, _code_of_commit).topics[0].partitions[0].error_code)
 
     def replicate(self) -> None:
-        """Have all replicas fetch what was written: a commit waits for them. Deletions do not, as in Apache Kafka."""
+        """Have all replicas fetch what was written: a commit waits for them. Deletions and leaving do not, as in Apache Kafka."""
         assert self.commit("last", 8, {"orders": [at(0, 1)]}) == 0
 
     def join(self, group: str, instance: str, member_id: str = "") -> Any:
@@ -172,6 +172,7 @@ def test_generations_and_static_members_move_with_the_group(coordinators: GroupC
         assert coordinators.commit("raw", 8, {"orders": [at(0, to)]}, **{**mine, "memberId": old}) == 82
     leaving = {"groupId": "raw", "members": [{"memberId": "", "groupInstanceId": "first"}]}
     assert coordinators.ask("LeaveGroup", 5, leaving).members[0].error_code == 0
+    coordinators.replicate()
     coordinators.move(KAFKA)
     assert coordinators.seen("raw")[0]["raw"].group_state == "Empty"
     assert coordinators.join("raw", "second").generation_id == 3, "the second generation had no members"
