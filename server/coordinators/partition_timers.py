@@ -45,4 +45,5 @@ class PartitionTimers:
             self._fire(index)
             is_done = True
         if not is_done:
+            self.set(index, None)  # what `fire` has set may be over, and would fail again without a pause
             self.set(index, round(self._clock.monotonic() * 1000) + AGAIN_MS)

@@ -72,8 +72,7 @@ class Phases:
 
     async def reach(self, phase: object) -> None:
         """A procedure is at a phase. Returns when it may go on; raises what it is to fail with."""
-        if self.watch is not None:
-            self.watch(phase)
+        self._tell(phase)
         if self._steering is not None:
             await self._steering.reach(phase, self.broker_id)
 
@@ -81,8 +80,8 @@ class Phases:
         """Do effects of partition `index` with `do`, those of each key after what waits for it."""
         batches: dict[str | None, deque[Any]] = {}
         for effect in effects:
-            if self.watch is not None and isinstance(effect, Phase):
-                self.watch(effect)
+            if isinstance(effect, Phase):
+                self._tell(effect)
             batches.setdefault(effect.key, deque()).append(effect)
         for key, batch in batches.items():
             if key is None:
@@ -94,6 +93,11 @@ class Phases:
                 queue = self._queues[key] = _Queue(index, do)
                 queue.batches.append(batch)
                 self._go(key, queue)
+
+    def _tell(self, phase: object) -> None:
+        if self.watch is not None:
+            with contained(log, f"what is told of {type(phase).__name__}"):  # clients wait for what follows the phase
+                self.watch(phase)
 
     def until_free(self, key: str) -> Awaitable[None] | None:
         """None if no effects of a key wait; else what waits until that is so."""

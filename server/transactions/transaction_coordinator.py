@@ -11,7 +11,6 @@ COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR. The ot
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -46,8 +45,6 @@ from klamm.server.coordinators.tickets import complete, new_ticket
 from klamm.server.ground.background import BackgroundTasks
 from klamm.server.transactions.marker_sender import MarkerSender
 from klamm.server.transactions.producer_ids import ProducerIds
-
-log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
 import pytest
 
 from klamm.broker.coordinators.effects import AppendRecords
 from klamm.protocol.errors import ApiError
 from klamm.protocol.errors import ErrorCode as E
+from klamm.seams.clock import Now
 from klamm.seams.steering import Steering
+from klamm.server.coordinators.partition_timers import AGAIN_MS
 from klamm.server.coordinators.tickets import new_ticket
 from klamm.tests.server.coordinators.counters import IDLE_MS, CounterCoordinator, Counters, CounterStored, Total
 from klamm.tests.server.groups.coordinating_broker import CoordinatingBroker, T
@@ -103,3 +106,28 @@ async def test_an_append_that_raises_fails_its_request_and_others_go_on(counting
     await counting.broker.settle()
     assert (ticket.result(), added.result()) == (Total(E.UNKNOWN_SERVER_ERROR), Total(E.NONE, 1))
     assert "t-0: no append for d" in caplog.text
+
+
+async def test_a_watcher_that_fails_keeps_no_response_back(counting: Counting, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(phase: CounterStored) -> None:
+        raise RuntimeError(phase)
+
+    counting.counters.phases.watch = broken
+    assert await counting.add(1) == Total(E.NONE, 1)
+    assert "what is told of CounterStored raised an exception" in caplog.text
+
+
+async def test_a_deadline_that_always_fails_is_tried_after_pauses(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays due: without a pause nothing else would happen."""
+    ticks: list[int] = []
+
+    def tick(counters: Counters, now: Now) -> None:
+        ticks.append(now.ms)
+        if len(ticks) == 10:  # there is no pause
+            return counters._deadlines.clear()
+        raise RuntimeError("a fault")
+
+    await counting.add(1)
+    monkeypatch.setattr(Counters, "tick", tick)
+    await counting.broker.advance((IDLE_MS + 3 * AGAIN_MS) / 1000)
+    assert [later - earlier for earlier, later in pairwise(ticks)] == [AGAIN_MS] * 3
