@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from klamm.controller.cluster import Partition
+from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.decisions.decision import Decide, Decision, Keep, Refusal, Refuse, Situation, Write
 from klamm.controller.events.observation import Observer
 from klamm.controller.propagation.batch import Recipients, RequestBatch
@@ -141,7 +141,7 @@ def _plan(
         decision = decision_of(key)
         if decision is None:
             situation = Situation(state, assignment, registered, shutting_down, offline_dirs, cluster.epoch, is_queued)
-            decision = decided.keep(key, decide(situation), state, assignment)
+            decision = decided.keep(key, _shared(cluster, decide(situation)), state, assignment)
         if type(decision) is Write:
             if state is None:
                 plan.creations.append(StateWrite(topic.name, p.index, decision.state, -1))
@@ -161,6 +161,15 @@ def _plan(
     if term.observer is not None:
         _show(term, term.observer, partitions, decide, decided, read)
     return plan
+
+
+def _shared(cluster: Cluster, decision: Decision) -> Decision:
+    """The decision, with the one list for all equal lists of in-sync replicas: partitions in different situations get equal ones."""
+    if type(decision) is not Write:
+        return decision
+    state = decision.state
+    isr = cluster.shared[state.isr]
+    return decision if isr is state.isr else decision._replace(state=state._replace(isr=isr))
 
 
 def _show(

@@ -214,3 +214,13 @@ def test_a_memo_keeps_the_objects_whose_ids_are_its_keys() -> None:
     assert len(keys) == len(memo) == 1000
     memo.clear()
     assert not memo
+
+
+async def test_equal_lists_of_replicas_are_one_object_whatever_else_differs(stage: Stage) -> None:
+    """After the loss of a broker each partition may be in a situation of its own: its leader epoch is another one."""
+    ps = partitions(stage, 0, 1, 2, 3)
+    for epoch, p in enumerate(ps):
+        stage.somebody_writes("t", p.index, leader=1, leader_epoch=epoch, isr=(1, 2))
+    await commit(stage, ps, LeaveIsr(2))
+    assert [p.info.isr for p in ps if p.info is not None] == [(1,)] * 4
+    assert len({id(p.info.isr) for p in ps if p.info is not None}) == 1
