@@ -152,6 +152,20 @@ async def test_what_waits_is_gone_with_a_log_that_is_dropped(slow: SteeredLog) -
     assert slow.log.log_end_offset == 0
 
 
+async def test_a_clean_end_that_waits_for_a_slow_disk_ends_when_the_log_is_dropped() -> None:
+    slow = SteeredLog(SimulatedStorage())
+    slow.slow(100)
+    slow.produce()
+    closing = slow.log.close_files()
+    assert closing is not None
+    waiting = asyncio.ensure_future(closing)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    slow.log.close()
+    await waiting
+    assert slow.log.log_end_offset == 0
+
+
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("on_storage", [False, True])
 async def test_a_log_is_a_list_of_batches_however_slow_its_disk_is(seed: int, on_storage: bool) -> None:
