@@ -454,7 +454,7 @@ class Log(ProducerLog):
         self.on_written()
 
     def close_files(self) -> Awaitable[None] | None:
-        """Send the last command of a clean shutdown, if the log is on disk. Returns None if its storage has it, otherwise an awaitable."""
+        """Send the last command of a clean shutdown, if the log is on disk. Returns what is to be awaited, or None."""
         if self.storage is not None and not self.is_failed:
             entry = self.segments[-1].time_index_entry() if self.segments else None
             self.storage.execute(Close(self.next_offset, entry, self._producers_to_write(), self._unflushed_segments()))

@@ -93,7 +93,7 @@ class CoordinatorRuntime(ABC, Generic[S, E]):
         """Replay whole batches; the offset after the last one. Raises CorruptRecords, BadRecord or BadCompression."""
 
     def do(self, index: int, state: S, effect: E) -> None:
-        """Do an effect that only this coordinator has. It may come when the partition is given up: see `owns`."""
+        """Do an effect that only this coordinator has. The partition may have been given up: see `OwnedPartitions.owns`."""
         raise NotImplementedError
 
     # --- what it calls
