@@ -215,16 +215,17 @@ class TransactionCoordinator(CoordinatorRuntime[Transactions, OwnEffect]):
                 self.sender.send(effect, partial(self._sent, index, state))
 
     async def _draw_id(self, index: int, transactions: Transactions, request: InitProducerId) -> None:
-        error = ErrorCode.UNKNOWN_SERVER_ERROR
         try:
             new_id = await self._producer_ids.next_id()
-            error = ErrorCode.NONE
         except ApiError as problem:
-            error = problem.code
-        finally:
-            if error is not ErrorCode.NONE:
-                complete(request.ticket, ProducerIdResult(error))
-        if error is ErrorCode.NONE:
+            complete(request.ticket, ProducerIdResult(problem.code))
+        except asyncio.CancelledError:  # this broker stops
+            complete(request.ticket, ProducerIdResult(ErrorCode.NOT_COORDINATOR))
+            raise
+        except Exception:
+            complete(request.ticket, ProducerIdResult(ErrorCode.UNKNOWN_SERVER_ERROR))
+            raise
+        else:
             transactions.init_producer_id(request, self.now(), new_id)
             self.settle(index, transactions)
 

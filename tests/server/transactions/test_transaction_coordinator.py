@@ -33,6 +33,7 @@ from klamm.tests.server.transactions.transaction_broker import (
     SECOND,
     THIRD,
     UNKNOWN,
+    CountedIds,
     Marker,
     TransactionBroker,
     answer,
@@ -436,3 +437,31 @@ async def test_a_transaction_whose_end_is_being_stored_cannot_time_out_by_hand(b
     assert broker.coordinator.time_out(ID) is False
     assert await broker.result(ending) is E.NONE
     assert [marker.is_commit for marker in broker.written()] == [True]
+
+
+class _WaitingIds(CountedIds):
+    """No producer id comes; `failure` is raised in its place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failure: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def next_id(self) -> int:
+        return await self.failure
+
+
+@pytest.mark.parametrize(("is_stopped", "code"), [(True, E.NOT_COORDINATOR), (False, E.UNKNOWN_SERVER_ERROR)])
+async def test_who_waits_for_a_producer_id_that_cannot_come_gets_a_code(broker: TransactionBroker, is_stopped: bool, code: E) -> None:
+    """If the broker stops, one with which the producer asks the next coordinator: UNKNOWN_SERVER_ERROR would be its end."""
+    await broker.coordinate()
+    broker.coordinator._producer_ids = ids = _WaitingIds()
+    waiting = broker.coordinator.init_producer_id(InitProducerId(None, "another", 60_000))
+    await broker.settle()
+    assert not waiting.done()
+    if is_stopped:
+        broker.coordinator.close()
+        await broker.background.close()
+    else:
+        ids.failure.set_exception(RuntimeError("a fault"))
+        await broker.settle()
+    assert waiting.result() == ProducerIdResult(code)
