@@ -79,13 +79,21 @@ class BlockingCluster(Blocking, of=AsyncCluster, names=_NAMES):
 
 
 def _result(call: Callable[[], Any], thread: LoopThread) -> Any:
-    """What a call gives on the thread of the loop, or here after the end of the cluster."""
+    """What a call gives on the thread of the loop. After the end of the cluster it gives what is known without a loop. Raises RuntimeError
+    if that has to be waited for.
+    """
 
     async def work() -> Any:
         made = call()
         return await made if inspect.isawaitable(made) else made
 
-    return _for_threads(thread.call(work()) if thread.runs else call(), thread)
+    if thread.runs:
+        return _for_threads(thread.call(work()), thread)
+    made = call()
+    if inspect.iscoroutine(made):
+        made.close()
+        raise RuntimeError("this cluster is not running")
+    return _for_threads(made, thread)
 
 
 def _for_threads(value: Any, thread: LoopThread) -> Any:

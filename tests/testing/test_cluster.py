@@ -520,11 +520,16 @@ def test_a_cluster_runs_again_but_not_twice_at_the_same_time(zookeeper: str, chr
     shape = klamm.testing.Cluster(brokers=1, zookeeper=zookeeper + chroot)
     with shape as first:
         address = first.bootstrap_servers
+        hold = first.hold("ZooKeeperWrite", may_miss=True)
         with pytest.raises(RuntimeError, match="already running"):
             shape.__enter__()
     with shape as second:
         assert second.controller_id == 1
         assert address
+    assert (hold.hits, hold.state) == (0, "released"), "what is known without a broker"
+    for waits in (lambda: first.kill_broker(1), hold.wait, first.restore):
+        with pytest.raises(RuntimeError, match="this cluster is not running"):
+            waits()
     with pytest.raises(RuntimeError, match="not running"):
         shape.__exit__(None, None, None)
 
