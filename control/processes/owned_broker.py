@@ -27,6 +27,9 @@ from klamm.server.local.steered_clock import SteeredClock
 
 log = logging.getLogger(__name__)
 
+MAX_STATE_BYTES = 1 << 30
+"""Maximum size of what the owner sends: all holds and faults of a cluster."""
+
 Say = Callable[[JsonObject], None]
 """Writes a line to the owner."""
 
@@ -54,7 +57,7 @@ class OwnedBroker:
         )  # fmt: skip
         self._gate = seams.recovery_gate
         self.broker = make(seams)
-        self._server = ControlServer(self, token=control["token"], routes=own_routes())
+        self._server = ControlServer(self, token=control["token"], routes=own_routes(), max_body_bytes=MAX_STATE_BYTES)
         self._serves = False
 
     @property

@@ -64,7 +64,8 @@ class ControlServer:
     """The HTTP interface of one `Control`, or of a process with one broker."""
 
     def __init__(
-        self, control: Served, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None, routes: Sequence[Route] = ROUTES
+        self, control: Served, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None, routes: Sequence[Route] = ROUTES,
+        max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
         """Raises CannotServe for an address beyond loopback without a token, and for an empty token, which everybody has."""
         if token == "":
@@ -73,6 +74,7 @@ class ControlServer:
             raise CannotServe(f"the control API listens on {host} only with a token: any program that reaches it can steer the cluster")
         self.control = control
         self._routes = routes
+        self._max_body_bytes = max_body_bytes
         self._host, self._port, self._token = host, port, token
         self._runner: web.AppRunner | None = None
         self._listening: asyncio.Server | None = None
@@ -81,7 +83,7 @@ class ControlServer:
 
     async def start(self) -> None:
         """Listen. Raises CannotServe."""
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guard])
+        app = web.Application(client_max_size=self._max_body_bytes, middlewares=[self._guard])
         for route in self._routes:
             app.router.add_route(route.method, route.path, self._handler(route))
         app.router.add_get("/events", self._events)
@@ -130,7 +132,7 @@ class ControlServer:
         except Refused as error:
             return _json({"error": str(error)}, error.status)
         except web.HTTPRequestEntityTooLarge:
-            return _json({"error": f"a body has at most {MAX_BODY_BYTES} bytes"}, 413)
+            return _json({"error": f"a body has at most {self._max_body_bytes} bytes"}, 413)
         except web.HTTPNotFound:
             return _json({"error": f"there is nothing at {request.path}; GET /openapi.json lists everything"}, 404)
         except web.HTTPMethodNotAllowed as error:

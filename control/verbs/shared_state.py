@@ -16,7 +16,7 @@ from klamm.control.broker_control import BrokerControl
 from klamm.control.event_log import EventLog
 from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
-from klamm.control.state import SeenFault, SeenHold, State
+from klamm.control.state import SeenHold, State
 from klamm.control.verbs.cluster import Cluster
 from klamm.control.verbs.parts import READ_S, Answers, Call, Part, Parts, call
 from klamm.control.verbs.shares import ALL, FaultShares, HoldShares
@@ -48,6 +48,7 @@ class SharedState:
         self._version = 0
         self._acting: set[int] = set()
         """Faults whose conditions held when all parts got the last state."""
+        self._acting_version = 0
         self._checking = asyncio.Lock()
         self._tasks: set[asyncio.Future[Any]] = set()
 
@@ -77,10 +78,10 @@ class SharedState:
 
     async def sync(self, only: Iterable[int] | None = None) -> None:
         """Let all parts, or these, have the holds and faults of now. A paused one gets them when it goes on."""
-        acting = self._acting_now()
+        acting, version = self._acting_now(), self._version
         await self._parts.each(lambda key, part: part.done(call(BrokerControl.take_state, self.state(key)), READ_S), only)
-        if only is None:
-            self._acting = acting
+        if only is None and version >= self._acting_version:
+            self._acting, self._acting_version = acting, version
 
     async def add_hold(self, make: Callable[[int], HoldShares]) -> HoldShares:
         """A new hold, with the next number, at all parts."""
@@ -123,7 +124,7 @@ class SharedState:
         for key, shown in answers.done.items():
             for number, seen in shown.items():
                 if number in shares:
-                    shares[number].seen[key] = seen
+                    shares[number].shown(key, seen)
         if any(number in shares and limit(shares[number]) != former for number, former in before.items()):
             await self.sync()
         await self.check_conditions()
@@ -135,7 +136,7 @@ class SharedState:
         if hold is None:
             return
         if part != ALL:
-            hold.seen[part] = SeenHold(data["hits"], data["held"])
+            hold.told(part, SeenHold(data["hits"], data["held"]))
         self._events.add("reached", hold.as_json())
         if part != ALL:
             self.spawn(self.check_conditions() if hold.count is None else self.sync())
@@ -144,8 +145,7 @@ class SharedState:
         """A fault with a limit hit something."""
         fault = self.faults.get(data["id"])
         if fault is not None:
-            last = fault.seen.get(part)
-            fault.seen[part] = SeenFault(data["hits"], 0 if last is None else last.matches, [] if last is None else last.last)
+            fault.told(part, data["hits"])
             self.spawn(self.sync())
 
     def ended(self, part: int) -> None:

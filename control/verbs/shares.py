@@ -12,7 +12,7 @@ from typing import Protocol
 
 from klamm.control.bodies import FaultBody, HoldBody
 from klamm.control.json_object import JsonObject
-from klamm.control.state import SeenHold, WantedFault, WantedHold
+from klamm.control.state import SeenFault, SeenHold, WantedFault, WantedHold
 from klamm.seams.steering import HoldState
 
 ALL = 0
@@ -57,10 +57,22 @@ class HoldShares:
         """How many phases it holds in all."""
         return 1 if self.body.crash and self.body.count is None else self.body.count
 
-    def ended(self, part: int, hits: int = 0) -> None:
-        """The process of this part has ended, which had this number of hits at least."""
+    def shown(self, part: int, now: ShownHold) -> None:
+        """A part showed it. What it told of a later hit meanwhile is newer."""
+        last = self.seen.get(part)
+        if last is None or now.hits >= last.hits:
+            self.seen[part] = now
+
+    def told(self, part: int, then: SeenHold) -> None:
+        """A part tells of a hit. What it showed with this hit already is newer."""
+        last = self.seen.get(part)
+        if last is None or then.hits > last.hits:
+            self.seen[part] = then
+
+    def ended(self, part: int) -> None:
+        """The process of this part has ended."""
         seen = self.seen.pop(part, None)
-        hits = max(hits, 0 if seen is None else seen.hits)
+        hits = 0 if seen is None else seen.hits
         self._past_hits += hits
         self._past_taken += self._taken(hits)
 
@@ -127,6 +139,18 @@ class FaultShares:
         self.seen: dict[int, ShownFault] = {}
         self._shown = shown
         self._past: list[ShownFault] = []
+
+    def shown(self, part: int, now: ShownFault) -> None:
+        """As `HoldShares.shown`."""
+        last = self.seen.get(part)
+        if last is None or now.hits >= last.hits:
+            self.seen[part] = now
+
+    def told(self, part: int, hits: int) -> None:
+        """As `HoldShares.told`."""
+        last = self.seen.get(part, SeenFault())
+        if hits > last.hits:
+            self.seen[part] = SeenFault(hits, last.matches, last.last)
 
     def ended(self, part: int) -> None:
         """The process of this part has ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -11,17 +12,22 @@ import pytest
 from aiohttp import web
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.control.bodies import EffectBody, FaultBody, FilterBody, HoldBody, convert
+from klamm.control.bodies import EffectBody, FaultBody, FilterBody, HoldBody, WhileBody, convert
+from klamm.control.broker_control import BrokerControl
+from klamm.control.event_log import EventLog
 from klamm.control.processes.owned_broker import OwnedBroker
 from klamm.control.processes.remote_part import RemotePart
 from klamm.control.processes.request_numbers import RequestNumbers
 from klamm.control.seen_changes import SeenRows
-from klamm.control.state import SeenFault, SeenHold, State
+from klamm.control.state import SeenFault, SeenHold, State, WantedHold
+from klamm.control.verbs.parts import Parts, call
+from klamm.control.verbs.shared_state import SharedState
 from klamm.control.verbs.shares import FaultShares, HoldShares
 from klamm.protocol.apis import ApiKey
 from klamm.seams.steering import HeldPhase, Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Effect, Faults, Hit, Limits, RequestFilter
+from klamm.server.local.steered_clock import SteeredClock
 
 AT = {"broker": 2, "topic": "t"}
 HIT = Hit(1, 1, "c", "Metadata", 12, 1)
@@ -69,6 +75,102 @@ def test_a_crash_is_one_crash_and_what_the_process_took_still_counts() -> None:
     shares.ended(1)
     assert (shares.left, shares.state, shares.as_json()["hits"]) == (0, "released", 1)
     assert shares.share(1).released, "its next process has nothing of it"
+
+
+def test_what_a_part_shows_and_tells_counts_in_the_order_of_its_hits() -> None:
+    shares = hold(count=3)
+    shares.told(1, SeenHold(2, [AT]))
+    shares.shown(1, SeenHold(1))  # it was asked before the second hit, and another part was waited for
+    assert (shares.state, shares.left) == ("reached", 1)
+    shares.shown(1, SeenHold(2))
+    shares.told(1, SeenHold(2, [AT]))  # it went on before its event was read
+    assert (shares.state, shares.left) == ("armed", 1)
+    fault = FaultShares(1, FaultBody(filter=FilterBody(api="Metadata"), effect=EffectBody(drop=True), first=4), {"id": 1})
+    fault.told(1, 2)
+    fault.shown(1, SeenFault(1, 5))
+    fault.told(1, 1)
+    assert (fault.hits, first_of(fault, 2)) == (2, 2)
+    fault.shown(1, SeenFault(3, 6, [{"at": "a"}]))
+    fault.told(1, 4)
+    assert fault.as_json() == {"id": 1, "hits": 4, "matches": 6, "spent": True, "last": [{"at": "a"}]}
+
+
+class TwoBrokers:
+    """A cluster that runs."""
+
+    count = 2
+
+    def state_of(self, number: int) -> str:
+        return "running"
+
+
+class SlowPart:
+    """A part that has what it is told, and does not respond before `responds` is set."""
+
+    is_paused = False
+    behind_ms = 0
+
+    def __init__(self) -> None:
+        self.told: list[State] = []
+        self.shows: dict[int, SeenHold] = {}
+        self.responds = asyncio.Event()
+        self.responds.set()
+
+    async def done(self, wanted: Any, limit_s: float) -> None:
+        self.told.append(wanted.arguments[0])
+        await self.responds.wait()
+
+    async def holds(self) -> dict[int, SeenHold]:
+        shown = dict(self.shows)
+        await self.responds.wait()
+        return shown
+
+    async def faults(self) -> dict[int, SeenFault]:
+        return {}
+
+
+def state_of_two(first: SlowPart, second: SlowPart) -> SharedState:
+    """Fault 1 acts while hold 1 holds something."""
+    cluster: Any = TwoBrokers()
+    parts: dict[int, Any] = {1: first, 2: second}
+    state = SharedState(Parts(parts, lambda: 2), cluster, SteeredClock(), EventLog())
+    state.holds[1] = hold()
+    condition = FilterBody(api="Metadata", while_=WhileBody(hold=1))
+    state.faults[1] = FaultShares(1, FaultBody(filter=condition, effect=EffectBody(drop=True)), {"id": 1})
+    return state
+
+
+async def test_a_hit_that_is_told_while_another_broker_is_waited_for_is_not_forgotten() -> None:
+    first, second = SlowPart(), SlowPart()
+    state = state_of_two(first, second)
+    first.shows = second.shows = {1: SeenHold()}
+    second.responds.clear()
+    looking = asyncio.ensure_future(state.look_at_holds())
+    await asyncio.sleep(0)
+    state.reached(1, {"id": 1, "hits": 1, "held": [AT]})
+    second.responds.set()
+    await looking
+    assert state.holds[1].state == "reached"
+    assert first.told[-1].faults[0].acts
+
+
+async def test_a_condition_that_ends_ends_its_fault_also_if_an_older_state_was_answered_late() -> None:
+    first, second = SlowPart(), SlowPart()
+    state = state_of_two(first, second)
+    second.responds.clear()
+    late = asyncio.ensure_future(state.sync())
+    while not second.told:
+        await asyncio.sleep(0)
+    state.holds[1].told(1, SeenHold(1, [AT]))
+    second.responds, slow = asyncio.Event(), second.responds
+    second.responds.set()
+    await state.check_conditions()
+    assert second.told[-1].faults[0].acts
+    slow.set()
+    await late
+    state.holds[1].shown(1, SeenHold(1))
+    await state.check_conditions()
+    assert not second.told[-1].faults[0].acts
 
 
 def test_of_a_limited_fault_a_broker_may_hit_what_it_hit_and_what_is_left() -> None:
@@ -138,6 +240,22 @@ async def test_a_late_state_of_the_owner_is_ignored() -> None:
     assert [fault.number for fault in owned.faults] == [1]
     await owned.control.take_state(State(version=3, brokers=1))
     assert not list(owned.faults)
+
+
+async def test_a_broker_takes_a_state_of_holds_that_is_larger_than_a_request_of_users_may_be() -> None:
+    names = ",".join("t" * 100 for _ in range(100))
+    holds = [WantedHold(number, HoldBody(phase="DeletionQueued", where={"topic": names})) for number in range(1, 121)]
+    config = BrokerConfig({"broker.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": "127.0.0.1:1"})
+    control = {"token": "x", "offset_ms": 0, "now_ms": None, "state": {"version": 1, "brokers": 1}}
+    owned = OwnedBroker(lambda seams: BrokerServer(config, seams=seams), control, lambda _: None)
+    await owned._server.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            part = RemotePart(session, owned._server.url, "x")
+            await part.done(call(BrokerControl.take_state, State(version=2, brokers=1, holds=tuple(holds))), 10)
+    finally:
+        await owned._server.stop()
+    assert len(owned.control.held) == 120
 
 
 class Reached:
