@@ -159,12 +159,16 @@ class SharedState:
     async def until(
         self, look: Callable[[], Awaitable[T | None]], wait: Callable[[int], Call[None]], timeout_ms: int, what: Callable[[], str]
     ) -> T:
-        """Wait until `look` gives something; look again when a part returns from `wait`, or begins or ends. Raises Refused."""
+        """Wait until `look` gives something; look again when a part returns from `wait`, or begins or ends. Raises Refused. The first look
+        takes the time that it needs: what is there already is seen without any time to wait.
+        """
         check_timeout(timeout_ms)
+        seen = await look()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while (seen := await look()) is None:
+                while seen is None:
                     await self._poll(wait)
+                    seen = await look()
                 return seen
         except TimeoutError:
             raise Refused(f"not within {timeout_ms} ms: {what()}", 408) from None

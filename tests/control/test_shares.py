@@ -18,6 +18,7 @@ from klamm.control.event_log import EventLog
 from klamm.control.processes.owned_broker import OwnedBroker
 from klamm.control.processes.remote_part import RemotePart
 from klamm.control.processes.request_numbers import RequestNumbers
+from klamm.control.refusal import Refused
 from klamm.control.seen_changes import SeenRows
 from klamm.control.state import SeenFault, SeenHold, State, WantedHold
 from klamm.control.verbs.parts import Parts, call
@@ -113,15 +114,18 @@ class SlowPart:
     def __init__(self) -> None:
         self.told: list[State] = []
         self.shows: dict[int, SeenHold] = {}
+        self.asked = asyncio.Event()
         self.responds = asyncio.Event()
         self.responds.set()
 
     async def done(self, wanted: Any, limit_s: float) -> None:
         self.told.append(wanted.arguments[0])
+        self.asked.set()
         await self.responds.wait()
 
     async def holds(self) -> dict[int, SeenHold]:
         shown = dict(self.shows)
+        self.asked.set()
         await self.responds.wait()
         return shown
 
@@ -146,7 +150,7 @@ async def test_a_hit_that_is_told_while_another_broker_is_waited_for_is_not_forg
     first.shows = second.shows = {1: SeenHold()}
     second.responds.clear()
     looking = asyncio.ensure_future(state.look_at_holds())
-    await asyncio.sleep(0)
+    await second.asked.wait()
     state.reached(1, {"id": 1, "hits": 1, "held": [AT]})
     second.responds.set()
     await looking
@@ -159,8 +163,7 @@ async def test_a_condition_that_ends_ends_its_fault_also_if_an_older_state_was_a
     state = state_of_two(first, second)
     second.responds.clear()
     late = asyncio.ensure_future(state.sync())
-    while not second.told:
-        await asyncio.sleep(0)
+    await second.asked.wait()
     state.holds[1].told(1, SeenHold(1, [AT]))
     second.responds, slow = asyncio.Event(), second.responds
     second.responds.set()
@@ -171,6 +174,20 @@ async def test_a_condition_that_ends_ends_its_fault_also_if_an_older_state_was_a
     state.holds[1].shown(1, SeenHold(1))
     await state.check_conditions()
     assert not second.told[-1].faults[0].acts
+
+
+async def test_a_wait_without_time_sees_what_is_there_already() -> None:
+    state = state_of_two(SlowPart(), SlowPart())
+    state.holds[1].told(1, SeenHold(1, [AT]))
+
+    async def reached() -> str | None:
+        await state.look_at_holds()
+        return state.holds[1].state if state.holds[1].state == "reached" else None
+
+    assert await state.until(reached, lambda _: call(BrokerControl.hold_reached, 1), 0, lambda: "reached") == "reached"
+    state.holds[1].end()
+    with pytest.raises(Refused, match="not within 0 ms: it is reached"):
+        await state.until(reached, lambda _: call(BrokerControl.hold_reached, 1), 0, lambda: "it is reached")
 
 
 def test_of_a_limited_fault_a_broker_may_hit_what_it_hit_and_what_is_left() -> None:
