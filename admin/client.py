@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any, TypeVar
 
 from klamm.admin.async_client import AsyncAdminClient
@@ -34,6 +35,9 @@ class AdminClient(Blocking, of=AsyncAdminClient, inner=_InThread):
     `Disconnected`, `BadResponse`, `Unsupported`, `NotAuthenticated`, `Closed`, or the error of a response. Each is also the matching
     exception of kafka-python. A wrong argument raises TypeError or ValueError before anything is sent.
     """
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()  # that of a subclass, if it has its own
 
     def _result_of(self, call: Callable[[], Any]) -> Any:
         result = call()

@@ -62,6 +62,8 @@ class AdminClient(Blocking, of=AsyncAdminClient):
     exception of kafka-python. A wrong argument raises TypeError or ValueError before anything is sent.
     """
 
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str] = "localhost:9092",
@@ -75,8 +77,6 @@ class AdminClient(Blocking, of=AsyncAdminClient):
         """Close all connections and end the thread. Calls in progress fail with `Closed`. A second call has no effect."""
 
     def __enter__(self) -> Self: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
     def list_groups(
         self,

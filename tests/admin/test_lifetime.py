@@ -51,6 +51,19 @@ def test_with_closes_when_the_block_raises(cluster: ScriptedCluster) -> None:
     assert client_threads() == []
 
 
+def test_with_closes_a_subclass_by_its_own_method() -> None:
+    class Counting(AdminClient):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+            super().close()
+
+    with Counting() as client:
+        pass
+    assert client.closed == 1
+
+
 async def test_the_asyncio_client_leaves_no_thread_and_no_task(cluster: ScriptedCluster) -> None:
     (broker,) = cluster.add(1)
     before = asyncio.all_tasks(), threading.active_count()
