@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -27,8 +27,9 @@ from klamm.control.state import SeenHold
 from klamm.control.verbs.http import ControlServer
 from klamm.control.verbs.model import Control
 from klamm.control.verbs.parts import Part, Parts
-from klamm.control.verbs.shown import controller_of, is_forgotten, is_shown_by_all, until_shown
+from klamm.control.verbs.shown import Views, controller_of, is_forgotten, is_shown_by_all, until_shown
 from klamm.server.lifecycle.start_failure import StartFailed
+from klamm.server.local.cluster import HOLDING
 from klamm.server.local.own_zookeeper import end_registration, remove_controller, session_at
 from klamm.server.local.process_cluster import BrokerProcess, ProcessCluster
 from klamm.server.local.steered_clock import SteeredClock
@@ -232,12 +233,17 @@ class SteeredProcessCluster(ProcessCluster):
     async def _joined(self, number: int) -> None:
         """A process runs: wait until all show its broker. Raises StartFailed if it ends before that, Refused."""
         process, what = self._process(number), f"broker {number} is shown by all"
-        await until_shown(self._parts, lambda shown: not process.runs or is_shown_by_all(shown, number), what, broker=number)
+        await self._until(lambda shown: not process.runs or is_shown_by_all(shown, number), what, number)
         if not process.runs:
             raise StartFailed(f"broker {number} ended before all brokers showed it")
 
     async def _until_forgotten(self, number: int) -> None:
-        await until_shown(self._parts, lambda shown: is_forgotten(shown, number), f"broker {number} is forgotten", broker=number)
+        await self._until(lambda shown: is_forgotten(shown, number), f"broker {number} is forgotten", number)
+
+    async def _until(self, holds: Callable[[Views], bool], what: str, number: int) -> None:
+        """Wait for the outcome of a step, until the controller is held: then it cannot come. Raises Refused."""
+        state = self.control.state
+        await until_shown(self._parts, lambda shown: holds(shown) or not HOLDING.isdisjoint(state.held_phases()), what, broker=number)
 
     def stand(self, broker_id: int) -> None:
         """Stop a process by SIGSTOP: it does nothing at all, and its sessions may end."""

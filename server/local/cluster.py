@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -495,7 +494,7 @@ class LocalCluster:
 
     def _is_controller_held(self) -> bool:
         """Whether somebody holds the controller inside an event or a write, so that the outcome of a step cannot come."""
-        return any(isinstance(held.phase, (*_HOLDING, *_write_phases())) for held in self.steering.held_phases)
+        return any(type(held.phase).__name__ in HOLDING for held in self.steering.held_phases)
 
     async def _until(self, holds: Callable[[], bool], what: str, *, when_held: bool = False) -> None:
         """Wait until `holds()` is true; `what` describes it in the error. Raises TimeoutError.
@@ -561,13 +560,8 @@ async def _in_thread(work: Callable[[], object]) -> None:
         raise
 
 
-_HOLDING = tuple(set(get_args(EventPhase)) - {ControllerElectionDue})
-
-
-def _write_phases() -> tuple[type[object], ...]:
-    """The phase of writes to ZooKeeper, if anybody has loaded it."""
-    module = sys.modules.get("klamm.zk.session.steered_requests")
-    return () if module is None else (module.ZooKeeperWrite,)
+HOLDING = frozenset(("ZooKeeperWrite", *(each.__name__ for each in get_args(EventPhase)))) - {ControllerElectionDue.__name__}
+"""The phases at which a controller is held inside an event or a write."""
 
 
 def _addresses(brokers: Sequence[BrokerServer]) -> list[tuple[int, str, int]]:

@@ -205,6 +205,15 @@ def test_a_controller_that_dies_at_a_write_leaves_a_whole_topic_to_the_next_one(
     assert [row["leader"] >= 0 for row in cluster.topic(name)["partitions"]] == [True, True]
 
 
+def test_a_broker_is_killed_and_started_while_the_controller_is_held(cluster: BlockingCluster) -> None:
+    dead = next(number for number in (1, 2, 3) if number != cluster.controller_id)
+    with cluster.hold("BrokersFailed") as hold:
+        cluster.kill_broker(dead)
+        assert hold.wait().broker_ids == (dead,)
+        cluster.start_broker(dead)
+        assert hold.state == "reached", "no step waits for what cannot come"
+
+
 def test_the_broker_that_is_held_can_be_killed(cluster: BlockingCluster, topic: str) -> None:
     hold = cluster.hold("FailoverLoaded", count=1)
     with ThreadPoolExecutor() as pool:
