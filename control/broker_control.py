@@ -8,7 +8,7 @@ raises Refused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -42,6 +42,8 @@ from klamm.server.local.steered_clock import SteeredClock
 __tracebackhide__ = True  # pytest leaves out the lines of this module
 
 MAX_ZOOKEEPER_DELAY_MS = 60_000
+POLL_S = 20.0
+"""How long a broker waits for something that a client waits for; then it is asked again."""
 ANNOUNCE_S = 0.2
 Crash = Callable[[int, HeldPhase[Any]], None]
 """Kills the broker that reached a phase, for the hold with this number."""
@@ -221,17 +223,17 @@ class BrokerControl(Topics, Coordinators):
         return {number: SeenFault(each.hits, each.matches, each.last) for number, each in self.faulted.items()}
 
     async def hold_reached(self, number: int) -> None:
-        """Wait until a hold holds something. Raises Refused if it is not here: nothing is left of it for these brokers."""
+        """Wait until a hold holds something, at most POLL_S. Raises Refused if it is not here: nothing is left of it for these brokers."""
         if number not in self.held:
             raise Refused(f"there is no hold {number}", 404)
-        await self.held[number].hold.reached()
+        await _at_most_poll(self.held[number].hold.reached())
 
     async def fault_reached(self, number: int, hits: int) -> None:
-        """Wait until a fault has this number of hits here, or is removed. Raises Refused if it is not here."""
+        """Wait until a fault has this number of hits here, or is removed, at most POLL_S. Raises Refused if it is not here."""
         fault = next((each for each in self._cluster.faults if each.number == number), None)
         if fault is None:
             raise Refused(f"there is no fault {number}", 404)
-        await fault.reached(hits)
+        await _at_most_poll(fault.reached(hits))
 
     async def step(self, number: int) -> None:
         """Let the first that a hold holds go on."""
@@ -385,6 +387,13 @@ class BrokerControl(Topics, Coordinators):
         name = type(phase).__name__
         if name != "OffsetsAppended":
             self._tell(COORDINATOR, {"phase": name, **views.fields_of(phase)})
+
+
+async def _at_most_poll(wait: Awaitable[object]) -> None:
+    """Over HTTP the end of the caller does not end a wait."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(POLL_S):
+            await wait
 
 
 def _view(running: BrokerServer, broker: int | None, topic: str | None) -> View:

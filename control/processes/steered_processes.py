@@ -128,7 +128,7 @@ class SteeredProcessCluster(ProcessCluster):
         broker = process.broker_id
         if "control" in report:
             if self._session is None:
-                self._session = aiohttp.ClientSession()
+                self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))  # each client that waits has a connection
             part = self._remote[broker] = RemotePart(self._session, report["control"], self._tokens[broker])
             self._parts.parts[broker], self._of_parts[broker] = part, process
             self.control.killed.discard(broker)

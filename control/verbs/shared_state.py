@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from klamm.control import conditions
-from klamm.control.broker_control import BrokerControl
+from klamm.control.broker_control import POLL_S, BrokerControl
 from klamm.control.event_log import EventLog
 from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
@@ -25,7 +25,6 @@ from klamm.server.local.steered_clock import SteeredClock
 __tracebackhide__ = True  # pytest leaves out the lines of this module
 
 MAX_WAIT_MS = 600_000
-POLL_S = 20.0
 LOOK_S = 0.02
 T = TypeVar("T")
 Share = TypeVar("Share", HoldShares, FaultShares)

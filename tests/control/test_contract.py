@@ -87,6 +87,17 @@ async def has_state(api: Calls, broker: int, state: str) -> bool:
     return bool((await api.get(f"/brokers/{broker}"))["state"] == state)
 
 
+async def test_many_who_wait_keep_nobody_out(api: Calls) -> None:
+    hold = (await api.post("/holds", {"phase": "DeletionQueued", "where": {"topic": "never"}}))["id"]
+    waiting = [asyncio.ensure_future(api.call("GET", f"/holds/{hold}?wait=reached&timeout_ms=3000")) for _ in range(60)]
+    for _ in range(5):
+        assert {each["state"] for each in (await api.get("/brokers"))["brokers"]} == {"running"}
+    assert not any(each.done() for each in waiting)
+    for each in waiting:
+        each.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
 async def test_a_deletion_is_held_stepped_failed_and_its_controller_crashed(api: Calls) -> None:
     hold = await api.post("/holds", {"phase": "DeletionPropagated", "where": {"topic": "held"}})
     assert (await api.get(f"/holds/{hold['id']}"))["state"] == "armed"

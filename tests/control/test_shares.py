@@ -20,7 +20,7 @@ from klamm.control.processes.remote_part import RemotePart
 from klamm.control.processes.request_numbers import RequestNumbers
 from klamm.control.refusal import Refused
 from klamm.control.seen_changes import SeenRows
-from klamm.control.state import SeenFault, SeenHold, State, WantedHold
+from klamm.control.state import SeenFault, SeenHold, State, WantedFault, WantedHold
 from klamm.control.verbs.parts import Parts, call
 from klamm.control.verbs.shared_state import SharedState
 from klamm.control.verbs.shares import FaultShares, HoldShares
@@ -261,7 +261,7 @@ async def test_a_late_state_of_the_owner_is_ignored() -> None:
 
 async def test_a_broker_takes_a_state_of_holds_that_is_larger_than_a_request_of_users_may_be() -> None:
     names = ",".join("t" * 100 for _ in range(100))
-    holds = [WantedHold(number, HoldBody(phase="DeletionQueued", where={"topic": names})) for number in range(1, 121)]
+    holds = [WantedHold(number=number, body=HoldBody(phase="DeletionQueued", where={"topic": names})) for number in range(1, 121)]
     config = BrokerConfig({"broker.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": "127.0.0.1:1"})
     control = {"token": "x", "offset_ms": 0, "now_ms": None, "state": {"version": 1, "brokers": 1}}
     owned = OwnedBroker(lambda seams: BrokerServer(config, seams=seams), control, lambda _: None)
@@ -273,6 +273,19 @@ async def test_a_broker_takes_a_state_of_holds_that_is_larger_than_a_request_of_
     finally:
         await owned._server.stop()
     assert len(owned.control.held) == 120
+
+
+async def test_a_wait_at_a_broker_ends_although_nobody_is_left_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klamm.control.broker_control.POLL_S", 0.01)
+    config = BrokerConfig({"broker.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": "127.0.0.1:1"})
+    control = {"token": "x", "offset_ms": 0, "now_ms": None, "state": {"version": 1, "brokers": 1}}
+    owned = OwnedBroker(lambda seams: BrokerServer(config, seams=seams), control, lambda _: None)
+    fault = FaultBody(filter=FilterBody(api="Metadata"), effect=EffectBody(drop=True))
+    held = WantedHold(number=1, body=HoldBody(phase="DeletionQueued"))
+    await owned.control.take_state(State(version=2, brokers=1, holds=(held,), faults=(WantedFault(number=1, body=fault),)))
+    await owned.control.hold_reached(1)
+    await owned.control.fault_reached(1, 1)
+    assert not owned.control.held[1].hits and not owned.control.faulted[1].hits
 
 
 class Reached:
