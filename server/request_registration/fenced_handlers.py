@@ -22,7 +22,9 @@ from klamm.server.requests.dispatch import Handler
 
 
 def _has_other_brokers(api: Api) -> bool:
-    """Whether clients must look for another broker: a leader or a coordinator."""
+    """Whether clients must look for another broker: a leader or a coordinator. No broker does ConsumerGroupHeartbeat."""
+    if api.key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+        return False
     return api.about is not None or api.key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.FIND_COORDINATOR)
 
 

@@ -26,7 +26,8 @@ STAY = {
 }
 WITH_CODE = {
     "ElectLeaders": 1, "AlterPartitionReassignments": 0, "ListPartitionReassignments": 0, "DescribeLogDirs": 3, "DescribeCluster": 0,
-    "DescribeAcls": 0, "SaslHandshake": 0, "SaslAuthenticate": 0, "DescribeUserScramCredentials": 0, "DescribeClientQuotas": 0,
+    "DescribeAcls": 0, "SaslHandshake": 0, "SaslAuthenticate": 0, "DescribeUserScramCredentials": 0, "ConsumerGroupHeartbeat": 0,
+    "DescribeClientQuotas": 0,
     "CreateDelegationToken": 0, "RenewDelegationToken": 0, "ExpireDelegationToken": 0, "DescribeDelegationToken": 0,
 }
 """APIs that clients may get BROKER_NOT_AVAILABLE from, with the version since which there is a place for it."""
