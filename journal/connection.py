@@ -222,11 +222,15 @@ class ConnectionJournal(ExchangeSink):
 
     def authenticated(self, principal: str, mechanism: str) -> None:
         """The peer has authenticated as this principal, by a mechanism of SASL or by `TLS`."""
-        self._exchanges.guard.authenticated()
-        self._allow_short_way()
+        self.logged_in()
         self._principal = principal
         self._context = self._new_context()
         self._writer.connection_authenticated(self.conn_id, principal, mechanism)
+
+    def logged_in(self) -> None:
+        """The peer has authenticated; a proxy does not know as whom."""
+        self._exchanges.guard.authenticated()
+        self._allow_short_way()
 
     def closed(self, by: str, reason: str | None = None) -> None:
         """The connection is closed. An incomplete frame becomes a row."""

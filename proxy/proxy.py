@@ -1,7 +1,7 @@
 """A proxy in front of a Kafka cluster: one listener for each broker, opened when the broker is first seen, and one journal for each.
 
-Clients that know the address of any of these listeners stay behind the proxy: it changes the addresses in responses (`addresses.py`), and
-nothing else. PLAINTEXT only: the frames of a TLS connection cannot be read.
+Clients that know the address of any of these listeners stay behind the proxy: it changes the addresses in responses, and the versions in
+responses to ApiVersions (`addresses.py`), and nothing else. PLAINTEXT only: the frames of a TLS connection cannot be read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
 from klamm.protocol.exchanges.exchanges import decode_response
 from klamm.proxy.addresses import Address, AddressedResponse
-from klamm.proxy.passage import Passage, Streams
+from klamm.proxy.passage import NoLog, Passage, Streams
 
 if TYPE_CHECKING:
     from klamm.journal.writer import JournalWriter
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 CLIENT_ID = "klamm-proxy"
 LISTENER = "PROXY"
 CONNECT_S = 10.0
+UNREACHABLE = (OSError, TimeoutError, UnicodeError, OverflowError)
+"""What a connection to an address may raise: a broker may name a host or a port that cannot be one."""
 METADATA_VERSION = 2
 """Version of the Metadata request that finds the brokers: with the id of the cluster, known to all releases since 0.10.1."""
 
@@ -72,7 +74,8 @@ class Proxy:
     @property
     def bootstrap(self) -> str:
         """Addresses for clients: host:port of each listener, the first one first."""
-        return ",".join(f"{host}:{port}" for host, port in (door.address for door in self._doors.values()))
+        addresses = [door.address for door in self._doors.values()]
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
 
     async def start(self) -> None:
         """Find the brokers and listen. Raises ProxyRefused."""
@@ -100,8 +103,8 @@ class Proxy:
             try:
                 async with asyncio.timeout(CONNECT_S):
                     found = await _metadata(host, port)
-            except (OSError, EOFError, RemoteProtocolError, TimeoutError) as error:
-                reasons.append(f"{host}:{port}: {error or type(error).__name__}")
+            except (*UNREACHABLE, EOFError, RemoteProtocolError) as error:
+                reasons.append(f"{host}:{port}: {str(error) or type(error).__name__}")
                 continue
             if found.brokers:
                 return found.cluster_id, {row.node_id: (row.host, row.port) for row in found.brokers}
@@ -122,6 +125,8 @@ class Proxy:
                 try:
                     door.server = await asyncio.start_server(accept, host, port)
                 except OSError as error:
+                    if door.journal is not None:
+                        await asyncio.to_thread(door.journal.close)
                     raise ProxyRefused(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
                 door.address = host, door.server.sockets[0].getsockname()[1]
                 self._doors[node] = door
@@ -163,19 +168,19 @@ class Proxy:
         try:
             async with asyncio.timeout(CONNECT_S):
                 broker = await asyncio.open_connection(*door.target)
-        except (OSError, TimeoutError) as error:
-            log.warning("broker %d cannot be reached at %s:%d: %s", door.node, *door.target, error or "no response")
+        except UNREACHABLE as error:
+            log.warning("broker %d cannot be reached at %s:%d: %s", door.node, *door.target, str(error) or "no response")
             client[1].close()
             return
         if door.journal is None:
-            await Passage(client, broker, self._rewrite, _nothing, _nothing).run()
+            await Passage(client, broker, self._rewrite, NoLog()).run()
             return
-        host, port = client[1].get_extra_info("peername")[:2]
+        host, port = (client[1].get_extra_info("peername") or ("", 0))[:2]  # none if the client has gone
         info = ConnectionInfo(door.node, str(next(self._numbers)), ConnectionKind.ACCEPTED, f"{host}:{port}", LISTENER)
         journal = door.journal.connection(info)
         by = "us"
         try:
-            by = await Passage(client, broker, self._rewrite, journal.received, journal.passed).run()
+            by = await Passage(client, broker, self._rewrite, journal).run()
         finally:
             journal.closed(by)
 
@@ -191,7 +196,3 @@ async def _metadata(host: str, port: int) -> messages.MetadataResponse:
         return response
     finally:
         writer.close()
-
-
-def _nothing(data: bytes) -> None:
-    """No journal is kept."""

@@ -50,12 +50,12 @@ def command(
 ) -> None:
     """Stand between clients and a Kafka cluster of any kind, and keep a journal of what both say.
 
-    There is a listener for each broker. Addresses in responses are changed to those of the listeners, so clients stay behind the proxy;
-    everything else passes byte for byte. When it is ready, the addresses for clients are printed on stdout. `klamm pipeline check`, `klamm
-    report` and `klamm journal` read the journals as those of brokers. Secrets are masked in them.
+    There is a listener for each broker. Addresses in responses are changed to those of the listeners, so clients stay behind the proxy,
+    and responses to ApiVersions name no version in which Klamm cannot find them; everything else passes byte for byte. When it is ready,
+    the addresses for clients are printed on stdout. `klamm pipeline check`, `klamm report` and `klamm journal` read the journals as those
+    of brokers. Secrets are masked in them.
 
-    PLAINTEXT only, with or without SASL: the frames of a TLS connection cannot be read. Responses in versions that Klamm does not know
-    pass with the addresses of the brokers, with a warning.
+    PLAINTEXT only, with or without SASL: the frames of a TLS connection cannot be read.
 
     SIGINT or SIGTERM closes all connections and seals the journals.
 

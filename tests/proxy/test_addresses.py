@@ -8,7 +8,8 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.proxy.addresses import AddressedResponse, has_addresses
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.proxy.addresses import AddressedResponse, has_addresses, with_known_versions
 
 Metadata, Cluster, Find = messages.MetadataResponse, messages.DescribeClusterResponse, messages.FindCoordinatorResponse
 Produce, Fetch = messages.ProduceResponse, messages.FetchResponse
@@ -47,6 +48,46 @@ def test_addresses_of_known_brokers_are_replaced(key: int, version: int) -> None
     assert dict(response.nodes())[1] == OLD
     assert response.with_addresses({1: NEW}) == frame(NEW)
     assert response.with_addresses({}) == response.with_addresses({1: OLD, 9: NEW}) == frame(OLD)
+
+
+@pytest.mark.parametrize(("key", "version"), [(key, version) for key, version in KINDS if APIS[key].is_flexible(version)])
+def test_what_the_codec_does_not_know_stays(key: int, version: int) -> None:
+    """An unknown tagged field after the known ones, and surplus bytes."""
+
+    def frame(address: tuple[str, int]) -> bytes:
+        payload = messages.encode_response(key, version, 7, messages.encode(made(key, version, *address), version))[4:]
+        tags = 1 if key in (ApiKey.PRODUCE, ApiKey.FETCH) else 0
+        if tags:  # the new leaders are the only tagged field: its number is their count
+            body = messages.encode(made(key, version, *address), version)
+            without = messages.encode(made(key, version, *address)._replace(node_endpoints=[]), version)
+            place = len(payload) - len(body) + len(without) - 1
+            assert payload[place] == 1
+            payload = payload[:place] + b"\2" + payload[place + 1 :]
+        else:
+            assert payload[-1] == 0
+            payload = payload[:-1] + b"\1"
+        payload += b"\x64\x03abc" + b"surplus"
+        return len(payload).to_bytes(4, "big") + payload
+
+    changed = AddressedResponse(frame(OLD), key, version).with_addresses({1: ("a-host-with-a-long-name." * 8, 40001)})
+    assert changed == frame(("a-host-with-a-long-name." * 8, 40001))
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_clients_are_told_no_version_that_cannot_be_read(version: int) -> None:
+    Versions = messages.ApiVersionsResponse
+    rows = [(key, 0, 99) for key in (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.JOIN_GROUP)] + [
+        (ApiKey.FETCH, 4, 13), (ApiKey.FIND_COORDINATOR, 50, 60)
+    ]  # fmt: skip
+
+    def frame(rows: list[tuple[int, int, int]]) -> bytes:
+        body = messages.encode(Versions(api_keys=[Versions.ApiVersion(*row) for row in rows]), version)
+        return messages.encode_response(ApiKey.API_VERSIONS, version, 7, body)
+
+    known = [(int(ApiKey.METADATA), 0, 12), (int(ApiKey.PRODUCE), 0, 11), *rows[2:]]
+    assert with_known_versions(frame(rows), version) == frame(known)
+    with pytest.raises(RemoteProtocolError):
+        with_known_versions(frame(rows)[:25], version)
 
 
 def test_every_response_with_a_port_is_one_of_these() -> None:

@@ -1,0 +1,160 @@
+"""One connection through a proxy: clients that authenticate with SASL, that end their side, and whose broker is newer than the proxy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.journal.columns import Flag
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.proxy.proxy import Proxy
+from klamm.tests.journal.cluster_rows import rows
+
+Metadata, Versions = messages.MetadataResponse, messages.ApiVersionsResponse
+SECRET = b"\0alice\0a-password-of-alice"
+
+
+def response(frame: bytes, message: Any) -> bytes:
+    """The response with this message to the request in a frame."""
+    header, _ = messages.decode_request_header(frame[4:])
+    body = messages.encode(message, header.api_version)
+    return messages.encode_response(header.api_key, header.api_version, header.correlation_id, body)
+
+
+async def frame_of(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readexactly(4)
+    return head + await reader.readexactly(int.from_bytes(head, "big"))
+
+
+class Cluster:
+    """One broker that responds as Kafka does, to what is asked here."""
+
+    def __init__(self) -> None:
+        self.port = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                frame = await frame_of(reader)
+                writer.write(self.respond(frame))
+        except asyncio.IncompleteReadError:
+            writer.close()
+
+    def respond(self, frame: bytes) -> bytes:
+        match int.from_bytes(frame[4:6], "big"):
+            case ApiKey.METADATA if frame[6:8] == b"\0\x0d":
+                return b"\0\0\0\4" + frame[8:12]
+            case ApiKey.METADATA:
+                return response(frame, Metadata(brokers=[Metadata.MetadataResponseBroker(5, "127.0.0.1", self.port)], cluster_id="c"))
+            case ApiKey.API_VERSIONS:
+                return response(frame, Versions(api_keys=[Versions.ApiVersion(ApiKey.METADATA, 0, 13)]))
+            case ApiKey.SASL_HANDSHAKE:
+                return response(frame, messages.SaslHandshakeResponse(mechanisms=["PLAIN"]))
+            case ApiKey.SASL_AUTHENTICATE:
+                return response(frame, messages.SaslAuthenticateResponse())
+            case other:
+                raise AssertionError(f"API {other}")
+
+
+@asynccontextmanager
+async def proxied(lake: Path | None = None, host: str = "127.0.0.1") -> AsyncIterator[Proxy]:
+    cluster = Cluster()
+    server = await asyncio.start_server(cluster.serve, "127.0.0.1", 0)
+    cluster.port = server.sockets[0].getsockname()[1]
+    proxy = Proxy([("127.0.0.1", cluster.port)], (host, 0), lake, "one")
+    await proxy.start()
+    try:
+        yield proxy
+    finally:
+        await proxy.stop()
+        server.close()
+
+
+def own_port(proxy: Proxy) -> int:
+    return int(proxy.bootstrap.rpartition(":")[2])
+
+
+def asked(key: int, version: int, number: int, message: Any) -> bytes:
+    return messages.encode_request(key, version, number, "c", messages.encode(message, version))
+
+
+def large_metadata(number: int) -> bytes:
+    topics = [messages.MetadataRequest.MetadataRequestTopic(name=f"topic-{n}" * 9) for n in range(2000)]
+    return asked(ApiKey.METADATA, 9, number, messages.MetadataRequest(topics=topics))
+
+
+async def test_a_client_that_authenticates_stays_behind_the_proxy_with_large_requests_and_its_password_is_in_no_journal(
+    tmp_path: Path,
+) -> None:
+    async with proxied(tmp_path) as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", own_port(proxy))
+        for frame in (
+            asked(ApiKey.SASL_HANDSHAKE, 1, 1, messages.SaslHandshakeRequest(mechanism="PLAIN")),
+            asked(ApiKey.SASL_AUTHENTICATE, 2, 2, messages.SaslAuthenticateRequest(auth_bytes=SECRET)),
+        ):
+            writer.write(frame)
+            await frame_of(reader)
+        request = large_metadata(3)
+        assert len(request) > 1 << 16
+        writer.write(request)
+        found = messages.decode("MetadataResponse", 9, await frame_of(reader), 9)[0]
+        assert [row.port for row in found.brokers] == [own_port(proxy)]
+        writer.close()
+    frames = rows(tmp_path, "frames")
+    assert not [row for row in frames if b"password" in row["frame"] or row["flags"] & Flag.RAW_TOKEN]
+    assert [row["frame"] for row in frames if row["api_key"] == ApiKey.METADATA and row["dir"] == 0] == [request]
+
+
+async def test_a_client_that_ends_its_side_gets_the_last_responses() -> None:
+    async with proxied() as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", own_port(proxy))
+        writer.write(large_metadata(1) + large_metadata(2))
+        writer.write_eof()
+        said = await reader.read()
+        assert [said[4:8], said[len(said) // 2 + 4 :][:4]] == [b"\0\0\0\1", b"\0\0\0\2"]
+        writer.close()
+
+
+async def test_clients_use_no_version_that_the_proxy_cannot_read() -> None:
+    async with proxied() as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", own_port(proxy))
+        writer.write(asked(ApiKey.API_VERSIONS, 3, 1, messages.ApiVersionsRequest(client_software_name="a", client_software_version="1")))
+        found = messages.decode("ApiVersionsResponse", 3, await frame_of(reader), 8)[0]
+        assert [(row.api_key, row.min_version, row.max_version) for row in found.api_keys] == [(ApiKey.METADATA, 0, 12)]
+        writer.close()
+
+
+async def test_an_address_that_passes_is_an_error_in_the_log_after_sasl_too(caplog: pytest.LogCaptureFixture) -> None:
+    async with proxied() as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", own_port(proxy))
+        for frame in (
+            asked(ApiKey.SASL_HANDSHAKE, 1, 1, messages.SaslHandshakeRequest(mechanism="PLAIN")),
+            asked(ApiKey.SASL_AUTHENTICATE, 2, 2, messages.SaslAuthenticateRequest(auth_bytes=SECRET)),
+        ):
+            writer.write(frame)
+            await frame_of(reader)
+        writer.write(b"\0\0\0\x0a\0\3\0\x0d\0\0\0\7\xff\xff")
+        writer.write_eof()
+        await reader.read()
+        writer.close()
+    assert "a response to version 13 of API 3 passes with the addresses of the brokers" in caplog.text
+
+
+async def test_an_address_of_ipv6_is_in_brackets() -> None:
+    async with proxied(host="::1") as proxy:
+        assert proxy.bootstrap == f"[::1]:{own_port(proxy)}"
+
+
+async def test_a_broker_at_a_name_that_cannot_be_one_closes_the_connections_of_its_clients(caplog: pytest.LogCaptureFixture) -> None:
+    async with proxied() as proxy:
+        next(iter(proxy._doors.values())).target = ("a" * 70, 70_000)
+        reader, writer = await asyncio.open_connection("127.0.0.1", own_port(proxy))
+        assert await reader.read() == b""
+        writer.close()
+    assert "broker 5 cannot be reached at " in caplog.text
