@@ -229,7 +229,8 @@ class History:
                 self._total += connection.exchanges.requests.count(data)
                 connection.exchanges.waiting.clear()
             else:
-                connection.exchanges.responses.count(data)
+                for _ in range(min(connection.exchanges.responses.count(data), len(connection.exchanges.waiting))):
+                    connection.exchanges.waiting.popleft()
 
     def _read(self) -> None:
         """Read all chunks as exchanges."""

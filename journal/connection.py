@@ -22,7 +22,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.protocol.exchanges.connections import ConnectionInfo
-from klamm.protocol.exchanges.exchanges import SPECIAL_RESPONSES, UNSUPPORTED_VERSION, Exchanges, ExchangeSink, acks
+from klamm.protocol.exchanges.exchanges import DOUBTFUL, SPECIAL_RESPONSES, UNSUPPORTED_VERSION, Exchanges, ExchangeSink, acks
 from klamm.protocol.primitives import FEW_TAGS
 from klamm.protocol.security import redaction
 
@@ -33,6 +33,8 @@ LARGE_FRAME = 1 << 16
 """A frame of this size wakes the writing thread."""
 
 _LARGEST = 1 << 30
+_LARGEST_HELD = 256 << 20
+"""Of a frame that comes in pieces, no more is held in memory: behind a proxy, a length may be anything."""
 _RESPONSE = Struct(">ii").unpack_from
 """Reads length and correlation id of a response."""
 _SEQ = Struct("=q").unpack_from
@@ -175,7 +177,8 @@ class ConnectionJournal(ExchangeSink):
         self._allow_short_way()
 
     def _produce_in(self, data: bytes, version: int, correlation_id: int, client_id: int) -> None:
-        flags = _NO_RESPONSE if acks(data, version, client_id) == 0 else 0
+        asked_acks = acks(data, version, client_id)
+        flags = _NO_RESPONSE if asked_acks == 0 else 0
         if len(data) > self._records_end:
             data = data[:RECORDS_KEPT]
             flags |= _CUT
@@ -184,7 +187,7 @@ class ConnectionJournal(ExchangeSink):
         writer.seq = seq + 1
         row = _pack_plain(seq, self._now_ns(), self._context, version, correlation_id)
         if not flags & _NO_RESPONSE:
-            self._pending.append((correlation_id, row, 0))
+            self._pending.append((correlation_id, row, DOUBTFUL if asked_acks is None else 0))
         self._add_row(_pack_other(row, 0, flags, 0, 0) if flags else row)
         self._add_frame(data)
         if not seq & 511:
@@ -324,9 +327,11 @@ class ConnectionJournal(ExchangeSink):
             self._writer.wake(len(frame))
 
     def _cut(self, frame: bytes | UnmaskedFrame, size: int, header: int, flags: int) -> tuple[bytes | UnmaskedFrame, int]:
+        end = len(frame)
         if size > self._keep:
-            frame = frame[: max(self._keep, header)]
-        return frame, flags | _CUT if len(frame) < size else flags
+            end = min(end, max(self._keep, header))
+            frame = frame[:end]
+        return frame, flags | _CUT if end < size else flags
 
     def _row(self, frame: bytes, way: int, flags: int, nulls: int, correlation_id: int = 0) -> None:
         """Append a row for bytes that are not a complete request or response."""
@@ -359,14 +364,14 @@ class ConnectionJournal(ExchangeSink):
         return number
 
     def _request_keep(self, head: bytes) -> int:
-        return RECORDS_KEPT if self._writer.cuts_records and head[4:6] == b"\0\0" and not self._exchanges.guard.is_on else _LARGEST
+        return RECORDS_KEPT if self._writer.cuts_records and head[4:6] == b"\0\0" and not self._exchanges.guard.is_on else _LARGEST_HELD
 
     def _response_keep(self, head: bytes) -> int:
         if not self._writer.cuts_records:
-            return _LARGEST
+            return _LARGEST_HELD
         (correlation_id,) = _INT32.unpack_from(head, 4)
         place = self._exchanges.place(correlation_id)
-        return RECORDS_KEPT if place >= 0 and self._pending[place][2] >> 16 == _FETCH else _LARGEST
+        return RECORDS_KEPT if place >= 0 and self._pending[place][2] >> 16 == _FETCH else _LARGEST_HELD
 
 
 def _software(frame: bytes, version: int) -> str | None:

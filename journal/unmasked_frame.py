@@ -29,12 +29,12 @@ class UnmaskedFrame:
         self._public = public
 
     def __len__(self) -> int:
-        """Number of bytes that are written."""
-        return self._size
+        """Number of bytes that are in memory until it is written."""
+        return len(self._frame)
 
     def __getitem__(self, kept: slice) -> UnmaskedFrame:
         """The same frame, of which fewer bytes are written. It is masked as a whole."""
-        self._size = len(range(self._size)[kept])
+        self._size = len(self._frame[kept])
         return self
 
     def masked(self) -> tuple[bytes, bool]:

@@ -28,6 +28,10 @@ UNSUPPORTED_VERSION = b"\0\x23"
 """What an ApiVersions response of version 0 with this error begins with."""
 TOKEN = -1
 """Stands for the API of a SASL token, which is not a request, in the list of waiting requests."""
+DOUBTFUL = -2
+"""Stands for Produce there if nobody has looked for `acks`: the response may be that of a later request with the same correlation id, of
+another API, so only its head is kept.
+"""
 
 _REQUEST = Struct(">hhih").unpack_from
 _SHORT_REQUEST = Struct(">Ii").unpack_from
@@ -41,7 +45,7 @@ _FETCH, _API_VERSIONS, _PRODUCE, _HANDSHAKE = (
 
 Waiting = tuple[int | None, Any, int]
 """A request that waits for its response: correlation id, what the sink returned for it, and API key and version as one number if the
-response is one of `SPECIAL_RESPONSES`, otherwise 0. A SASL token has no correlation id, and `TOKEN`.
+response is one of `SPECIAL_RESPONSES`, otherwise 0 or `DOUBTFUL`. A SASL token has no correlation id, and `TOKEN`.
 """
 
 
@@ -125,22 +129,27 @@ class Exchanges:
             is_masked = is_masked or masked != frame
             frame = masked
         kind = key << 16 & 0xFFFFFFFF | version & 0xFFFF
-        has_response = key != _PRODUCE or acks(frame, version, length) != 0
+        asked_acks = acks(frame, version, length) if key == _PRODUCE else 1
+        has_response = asked_acks != 0
         state = self._sink.request(frame, size, kind, correlation_id, has_response, is_masked, cause)
         if has_response:
-            self.waiting.append((correlation_id, state, kind if key in SPECIAL_RESPONSES else 0))
+            special = kind if key in SPECIAL_RESPONSES else DOUBTFUL if asked_acks is None else 0
+            self.waiting.append((correlation_id, state, special))
 
     def response(self, frame: bytes, size: int) -> None:
         """One response of `size` bytes. `frame` has all or the first bytes."""
         correlation_id = _INT32(frame, 4)[0] if len(frame) >= 8 else None
         found = self.take(correlation_id)
         if found is None:
-            self._sink.unmatched(frame, correlation_id)
+            frame = self._without_secrets(frame)
+            self._sink.unmatched(frame, correlation_id if len(frame) >= 8 else None)
             return
         _, state, special = found
         if special == TOKEN:
             self._sink.token(size, False)
             return
+        if special == DOUBTFUL:
+            frame, special = frame[:8], 0
         if special:
             key = special >> 16
             if key == _API_VERSIONS:
@@ -187,11 +196,13 @@ class Exchanges:
         self._sink.stray(rest, True)
 
     def _bad_response(self, rest: bytes) -> None:
-        if self.guard.is_on:
-            rest = rest[:4]
-        elif any(each[2] >> 16 in redaction.RESPONSES for each in self.waiting):
-            rest = rest[:8]
-        self._sink.stray(rest, False)
+        self._sink.stray(self._without_secrets(rest), False)
+
+    def _without_secrets(self, rest: bytes) -> bytes:
+        """What may be kept of bytes that are the response to none of the requests that wait, or only its beginning."""
+        if self.guard.is_on or any(each[2] == TOKEN for each in self.waiting):
+            return rest[:4]
+        return rest[:8] if any(each[2] >> 16 in redaction.RESPONSES for each in self.waiting) else rest
 
 
 def decode_request(payload: bytes) -> Any:

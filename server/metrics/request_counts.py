@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.exchanges.connections import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
-from klamm.protocol.exchanges.error_codes import error_counts
+from klamm.protocol.exchanges.error_codes import error_counts, error_name
 from klamm.protocol.exchanges.exchanges import Exchanges, ExchangeSink, decode_response
 from klamm.protocol.exchanges.peers import is_follower
 from klamm.server.metrics.distribution import SIZES, Distribution
@@ -78,7 +78,7 @@ class RequestCounts:
             return
         for code, count in codes.items():
             for name in request.names:
-                self.errors[name, ErrorCode(code).name] += count
+                self.errors[name, error_name(code)] += count
 
 
 def _sizes() -> Distribution:

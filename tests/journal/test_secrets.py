@@ -11,12 +11,14 @@ import pytest
 
 from klamm.configs.tables.public_configs import public_configs
 from klamm.journal.columns import Flag
+from klamm.journal.segments import OpenSegment
 from klamm.journal.writer import JournalWriter
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.exchanges.connections import ConnectionKind
 from klamm.protocol.security import redaction
 from klamm.tests.journal.journaled_world import JournaledWorld, asked, rows
+from klamm.tests.protocol.exchanges.test_exchanges import many_tags
 
 SECRET = "hunter2-passwörd"
 
@@ -200,6 +202,37 @@ def test_an_unfinished_request_with_a_secret_is_not_written_when_the_connection_
     connection.closed("peer")
     assert len(world.frames()) == 1
     assert not is_written(world.lake)
+
+
+def test_a_secret_is_not_written_as_the_response_to_a_produce_request_with_the_same_number(world: JournaledWorld) -> None:
+    connection = world.connection()
+    for frame in (many_tags(0), many_tags(1), request(ApiKey.CREATE_DELEGATION_TOKEN, 3, messages.CreateDelegationTokenRequest())):
+        connection.received(frame)
+    connection.sent(response(ApiKey.CREATE_DELEGATION_TOKEN, 3, messages.CreateDelegationTokenResponse(hmac=SECRET.encode())))
+    assert len(world.frames()) == 4 and not is_written(world.lake)
+
+
+def test_requests_that_wait_for_their_masks_count_as_they_are_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where only headers are written: else a client fills the memory while the disk is slow."""
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def hang(self: OpenSegment, batch: Any) -> None:
+        hangs.set()
+        goes_on.wait(30)
+
+    monkeypatch.setattr("klamm.journal.writer.WAITING_BYTES", 8 << 20)
+    monkeypatch.setattr(OpenSegment, "write", hang)
+    world = JournaledWorld(tmp_path, JournalWriter(tmp_path, "r", 1, frames="headers"))
+    connection = world.connection()
+    frame = request(ApiKey.SASL_AUTHENTICATE, 0, messages.SaslAuthenticateRequest(auth_bytes=bytes(2 << 20)))
+    assert hangs.wait(10)
+    for _ in range(5):
+        connection.received(frame)
+    goes_on.set()
+    world.writer.close()
+    assert "the disk is too slow" in caplog.text
 
 
 def test_secrets_are_in_no_event(world: JournaledWorld) -> None:

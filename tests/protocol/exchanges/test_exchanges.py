@@ -9,6 +9,7 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.exchanges.exchanges import Exchanges, ExchangeSink
+from klamm.protocol.primitives import FEW_TAGS, write_uvarint
 
 SECRET = b"hunter2-passw\xc3\xb6rd"
 
@@ -37,6 +38,7 @@ class Seen(ExchangeSink):
         self.others.append(("token", size, is_request))
 
     def unmatched(self, frame: bytes, correlation_id: int | None) -> None:
+        self.frames.append(frame)
         self.others.append(("unmatched", correlation_id))
 
     def stray(self, data: bytes, is_request: bool) -> None:
@@ -104,6 +106,40 @@ def test_no_secret_comes_out_whole_in_pieces_or_cut_short() -> None:
         exchanges.closed()
         assert not [frame for frame in seen.frames if b"hunter2" in frame]
         assert (ApiKey.RENEW_DELEGATION_TOKEN, 5, True, True) in seen.requests
+
+
+def test_a_response_with_a_secret_that_belongs_to_no_request_is_not_kept() -> None:
+    seen = Seen()
+    exchanges = Exchanges(seen)
+    exchanges.received(request(ApiKey.CREATE_DELEGATION_TOKEN, 3, messages.CreateDelegationTokenRequest(), 7))
+    exchanges.sent(response(ApiKey.CREATE_DELEGATION_TOKEN, 3, messages.CreateDelegationTokenResponse(hmac=SECRET), 8))
+    assert not [frame for frame in seen.frames if SECRET in frame] and seen.others == [("unmatched", 8)]
+
+
+def test_the_last_token_of_a_broker_is_not_kept_if_it_is_cut_short() -> None:
+    seen = Seen()
+    exchanges = Exchanges(seen, has_sasl=True)
+    exchanges.received(request(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeRequest(mechanism="PLAIN")) + b"\0\0\0\5token")
+    exchanges.guard.authenticated()
+    exchanges.sent(response(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeResponse()) + b"\0\0\1\0" + SECRET)
+    exchanges.closed()
+    assert not [frame for frame in seen.frames if SECRET in frame] and seen.others[-1] == ("stray", 4, False)
+
+
+def many_tags(number: int) -> bytes:
+    """A Produce request without a response whose `acks` nobody looks for."""
+    plain = request(ApiKey.PRODUCE, 9, messages.ProduceRequest(acks=0), number)[4:]
+    count = FEW_TAGS + 1
+    frame = plain[:11] + write_uvarint(count) + b"".join(write_uvarint(tag) + b"\0" for tag in range(count)) + plain[12:]
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def test_a_secret_is_not_taken_for_the_response_to_a_produce_request_with_the_same_number() -> None:
+    seen = Seen()
+    exchanges = Exchanges(seen)
+    exchanges.received(many_tags(7) + request(ApiKey.CREATE_DELEGATION_TOKEN, 3, messages.CreateDelegationTokenRequest(), 7))
+    exchanges.sent(response(ApiKey.CREATE_DELEGATION_TOKEN, 3, messages.CreateDelegationTokenResponse(hmac=SECRET), 7))
+    assert len(seen.responses) == 1 and not [frame for frame in seen.frames if SECRET in frame]
 
 
 def test_what_may_be_a_token_is_none_of_the_requests_and_its_answer_none_of_the_responses() -> None:
