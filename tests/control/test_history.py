@@ -213,3 +213,21 @@ def test_an_authentication_whose_chunks_were_skipped_counts(monkeypatch: pytest.
     for _ in range(20):
         sink.received(surplus)
     assert all(each.decoded_request() is not None for each in kept.newest())
+
+
+def test_a_request_whose_response_was_skipped_does_not_get_the_secret_of_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MAX_BYTES", 4 * len(response(7)))
+    kept = History()
+    sink = kept.connection(INFO)
+    sink.received(request(7))
+    assert [each.correlation_id for each in kept.newest()] == [7]
+    sink.sent(response(7))
+    other = kept.connection(INFO)
+    for number in range(8):
+        other.sent(response(number))
+    token = messages.CreateDelegationTokenResponse(token_id="t", hmac=b"hunter2-password")
+    monkeypatch.setattr(history, "MAX_BYTES", 1 << 20)
+    sink.received(_sent(ApiKey.CREATE_DELEGATION_TOKEN, 2, 7, messages.CreateDelegationTokenRequest()))
+    sink.sent(messages.encode_response(ApiKey.CREATE_DELEGATION_TOKEN, 2, 7, messages.encode(token, 2)))
+    (newest,) = kept.newest(api="CreateDelegationToken")
+    assert newest.response is not None and b"hunter2" not in b"".join(each.response or b"" for each in kept.newest())

@@ -349,3 +349,21 @@ def test_a_request_whose_encoding_has_another_length_is_masked_and_keeps_its_len
     first, second = world.frames()
     assert (len(first["frame"]), first["flags"], second["frame"]) == (len(frame), Flag.MASKED, asked(2))
     assert not is_written(world.lake)
+
+
+def test_a_frame_with_a_length_of_a_gigabyte_takes_no_more_memory_than_is_held(
+    world: JournaledWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a proxy nobody refuses it before: `GET ` of a browser is such a length. What is cut is masked all the same."""
+    monkeypatch.setattr("klamm.journal.connection._LARGEST_HELD", 4096)
+    connection = world.connection()
+    whole = request(ApiKey.SASL_AUTHENTICATE, 0, messages.SaslAuthenticateRequest(auth_bytes=SECRET.encode() * 1000))
+    connection.received(whole[:10_000])
+    assert len(connection._exchanges.requests._buffer) == 4096
+    connection.received(whole[10_000:])
+    connection.received(b"GET " + b"x" * 10_000)
+    assert len(connection._exchanges.requests._buffer) == 4096
+    connection.closed("peer")
+    cut, stray = world.frames()
+    assert not is_written(world.lake) and (len(cut["frame"]), cut["flags"]) == (4096, Flag.CUT | Flag.MASKED)
+    assert stray["frame"].startswith(b"GET ") and stray["flags"] & Flag.CUT
