@@ -76,8 +76,8 @@ def test_what_the_codec_does_not_know_stays(key: int, version: int) -> None:
 @pytest.mark.parametrize("version", range(5))
 def test_clients_are_told_no_version_that_cannot_be_read(version: int) -> None:
     Versions = messages.ApiVersionsResponse
-    rows = [(key, 0, 99) for key in (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.JOIN_GROUP)] + [
-        (ApiKey.FETCH, 4, 13), (ApiKey.FIND_COORDINATOR, 50, 60)
+    rows = [(int(key), 0, 99) for key in (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.JOIN_GROUP)] + [
+        (int(ApiKey.FETCH), 4, 13), (int(ApiKey.FIND_COORDINATOR), 50, 60)
     ]  # fmt: skip
 
     def frame(rows: list[tuple[int, int, int]]) -> bytes:

@@ -14,6 +14,7 @@ from klamm.journal.columns import Flag
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.proxy.proxy import Proxy
+from klamm.tests.harness.waits import eventually
 from klamm.tests.journal.cluster_rows import rows
 
 Metadata, Versions = messages.MetadataResponse, messages.ApiVersionsResponse
@@ -158,3 +159,45 @@ async def test_a_broker_at_a_name_that_cannot_be_one_closes_the_connections_of_i
         assert await reader.read() == b""
         writer.close()
     assert "broker 5 cannot be reached at " in caplog.text
+
+
+async def test_a_client_that_does_not_read_holds_its_broker_and_nobody_else() -> None:
+    """What waits in the proxy for one connection is bounded, whatever the broker sends."""
+    sent = 0
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        frame = await frame_of(reader)
+        if frame[4:6] == b"\0\3":
+            writer.write(response(frame, Metadata(brokers=[Metadata.MetadataResponseBroker(5, "127.0.0.1", port)])))
+            return
+        writer.write((2**31 - 1).to_bytes(4, "big") + frame[8:12])  # a response of 2 GB
+        while True:
+            writer.write(bytes(1 << 20))
+            await writer.drain()
+            sent += 1 << 20
+
+    server = await asyncio.start_server(broker, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    proxy = Proxy([("127.0.0.1", port)])
+    await proxy.start()
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", own_port(proxy), limit=1024)
+        writer.write(asked(ApiKey.LIST_GROUPS, 0, 1, messages.ListGroupsRequest()))
+        seen: list[int] = []
+
+        def stands() -> bool | None:
+            seen.append(sent)
+            return (sent > 0 and seen[-20:] == [sent] * 20) or None
+
+        await eventually(stands, "the broker is held")
+        assert sent < 64 << 20
+        reader, other = await asyncio.open_connection("127.0.0.1", own_port(proxy))
+        other.write(asked(ApiKey.METADATA, 9, 1, messages.MetadataRequest(topics=None)))
+        found = messages.decode("MetadataResponse", 9, await frame_of(reader), 9)[0]
+        assert [row.port for row in found.brokers] == [own_port(proxy)]
+        writer.close()
+        other.close()
+    finally:
+        await proxy.stop()
+        server.close()
