@@ -34,7 +34,7 @@ class UnmaskedFrame:
 
     def __getitem__(self, kept: slice) -> UnmaskedFrame:
         """The same frame, of which fewer bytes are written. It is masked as a whole."""
-        self._size = len(self._frame[kept])
+        self._size = len(range(len(self._frame))[kept])
         return self
 
     def masked(self) -> tuple[bytes, bool]:

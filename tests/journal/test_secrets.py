@@ -18,7 +18,7 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.exchanges.connections import ConnectionKind
 from klamm.protocol.security import redaction
 from klamm.tests.journal.journaled_world import JournaledWorld, asked, rows
-from klamm.tests.protocol.exchanges.test_exchanges import many_tags
+from klamm.tests.protocol.exchanges.odd_requests import many_tags
 
 SECRET = "hunter2-passwörd"
 

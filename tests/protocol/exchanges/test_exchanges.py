@@ -9,7 +9,7 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.exchanges.exchanges import Exchanges, ExchangeSink
-from klamm.protocol.primitives import FEW_TAGS, write_uvarint
+from klamm.tests.protocol.exchanges.odd_requests import many_tags
 
 SECRET = b"hunter2-passw\xc3\xb6rd"
 
@@ -124,14 +124,6 @@ def test_the_last_token_of_a_broker_is_not_kept_if_it_is_cut_short() -> None:
     exchanges.sent(response(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeResponse()) + b"\0\0\1\0" + SECRET)
     exchanges.closed()
     assert not [frame for frame in seen.frames if SECRET in frame] and seen.others[-1] == ("stray", 4, False)
-
-
-def many_tags(number: int) -> bytes:
-    """A Produce request without a response whose `acks` nobody looks for."""
-    plain = request(ApiKey.PRODUCE, 9, messages.ProduceRequest(acks=0), number)[4:]
-    count = FEW_TAGS + 1
-    frame = plain[:11] + write_uvarint(count) + b"".join(write_uvarint(tag) + b"\0" for tag in range(count)) + plain[12:]
-    return len(frame).to_bytes(4, "big") + frame
 
 
 def test_a_secret_is_not_taken_for_the_response_to_a_produce_request_with_the_same_number() -> None:
