@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from klamm.conform.case import Absent, Broken, Exchange, Unreachable
 from klamm.conform.connection import KEYS, Connection, error_name, expect_error
 from klamm.protocol import messages
-from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.record import Record, encode_batch
 
 NONE = ErrorCode.NONE
@@ -55,6 +55,7 @@ class Lab:
         self._open: list[Connection] = []
         self._topics: list[str] = []
         self._groups: list[str] = []
+        self._undoing: list[Any] = []
 
     async def start(self) -> None:
         """Learn the versions of the server. Raises Unreachable."""
@@ -204,9 +205,20 @@ class Lab:
             await self.leader(name, partition)
         return name
 
+    async def delete_topics(self, *names: str) -> Any:
+        """The response of DeleteTopics."""
+        if self.version("DeleteTopics") < 6:
+            return await self.ask_controller(messages.DeleteTopicsRequest(topic_names=list(names), timeout_ms=8000))
+        state = messages.DeleteTopicsRequest.DeleteTopicState
+        return await self.ask_controller(messages.DeleteTopicsRequest(topics=[state(name=name) for name in names], timeout_ms=8000))
+
     def remember(self, topic: str) -> None:
         """Delete this topic at the end, if it exists."""
         self._topics.append(topic)
+
+    def undo(self, message: Any) -> None:
+        """Send this request to the controller at the end, where the case may have ended before it could. Its response may be an error."""
+        self._undoing.append(message)
 
     async def topic_id(self, topic: str) -> bytes:
         """The id of a topic. Raises Absent if the server has none."""
@@ -241,20 +253,28 @@ class Lab:
 
     # the end
 
-    async def clean_up(self) -> str:
-        """Delete topics and groups of the run. What is left behind, as a text; empty if nothing is."""
-        try:
-            left = await self._delete_groups()
-            if self._topics:
-                left += await self._delete_topics()
-            return ", ".join(left)
-        except (Broken, Absent, OSError, RemoteProtocolError) as error:
-            return f"topics that begin with {self.prefix}: {error}"
-        finally:
+    async def clean_up(self, limit_s: float) -> str:
+        """Delete what the run has made, each kind within this time. What is left behind, as a text; empty if nothing is."""
+        self.begin([])
+        left: list[str] = []
+        for kind, delete in (("topics", self._delete_topics), ("users and quotas", self._undo), ("groups", self._delete_groups)):
+            try:
+                async with asyncio.timeout(limit_s):
+                    await delete(left)
+            except TimeoutError:
+                left.append(f"{kind} that begin with {self.prefix}: the server does not answer")
+            except Exception as error:  # noqa: BLE001 a response may be anything, and the other kinds are deleted nevertheless
+                left.append(f"{kind} that begin with {self.prefix}: {error}")
+            finally:
+                self.end()
+        return ", ".join(left)
+
+    async def _undo(self, left: list[str]) -> None:
+        for message in self._undoing:
+            await self.ask_controller(message)
             self.end()
 
-    async def _delete_groups(self) -> list[str]:
-        left = []
+    async def _delete_groups(self, left: list[str]) -> None:
         for group in self._groups if int(KEYS["DeleteGroups"].key) in self.versions else ():
             coordinator = await self.coordinator(group)
             request, version = messages.DeleteGroupsRequest(groups_names=[group]), self.version("DeleteGroups")
@@ -265,7 +285,6 @@ class Lab:
             if code not in (NONE, ErrorCode.GROUP_ID_NOT_FOUND):
                 left.append(f"{group} ({error_name(code)})")
             self.end()
-        return left
 
     async def _remove_members(self, coordinator: Connection, group: str) -> None:
         request = messages.DescribeGroupsRequest(groups=[group])
@@ -277,15 +296,13 @@ class Lab:
         ]
         await coordinator.ask(messages.LeaveGroupRequest(group_id=group, members=rows), self.version("LeaveGroup", 5, 3))
 
-    async def _delete_topics(self) -> list[str]:
-        state = messages.DeleteTopicsRequest.DeleteTopicState
+    async def _delete_topics(self, left: list[str]) -> None:
         names = list(dict.fromkeys(self._topics))
-        request = messages.DeleteTopicsRequest(
-            topics=[state(name=name) for name in names], topic_names=names, timeout_ms=8000
-        )
-        response = await self.ask_controller(request)
+        if not names:
+            return
+        response = await self.delete_topics(*names)
         bad = [each for each in response.responses if each.error_code not in (NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
-        return [f"{each.name} ({error_name(each.error_code)})" for each in bad]
+        left += [f"{each.name} ({error_name(each.error_code)})" for each in bad]
 
 
 def fetch_request(topic: str, offset: int = 0, partition: int = 0, **more: Any) -> Any:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 
 from klamm.conform.case import Absent, Broken, Case, Level, Outcome, Result, Section, Unreachable
 from klamm.conform.lab import Lab
+from klamm.protocol.errors import LocalProtocolError
+
+log = logging.getLogger(__name__)
 
 INFO_S = 1.0
 """The limit of cases that only inform: some requests get no response from Apache Kafka."""
+
+
+CLEAN_UP_S = 10.0
+"""The least time for deleting all topics, and for deleting all groups: the limit of one case may be shorter than they need."""
 
 
 class NoSuchCase(Exception):
@@ -33,7 +41,7 @@ def chosen(sections: Iterable[Section], names: Sequence[str]) -> list[Case]:
 
 
 async def run_case(case: Case, lab: Lab, timeout_s: float) -> Outcome:
-    """Run one case. Only errors of the server become an outcome: any other exception is a bug of the suite."""
+    """Run one case. Cases read responses as they have to be, so any exception is what came out of one that is not."""
     outcome = Outcome(case, Result.PASS)
     lab.begin(outcome.exchanges)
     begun = time.monotonic()
@@ -45,7 +53,9 @@ async def run_case(case: Case, lab: Lab, timeout_s: float) -> Outcome:
             outcome.result = Result.INFO
     except Absent as absent:
         outcome.result, outcome.reason = Result.MISSING, str(absent)
-    except (Broken, TimeoutError, IndexError) as failure:
+    except LocalProtocolError as absent:
+        outcome.result, outcome.reason = Result.MISSING, f"no version of the server has the request: {absent}"
+    except Exception as failure:  # noqa: BLE001 as said above
         outcome.result, outcome.is_broken = _BROKEN[case.level], True
         outcome.reason = _reason(failure, limit_s)
     finally:
@@ -60,7 +70,10 @@ _BROKEN = {Level.MUST: Result.FAIL, Level.SHOULD: Result.NON_STRICT, Level.INFO:
 def _reason(failure: Exception, limit_s: float) -> str:
     if isinstance(failure, TimeoutError):
         return f"no end within {limit_s:g} s"
-    return str(failure) if isinstance(failure, Broken) else "a response lacks an element that was asked for"
+    if isinstance(failure, Broken):
+        return str(failure)
+    log.debug("a response is not as a case reads it", exc_info=failure)
+    return f"a response is not as it has to be: {type(failure).__name__}: {' '.join(str(failure).split())}"
 
 
 async def run(cases: Sequence[Case], lab: Lab, timeout_s: float, tell: Callable[[Outcome], None]) -> tuple[list[Outcome], str]:
@@ -79,14 +92,5 @@ async def run(cases: Sequence[Case], lab: Lab, timeout_s: float, tell: Callable[
             outcomes.append(outcome)
             tell(outcome)
     finally:
-        left = await _clean_up(lab, timeout_s)
+        left = await lab.clean_up(max(timeout_s, CLEAN_UP_S))
     return outcomes, left
-
-
-async def _clean_up(lab: Lab, timeout_s: float) -> str:
-    lab.begin([])
-    try:
-        async with asyncio.timeout(timeout_s * 3):
-            return await lab.clean_up()
-    except TimeoutError:
-        return f"what begins with {lab.prefix}: the server does not answer"

@@ -276,11 +276,12 @@ async def _users(lab: Lab, name: str) -> Any:
 async def scram_user(lab: Lab) -> None:
     rows, name = messages.AlterUserScramCredentialsRequest, lab.name("user")
     made = rows.ScramCredentialUpsertion(name=name, mechanism=SCRAM_SHA_256, iterations=4096, salt=b"salt" * 4, salted_password=b"p" * 32)
+    gone = rows.ScramCredentialDeletion(name=name, mechanism=SCRAM_SHA_256)
+    lab.undo(rows(deletions=[gone]))
     response = await lab.ask_controller(rows(upsertions=[made]))
     expect_error(response.results[0].error_code, NONE)
     found = await lab.until(lambda: _users(lab, name), lambda user: user.error_code == NONE)
     expect([(each.mechanism, each.iterations) for each in found.credential_infos] == [(SCRAM_SHA_256, 4096)], "other credentials")
-    gone = rows.ScramCredentialDeletion(name=name, mechanism=SCRAM_SHA_256)
     expect_error((await lab.ask_controller(rows(deletions=[gone]))).results[0].error_code, NONE)
     await lab.until(lambda: _users(lab, name), lambda user: user.error_code == ErrorCode.RESOURCE_NOT_FOUND)
 

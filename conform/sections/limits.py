@@ -120,10 +120,7 @@ async def good_beside_bad(lab: Lab) -> None:
 
 @SECTION.must(15, "DeleteTopics of an unknown topic is UNKNOWN_TOPIC_OR_PARTITION.", GUIDE)
 async def delete_unknown(lab: Lab) -> None:
-    name = lab.name()
-    state = messages.DeleteTopicsRequest.DeleteTopicState(name=name)
-    response = await lab.ask_controller(messages.DeleteTopicsRequest(topics=[state], topic_names=[name], timeout_ms=8000))
-    expect_error(response.responses[0].error_code, UNKNOWN_TOPIC)
+    expect_error((await lab.delete_topics(lab.name())).responses[0].error_code, UNKNOWN_TOPIC)
 
 
 @SECTION.must(16, "Metadata of an unknown topic is UNKNOWN_TOPIC_OR_PARTITION.", GUIDE)

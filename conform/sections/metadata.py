@@ -129,14 +129,12 @@ async def unknown_id(lab: Lab) -> None:
 async def recreated(lab: Lab) -> None:
     topic = await lab.topic()
     first = await lab.topic_id(topic)
-    state = messages.DeleteTopicsRequest.DeleteTopicState(name=topic)
-    await lab.ask_controller(messages.DeleteTopicsRequest(topics=[state], topic_names=[topic], timeout_ms=8000))
+    await lab.delete_topics(topic)
     row = messages.CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
     await lab.until_error(
         lambda: lab.ask_controller(messages.CreateTopicsRequest(topics=[row], timeout_ms=8000)), lambda response: response.topics[0]
     )
-    await lab.leader(topic)
-    expect(await lab.topic_id(topic) != first, "the same id")
+    await lab.until(lambda: lab.topic_id(topic), lambda found: found not in (first, ZERO_UUID))
 
 
 @SECTION.must(16, "The topic of committed offsets is internal.", GUIDE)

@@ -20,10 +20,10 @@ EXACT = 0
 async def _alter(lab: Lab, client_id: str, key: str, value: float | None, kind: str = "client-id", validate_only: bool = False) -> int:
     """The error code of a change; None as value removes the quota."""
     rows = messages.AlterClientQuotasRequest
-    entry = rows.EntryData(
-        entity=[rows.EntityData(entity_type=kind, entity_name=client_id)],
-        ops=[rows.OpData(key=key, value=value or 0.0, remove=value is None)],
-    )
+    entity = [rows.EntityData(entity_type=kind, entity_name=client_id)]
+    entry = rows.EntryData(entity=entity, ops=[rows.OpData(key=key, value=value or 0.0, remove=value is None)])
+    if value is not None and not validate_only:
+        lab.undo(rows(entries=[rows.EntryData(entity=entity, ops=[rows.OpData(key=key, value=0.0, remove=True)])]))
     response = await lab.ask_controller(rows(entries=[entry], validate_only=validate_only))
     code: int = response.entries[0].error_code
     return code
@@ -94,44 +94,33 @@ async def _produce(lab: Lab, topic: str, client_id: str, size: int) -> Any:
 @SECTION.must(8, "A producer above its quota is told a throttle time.", "KIP-13, KIP-219")
 async def producer(lab: Lab) -> None:
     topic, client_id = await lab.topic(), await _limited(lab, "producer_byte_rate")
-    try:
-        await lab.until(lambda: _produce(lab, topic, client_id, 20_000), lambda response: response.throttle_time_ms > 0)
-    finally:
-        await _alter(lab, client_id, "producer_byte_rate", None)
+    await lab.until(lambda: _produce(lab, topic, client_id, 20_000), lambda response: response.throttle_time_ms > 0)
 
 
 @SECTION.must(9, "The response of a throttled request does not wait for the throttle time.", "KIP-219")
 async def at_once(lab: Lab) -> None:
     topic, client_id = await lab.topic(), await _limited(lab, "producer_byte_rate")
-    try:
+
+    async def once() -> tuple[Any, float]:
         begun = time.monotonic()
+        response = await _produce(lab, topic, client_id, 50_000)
+        return response, time.monotonic() - begun
 
-        async def once() -> tuple[Any, float]:
-            nonlocal begun
-            begun = time.monotonic()
-            response = await _produce(lab, topic, client_id, 50_000)
-            return response, time.monotonic() - begun
-
-        response, seconds = await lab.until(once, lambda found: found[0].throttle_time_ms > 3000)
-        expect(seconds * 1000 < response.throttle_time_ms / 2, f"{seconds:.1f} s of {response.throttle_time_ms} ms")
-    finally:
-        await _alter(lab, client_id, "producer_byte_rate", None)
+    response, seconds = await lab.until(once, lambda found: found[0].throttle_time_ms > 3000)
+    expect(seconds * 1000 < response.throttle_time_ms / 2, f"{seconds:.1f} s of {response.throttle_time_ms} ms")
 
 
 @SECTION.must(10, "A consumer above its quota is told a throttle time.", "KIP-13, KIP-219")
 async def consumer(lab: Lab) -> None:
     topic, client_id = await lab.topic(), await _limited(lab, "consumer_byte_rate")
-    try:
-        for _ in range(3):
-            expect_error((await lab.produce(topic, batch("x" * 20_000))).error_code, NONE)
-        version = lab.version("Fetch", 12, 4)
+    for _ in range(3):
+        expect_error((await lab.produce(topic, batch("x" * 20_000))).error_code, NONE)
+    version = lab.version("Fetch", 12, 4)
 
-        async def once() -> Any:
-            return await (await lab.leader(topic)).ask(fetch_request(topic), version, client_id)
+    async def once() -> Any:
+        return await (await lab.leader(topic)).ask(fetch_request(topic), version, client_id)
 
-        await lab.until(once, lambda response: response.throttle_time_ms > 0)
-    finally:
-        await _alter(lab, client_id, "consumer_byte_rate", None)
+    await lab.until(once, lambda response: response.throttle_time_ms > 0)
 
 
 @SECTION.must(11, "A client without a quota has throttle time 0.", "KIP-219")

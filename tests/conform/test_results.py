@@ -7,6 +7,7 @@ import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from klamm.conform.runner import NoSuchCase, chosen, run
 from klamm.conform.sections.catalogue import SECTIONS
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.protocol.errors import ErrorCode
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -45,6 +47,9 @@ async def negotiates(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
         writer.write(messages.encode_response(ApiKey.API_VERSIONS, 0, int.from_bytes(payload[4:8], "big"), body))
 
 
+TOO_OLD = "version 1 has no DeleteTopicsRequest.topics, and it may not be left out"
+
+
 async def passes(lab: Lab) -> None:
     await (await lab.connect()).ask(messages.ApiVersionsRequest(), 0)
 
@@ -61,6 +66,21 @@ async def hangs(lab: Lab) -> None:
     await asyncio.Event().wait()
 
 
+async def reads_nothing(lab: Lab) -> None:
+    records: Any = None
+    bytes(records)
+
+
+async def asks_for_what_is_newer(lab: Lab) -> None:
+    state = messages.DeleteTopicsRequest.DeleteTopicState(name="x")
+    await (await lab.connect()).ask(messages.DeleteTopicsRequest(topics=[state], timeout_ms=1), 1)
+
+
+async def reads_another_config(lab: Lab) -> None:
+    configs: dict[str, str] = {}
+    configs["retention.ms"]
+
+
 @pytest.mark.parametrize(
     ("level", "case", "result", "reason"),
     [
@@ -71,6 +91,9 @@ async def hangs(lab: Lab) -> None:
         (Level.INFO, passes, Result.INFO, ""),
         (Level.MUST, lacks, Result.MISSING, "it is not there"),
         (Level.MUST, hangs, Result.FAIL, "no end within 0.3 s"),
+        (Level.MUST, asks_for_what_is_newer, Result.MISSING, "no version of the server has the request: " + TOO_OLD),
+        (Level.MUST, reads_nothing, Result.FAIL, "a response is not as it has to be: TypeError: cannot convert 'NoneType' object to bytes"),
+        (Level.MUST, reads_another_config, Result.FAIL, "a response is not as it has to be: KeyError: 'retention.ms'"),
     ],
 )
 async def test_each_result(level: Level, case: Callable[[Lab], Awaitable[None]], result: Result, reason: str) -> None:
@@ -79,6 +102,43 @@ async def test_each_result(level: Level, case: Callable[[Lab], Awaitable[None]],
         outcomes, left = await run([one], lab, 0.3, lambda _: None)
     assert [(each.result, each.reason) for each in outcomes] == [(result, reason)]
     assert left == ""
+
+
+async def test_what_cannot_be_deleted_is_named_and_the_other_kinds_are_deleted() -> None:
+    """A coordinator that never comes does not keep the topics."""
+    deleted: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            payload = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+            key, correlation_id = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[4:8], "big")
+            version = 1 if key == ApiKey.METADATA else 0
+            writer.write(messages.encode_response(key, version, correlation_id, messages.encode(response(key, payload), version)))
+
+    def response(key: int, payload: bytes) -> Any:
+        if key == ApiKey.METADATA:
+            return messages.MetadataResponse()
+        if key == ApiKey.FIND_COORDINATOR:
+            return messages.FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        _, offset = messages.decode_request_header(payload)
+        deleted.extend(messages.decode("DeleteTopicsRequest", 0, payload, offset)[0].topic_names)
+        return messages.DeleteTopicsResponse()
+
+    async with server(serve) as lab:
+        others = (ApiKey.FIND_COORDINATOR, ApiKey.DELETE_TOPICS, ApiKey.DELETE_GROUPS)
+        lab.versions = {ApiKey.METADATA: (1, 1)} | dict.fromkeys(others, (0, 0))
+        lab.group()
+        lab.remember(topic := lab.name())
+        left = await lab.clean_up(0.2)
+    assert left == f"groups that begin with {lab.prefix}: the server does not answer"
+    assert deleted == [topic]
+
+
+async def test_a_quota_is_removed_within_a_limit_where_the_server_is_silent() -> None:
+    async with server(is_silent) as lab:
+        lab.versions = dict.fromkeys((ApiKey.METADATA, ApiKey.ALTER_CLIENT_QUOTAS), (0, 1))
+        lab.undo(messages.AlterClientQuotasRequest())
+        assert await lab.clean_up(0.2) == f"users and quotas that begin with {lab.prefix}: the server does not answer"
 
 
 def ends(data: bytes) -> Serve:
