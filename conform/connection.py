@@ -9,7 +9,7 @@ import asyncio
 import re
 from typing import Any
 
-from klamm.conform.case import Broken, Exchange
+from klamm.conform.case import Absent, Broken, Exchange
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, Api
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
@@ -17,6 +17,10 @@ from klamm.protocol.framing import FrameReader
 
 CLIENT_ID = "klamm-conform"
 KEYS = {api.name: api for api in APIS.values()}
+UNAUTHORIZED = frozenset({
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+})  # fmt: skip
 CLOSED = "the connection was closed instead of a response"
 
 
@@ -76,13 +80,16 @@ class Connection:
                 raise Broken(str(error)) from None
         return self._payloads.pop(0)
 
-    async def raw(self, frame: bytes) -> bytes | None:
-        """Send a frame of any bytes; the payload that comes back, None if the server closes the connection instead."""
-        at = len(self._exchanges)
-        self._exchanges.append(Exchange("", 0, frame, None))
+    async def raw(self, frame: bytes, secret: bytes = b"") -> bytes | None:
+        """Send a frame of any bytes; the payload that comes back, None if the server closes the connection instead.
+
+        `secret` is not kept with the frame: reports show it to others.
+        """
+        at, kept = len(self._exchanges), frame.replace(secret, b"*" * len(secret)) if secret else frame
+        self._exchanges.append(Exchange("", 0, kept, None))
         await self.write(frame)
         payload = await self.payload()
-        self._exchanges[at] = Exchange("", 0, frame, payload)
+        self._exchanges[at] = Exchange("", 0, kept, payload)
         return payload
 
     async def expect_closed(self, what: str) -> None:
@@ -146,8 +153,10 @@ def error_name(code: int) -> str:
 
 
 def expect_error(code: int, *allowed: ErrorCode, what: str = "") -> None:
-    """Raise Broken if the code is none of these."""
+    """Raise Broken if the code is none of these; Absent if the server does not let this client do it."""
     if code not in allowed:
+        if code in UNAUTHORIZED:
+            raise Absent(f"{what + ': ' if what else ''}{error_name(code)}: the user of the connection may not do it")
         names = " or ".join(each.name for each in allowed)
         raise Broken(f"{what + ': ' if what else ''}{error_name(code)}, where {names} is expected")
 

@@ -11,6 +11,7 @@ import itertools
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from klamm.conform.case import Absent, Broken, Exchange, Unreachable
@@ -148,8 +149,7 @@ class Lab:
                 address = next(((one.host, one.port) for one in metadata.brokers if one.node_id == each.leader_id), None)
                 if each.partition_index == partition and address is not None:
                     return await self.connect(address)
-            if metadata.topics[0].error_code not in (NONE, *NOT_YET):
-                raise Broken(f"Metadata of {topic}: {error_name(metadata.topics[0].error_code)}")
+            expect_error(metadata.topics[0].error_code, NONE, *NOT_YET, what=f"Metadata of {topic}")
             await asyncio.sleep(PAUSE_S)
 
     async def coordinator(self, key: str, kind: int = 0) -> Connection:
@@ -159,8 +159,7 @@ class Lab:
             found = await (await self.connect()).ask(messages.FindCoordinatorRequest(key=key, key_type=kind), version)
             if found.error_code == NONE:
                 return await self.connect((found.host, found.port))
-            if found.error_code not in NOT_YET:
-                raise Broken(f"FindCoordinator of {key}: {error_name(found.error_code)}")
+            expect_error(found.error_code, *NOT_YET, what=f"FindCoordinator of {key}")
             await asyncio.sleep(PAUSE_S)
 
     async def until_error(self, ask: Callable[[], Awaitable[Any]], row: Callable[[Any], Any], *errors: ErrorCode) -> Any:
@@ -187,10 +186,11 @@ class Lab:
         A server without CreateTopics may create it when Metadata asks for it.
         """
         name = self.name()
+        self._topics.append(name)
         if partitions == 1 and not configs and int(KEYS["CreateTopics"].key) not in self.versions:
             wanted = [messages.MetadataRequest.MetadataRequestTopic(name=name)]
             await self.ask(messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=True), SIMPLE)
-            await self.leader(name)
+            await self._is_known(name, 1)
             return name
         row = messages.CreateTopicsRequest.CreatableTopic
         pair = messages.CreateTopicsRequest.CreatableTopicConfig
@@ -198,12 +198,30 @@ class Lab:
         request = messages.CreateTopicsRequest(
             topics=[row(name=name, num_partitions=partitions, replication_factor=1, configs=pairs)], timeout_ms=8000
         )
-        self._topics.append(name)
         created = await self.ask_controller(request)
         expect_error(created.topics[0].error_code, NONE, what=f"CreateTopics of {name}")
-        for partition in range(partitions):
-            await self.leader(name, partition)
+        await self._is_known(name, partitions)
         return name
+
+    async def _is_known(self, topic: str, partitions: int) -> None:
+        """Wait until each broker names the leaders of a new topic, and the leaders serve it: brokers learn of it one after the other."""
+        version, named = self.version("Metadata", SIMPLE, 1), [messages.MetadataRequest.MetadataRequestTopic(name=topic)]
+        request = messages.MetadataRequest(topics=named, allow_auto_topic_creation=version < 4)
+        for broker in (await self.metadata(at_most=SIMPLE)).brokers:
+            connection = await self.connect((broker.host, broker.port))
+            await self.until(
+                partial(connection.ask, request, version),
+                lambda it: len([each for each in it.topics[0].partitions if each.leader_id >= 0]) >= partitions,
+            )
+        for partition in range(partitions) if int(KEYS["ListOffsets"].key) in self.versions else ():
+            await self._is_served(topic, partition)
+
+    async def _is_served(self, topic: str, partition: int) -> None:
+        part = messages.ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=-1)
+        rows = [messages.ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[part])]
+        connection, version = await self.leader(topic, partition), self.version("ListOffsets", 7)
+        request = messages.ListOffsetsRequest(replica_id=-1, topics=rows)
+        await self.until(lambda: connection.ask(request, version), lambda it: it.topics[0].partitions[0].error_code not in NOT_YET)
 
     async def delete_topics(self, *names: str) -> Any:
         """The response of DeleteTopics."""
@@ -217,7 +235,8 @@ class Lab:
         self._topics.append(topic)
 
     def undo(self, message: Any) -> None:
-        """Send this request to the controller at the end, where the case may have ended before it could. Its response may be an error."""
+        """Send this request to the controller at the end, because the case may end before it can. Raises Absent."""
+        self.version(type(message).__name__.removesuffix("Request"))
         self._undoing.append(message)
 
     async def topic_id(self, topic: str) -> bytes:

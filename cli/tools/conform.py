@@ -84,8 +84,19 @@ def command(
         return SUCCESS
     from klamm.conform.lab import Lab, SaslPlace
 
+    for file in (junit, html):
+        _check_writable(file)
     sasl = SaslPlace(*sasl_listener, sasl_mechanism, *sasl_user) if sasl_listener is not None and sasl_user is not None else None
     return _run(Lab(*server, sasl), selected, strict, timeout, verbose, as_json, junit, html)
+
+
+def _check_writable(file: Path | None) -> None:
+    """Raise UsageError if it is not: a run is too long to find out at its end."""
+    if file is not None:
+        try:
+            file.open("a").close()
+        except OSError as problem:
+            raise click.UsageError(f"{file}: {problem.strerror}") from None
 
 
 def _list(cases: list[Case], as_json: bool) -> None:

@@ -38,7 +38,7 @@ async def _authenticate(lab: Lab, connection: Connection, password: str | None =
     place = _place(lab)
 
     async def send(frame: bytes) -> bytes:
-        payload = await connection.raw(frame)
+        payload = await connection.raw(frame, place.password.encode())
         if payload is None:
             raise Broken("the connection was closed during authentication")
         return payload
@@ -120,7 +120,7 @@ async def handshake_0(lab: Lab) -> None:
     connection = await _connect(lab)
     expect_error((await _handshake(connection, "PLAIN", 0)).error_code, NONE)
     token = f"\0{place.user}\0{place.password}".encode()
-    payload = await connection.raw(struct.pack(">i", len(token)) + token)
+    payload = await connection.raw(struct.pack(">i", len(token)) + token, place.password.encode())
     expect(payload == b"", "the token was not accepted")
     expect_error((await connection.ask(VERSIONS, 0)).error_code, NONE)
 

@@ -229,6 +229,7 @@ async def fenced_batch(lab: Lab) -> None:
 
 @SECTION.must(18, "A transactional batch for a partition that is not in the transaction is refused.", "KIP-890")
 async def not_added(lab: Lab) -> str:
+    lab.version("AddPartitionsToTxn", at_least=4)  # by which leaders ask the coordinator
     one, topic = await begun(lab), await lab.topic()
     answer = await write(lab, one, topic, 0, "a")
     expect(answer.error_code != NONE, "it was accepted")

@@ -13,8 +13,9 @@ import pytest
 
 from klamm.conform import reports
 from klamm.conform.case import Absent, Case, Level, Outcome, Result, Unreachable, expect
-from klamm.conform.lab import Lab
-from klamm.conform.runner import NoSuchCase, chosen, run
+from klamm.conform.connection import expect_error
+from klamm.conform.lab import Lab, SaslPlace
+from klamm.conform.runner import NoSuchCase, chosen, run, run_case
 from klamm.conform.sections.catalogue import SECTIONS
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -47,6 +48,7 @@ async def negotiates(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
         writer.write(messages.encode_response(ApiKey.API_VERSIONS, 0, int.from_bytes(payload[4:8], "big"), body))
 
 
+NOT_ALLOWED = "the user of the connection may not do it"
 TOO_OLD = "version 1 has no DeleteTopicsRequest.topics, and it may not be left out"
 
 
@@ -71,6 +73,10 @@ async def reads_nothing(lab: Lab) -> None:
     bytes(records)
 
 
+async def is_not_authorized(lab: Lab) -> None:
+    expect_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE, what="CreateTopics")
+
+
 async def asks_for_what_is_newer(lab: Lab) -> None:
     state = messages.DeleteTopicsRequest.DeleteTopicState(name="x")
     await (await lab.connect()).ask(messages.DeleteTopicsRequest(topics=[state], timeout_ms=1), 1)
@@ -91,6 +97,7 @@ async def reads_another_config(lab: Lab) -> None:
         (Level.INFO, passes, Result.INFO, ""),
         (Level.MUST, lacks, Result.MISSING, "it is not there"),
         (Level.MUST, hangs, Result.FAIL, "no end within 0.3 s"),
+        (Level.MUST, is_not_authorized, Result.MISSING, f"CreateTopics: TOPIC_AUTHORIZATION_FAILED: {NOT_ALLOWED}"),
         (Level.MUST, asks_for_what_is_newer, Result.MISSING, "no version of the server has the request: " + TOO_OLD),
         (Level.MUST, reads_nothing, Result.FAIL, "a response is not as it has to be: TypeError: cannot convert 'NoneType' object to bytes"),
         (Level.MUST, reads_another_config, Result.FAIL, "a response is not as it has to be: KeyError: 'retention.ms'"),
@@ -134,8 +141,31 @@ async def test_what_cannot_be_deleted_is_named_and_the_other_kinds_are_deleted()
     assert deleted == [topic]
 
 
+@pytest.mark.parametrize("case", ["sasl/11.6", "sasl/11.10"])
+async def test_reports_do_not_have_the_password(case: str) -> None:
+    """PLAIN sends it as it is, and reports are shown to others."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            payload = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+            if b"se-cret" in payload:
+                received.append(payload)
+            body = messages.encode(messages.SaslHandshakeResponse(mechanisms=["PLAIN"]), 1)
+            writer.write(messages.encode_response(ApiKey.SASL_HANDSHAKE, 1, int.from_bytes(payload[4:8], "big"), body))
+
+    received: list[bytes] = []
+    async with server(serve) as lab:
+        lab.sasl = SaslPlace(*lab.address, "PLAIN", "eve", "se-cret")
+        outcome = await run_case(*chosen(SECTIONS, [case]), lab, 1)
+    assert received and outcome.exchanges
+    assert not [each for each in outcome.exchanges if b"se-cret" in each.request]
+    assert b"se-cret".hex(" ") not in reports.as_html("here:1", [outcome], "")
+
+
 async def test_a_quota_is_removed_within_a_limit_where_the_server_is_silent() -> None:
     async with server(is_silent) as lab:
+        with pytest.raises(Absent, match="the server has no AlterClientQuotas"):
+            lab.undo(messages.AlterClientQuotasRequest())
         lab.versions = dict.fromkeys((ApiKey.METADATA, ApiKey.ALTER_CLIENT_QUOTAS), (0, 1))
         lab.undo(messages.AlterClientQuotasRequest())
         assert await lab.clean_up(0.2) == f"users and quotas that begin with {lab.prefix}: the server does not answer"

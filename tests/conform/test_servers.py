@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -66,6 +67,14 @@ def test_the_command_prints_and_exits(address: tuple[str, int], tmp_path: Path) 
     assert "frames/1.1" in page.read_text() and "frames/1.1" in xml.read_text()
     done = CliRunner().invoke(command, [server, "frames", "--dryrun"], standalone_mode=False)
     assert done.stdout.splitlines()[-1] == "28 cases" and done.return_value == 0
+
+
+@pytest.mark.parametrize("option", ["--html", "--junit"])
+def test_a_report_that_cannot_be_written_is_told_before_the_run(option: str, tmp_path: Path) -> None:
+    with pytest.raises(click.UsageError, match="No such file or directory"):
+        CliRunner().invoke(
+            command, ["127.0.0.1:1", option, str(tmp_path / "none" / "report")], standalone_mode=False, catch_exceptions=False
+        )
 
 
 @pytest.mark.slow
