@@ -281,7 +281,7 @@ class Lab:
                 async with asyncio.timeout(limit_s):
                     await delete(left)
             except TimeoutError:
-                left.append(f"{kind} that begin with {self.prefix}: the server does not answer")
+                left.append(f"{kind} that begin with {self.prefix}: they were not deleted within {limit_s:g} s")
             except Exception as error:  # noqa: BLE001 a response may be anything, and the other kinds are deleted nevertheless
                 left.append(f"{kind} that begin with {self.prefix}: {error}")
             finally:
@@ -294,16 +294,24 @@ class Lab:
             self.end()
 
     async def _delete_groups(self, left: list[str]) -> None:
-        for group in self._groups if int(KEYS["DeleteGroups"].key) in self.versions else ():
-            coordinator = await self.coordinator(group)
-            request, version = messages.DeleteGroupsRequest(groups_names=[group]), self.version("DeleteGroups")
+        """Groups in a rebalance are asked for again: they are empty when it ends."""
+        waiting = self._groups if int(KEYS["DeleteGroups"].key) in self.versions else []
+        while waiting:
+            codes = {group: await self._delete_group(group) for group in waiting}
+            waiting = [group for group, code in codes.items() if code == ErrorCode.NON_EMPTY_GROUP]
+            bad = {group: code for group, code in codes.items() if code not in (NONE, ErrorCode.GROUP_ID_NOT_FOUND)}
+            left += [f"{group} ({error_name(code)})" for group, code in bad.items() if group not in waiting]
+            await asyncio.sleep(PAUSE_S if waiting else 0)
+
+    async def _delete_group(self, group: str) -> int:
+        coordinator = await self.coordinator(group)
+        request, version = messages.DeleteGroupsRequest(groups_names=[group]), self.version("DeleteGroups")
+        code: int = (await coordinator.ask(request, version)).results[0].error_code
+        if code == ErrorCode.NON_EMPTY_GROUP:
+            await self._remove_members(coordinator, group)
             code = (await coordinator.ask(request, version)).results[0].error_code
-            if code == ErrorCode.NON_EMPTY_GROUP:
-                await self._remove_members(coordinator, group)
-                code = (await coordinator.ask(request, version)).results[0].error_code
-            if code not in (NONE, ErrorCode.GROUP_ID_NOT_FOUND):
-                left.append(f"{group} ({error_name(code)})")
-            self.end()
+        self.end()
+        return code
 
     async def _remove_members(self, coordinator: Connection, group: str) -> None:
         request = messages.DescribeGroupsRequest(groups=[group])

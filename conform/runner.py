@@ -77,7 +77,7 @@ def _reason(failure: Exception, limit_s: float) -> str:
 
 
 async def run(cases: Sequence[Case], lab: Lab, timeout_s: float, tell: Callable[[Outcome], None]) -> tuple[list[Outcome], str]:
-    """The outcomes of all cases, and what could not be deleted. Raises Unreachable."""
+    """The outcomes of all cases, and what could not be deleted; if the run is cancelled, a warning says that. Raises Unreachable."""
     try:
         async with asyncio.timeout(timeout_s):
             await lab.start()
@@ -91,6 +91,8 @@ async def run(cases: Sequence[Case], lab: Lab, timeout_s: float, tell: Callable[
             outcome = await run_case(case, lab, timeout_s)
             outcomes.append(outcome)
             tell(outcome)
-    finally:
-        left = await lab.clean_up(max(timeout_s, CLEAN_UP_S))
-    return outcomes, left
+    except asyncio.CancelledError:
+        if left := await lab.clean_up(max(timeout_s, CLEAN_UP_S)):
+            log.warning("not deleted: %s", left)
+        raise
+    return outcomes, await lab.clean_up(max(timeout_s, CLEAN_UP_S))

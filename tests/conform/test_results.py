@@ -137,7 +137,7 @@ async def test_what_cannot_be_deleted_is_named_and_the_other_kinds_are_deleted()
         lab.group()
         lab.remember(topic := lab.name())
         left = await lab.clean_up(0.2)
-    assert left == f"groups that begin with {lab.prefix}: the server does not answer"
+    assert left == f"groups that begin with {lab.prefix}: they were not deleted within 0.2 s"
     assert deleted == [topic]
 
 
@@ -168,7 +168,7 @@ async def test_a_quota_is_removed_within_a_limit_where_the_server_is_silent() ->
             lab.undo(messages.AlterClientQuotasRequest())
         lab.versions = dict.fromkeys((ApiKey.METADATA, ApiKey.ALTER_CLIENT_QUOTAS), (0, 1))
         lab.undo(messages.AlterClientQuotasRequest())
-        assert await lab.clean_up(0.2) == f"users and quotas that begin with {lab.prefix}: the server does not answer"
+        assert await lab.clean_up(0.2) == f"users and quotas that begin with {lab.prefix}: they were not deleted within 0.2 s"
 
 
 def ends(data: bytes) -> Serve:

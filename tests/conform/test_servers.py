@@ -13,10 +13,13 @@ from click.testing import CliRunner
 
 import klamm
 from klamm.cli.tools.conform import command
-from klamm.conform.case import Case, Outcome, Result
+from klamm.conform.case import Case, Level, Outcome, Result
 from klamm.conform.lab import Lab
 from klamm.conform.runner import chosen, run
 from klamm.conform.sections.catalogue import SECTIONS
+from klamm.conform.sections.groups import heartbeat, join_request, joined
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
 from klamm.tests.harness.kafka import KafkaBroker
 from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.tree import Tree
@@ -54,6 +57,28 @@ def test_klamm_passes(address: tuple[str, int], section: str) -> None:
 def test_klamm_passes_values_of_each_api(address: tuple[str, int]) -> None:
     """A draw that is the same each time: the whole section is in the long test."""
     assert broken(outcomes_of(address, chosen(SECTIONS, ["versions"])[::7])) == []
+
+
+async def test_a_run_that_is_cancelled_in_a_rebalance_leaves_nothing(address: tuple[str, int]) -> None:
+    """A group whose members were told to leave is empty when its rebalance ends, and not before."""
+
+    async def rebalances(lab: Lab) -> None:
+        member = await joined(lab)
+        other = await lab.coordinator(member.group)
+        named = await other.ask(join_request(member.group), version := lab.version("JoinGroup"))
+        await other.send(join_request(member.group, named.member_id), version)
+        await lab.until(lambda: heartbeat(lab, member), lambda code: code == ErrorCode.REBALANCE_IN_PROGRESS)
+        running.cancel()
+        await asyncio.Event().wait()
+
+    lab = Lab(*address)
+    case = Case("x", 1, "1", Level.MUST, "A sentence.", "a source", rebalances)
+    running = asyncio.ensure_future(run([case], lab, 30, lambda _: None))
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    groups = (await lab.ask(messages.ListGroupsRequest(), 4)).groups
+    lab.end()
+    assert not [each.group_id for each in groups if each.group_id.startswith(lab.prefix)]
 
 
 def test_the_command_prints_and_exits(address: tuple[str, int], tmp_path: Path) -> None:
