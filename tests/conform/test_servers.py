@@ -17,9 +17,8 @@ from klamm.conform.case import Case, Level, Outcome, Result
 from klamm.conform.lab import Lab
 from klamm.conform.runner import chosen, run
 from klamm.conform.sections.catalogue import SECTIONS
-from klamm.conform.sections.groups import heartbeat, join_request, joined
+from klamm.conform.sections.groups import described, join_request
 from klamm.protocol import messages
-from klamm.protocol.errors import ErrorCode
 from klamm.tests.harness.kafka import KafkaBroker
 from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.tree import Tree
@@ -59,26 +58,28 @@ def test_klamm_passes_values_of_each_api(address: tuple[str, int]) -> None:
     assert broken(outcomes_of(address, chosen(SECTIONS, ["versions"])[::7])) == []
 
 
-async def test_a_run_that_is_cancelled_in_a_rebalance_leaves_nothing(address: tuple[str, int]) -> None:
-    """A group whose members were told to leave is empty when its rebalance ends, and not before."""
+def test_a_run_that_is_cancelled_in_a_rebalance_leaves_nothing(zookeeper: str) -> None:
+    """A group whose only member left is not empty until the first rebalance ends."""
 
     async def rebalances(lab: Lab) -> None:
-        member = await joined(lab)
-        other = await lab.coordinator(member.group)
-        named = await other.ask(join_request(member.group), version := lab.version("JoinGroup"))
-        await other.send(join_request(member.group, named.member_id), version)
-        await lab.until(lambda: heartbeat(lab, member), lambda code: code == ErrorCode.REBALANCE_IN_PROGRESS)
-        running.cancel()
-        await asyncio.Event().wait()
+        group, version = lab.group(), lab.version("JoinGroup")
+        connection = await lab.coordinator(group)
+        named = await connection.ask(join_request(group), version)
+        await connection.send(join_request(group, named.member_id), version)
+        await lab.until(lambda: described(lab, group), lambda found: found.group_state == "PreparingRebalance")
+        raise asyncio.CancelledError
 
-    lab = Lab(*address)
-    case = Case("x", 1, "1", Level.MUST, "A sentence.", "a source", rebalances)
-    running = asyncio.ensure_future(run([case], lab, 30, lambda _: None))
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    groups = (await lab.ask(messages.ListGroupsRequest(), 4)).groups
-    lab.end()
-    assert not [each.group_id for each in groups if each.group_id.startswith(lab.prefix)]
+    async def groups_left(lab: Lab) -> list[str]:
+        with pytest.raises(asyncio.CancelledError):
+            await run([Case("x", 1, "1", Level.MUST, "A sentence.", "a source", rebalances)], lab, 30, lambda _: None)
+        groups = (await lab.ask(messages.ListGroupsRequest(), 4)).groups
+        lab.end()
+        return [each.group_id for each in groups]
+
+    config = {"group.initial.rebalance.delay.ms": "500"}
+    with klamm.Cluster(1, zookeeper=f"{zookeeper}/{unique_name('conform')}", config=config) as cluster:
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        assert asyncio.run(groups_left(Lab(host, int(port)))) == []
 
 
 def test_the_command_prints_and_exits(address: tuple[str, int], tmp_path: Path) -> None:
