@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from klamm.journal.columns import EVENTS, FRAMES, Column, Direction
-from klamm.machine.replaced_file import remove_temporaries
 from klamm.pipeline.decode.batches import INPUT, LISTS, decode_batches, joined
 from klamm.pipeline.decode.fields import Values
 from klamm.pipeline.lake.column_types import arrow_type
@@ -94,8 +93,6 @@ class Files:
         file = self._files.get(table)
         if file is None:
             path = stage(self._lake, table, self._batch) / folder_of_run(self._run) / self._name
-            if path.parent.exists():
-                remove_temporaries(path.parent, (path.name,))  # of a try whose worker was killed
             file = self._files[table] = RowGroups(path, frequent=table.frequent)
         file.add(with_names(table, rows))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from klamm.machine.replaced_file import replacing
+from klamm.machine.replaced_file import remove_temporaries, replacing
 from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
 from klamm.pipeline.lake.manifest import Entry, Footers, append, files_of, footers, together
 from klamm.pipeline.lake.parquet_files import WRITTEN
@@ -133,7 +133,10 @@ def adopt(lake: Path, table: Table, batch: str, runs: Iterable[str], reported: R
 
 
 def _reported(folder: Path, files: Sequence[WrittenFile]) -> Footers:
-    there = {file.name: file.stat().st_size for file in files_of(folder)} if folder.exists() else {}
+    there = {}
+    if folder.exists():
+        remove_temporaries(folder, {file.name for file in files})  # of tries that were killed: two tries of a task may run at once
+        there = {file.name: file.stat().st_size for file in files_of(folder)}
     if there != {file.name: file.bytes for file in files}:
         raise PipelineFailed(f"{folder}: {len(there)} files are there, which are not the {len(files)} that were written; try again")
     return together(file.told for file in files)

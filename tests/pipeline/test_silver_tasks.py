@@ -10,12 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from klamm.journal.columns import EVENTS, FRAMES
+from klamm.machine.replaced_file import temporary_path
 from klamm.pipeline import silver
 from klamm.pipeline.decode.batches import joined
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import table_parts as parts
+from klamm.pipeline.lake.tables import EVENT_TABLE
 from klamm.pipeline.silver import Source, tasks
-from klamm.pipeline.silver_files import Piece, read_bronze, received, write_task
+from klamm.pipeline.silver_files import Files, Piece, events_into, read_bronze, received, write_task
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import TinyJournal
@@ -108,3 +110,29 @@ def test_a_task_needs_no_spark_and_writes_the_same_files_again(tmp_path: Path) -
         for table in ("events", "messages")
         for run in ("run=one", "run=two%3A odd%3Dname")
     ]
+
+
+def test_two_tries_of_a_task_at_once_write_the_same_file(tmp_path: Path) -> None:
+    """As with `spark.speculation`: neither takes the unfinished file of the other."""
+    with TinyJournal(tmp_path, "r", 1) as journal:
+        journal.event("timer")
+    pieces = [Piece(one.table, one.run, one.path, None) for one in bronze(tmp_path) if one.table == "events"]
+    tries = [Files(tmp_path, "7", "r", 3) for _ in range(2)]
+    for one in tries:
+        for rows in read_bronze(tmp_path, pieces):
+            events_into(one.add, rows)
+            (file,) = one._files.values()
+            file._write(file._waiting)  # a full row group, so that each has an unfinished file
+    reports = [one.close() for one in tries]
+    assert reports[0] == reports[1] != []
+
+
+def test_a_part_has_no_unfinished_files_of_tries_that_were_killed(tmp_path: Path) -> None:
+    with TinyJournal(tmp_path, "r", 1) as journal:
+        journal.event("timer")
+    (piece,) = [Piece(one.table, one.run, one.path, None) for one in bronze(tmp_path) if one.table == "events"]
+    (file,) = write_task(tmp_path, "7", 3, [piece]).files
+    folder = parts.stage(tmp_path, EVENT_TABLE, "7") / parts.folder_of_run("r")
+    temporary_path(folder / file.name).touch()
+    (entry,) = parts.adopt(tmp_path, EVENT_TABLE, "7", ["r"], {(file.table, "r"): [file]})
+    assert [path.name for path in (tmp_path / entry.path).iterdir()] == [file.name]
