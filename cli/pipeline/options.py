@@ -71,11 +71,14 @@ class Spark:
 
 
 def settings_options(function: Callable[..., T]) -> Callable[..., T]:
-    """Options --conf, --properties-file and --jars, as spark-submit has them: the argument `settings` of a command."""
+    """Options --conf, --properties-file and --jars, as spark-submit has them: the argument `settings` of a command.
+
+    Its argument `master` is that of the settings where the command line has no --master.
+    """
 
     @wraps(function)
     def with_settings(
-        *arguments: Any, conf: tuple[tuple[str, str], ...], properties_file: Path | None, jars: str | None, **named: Any
+        *arguments: Any, master: str, conf: tuple[tuple[str, str], ...], properties_file: Path | None, jars: str | None, **named: Any
     ) -> T:
         from klamm.configs.properties import read_properties
         from klamm.pipeline.spark.settings import JARS
@@ -87,7 +90,9 @@ def settings_options(function: Callable[..., T]) -> Callable[..., T]:
         for key in settings:
             if not re.fullmatch(r"spark(\.[^.\s]+)+", key):
                 raise click.UsageError(f"{key}: a setting of Spark begins with spark.")
-        return function(*arguments, settings=settings, **named)
+        chosen = settings.pop("spark.master", master)
+        is_default = click.get_current_context().get_parameter_source("master") is click.core.ParameterSource.DEFAULT
+        return function(*arguments, master=chosen if is_default else master, settings=settings, **named)
 
     conf = click.option("--conf", type=KEY_VALUE, multiple=True, callback=each_once, help="A setting of Spark; may be repeated.")
     file = click.option(
@@ -103,9 +108,7 @@ def session_options(function: Callable[..., T]) -> Callable[..., T]:
 
     @wraps(function)
     def with_spark(*arguments: Any, master: str, remote: str | None, memory: str, settings: dict[str, str], **named: Any) -> T:
-        chosen = settings.pop("spark.master", master)
-        is_default = click.get_current_context().get_parameter_source("master") is click.core.ParameterSource.DEFAULT
-        return function(*arguments, spark=Spark(chosen if is_default else master, remote, memory, settings), **named)
+        return function(*arguments, spark=Spark(master, remote, memory, settings), **named)
 
     remote = click.option("--remote", metavar="URL", help="A Spark Connect server, sc://HOST:PORT, that sees the lake under the same path.")
     return MASTER(remote(MEMORY(settings_options(with_spark))))

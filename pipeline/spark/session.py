@@ -29,7 +29,7 @@ from klamm.pipeline.spark.cluster import code_zip, environment, own_archive
 from klamm.pipeline.spark.java import java_for_spark
 from klamm.pipeline.spark.jvm import GATEWAY_PORT, JvmEnded, folders, has_jvm, missing_privates, start_jvm
 from klamm.pipeline.spark.settings import JAVA_OPTIONS, WORKER_PYTHON, Kind, When, chosen, jvm_flags
-from klamm.pipeline.spark.user_settings import merged, warn_of_unknown, without_secrets
+from klamm.pipeline.spark.user_settings import merged, warn_of_unknown, without_secrets, without_token
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -194,13 +194,14 @@ def _connected(builder: SparkSession.Builder, remote: str, settings: Mapping[str
     except ImportError as problem:
         raise NoSpark(f"--remote needs the packages of Spark Connect: {install_command('connect')}") from problem
     except Exception as problem:  # grpc and PySpark raise many classes for a server that is not there
-        raise NoSpark(f"no Spark Connect server at {remote}: {_reason(problem, '')}") from problem
+        reason = _reason(problem, "").replace(remote, without_token(remote))
+        raise NoSpark(f"no Spark Connect server at {without_token(remote)}: {reason}") from problem
     for key, value in settings.items():
         try:
             session.conf.set(key, value)
         except Exception as problem:  # of grpc and PySpark, as above
             reason = without_secrets(_reason(problem, ""), settings)
-            raise NoSpark(f"{key} cannot be set on the server at {remote}: {reason}") from problem
+            raise NoSpark(f"{key} cannot be set on the server at {without_token(remote)}: {reason}") from problem
     session.addArtifact(str(code_zip()), pyfile=True)
     return session
 

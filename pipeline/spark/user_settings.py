@@ -59,6 +59,11 @@ def without_secrets(text: str, settings: Mapping[str, str]) -> str:
     return text
 
 
+def without_token(remote: str) -> str:
+    """The address of a Spark Connect server, to be shown: its parameters may have a token (`sc://HOST/;token=…`)."""
+    return re.sub(r"(;token=)[^;]*", rf"\1{HIDDEN}", remote, flags=re.IGNORECASE)
+
+
 def write_secrets(settings: Mapping[str, str], path: Path) -> None:
     """Write settings to a file of properties that only this user can read."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="iso-8859-1") as file:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from klamm.pipeline.spark.cluster import code_digest
 from klamm.pipeline.spark.session import is_one_process, master_problem
+from klamm.pipeline.spark.user_settings import without_token
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +42,7 @@ CONNECT_TASKS = 8
 SPARKS_OWN = ("py4j", "pyspark", "grpc")
 """Packages whose exceptions come from Spark."""
 TOKEN = "_checkpoints/seen-by-workers"
-"""The file in a lake that workers read; its content is new each time."""
+"""How the names of files begin that workers read in a lake. Each has a name and a content of its own: commands may run at the same time."""
 
 
 class ClusterFailed(Exception):
@@ -131,14 +132,14 @@ class Workers:
             return
         token = secrets.token_hex()
         try:
-            self._lake.put(TOKEN, token.encode())
+            self._lake.put(seen_file(token), token.encode())
         except OSError:
             yield ""
             return
         try:
             yield token
         finally:
-            self._lake.delete(TOKEN)
+            self._lake.delete(seen_file(token))
 
     @contextlib.contextmanager
     def _deadline(self) -> Iterator[None]:
@@ -193,10 +194,10 @@ def supervise(spark: SparkSession, lake: LakePlace | None = None, remote: str | 
     """
     global _workers
     context = spark.sparkContext if remote is None else None
-    cluster = remote if context is None else context.master
+    cluster = context.master if context is not None else without_token(str(remote))
     _workers = None
     if context is None or not is_one_process(context.master):
-        _workers = Workers(spark, str(cluster), lake, context)
+        _workers = Workers(spark, cluster, lake, context)
         _workers.ask()
 
 
@@ -211,6 +212,11 @@ def cluster_failures() -> Iterator[None]:
         raise
 
 
+def seen_file(token: str) -> str:
+    """The file of this content."""
+    return f"{TOKEN}-{token[:16]}"
+
+
 def answer(lake: LakePlace | None, token: str, code: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """On a worker: a row that says what is wrong with it, or is empty."""
     import pyarrow as pa
@@ -223,7 +229,7 @@ def _problem(lake: LakePlace | None, token: str, code: str) -> str:
     host = socket.gethostname()
     if code_digest() != code:
         return f"worker {host} imports another version of Klamm than the driver has, {__file__}"
-    if lake is None or not token or lake.read(TOKEN) == token.encode():
+    if lake is None or not token or lake.read(seen_file(token)) == token.encode():
         return ""
     return f"worker {host} does not see the lake {lake} of the driver: all machines need it under the same path"
 

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from klamm.cli.pipeline.options import Spark, session_options
+from klamm.cli.pipeline.options import MASTER, Spark, session_options, settings_options
 
 MODULE_COMMANDS = ("check", "run", "serve", "simulate", "submit", "watch")
 
@@ -36,6 +36,21 @@ def test_an_option_of_the_command_line_has_precedence_over_the_file(tmp_path: Pa
     )
     assert opened("--properties-file", str(file), "--master", "local[1]").master == "local[1]"
     assert opened() == Spark("local[*]", None, "2g", {})
+
+
+def test_commands_without_a_session_take_the_master_of_the_settings_too() -> None:
+    """As `serve` and `submit`, which pass a master to spark-submit."""
+    seen: list[tuple[str, dict[str, str]]] = []
+
+    @click.command()
+    @MASTER
+    @settings_options
+    def command(master: str, settings: dict[str, str]) -> None:
+        seen.append((master, settings))
+
+    for words in ([], ["--master", "yarn"]):
+        CliRunner().invoke(command, ["--conf", "spark.master=spark://h:1", *words], standalone_mode=False, catch_exceptions=False)
+    assert seen == [("spark://h:1", {}), ("yarn", {})]
 
 
 @pytest.mark.parametrize("word", ["sparks.a=1", "a=1", "spark=1", "spark.=1", "spark.a b=1"])

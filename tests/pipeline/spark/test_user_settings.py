@@ -16,8 +16,9 @@ import pytest
 from klamm.cli.pipeline import job
 from klamm.configs.properties import read_properties
 from klamm.pipeline.spark.cluster import submit_command
+from klamm.pipeline.spark.session import NoSpark, open_session
 from klamm.pipeline.spark.settings import JAVA_OPTIONS, PY_FILES
-from klamm.pipeline.spark.user_settings import merged, without_secrets, write_secrets
+from klamm.pipeline.spark.user_settings import merged, without_secrets, without_token, write_secrets
 from klamm.tests.harness.ports import free_port
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.pipeline.journals import write
@@ -56,6 +57,14 @@ def test_a_users_flags_and_files_join_those_of_klamm_and_other_values_replace_th
 
 def test_a_message_hides_secret_values() -> None:
     assert without_secrets("no such key hunter2 at h", {SECRET_KEY: "hunter2", "spark.x": "at"}) == "no such key *** at h"
+
+
+def test_the_address_of_a_connect_server_is_shown_without_its_token() -> None:
+    assert without_token("sc://h:1/;use_ssl=true;token=hunter2;user_id=u") == "sc://h:1/;use_ssl=true;token=***;user_id=u"
+    assert without_token("sc://h:1") == "sc://h:1"
+    with pytest.raises(NoSpark, match=r"^no Spark Connect server at sc://127\.0\.0\.1:1/;token=\*\*\*: ") as failure:
+        open_session(remote="sc://127.0.0.1:1/;token=hunter2")
+    assert "hunter2" not in str(failure.value)
 
 
 def klamm(*words: object) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,10 @@ from klamm.pipeline.lake.folder import PipelineFailed, spark_failures
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.spark import workers
 from klamm.pipeline.spark.cluster import code_digest
-from klamm.pipeline.spark.workers import TOKEN, ClusterFailed, answer, cluster_failures
+from klamm.pipeline.spark.workers import ClusterFailed, Workers, answer, cluster_failures, seen_file
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CODE = code_digest()
 
@@ -23,8 +27,8 @@ def said(lake: Path | None, token: str, code: str = CODE) -> str:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    (tmp_path / TOKEN).parent.mkdir()
-    (tmp_path / TOKEN).write_text("new")
+    (tmp_path / seen_file("new")).parent.mkdir()
+    (tmp_path / seen_file("new")).write_text("new")
     return tmp_path
 
 
@@ -34,6 +38,16 @@ def test_a_worker_with_the_drivers_lake_and_code_has_no_problem(lake: Path) -> N
 
 def test_a_worker_is_not_asked_for_what_a_driver_could_not_write(tmp_path: Path) -> None:
     assert said(tmp_path / "other", "") == ""
+
+
+def test_commands_that_ask_at_the_same_time_do_not_disturb_each_other(tmp_path: Path) -> None:
+    store, spark = Store(tmp_path), cast("SparkSession", None)
+    one, other = (Workers(spark, "sc://h", store)._token() for _ in range(2))
+    with one as first:
+        with other as second:
+            assert said(tmp_path, first) == said(tmp_path, second) == ""
+        assert said(tmp_path, first) == ""
+    assert Store(tmp_path).names("") == []
 
 
 @pytest.mark.parametrize("there", ["nothing", "an older copy", "an empty folder"])
