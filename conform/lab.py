@@ -66,13 +66,22 @@ class Lab:
             raise Unreachable(f"{self.where} cannot be reached: {error.strerror or error}") from None
         try:
             response = await first.ask(messages.ApiVersionsRequest(), 0)
+            self.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+            if not self.versions:
+                raise Unreachable(f"{self.where} advertises no API: error {error_name(response.error_code)}")
+            await self._check_open(first)
         except Broken as broken:
             raise Unreachable(f"{self.where} does not speak Kafka's protocol (is its port PLAINTEXT?): {broken}") from None
         finally:
             first.close()
-        self.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
-        if not self.versions:
-            raise Unreachable(f"{self.where} advertises no API: error {error_name(response.error_code)}")
+
+    async def _check_open(self, connection: Connection) -> None:
+        """Raise Unreachable if the server wants its clients to authenticate: all cases would fail."""
+        if not {int(KEYS[name].key) for name in ("SaslHandshake", "Metadata")} <= set(self.versions):
+            return
+        sent = connection.frame(messages.MetadataRequest(topics=[]), self.version("Metadata", SIMPLE))
+        if await connection.raw(sent.frame) is None:
+            raise Unreachable(f"{self.where} closes the connection of a client that has not authenticated (has its listener SASL?)")
 
     @property
     def where(self) -> str:

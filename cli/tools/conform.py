@@ -92,11 +92,15 @@ def command(
 
 def _check_writable(file: Path | None) -> None:
     """Raise UsageError if it is not: a run is too long to find out at its end."""
-    if file is not None:
-        try:
-            file.open("a").close()
-        except OSError as problem:
-            raise click.UsageError(f"{file}: {problem.strerror}") from None
+    if file is None:
+        return
+    is_new = not file.exists()
+    try:
+        file.open("a").close()
+        if is_new:
+            file.unlink()
+    except OSError as problem:
+        raise click.UsageError(f"{file}: {problem.strerror}") from None
 
 
 def _list(cases: list[Case], as_json: bool) -> None:

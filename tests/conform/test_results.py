@@ -132,8 +132,8 @@ async def test_what_cannot_be_deleted_is_named_and_the_other_kinds_are_deleted()
         return messages.DeleteTopicsResponse()
 
     async with server(serve) as lab:
-        others = (ApiKey.FIND_COORDINATOR, ApiKey.DELETE_TOPICS, ApiKey.DELETE_GROUPS)
-        lab.versions = {ApiKey.METADATA: (1, 1)} | dict.fromkeys(others, (0, 0))
+        lab.versions = dict.fromkeys((ApiKey.FIND_COORDINATOR, ApiKey.DELETE_TOPICS, ApiKey.DELETE_GROUPS), (0, 0))
+        lab.versions[ApiKey.METADATA] = (1, 1)
         lab.group()
         lab.remember(topic := lab.name())
         left = await lab.clean_up(0.2)
@@ -156,7 +156,8 @@ async def test_reports_do_not_have_the_password(case: str) -> None:
     received: list[bytes] = []
     async with server(serve) as lab:
         lab.sasl = SaslPlace(*lab.address, "PLAIN", "eve", "se-cret")
-        outcome = await run_case(*chosen(SECTIONS, [case]), lab, 1)
+        (chosen_one,) = chosen(SECTIONS, [case])
+        outcome = await run_case(chosen_one, lab, 1)
     assert received and outcome.exchanges
     assert not [each for each in outcome.exchanges if b"se-cret" in each.request]
     assert b"se-cret".hex(" ") not in reports.as_html("here:1", [outcome], "")
@@ -184,6 +185,16 @@ async def is_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
     await reader.read()
 
 
+async def wants_authentication(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """As a listener with SASL: it answers ApiVersions, and closes the connection of what is no authentication."""
+    await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+    row = messages.ApiVersionsResponse.ApiVersion
+    keys = [row(api_key=key, min_version=1, max_version=1) for key in (ApiKey.METADATA, ApiKey.SASL_HANDSHAKE)]
+    body = messages.encode(messages.ApiVersionsResponse(api_keys=keys), 0)
+    writer.write(messages.encode_response(ApiKey.API_VERSIONS, 0, 1, body))
+    await reader.readexactly(4)
+
+
 @pytest.mark.parametrize(
     ("serve", "reason"),
     [
@@ -193,9 +204,10 @@ async def is_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
         (ends(b"\x7f\xff\xff\xff" + bytes(50)), "a frame of 2147483647 bytes"),
         (ends(b"\0\0\0\x05" + bytes(5)), "correlation id 0"),
         (ends(b"\0\0\0\x0a\0\0\0\x01" + b"\x7f" * 6), "does not decode"),
+        (wants_authentication, "has its listener SASL"),
         (is_silent, "does not answer within 0.3 s"),
     ],
-    ids=["closes", "http", "tls", "two gigabytes", "wrong id", "garbage", "silent"],
+    ids=["closes", "http", "tls", "two gigabytes", "wrong id", "garbage", "sasl", "silent"],
 )
 async def test_a_server_that_is_none_is_one_line(serve: Serve, reason: str) -> None:
     async with server(serve) as lab:
