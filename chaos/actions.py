@@ -58,7 +58,7 @@ class Actions:
             "rebalance": self._rebalance, "expire-members": self._expire_members, "member": self._member,
             "slow-link": self._slow_link, "slow-zookeeper": self._slow_zookeeper, "lossy": self._lossy,
             "unclean-cut": self._unclean_cut, "expire-offset": self._expire_offset,
-        }  # fmt: skip
+        }
 
     def begin(self, step: Step) -> Done:
         """Do a step."""
@@ -265,7 +265,7 @@ class Actions:
         body = {
             "filter": {"api": given["api"]}, "effect": {"close": given["close"]}, "probability": given["probability"],
             "seed": given["seed"],
-        }  # fmt: skip
+        }
         number = self.api.post("faults", body=body)["id"]
 
         def undo() -> str:

@@ -58,7 +58,7 @@ class CommittedOffsets:
             behind = [
                 f"group {group} has committed {None if row is None else row.get(p)} of {end} in partition {p}, and goes on no more"
                 for group, row in committed.items() for p, end in ends.items() if row is None or row.get(p) != end
-            ]  # fmt: skip
+            ]
         return behind if time.monotonic() >= until + CATCH_UP_S else []
 
     def ask_at_the_end(self) -> None:

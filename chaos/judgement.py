@@ -40,7 +40,7 @@ def _group_faults(load: Load, logs: Logs) -> Faults:
     faults = judge_group(
         [member.deliveries for member in load.members], (start for member in load.members for start in member.starts),
         (commit for member in load.members for commit in member.commits), load.offsets.final[READERS], logs, READERS,
-    )  # fmt: skip
+    )
     return {f"{READERS} {rule}": found for rule, found in faults.items()}
 
 

@@ -26,12 +26,12 @@ CRASH_PHASES = (
     "ZooKeeperWrite", "IsrsAltered", "LeadersElected", "FailoverReplicasStarted", "ReassignmentEpochRaised", "ReassignmentCaughtUp",
     "ReassignmentLeaderMoved", "GroupAssignmentStored", "OffsetsAppended", "TransactionPartitionsAdded", "TransactionEndPrepared",
     "TransactionMarkersWritten",
-)  # fmt: skip
+)
 LOSSY_APIS = (
     "Produce", "Fetch", "OffsetCommit", "JoinGroup", "SyncGroup", "Heartbeat", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit",
     "EndTxn", "WriteTxnMarkers", "InitProducerId", "FindCoordinator", "Metadata", "AlterPartition", "LeaderAndIsr", "UpdateMetadata",
     "StopReplica", "OffsetForLeaderEpoch", "ControlledShutdown",
-)  # fmt: skip
+)
 TOPIC_CONFIGS: dict[str, tuple[str, ...]] = {
     "segment.bytes": ("262144", "524288", "1048576"),
     "segment.ms": ("500", "3000", "604800000"),
@@ -158,7 +158,7 @@ def _lossy(chance: random.Random, _shape: Shape) -> Parameters:
     return {
         "api": chance.choice(LOSSY_APIS), "close": chance.choice(("before", "amid", "after")),
         "probability": chance.choice((0.05, 0.2, 0.5)), "seed": chance.randrange(1 << 16),
-    }  # fmt: skip
+    }
 
 
 _TABLE = (

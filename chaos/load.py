@@ -28,7 +28,7 @@ class Load:
     def __init__(
         self, bootstrap: str, seed: int, admin: AdminClient, reset: LostOffset, ended: Callable[[], str | None],
         waited_s: Callable[[], float],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`seed` chooses how partitions are assigned to members, and which transactions are aborted. `reset` is called if a member loses
         its offset. `ended` says how the process of the cluster ended, None while it runs; `waited_s`, how long it has waited for a CPU.
         """
@@ -125,7 +125,7 @@ class Load:
             "assignments": sum(each.assignments for each in self._all()),
             "hung_clients": sorted(self.hung), "longest_unavailability_s": round(max(self.gaps.longest_s), 1),
             "longest_working_unavailability_s": round(max(self.gaps.longest_working_s), 1),
-        }  # fmt: skip
+        }
 
 
 def _acknowledged(members: Iterable[Member]) -> int:

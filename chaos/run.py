@@ -238,4 +238,4 @@ def requests_now(api: ControlClient) -> list[str]:
     return [
         f"{row['at']} broker {row['broker']} {row['client_id']} {row['api']} v{row['version']} {row['error'] or ''}".rstrip()
         for row in rows
-    ]  # fmt: skip
+    ]

@@ -184,7 +184,7 @@ def _commit_for_a_moment(bootstrap: str, group: str) -> None:
     commit = kind(
         group_id=group, generation_id_or_member_epoch=-1, member_id="", retention_time_ms=EXPIRES_MS,
         topics=[kind.OffsetCommitRequestTopic(name=RECORDS, partitions=[partition])],
-    )  # fmt: skip
+    )
     until = time.monotonic() + WAIT_S
     while True:
         found = _ask(bootstrap.split(",")[0], messages.FindCoordinatorRequest(key=group, key_type=0), 1)

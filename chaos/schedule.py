@@ -140,7 +140,7 @@ def as_json(schedule: Schedule) -> JsonObject:
         "steps": [
             {"at_ms": step.at_ms, "kind": step.kind, "lasts_ms": step.lasts_ms, "parameters": step.parameters} for step in schedule.steps
         ],
-    }  # fmt: skip
+    }
 
 
 def from_json(value: JsonObject) -> Schedule:

@@ -23,7 +23,7 @@ def as_json(outcome: RunOutcome) -> JsonObject:
             }
             for each in outcome.violations
         ],
-    }  # fmt: skip
+    }
 
 
 def as_lines(outcome: RunOutcome) -> list[str]:

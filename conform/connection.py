@@ -20,7 +20,7 @@ KEYS = {api.name: api for api in APIS.values()}
 UNAUTHORIZED = frozenset({
     ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-})  # fmt: skip
+})
 CLOSED = "the connection was closed instead of a response"
 
 

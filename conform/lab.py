@@ -25,7 +25,7 @@ NOT_YET = frozenset({
     ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.CONCURRENT_TRANSACTIONS,
-})  # fmt: skip
+})
 """Errors that a client repeats its request after."""
 PAUSE_S = 0.05
 SIMPLE = 7

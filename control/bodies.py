@@ -307,7 +307,7 @@ def _filter_of(body: FilterBody, brokers: list[int]) -> RequestFilter:
             ("topic", body.topic), ("partition", body.partition), ("group", body.group), ("transactional_id", body.transactional_id),
         )
         if value is not None
-    }  # fmt: skip
+    }
     if body.topic_id is not None:
         if body.topic is not None:
             raise Refused("topic and topic_id cannot be combined")
@@ -387,7 +387,7 @@ def _effect_of(body: EffectBody, direction: str) -> Effect:
     return Effect(
         after_work, code, body.message, body.delay_ms, body.drop, body.lose_response, body.close, body.corrupt, body.truncate,
         body.correlation_id, body.throttle_time_ms, body.slow_disk_ms or 0,
-    )  # fmt: skip
+    )
 
 
 _EFFECTS = ("error", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms", "slow_disk_ms")

@@ -64,7 +64,7 @@ class ControlClient:
     def _send(
         self, method: str, path: tuple[object, ...], body: Mapping[str, object] | None = None, *,
         query: Mapping[str, object] | None = None, wait_s: float = 0,
-    ) -> JsonObject:  # fmt: skip
+    ) -> JsonObject:
         place = "".join(f"/{quote(str(part), safe='')}" for part in path)
         if given := {name: _text(value) for name, value in (query or {}).items() if value is not None}:
             place += f"?{urlencode(given)}"

@@ -26,7 +26,7 @@ def heard_by(broker: BrokerServer) -> dict[str, int]:
     heard = {
         f"member {member.member_id} of group {group.group_id}": member.deadline_ms
         for group in broker.services.groups.groups() for member in group.members.values() if not member.is_waiting
-    }  # fmt: skip
+    }
     for topic, index, hosted in broker.replicas:
         if hosted.leadership is not None:
             end_offset = hosted.log_end_offset

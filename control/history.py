@@ -48,7 +48,7 @@ class Exchange:
     __slots__ = (
         "_error", "api_key", "at_ms", "broker", "client_id", "correlation_id", "is_forgotten", "number", "peer", "request", "response",
         "sender", "version",
-    )  # fmt: skip
+    )
 
     def __init__(self, number: int, at_ms: int, broker: int, peer: str, payload: bytes, sender: Peer | None = None) -> None:
         """`peer` is host:port of the client, and `sender` what its connection says about it. Raises RemoteProtocolError for a payload

@@ -52,7 +52,7 @@ def fault(one: Fault) -> JsonObject:
         "drop": effect.is_dropped or None, "lose_response": effect.is_lost or None, "close": effect.close,
         "corrupt": effect.is_corrupt or None, "truncate": effect.truncate, "correlation_id": effect.correlation_id,
         "throttle_time_ms": effect.throttle_time_ms, "slow_disk_ms": effect.slow_disk_ms or None,
-    }  # fmt: skip
+    }
     return {
         "id": one.number,
         "filter": {key: value for key, value in shown.items() if value is not None},
@@ -60,7 +60,7 @@ def fault(one: Fault) -> JsonObject:
         "first": limits.first, "after": limits.after, "probability": limits.probability, "seed": limits.seed,
         "hits": one.hits, "matches": one.matches, "spent": one.is_spent,
         "last": [hit_json(hit) for hit in one.last],
-    }  # fmt: skip
+    }
 
 
 def _request_filter(wanted: RequestFilter, effect: Effect) -> JsonObject:
@@ -69,7 +69,7 @@ def _request_filter(wanted: RequestFilter, effect: Effect) -> JsonObject:
         "versions": None if wanted.versions is None else list(wanted.versions),
         "broker": wanted.broker, "from_broker": wanted.from_broker, "client_id": wanted.client_id, "principal": wanted.principal,
         "direction": "response" if effect.after_work else "request",
-    }  # fmt: skip
+    }
     for key, value in wanted.parts.items():
         shown[key if not isinstance(value, bytes) else "topic_id"] = uuid(value) if isinstance(value, bytes) else value
     return shown
@@ -79,7 +79,7 @@ def _disk_filter(wanted: DiskFilter) -> JsonObject:
     return {
         "broker": wanted.broker, "disk": wanted.operation, "log_dir": wanted.directory, "topic": wanted.topic,
         "partition": wanted.partition,
-    }  # fmt: skip
+    }
 
 
 def hit_json(hit: Hit | DiskHit) -> JsonObject:
@@ -87,11 +87,11 @@ def hit_json(hit: Hit | DiskHit) -> JsonObject:
     if isinstance(hit, DiskHit):
         return {
             "at": time_text(hit.at_ms), "broker": hit.broker, "disk": hit.operation, "topic": hit.topic, "partition": hit.partition,
-        }  # fmt: skip
+        }
     return {
         "at": time_text(hit.at_ms), "broker": hit.broker, "client_id": hit.client_id, "api": hit.api, "version": hit.version,
         "correlation_id": hit.correlation_id,
-    }  # fmt: skip
+    }
 
 
 def recovery(waiting: Recovery) -> JsonObject:
@@ -118,7 +118,7 @@ def broker(running: BrokerServer, state: str) -> JsonObject:
         "zookeeper_session": f"0x{running.zk.session_id:x}", "replicas": len(running.replicas),
         "leaders": running.replicas.leader_count(),
         "log_dirs": list(running.config.log_dirs) if are_on_disk(running.config) else [],
-    }  # fmt: skip
+    }
     return shown
 
 
@@ -128,7 +128,7 @@ def controller(running: BrokerServer) -> JsonObject:
     return {
         "id": running.id, "epoch": running.controller.epoch, "queue": len(running.controller.queue),
         "event": None if current is None else type(current.event).__name__,
-    }  # fmt: skip
+    }
 
 
 def change(controller_id: int, one: Change) -> JsonObject | None:
@@ -140,7 +140,7 @@ def change(controller_id: int, one: Change) -> JsonObject | None:
                     "leader": s.leader, "isr": list(s.isr), "leader_epoch": s.leader_epoch,
                 })
                 for p, s in states[:MAX_ROWS]
-            ]  # fmt: skip
+            ]
             return {"change": "StatesChanged", "partitions": rows, "more": max(0, len(states) - MAX_ROWS)}
         case changes.TermBegan(epoch) | changes.TermEnded(epoch):
             return {"change": type(one).__name__, "controller_id": controller_id, "controller_epoch": epoch}
@@ -176,11 +176,11 @@ async def topic(reader: BrokerServer, brokers: Iterable[BrokerServer], name: str
         assignment = stored.assignments[index]
         seen = {
             "replicas": list(assignment.replicas), "adding": list(assignment.adding), "removing": list(assignment.removing),
-        }  # fmt: skip
+        }
         written = None if state is None else {
             "leader": state.leader, "isr": list(state.isr), "leader_epoch": state.leader_epoch, "partition_epoch": state.partition_epoch,
             "controller_epoch": state.controller_epoch, "leader_recovery_state": state.recovery,
-        }  # fmt: skip
+        }
         rows.append(
             {"partition": index, **seen, "leader": -1 if state is None else state.leader, "isr": [] if state is None else list(state.isr)}
             | {"zookeeper": seen | (written or {}), "brokers": {str(each.id): as_seen(each, name, index) for each in brokers}}
@@ -198,7 +198,7 @@ def as_seen(by: BrokerServer, name: str, index: int) -> JsonObject:
         shown |= {
             "role": hosted.role.name.lower(), "log_start_offset": hosted.log_start_offset, "log_end_offset": hosted.log_end_offset,
             "high_watermark": hosted.high_watermark, "last_stable_offset": hosted.last_stable_offset,
-        }  # fmt: skip
+        }
     return shown
 
 
@@ -211,7 +211,7 @@ def group(coordinator: int, one: Group) -> JsonObject:
         "group": one.group_id, "coordinator": coordinator, "state": one.state.value, "generation": one.generation,
         "protocol_type": one.protocol_type, "protocol": one.protocol, "leader": one.leader, "members": members,
         "offsets": len(one.offsets.committed),
-    }  # fmt: skip
+    }
 
 
 def transaction(coordinator: int, one: Transaction) -> JsonObject:
@@ -220,4 +220,4 @@ def transaction(coordinator: int, one: Transaction) -> JsonObject:
         "transactional_id": one.transactional_id, "coordinator": coordinator, "state": one.state.text,
         "producer_id": one.stored.producer_id, "producer_epoch": one.producer_epoch,
         "partitions": [{"topic": topic, "partition": index} for topic, index in one.open_partitions],
-    }  # fmt: skip
+    }

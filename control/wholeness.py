@@ -54,7 +54,7 @@ def report_of(broker: BrokerServer, brokers: Collection[int]) -> Report:
         broker.parts.dynamic_configs.executed, None if acls is None else dict(acls.executed),
         None if term is None else {number: each.epoch for number, each in term.cluster.brokers.items()},
         [] if term is None else _displaced(broker, ids - term.cluster.listed),
-    )  # fmt: skip
+    )
 
 
 def _lacks(broker: BrokerServer, ids: frozenset[int]) -> Iterator[str]:

@@ -191,7 +191,7 @@ def bill_of_materials(python: Path) -> dict[str, Any]:
         purl = f"pkg:maven/{group}/{name}@{version}"
         hashes = [{"alg": "SHA-512", "content": digest}]
         jars.append({"type": "library", "bom-ref": purl, "purl": purl, "group": group, "name": name, "version": version, "hashes": hashes,
-                     "description": f"in klamm-zookeeper as {file_name(artefact)}"})  # fmt: skip
+                     "description": f"in klamm-zookeeper as {file_name(artefact)}"})
     found = {each["name"]: each for each in bill["components"] if each["name"] not in ("pip", "setuptools")}
     parts = [_definitions(python), *jars]
     for component in found.values():
@@ -215,7 +215,7 @@ def _definitions(python: Path) -> dict[str, Any]:
     return {"type": "data", "bom-ref": "kafka-messages", "name": file.name, "version": version,
             "hashes": [{"alg": "SHA-512", "content": hashlib.sha512(file.read_bytes()).hexdigest()}],
             "licenses": [{"license": {"id": "Apache-2.0"}}],
-            "description": f"message definitions of Apache Kafka, from kafka-python {version}, in klamm"}  # fmt: skip
+            "description": f"message definitions of Apache Kafka, from kafka-python {version}, in klamm"}
 
 
 def _run(python: Python, work: Path, *command: str) -> str:

@@ -30,7 +30,7 @@ _RENAMED = {"docs/README.md": "pages.md"}
 FOUND_LATER = {"spec/": 0.01, "adr/": 0.01, "project/": 0.02, "reference/": 0.1} | dict.fromkeys(
     ("architecture.md", "compatibility.md", "conformance.md", "coverage.md", "documents.md", "pages.md", "phases.md", "pipeline_tables.md",
      "security_review.md", "spark_settings.md", "states.md", "testing.md", "walks.md"), 0.01,
-)  # fmt: skip
+)
 """Beginning of a page's place → weight of the page in the search. Who uses Klamm finds the pages for users first."""
 SCRIPTS = {
     "mermaid@11.17.2": ("package/dist/mermaid.min.js", "mermaid.js"),

@@ -24,13 +24,13 @@ Address = tuple[str, int]
 _ROWS = {
     ApiKey.METADATA: "brokers", ApiKey.DESCRIBE_CLUSTER: "brokers", ApiKey.FIND_COORDINATOR: "coordinators",
     ApiKey.PRODUCE: "node_endpoints", ApiKey.FETCH: "node_endpoints",
-}  # fmt: skip
+}
 _ONE_COORDINATOR = range(4)
 """Versions of FindCoordinator whose response is about one key."""
 _SINCE = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 16}
 _WIDTHS = {
     "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16,
-}  # fmt: skip
+}
 _INT16 = Packed(">h")
 _INT32 = Packed(">i")
 _VERSIONS = Packed(">hhh")

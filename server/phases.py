@@ -92,7 +92,7 @@ def phase_table() -> list[PhaseRow]:
         )
         for kind in KINDS
         for phase in kind.phases
-    ]  # fmt: skip
+    ]
 
 
 def can_fail(phase: type[Any]) -> bool:

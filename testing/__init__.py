@@ -16,7 +16,7 @@ else:
     _MODULES = {
         "AsyncCluster": "klamm.testing.async_cluster", "BlockingCluster": "klamm.testing.blocking_cluster",
         "Cluster": "klamm.testing.library", "Refused": "klamm.control.refusal", "WaitTimedOut": "klamm.testing.waits",
-    }  # fmt: skip
+    }
 
     def __getattr__(name: str) -> object:
         if name in _MODULES:

@@ -134,7 +134,7 @@ class ClusterVerbs:
         body = {
             "name": name, "partitions": partitions, "replication_factor": replication_factor, "configs": texts_of(config),
             "replicas": None if replicas is None else [list(each) for each in replicas],
-        }  # fmt: skip
+        }
         self._created.add(name)
         await self._then(self._control.create_topic(bodies.convert(bodies.TopicBody, body)))
         return name

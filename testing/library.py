@@ -70,7 +70,7 @@ class Cluster(ClusterContexts[Steered, BlockingCluster, AsyncCluster]):
             zookeeper=zookeeper, data_dir=data_dir, topic_policy=topic_policy, alter_config_policy=alter_config_policy,
             as_version=as_version, api_versions=api_versions, seams=seams,
             tls=tls, sasl=sasl, acls=acls, users=users,
-        )  # fmt: skip
+        )
         own = {"seams": seams, "topic_policy": topic_policy, "alter_config_policy": alter_config_policy}
         for name, value in own.items() if processes else ():
             if value is not None:

@@ -31,7 +31,7 @@ ARGUMENTS: dict[str, tuple[type[Any], ...]] = {
     "api_versions": (Mapping,), "processes": (bool,), "tls": (bool,), "sasl": (str,), "users": (Mapping,), "acls": (bool,),
     "control_port": (int,), "host": (str,), "port": (int,), "metrics_port": (int,), "data_dir": (str, PathLike), "seams": (object,),
     "topic_policy": (object,), "alter_config_policy": (object,), "version": (str,), "own": (bool,),
-}  # fmt: skip
+}
 """The arguments of the marker `klamm` with their types: those of `klamm.testing.Cluster` but `zookeeper`, which a run has one of,
 `version` as another name of `as_version`, and `own`.
 """

@@ -122,7 +122,7 @@ def _clusters(config: pytest.Config) -> Clusters:
         clusters = config.stash[_CLUSTERS] = Clusters(
             _brokers(config), config.getini("klamm_config"), config.getoption("--klamm-journal") or config.getini("klamm_journal"),
             getattr(config, "workerinput", {}).get("workerid"),
-        )  # fmt: skip
+        )
     return clusters
 
 

@@ -18,7 +18,7 @@ FIRST_ERROR = ">"
 USUAL_ERRORS = frozenset((
     "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "FETCH_SESSION_ID_NOT_FOUND", "LEADER_NOT_AVAILABLE",
     "MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS",
-))  # fmt: skip
+))
 """Every client meets these, and goes on."""
 
 TopicName = Callable[[bytes], str]
@@ -129,12 +129,12 @@ def _zookeeper_text(data: JsonObject) -> str:
 _GROUP_STEPS = {
     "GroupRebalanceBegun": "rebalance begins", "GroupJoinCompleted": "all members have joined",
     "GroupAssignmentReceived": "assignment comes", "GroupAssignmentStored": "assignment is stored", "GroupEmptied": "no members are left",
-}  # fmt: skip
+}
 _TRANSACTION_STEPS = {
     "ProducerEpochStored": "producer is initialised", "ProducerFenced": "producer is fenced", "TransactionBegun": "begins",
     "TransactionPartitionsAdded": "has more partitions", "TransactionEndPrepared": "is to end",
     "TransactionMarkersWritten": "markers are written", "TransactionCompleted": "is complete", "TransactionTimedOut": "times out",
-}  # fmt: skip
+}
 
 
 def _coordinator_text(data: JsonObject) -> str:
@@ -156,7 +156,7 @@ def _change_text(data: JsonObject, rank: Rank) -> str | None:
                     f"leader {row['leader']}, isr {row['isr']}, leader epoch {row['leader_epoch']}" if "leader" in row else "no state"
                 )
                 for row in sorted(data["partitions"], key=lambda row: (rank(row["topic"]), row["topic"], row["partition"]))[:MAX_SUBJECTS]
-            ]  # fmt: skip
+            ]
             more = len(data["partitions"]) - len(rows) + data["more"]
             return "; ".join(rows) + (f"; and {more} more" if more else "")
         case "TermBegan":

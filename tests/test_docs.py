@@ -68,7 +68,7 @@ def test_the_tests_of_clients_pass(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin_arguments(), "test_clients.py"],
         cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"{program.count('def test_')} passed" in run.stdout
 
@@ -110,7 +110,7 @@ def test_the_broker_that_registers_with_the_controller_comes_online_and_leaves(t
 _LINKING = (
     "README", "architecture", "control", "glossary", "admin", "documents", "register_broker", "serve", "testing_with_klamm", "what_works",
     "comparison", "containers", "index", "questions", "releases", "support", "troubleshooting",
-)  # fmt: skip
+)
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 PAGES += [ROOT / "docs" / f"{name}.md" for name in _LINKING]
 PAGES += [*sorted((ROOT / "docs" / "adr").glob("*.md")), *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]

@@ -105,7 +105,7 @@ def _class_of(code: int) -> type[AdminError]:
         name = ErrorCode.UNKNOWN_SERVER_ERROR
     return type("".join(word.title() for word in name.name.removesuffix("_ERROR").split("_")) + "Error", (AdminError,), {
         "code": name, "errno": code, "__doc__": f"A broker's response has the error {name.name}.", "__module__": __name__,
-    })  # fmt: skip
+    })
 
 
 def _exception_of_kafka_python(kind: type[AdminError]) -> type[Exception] | None:

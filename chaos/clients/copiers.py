@@ -47,7 +47,7 @@ class Copier(ClientThread):
             **SILENT, "bootstrap.servers": bootstrap, "client.id": f"{name}-out", "transactional.id": name, "linger.ms": 5,
             "transaction.timeout.ms": TRANSACTION_MS, "message.timeout.ms": TRANSACTION_MS, "socket.timeout.ms": 10_000,
             "retry.backoff.ms": 50,
-        }  # fmt: skip
+        }
         self._begun_s = time.monotonic()
 
     @property

@@ -30,7 +30,7 @@ def member_settings(bootstrap: str, client_id: str, group: str) -> dict[str, obj
         **SILENT, "bootstrap.servers": bootstrap, "client.id": client_id, "group.id": group, "enable.auto.commit": False,
         "auto.offset.reset": "error", "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500, "fetch.wait.max.ms": 100,
         "socket.timeout.ms": 10_000, "max.poll.interval.ms": POLL_INTERVAL_MS, "statistics.interval.ms": STATISTICS_MS,
-    }  # fmt: skip
+    }
 
 
 LostOffset = Callable[[str, int, str], None]

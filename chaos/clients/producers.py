@@ -63,7 +63,7 @@ class Producing(ClientThread):
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, name: str, *, idempotent: bool, batch: int = 10, record_bytes: int = 0,
         quiet_s: float = QUIET_S, gaps: Gaps | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`record_bytes` is how long a record's value is at least, `quiet_s` the time between two batches. `gaps` hears of each
         acknowledgement.
         """

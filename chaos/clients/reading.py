@@ -36,7 +36,7 @@ def reader(
     """
     settings: dict[str, object] = {
         **SILENT, "bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "auto.offset.reset": "error",
-    }  # fmt: skip
+    }
     if contact is not None:
         settings |= {**contact.callbacks, "statistics.interval.ms": STATISTICS_MS}
     settings |= {name.replace("_", "."): value for name, value in more.items()}

@@ -70,7 +70,7 @@ def judge_copies(
     faults["copied twice"] += [f"{p}/{o} is copied {count} times" for (p, o), count in times.items() if count > 1]
     for partition, end in committed.items():
         faults["not copied"] += [f"{partition}/{o} is below the committed offset {end}" for o in records[partition] if o < end
-                                 and (partition, o) not in times]  # fmt: skip
+                                 and (partition, o) not in times]
         faults["not copied"] += [f"{p}/{o} is copied, and {end} is committed" for p, o in times if p == partition and o >= end]
     return {rule: found for rule, found in faults.items() if found}
 

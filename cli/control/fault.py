@@ -13,12 +13,12 @@ from klamm.cli.shell.value_completion import complete_apis, complete_errors
 FILTER = (
     "api", "versions", "broker", "from_broker", "client_id", "principal", "topic", "topic_id", "partition", "group", "transactional_id",
     "direction", "disk", "log_dir", "while_",
-)  # fmt: skip
+)
 DISK_OPERATIONS = ("append", "flush", "read")
 EFFECT = (
     "error", "message", "delay_ms", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms",
     "slow_disk_ms",
-)  # fmt: skip
+)
 LIMITS = ("first", "after", "probability", "seed")
 
 

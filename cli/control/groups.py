@@ -84,4 +84,4 @@ def _transaction_row(shown: dict[str, Any]) -> tuple[object, ...]:
     partitions = ",".join(f"{each['topic']}-{each['partition']}" for each in shown["partitions"]) or None
     return (
         shown["transactional_id"], shown["state"], shown["producer_id"], shown["producer_epoch"], shown["coordinator"], partitions
-    )  # fmt: skip
+    )

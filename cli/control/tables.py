@@ -58,7 +58,7 @@ def group(item: Item) -> Row:
     return (
         item["group"], item["state"], item["generation"], item["protocol"] or None, item["coordinator"], len(item["members"]),
         item["offsets"],
-    )  # fmt: skip
+    )
 
 
 def request(item: Item) -> Row:

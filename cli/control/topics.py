@@ -48,7 +48,7 @@ def create_topic(
     body = {
         "name": name, "partitions": partitions, "replication_factor": replication_factor, "replicas": _replicas(replicas),
         "configs": key_values(configs),
-    }  # fmt: skip
+    }
     _done(api, api.post("topics", body=body), f"topic {name} is created")
 
 
@@ -90,9 +90,9 @@ def _rows(partition: dict[str, Any]) -> Iterator[tuple[object, ...]]:
     yield (
         index, "zookeeper", partition["leader"], written.get("leader_epoch"), numbers(partition["isr"]), numbers(partition["replicas"]),
         None, None, None, None,
-    )  # fmt: skip
+    )
     for broker, seen in sorted(partition["brokers"].items(), key=lambda each: int(each[0])):
         yield (
             index, f"broker {broker}", seen.get("leader"), seen.get("leader_epoch"), numbers(seen.get("isr", ())), None, seen.get("role"),
             seen.get("log_start_offset"), seen.get("log_end_offset"), seen.get("high_watermark"),
-        )  # fmt: skip
+        )

@@ -55,7 +55,7 @@ def link(api: ControlApi, from_broker: int, to_broker: int, is_cut: bool, delay_
     """
     body = {
         "from_broker": from_broker, "to_broker": to_broker, "cut": is_cut or None, "delay_ms": delay_ms, "both": False if one_way else None,
-    }  # fmt: skip
+    }
     made = api.post("links", body=body)
     _done(api, made, "".join(f"fault {number}\n" for number in made["faults"]).rstrip())
 

@@ -60,7 +60,7 @@ def command(
     seed: int | None, minutes: float | None, brokers: int | None, processes: bool, unclean: bool, only: tuple[str, ...],
     without: tuple[str, ...], file: Path | None, shrink: bool, shrink_minutes: float, output: Path | None, data_dir: Path | None,
     verbose: bool, as_json: bool,
-) -> int:  # fmt: skip
+) -> int:
     """Run a cluster with load and seeded faults, and compare what its clients know with what it has.
 
     Two producers write, a group reads and commits, copiers copy in transactions. Meanwhile brokers are killed, stopped, paused and cut off,

@@ -54,7 +54,7 @@ def command(
     server: tuple[str, int], cases: tuple[str, ...], strict: bool, dryrun: bool, destructive: bool, timeout: float,
     sasl_listener: tuple[str, int] | None, sasl_user: tuple[str, str] | None, sasl_mechanism: str, verbose: bool, as_json: bool,
     junit: Path | None, html: Path | None,
-) -> int:  # fmt: skip
+) -> int:
     """Test a server of Kafka's protocol, case by case: frames, versions, records, groups, transactions and more.
 
     Each case is a sentence that says what a server MUST or SHOULD do, with its source. It passes, or it fails (MUST), or the server is

@@ -31,4 +31,4 @@ CLIENT_CONFIGS = frozenset({
     "ssl.keystore.password", "ssl.keystore.type", "ssl.protocol", "ssl.provider", "ssl.secure.random.implementation",
     "ssl.trustmanager.algorithm", "ssl.truststore.certificates", "ssl.truststore.location", "ssl.truststore.password",
     "ssl.truststore.type", "transaction.timeout.ms", "transactional.id", "value.deserializer", "value.serializer",
-})  # fmt: skip
+})

@@ -307,7 +307,7 @@ async def no_acls(lab: Lab) -> None:
     request = messages.DescribeAclsRequest(
         resource_type_filter=TOPIC, resource_name_filter=lab.name(), pattern_type_filter=3, principal_filter=None, host_filter=None,
         operation=1, permission_type=1,
-    )  # fmt: skip
+    )
     response = await lab.ask(request, at_least=1)
     if response.error_code == NONE:
         raise Absent("the server has an authorizer")

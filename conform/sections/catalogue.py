@@ -24,4 +24,4 @@ SECTIONS: tuple[Section, ...] = tuple(
     for module in (
         frames, negotiation, versions, limits, metadata, produce, fetch, groups, transactions, quotas, sasl, admin, pipelining,
     )
-)  # fmt: skip
+)

@@ -32,7 +32,7 @@ def join_request(group: str, member: str = "", **more: Any) -> Any:
     protocol = messages.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
     fields: dict[str, Any] = {
         "session_timeout_ms": 30_000, "rebalance_timeout_ms": 3000, "protocol_type": "consumer", "protocols": [protocol],
-    } | more  # fmt: skip
+    } | more
     return messages.JoinGroupRequest(group_id=group, member_id=member, **fields)
 
 
@@ -64,7 +64,7 @@ async def sync(lab: Lab, member: Member, assignments: dict[str, bytes]) -> Any:
     request = messages.SyncGroupRequest(
         group_id=member.group, generation_id=member.generation, member_id=member.id, assignments=rows, protocol_type="consumer",
         protocol_name="range",
-    )  # fmt: skip
+    )
     return await member.connection.ask(request, lab.version("SyncGroup"))
 
 

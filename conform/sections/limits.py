@@ -22,7 +22,7 @@ async def create(lab: Lab, name: str, partitions: int = 1, replicas: int = 1, va
     row = messages.CreateTopicsRequest.CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=replicas,
         configs=[pair(name=key.replace("_", "."), value=value) for key, value in configs.items()],
-    )  # fmt: skip
+    )
     if name.startswith(lab.prefix) and not validate_only:
         lab.remember(name)
     request = messages.CreateTopicsRequest(topics=[row], timeout_ms=8000, validate_only=validate_only)

@@ -17,7 +17,7 @@ NONE = ErrorCode.NONE
 NEEDED = (
     ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH,
     ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP, ApiKey.API_VERSIONS,
-)  # fmt: skip
+)
 
 
 def _request(name: str = "conform", version: str = "1.0") -> Any:

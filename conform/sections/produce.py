@@ -162,7 +162,7 @@ async def headers(lab: Lab) -> None:
         Record(0, now, b"key", b"value", ((b"one", b"1"), (b"one", None), (b"", b""))),
         Record(1, now, None, None),
         Record(2, now, b"", b""),
-    ]  # fmt: skip
+    ]
     topic = await lab.topic()
     await written(lab, topic, encode_batch(sent))
     expect(await stored(lab, topic) == sent, "the records differ")

@@ -56,7 +56,7 @@ async def add(lab: Lab, one: Transactional, *topics: str) -> list[int]:
     request = messages.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=one.name, v3_and_below_producer_id=one.id, v3_and_below_producer_epoch=one.epoch,
         v3_and_below_topics=[row(name=topic, partitions=(0,)) for topic in topics],
-    )  # fmt: skip
+    )
     connection, version = await lab.coordinator(one.name, 1), lab.version("AddPartitionsToTxn", 3)
 
     def codes(response: Any) -> dict[str, int]:

@@ -29,7 +29,7 @@ def own_call(method: Callable[..., Any]) -> OwnCall:
     fields = [
         (name, hints[name]) if each.default is each.empty else (name, hints[name], each.default)
         for name, each in inspect.signature(method).parameters.items() if name != "self"
-    ]  # fmt: skip
+    ]
     name = method.__name__
     return OwnCall(f"/own/{name}", msgspec.defstruct(name, fields, bases=(Body,), frozen=True), hints["return"])
 

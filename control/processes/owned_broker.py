@@ -54,7 +54,7 @@ class OwnedBroker:
         seams = Seams(
             clock=clock, history=history, steering=self.steering, faults=self.faults,
             subscriber=lambda broker_id: partial(self.control.changed, broker_id), watch_coordinators=lambda _: self.control.coordinated,
-        )  # fmt: skip
+        )
         self._gate = seams.recovery_gate
         self.broker = make(seams)
         self._server = ControlServer(self, token=control["token"], routes=own_routes(), max_body_bytes=MAX_STATE_BYTES)

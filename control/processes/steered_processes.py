@@ -54,7 +54,7 @@ class SteeredProcessCluster(ProcessCluster):
         """`control_port`: 0 for a free one, None for no HTTP. `shape` are the other arguments of `ProcessCluster`.
 
         Raises CannotServe: an address beyond loopback without a token.
-        """  # fmt: skip
+        """
         super().__init__(command, brokers, **shape)
         self._remote: dict[int, RemotePart] = {}
         self._of_parts: dict[int, BrokerProcess] = {}
@@ -122,7 +122,7 @@ class SteeredProcessCluster(ProcessCluster):
         return {
             "token": self._tokens[broker_id], "offset_ms": clock.offset_ms,
             "now_ms": clock.now_ms() if clock.is_frozen else None, "state": msgspec.to_builtins(self.control.state.state(broker_id)),
-        }  # fmt: skip
+        }
 
     def _heard(self, process: BrokerProcess, report: JsonObject) -> None:
         broker = process.broker_id

@@ -62,7 +62,7 @@ class HoldVerbs(Subject):
         return await self.state.until(
             reached, lambda _: call(BrokerControl.hold_reached, number), timeout_ms,
             lambda: f"hold {number} of {hold.body.phase} is {hold.state}",
-        )  # fmt: skip
+        )
 
     async def release(self, number: int) -> JsonObject:
         """End a hold: everything that it holds goes on."""

@@ -41,7 +41,7 @@ _LOCAL = frozenset(("localhost", "127.0.0.1", "[::1]", "::1"))
 _PAGE = {
     "": ("index.html", "text/html"), "page.js": ("page.js", "text/javascript"), "page.css": ("page.css", "text/css"),
     "page.svg": ("page.svg", "image/svg+xml"),
-}  # fmt: skip
+}
 _OWN_PAGES = ("same-origin", "none")
 """What browsers send in `Sec-Fetch-Site` for requests of our page, and of their users. Another port of this machine is `same-site`."""
 _POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"

@@ -126,4 +126,4 @@ ROUTES: tuple[Route, ...] = (
         "POST", "/reset", "Undo faults, holds, stops, and changes of configs of brokers, users, quotas and ACLs; wait until all is whole",
         Control.reset,
     ),
-)  # fmt: skip
+)

@@ -73,7 +73,7 @@ class SharedState:
             version=self._version, brokers=self._cluster.count, holds=tuple(each.share(part) for each in self.holds.values()),
             faults=tuple(each for each in shares if each is not None), frozen=self._clock.is_frozen,
             is_kept_from_elections=part in self.kept_from_elections,
-        )  # fmt: skip
+        )
 
     async def sync(self, only: Iterable[int] | None = None) -> None:
         """Let all parts, or these, have the holds and faults of now. A paused one gets them when it goes on."""

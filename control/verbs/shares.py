@@ -127,7 +127,7 @@ class HoldShares:
             "id": self.number, "phase": body.phase, "where": body.where, "count": body.count, "nth": body.nth,
             "crash": body.crash, "fail": body.fail, "delay_ms": body.delay_ms, "state": self.state, "hits": self.hits,
             "at": held[0] if held else None, "held": held,
-        }  # fmt: skip
+        }
 
 
 class FaultShares:

@@ -91,7 +91,7 @@ class SteeredCluster(LocalCluster):
         """`control_port`: 0 for a free one, None for no HTTP. `shape` are the other arguments of `LocalCluster`.
 
         Raises CannotServe: an address beyond loopback without a token.
-        """  # fmt: skip
+        """
         history, clock = History(), SteeredClock()
         given = Seams() if seams is None else seams
         own = replace(given, clock=clock, history=history, subscriber=self._subscriber, watch_coordinators=lambda _: self._own.coordinated)

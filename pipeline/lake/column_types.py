@@ -77,7 +77,7 @@ def _read(words: list[str]) -> pa.DataType:
 _DUCKDB_TYPES = {
     "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN",
     "string": "VARCHAR", "binary": "BLOB", "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
-}  # fmt: skip
+}
 
 
 def duckdb_type(kind: str) -> str:

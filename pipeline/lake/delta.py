@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _TYPES: Mapping[str, str] = {
     "int8": "byte", "int16": "short", "int32": "integer", "int64": "long", "double": "double", "bool": "boolean", "string": "string",
     "binary": "binary", "timestamp[us, tz=UTC]": "timestamp",
-}  # fmt: skip
+}
 
 HOUR_NS = 3_600_000_000_000
 LONGEST_STATED = 64

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 _TYPES = {
     "TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INTEGER", "BIGINT": "BIGINT", "TEXT": "VARCHAR", "BOOLEAN": "BOOLEAN",
-}  # fmt: skip
+}
 """SQLGlot's name of a type → DuckDB's, as a structure of `from_json` has it."""
 
 

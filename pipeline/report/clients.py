@@ -37,7 +37,7 @@ SAME_NS = 50_000_000
 _CHANGES = {
     "controller_elected": "broker {broker} became controller", "controller_resigned": "controller {node_id} resigned",
     "broker_up": "broker {broker} came", "broker_down": "broker {broker} was gone", "broker_started": "broker {node_id} started",
-}  # fmt: skip
+}
 """What an event changes, as text."""
 
 

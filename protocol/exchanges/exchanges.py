@@ -41,7 +41,7 @@ _SECRET_REQUESTS = frozenset(key.to_bytes(2, "big") for key in redaction.REQUEST
 _SHORTEST_REQUEST = 14
 _FETCH, _API_VERSIONS, _PRODUCE, _HANDSHAKE = (
     int(ApiKey.FETCH), int(ApiKey.API_VERSIONS), int(ApiKey.PRODUCE), int(ApiKey.SASL_HANDSHAKE)
-)  # fmt: skip
+)
 
 Waiting = tuple[int | None, Any, int]
 """A request that waits for its response: correlation id, what the sink returned for it, and API key and version as one number if the

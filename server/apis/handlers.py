@@ -151,7 +151,7 @@ HANDLERS: dict[int, Handler] = {
 TRANSACTIONS = frozenset(
     key for key, api in APIS.items()
     if api.about is About.TRANSACTIONS and key != ApiKey.INIT_PRODUCER_ID and not api.reads and not api.draft
-)  # fmt: skip
+)
 """Below inter-broker protocol 0.11 ApiVersions does not list these, and requests get UNSUPPORTED_VERSION."""
 
 

@@ -29,18 +29,18 @@ _SCALARS = {
     "index": "partition", "partition": "partition", "partition_index": "partition", "partition_id": "partition",
     "group_id": "group",
     "transactional_id": "transactional_id", "v3_and_below_transactional_id": "transactional_id", "key": "coordinator_key",
-}  # fmt: skip
+}
 _ARRAYS = {
     "partitions": "partition", "partition_indexes": "partition", "topic_names": "topic",
     "groups": "group", "groups_names": "group", "group_ids": "group", "transactional_ids": "transactional_id",
     "coordinator_keys": "coordinator_key",
-}  # fmt: skip
+}
 _TOPIC_RESOURCE = 2
 _UNKNOWN = {
     "leader_id": -1, "leader_epoch": -1, "high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1, "base_offset": -1,
     "log_append_time_ms": -1, "offset": -1, "timestamp": -1, "end_offset": -1, "committed_offset": -1, "committed_leader_epoch": -1,
     "node_id": -1, "port": -1,
-}  # fmt: skip
+}
 """What a row with an error has in these fields."""
 
 
@@ -222,7 +222,7 @@ def _is_kept(field: Field, container: str, struct: Struct) -> bool:
     """Whether a row with an error has this field as it was: names, and the replicas of Metadata."""
     return key_of(field, container, struct) is not None or field.attribute in (
         "resource_type", "is_internal", "replica_nodes", "isr_nodes", "offline_replicas", "key", "member_id", "producer_id",
-    )  # fmt: skip
+    )
 
 
 def merge(real: Any, other: Any) -> Any:

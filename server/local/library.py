@@ -315,7 +315,7 @@ class Cluster(ClusterContexts[LocalCluster, BlockingCluster, LocalCluster]):
             "zookeeper": self._zookeeper, "data_dir": self._data_dir, "config": self._properties | made.config, "topics": self._topics,
             "broker_configs": self._broker_configs,
             "topic_policy": self._topic_policy, "alter_config_policy": self._alter_config_policy, "seams": self._seams,
-        }  # fmt: skip
+        }
 
     def _new(self) -> LocalCluster:
         return LocalCluster(**self.shape())

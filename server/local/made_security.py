@@ -51,7 +51,7 @@ def make_security(folder: Path, host: str, *, tls: bool, mechanism: str | None, 
         config |= {
             "ssl.keystore.type": "PEM", "ssl.keystore.location": str(key.absolute()),
             "ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority.absolute()),
-        }  # fmt: skip
+        }
         client["ssl.ca.location"] = str(authority.absolute())
     if mechanism is not None:
         password = _password(folder / "user.json")
@@ -173,5 +173,5 @@ def kafka_python_settings(client: Mapping[str, str]) -> dict[str, Any]:
     names = {
         "security.protocol": "security_protocol", "sasl.mechanism": "sasl_mechanism", "sasl.username": "sasl_plain_username",
         "sasl.password": "sasl_plain_password", "ssl.ca.location": "ssl_cafile",
-    }  # fmt: skip
+    }
     return {names[name]: value for name, value in client.items()}

@@ -18,7 +18,7 @@ PAIRS = [
     (BadResponse, kafka.errors.KafkaProtocolError), (Unsupported, kafka.errors.UnsupportedVersionError),
     (NotAuthenticated, kafka.errors.SaslAuthenticationFailedError), (Closed, kafka.errors.IllegalStateError),
     (AdminError, kafka.errors.KafkaError),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS, ids=lambda each: each.__name__)

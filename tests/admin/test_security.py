@@ -170,7 +170,7 @@ class Tokens:
 
 OAUTH: dict[str, Any] = {
     "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Tokens(),
-}  # fmt: skip
+}
 
 
 def test_a_token_is_sent_with_its_extensions(cluster: ScriptedCluster) -> None:

@@ -49,7 +49,7 @@ def test_the_first_quota_of_kafkas_order_counts() -> None:
     """All 256 sets of stored quotas, against the list of KIP-55."""
     order = [
         ("u", "c"), ("u", DEFAULT), ("u", ""), (DEFAULT, "c"), (DEFAULT, DEFAULT), (DEFAULT, ""), ("", "c"), ("", DEFAULT),
-    ]  # fmt: skip
+    ]
     for stored in itertools.product([False, True], repeat=len(order)):
         bounds = Bounds()
         for number, (entity, is_stored) in enumerate(zip(order, stored, strict=True)):

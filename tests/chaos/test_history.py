@@ -114,7 +114,7 @@ def test_what_a_reader_was_given_must_still_stand_there() -> None:
         "nothing", "not the first", "only the last", "one left out", "not the last", "only the first",
         "first twice", "one twice", "last twice", "everything twice", "back in the middle", "back at the beginning",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("partition", [0, 1])
 def test_a_reader_gets_each_record_once_and_in_order(offsets: tuple[int, ...], count: int, partition: int) -> None:
     assert faults(judge([sent()], LOGS, read(*offsets, partition=partition))) == {"misread": count}

@@ -18,7 +18,7 @@ from klamm.tests.harness.waits import wait_for
 CONFIGS: dict[str, str | int | bool] = {
     "offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1, "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1, "transaction.state.log.min.isr": 1,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from klamm.tests.harness.waits import wait_for
 
 CONFIGS: dict[str, str | int | bool] = {
     "offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 1, "group.initial.rebalance.delay.ms": 0,
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from klamm.tests.harness.waits import eventually, eventually_asked
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--remote-debugging-port=0", "--hide-scrollbars",
-)  # fmt: skip
+)
 KEYS = {"Tab": 9, "Enter": 13, " ": 32}
 
 

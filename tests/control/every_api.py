@@ -13,7 +13,7 @@ from klamm.server.faults import message_parts
 TOPIC, OTHER, GROUP, ID = "t", "other", "g", "id"
 _ON_TOPIC = frozenset(
     (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.ALTER_PARTITION, ApiKey.DESCRIBE_CONFIGS)
-)  # fmt: skip
+)
 """APIs that are used with a topic that exists; the others name one that does not, so that nothing happens to the first."""
 
 

@@ -66,7 +66,7 @@ def confluent_producer(servers: str, name: str) -> str:
     producer = Producer(
         {"bootstrap.servers": servers, "client.id": name, "enable.idempotence": True, "socket.timeout.ms": 1000, "linger.ms": 0,
          "message.timeout.ms": int(LIMIT_S * 1000), "log_level": 0, "api.version.request.timeout.ms": 1000}
-    )  # fmt: skip
+    )
     outcome: list[str] = []
     producer.produce("t", b"v", on_delivery=lambda error, _: outcome.append("done" if error is None else error.name()))
     producer.flush(LIMIT_S + 2)
@@ -77,7 +77,7 @@ def confluent_consumer(servers: str, name: str) -> str:
     consumer = Consumer(
         {"bootstrap.servers": servers, "client.id": name, "group.id": name, "auto.offset.reset": "earliest", "socket.timeout.ms": 1000,
          "enable.auto.commit": False, "log_level": 0, "api.version.request.timeout.ms": 1000}
-    )  # fmt: skip
+    )
     try:
         consumer.subscribe(["t"])
         until = time.monotonic() + LIMIT_S
@@ -99,7 +99,7 @@ def python_producer(servers: str, name: str) -> str:
         producer = KafkaProducer(
             bootstrap_servers=servers, client_id=name, request_timeout_ms=1500, max_block_ms=int(LIMIT_S * 1000), linger_ms=0,
             delivery_timeout_ms=int(LIMIT_S * 1000),
-        )  # fmt: skip
+        )
         producer.send("t", b"v").get(LIMIT_S)
         return "done"
     except Exception as error:  # noqa: BLE001 the outcome is what is wanted
@@ -115,7 +115,7 @@ def python_consumer(servers: str, name: str) -> str:
         consumer = KafkaConsumer(
             "t", bootstrap_servers=servers, client_id=name, group_id=name, auto_offset_reset="earliest", enable_auto_commit=False,
             request_timeout_ms=11_000, session_timeout_ms=10_000,
-        )  # fmt: skip
+        )
         until = time.monotonic() + LIMIT_S
         while time.monotonic() < until:
             if consumer.poll(200):

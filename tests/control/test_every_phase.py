@@ -30,7 +30,7 @@ CONFIG = {
     "offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
-}  # fmt: skip
+}
 CLIENT = {"socket.timeout.ms": 3000, "log_level": 0, "api.version.request.timeout.ms": 2000}
 MEMBER = {"auto.offset.reset": "earliest", "session.timeout.ms": 6000, "isolation.level": "read_uncommitted"}
 TURN_S = 30.0
@@ -64,7 +64,7 @@ class Scenario:
         await self.api.call("POST", f"/topics/{name}/partitions", {"partitions": 2})
         await asyncio.to_thread(self.tree.put, "/admin/preferred_replica_election", {
             "version": 1, "partitions": [{"topic": "t", "partition": 0}],
-        })  # fmt: skip
+        })
         await self.api.call("DELETE", f"/topics/{name}")
 
     async def office(self) -> None:

@@ -24,7 +24,7 @@ from klamm.tests.harness.waits import eventually_asked
 CONFIG = {
     "offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1", "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1", "auto.create.topics.enable": "false",
-}  # fmt: skip
+}
 CLIENT = "the client"
 NUMBER = 77
 ERROR = "CLUSTER_AUTHORIZATION_FAILED"

@@ -15,7 +15,7 @@ from klamm.tests.harness.waits import eventually
 CONFIG = {
     "zookeeper.session.timeout.ms": "2000", "min.insync.replicas": "1", "auto.leader.rebalance.enable": "false",
     "offsets.topic.num.partitions": "1",
-}  # fmt: skip
+}
 
 
 @asynccontextmanager

@@ -47,7 +47,7 @@ def raw(method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -
 
 FOREIGN_HOSTS = (
     "evil.example", "127.0.0.1.nip.io", "localhost.evil.example", "127.0.0.1@evil.example", "0.0.0.0", "2130706433", "", "[::1", "[]",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("token", [None, "secret"])
@@ -78,7 +78,7 @@ def test_an_empty_token_is_refused() -> None:
 ORIGINS = {
     "http://{host}": 200, "http://evil.example": 403, "null": 403, "": 403, "file://{host}": 403, "chrome-extension://{host}": 403,
     "http://{host}.evil.example": 403, "http://x@{host}": 403, "http://[": 403,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -165,7 +165,7 @@ DEEP = (
     b"[" * 200_000, b'{"phase":"ZooKeeperRead","where":{"paths":' + b"[" * 200_000 + b"]" * 200_000 + b"}}",
     b'{"phase":"ZooKeeperRead","where":{"paths":' + b"[" * 300 + b"]" * 300 + b"}}",
     b'{"phase":"ZooKeeperRead","where":{"paths":{"a":[[[]]]}}}',
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("body", DEEP, ids=["array", "deep", "less deep", "object"])
@@ -180,7 +180,7 @@ WRONG = {
     "two lengths": b"POST /reset HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
     "no gzip": b"POST /reset HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
     "a bad chunk": b"POST /reset HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("data", WRONG.values(), ids=WRONG)

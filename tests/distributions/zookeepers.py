@@ -23,7 +23,7 @@ _ALSO = {"3.5.10": "", "3.6.4": "org.xerial.snappy:snappy-java:1.1.10.8 io.dropw
 _FLAGS = (
     "-Xmx128m", "-XX:TieredStopAtLevel=1", "-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.forceSync=no",
     "-Dzookeeper.preAllocSize=1024",
-)  # fmt: skip
+)
 _USUALLY = "org.xerial.snappy:snappy-java:1.1.10.8 io.dropwizard.metrics:metrics-core:4.1.12.1"
 
 

@@ -36,7 +36,7 @@ WITHIN_S = 60
 CONFIG = "delete.retention.ms"
 OFFSETS = {
     "DeleteRecords": "low_watermark", "ListOffsets": "offset", "OffsetFetch": "committed_offset", "OffsetForLeaderEpoch": "end_offset",
-}  # fmt: skip
+}
 TOGETHER = 3
 """Pipelines that run at a time, each on its connection."""
 
@@ -164,7 +164,7 @@ class Pipeline:
         return PipelinedRequest(
             to.fetch(offset, self.topic, index, max_wait_ms=self._random.choice((0, 20))), self._random.choice((4, 11)),
             (0, self._high_watermark(index)),
-        )  # fmt: skip
+        )
 
     def _list_offsets(self, index: int) -> PipelinedRequest:
         time, expected = self._random.choice(((to.LATEST, self._high_watermark(index)), (to.EARLIEST, self._starts[index])))

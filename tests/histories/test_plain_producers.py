@@ -53,7 +53,7 @@ class PlainProducer:
             **SILENT, "bootstrap.servers": bootstrap, "client.id": self.sent.name, "acks": acks, "compression.type": compression,
             "max.in.flight.requests.per.connection": 1000, "retries": 0, "batch.size": LARGEST, "linger.ms": 2,
             "message.max.bytes": 1_040_000, "queue.buffering.max.kbytes": 32_768,
-        })  # fmt: skip
+        })
 
     def write(self, chance: random.Random, size: int) -> int:
         """One record; its bytes, 0 if the queue is full."""

@@ -39,7 +39,7 @@ def run(*command: str | Path, within_s: float = 600, environ: Mapping[str, str] 
     """What a command prints on stdout. Fails with all that it printed."""
     done = subprocess.run(
         command, env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within_s, check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, f"{' '.join(map(str, command))}: exit code {done.returncode}\n{(done.stdout + done.stderr)[-4000:]}"
     return done.stdout
 

@@ -60,7 +60,7 @@ async def test_a_second_cluster_in_the_same_run_is_refused_in_one_line(zookeeper
 def test_the_coordinator_writes_each_step_of_a_rebalance_and_of_a_transaction(zookeeper: str, chroot: str, tmp_path: Path) -> None:
     small: dict[str, str | int] = {
         "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1,
-    }  # fmt: skip
+    }
     with klamm.Cluster(3, config=small | {"klamm.journal.dir": str(tmp_path)}, topics="t:1:1", zookeeper=zookeeper + chroot) as cluster:
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "copy"})
         producer.init_transactions(30)

@@ -331,7 +331,7 @@ def test_a_bare_token_after_the_authentication_is_not_written_and_requests_take_
     found = world.frames()
     assert [(row["api_key"], row["correlation_id"], bool(row["flags"] & Flag.RAW_TOKEN)) for row in found] == [
         (17, 1, False), (3, 5, False), (None, None, True), (3, 6, False),
-    ]  # fmt: skip
+    ]
     assert not is_written(world.lake)
 
 

@@ -105,7 +105,7 @@ def test_an_idle_broker_without_its_directory_ends(members: NewMembers, tmp_path
             "log_dirs": f"{tmp_path}/logs-{broker_id}", "replica_high_watermark_checkpoint_interval_ms": 500, **soon_noticed(broker_id),
         },
         jars,
-    )  # fmt: skip
+    )
     getattr(cluster, kind)(1, 2)
     cluster.create(TOPIC, [[1, 2]])
     checkpoint = folder / "replication-offset-checkpoint"

@@ -66,5 +66,5 @@ def test_apis_that_only_read_are_named_describe_or_list_or_are_listed_here(api: 
     others = {
         "Fetch", "Metadata", "OffsetFetch", "FindCoordinator", "OffsetForLeaderEpoch", "ApiVersions", "ConsumerGroupDescribe",
         "MetadataFetch",
-    }  # fmt: skip
+    }
     assert api.reads == (api.name.startswith(("Describe", "List")) or api.name in others)

@@ -36,7 +36,7 @@ KINDS = [
     (int(key), version)
     for key in (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER, ApiKey.FIND_COORDINATOR, ApiKey.PRODUCE, ApiKey.FETCH)
     for version in range(APIS[key].max_version + 1) if has_addresses(key, version)
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("key", "version"), KINDS)
@@ -78,7 +78,7 @@ def test_clients_are_told_no_version_that_cannot_be_read(version: int) -> None:
     Versions = messages.ApiVersionsResponse
     rows = [(int(key), 0, 99) for key in (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.JOIN_GROUP)] + [
         (int(ApiKey.FETCH), 4, 13), (int(ApiKey.FIND_COORDINATOR), 50, 60)
-    ]  # fmt: skip
+    ]
 
     def frame(rows: list[tuple[int, int, int]]) -> bytes:
         body = messages.encode(Versions(api_keys=[Versions.ApiVersion(*row) for row in rows]), version)

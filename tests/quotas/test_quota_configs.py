@@ -57,7 +57,7 @@ async def store(zk_session: ZkSession) -> AdminZk:
 async def test_what_is_stored_counts_from_the_start_on(zk_session: ZkSession, store: AdminZk) -> None:
     for kind, name, rate in (
         ("users", "al%20ice", 1), ("users", "al%20ice/clients/c", 2), ("users", "<default>/clients/<default>", 3), ("clients", "c", 4),
-    ):  # fmt: skip
+    ):
         await store.write_config(kind, name, {"producer_byte_rate": str(rate)})
     await store.write_config("ips", "<default>", {"connection_creation_rate": "5"})
     await store.write_config("ips", "127.0.0.9", {"connection_creation_rate": "6"})

@@ -234,7 +234,7 @@ def test_without_quotas_the_handlers_are_the_plain_ones() -> None:
         ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALTER_PARTITION,
         ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH, ApiKey.END_PENDING_TRANSACTIONS,
         *([ApiKey.WRITE_TXN_MARKERS] if ApiKey.WRITE_TXN_MARKERS in HANDLERS else []),
-    }  # fmt: skip
+    }
     driven.limit()
     assert driven.dispatcher._handlers is driven.handlers
     assert driven.dispatcher.may_pipeline(b"\0\3", metadata()[4:])

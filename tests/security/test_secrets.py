@@ -97,6 +97,6 @@ async def test_secrets_are_nowhere(
     for secret in (
         exchanges.PASSWORD.encode(), WRONG.encode(), made.client["sasl.password"].encode(), OTHER.encode(), salted,
         credential.stored_key, credential.server_key,
-    ):  # fmt: skip
+    ):
         assert secret not in kept, secret
     assert not PROOF.search(kept), "the proof of a SCRAM client"

@@ -78,7 +78,7 @@ async def start(zookeeper: str, chroot: str, certificates: Certificates) -> Asyn
             "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
             "ssl_keystore_type": "PEM", "ssl_keystore_location": certificates.broker,
             "ssl_truststore_type": "PEM", "ssl_truststore_location": certificates.authority,
-        }  # fmt: skip
+        }
         broker = brokers.node(zookeeper + chroot, 0, **settings | properties)
         running.append(broker)
         await broker.start()
@@ -350,7 +350,7 @@ def test_names_of_other_brokers_are_checked_as_configured(certificates: Certific
     given = {
         "ssl.endpoint.identification.algorithm": algorithm, "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(certificates.authority),
-    }  # fmt: skip
+    }
     context = client_context(ListenerProperties("ssl", "SSL", given))
     assert (context.check_hostname, context.verify_mode) == (checks, ssl.CERT_REQUIRED)
 

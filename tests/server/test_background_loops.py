@@ -131,7 +131,7 @@ def find(name: str, broker: TransactionBroker) -> Loop:
         "expiry of offsets", "transactions over time", "expiry of ids", "check of followers", "cleaner", "checkpoints",
         "delegation tokens", "registration", "look at the own registration",
     ],
-)  # fmt: skip
+)
 async def test_a_loop_outlives_an_exception_of_its_body(
     name: str, broker: TransactionBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

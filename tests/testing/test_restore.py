@@ -23,7 +23,7 @@ CONFIG: dict[str, str | int | bool] = {
     "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1,
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:ANONYMOUS",
-}  # fmt: skip
+}
 BOTH = [pytest.param(False, id="one-process"), pytest.param(True, id="processes", marks=pytest.mark.slow)]
 EVERYWHERE = ConfigResource(ResourceType.BROKER, "")
 
@@ -72,7 +72,7 @@ MESSES: list[Callable[[BlockingCluster], object]] = [
     kill_two, lambda cluster: cluster.move_controller(), lambda cluster: cluster.restart_broker(1),
     lambda cluster: cluster.expire_session(2), lambda cluster: cluster.cut_zookeeper(3), lambda cluster: cluster.pause_broker(1),
     cut_off_until_isrs_shrink,
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("mess", MESSES, ids=["kills", "moves", "restart", "expiry", "cut-zookeeper", "pause", "cut-link"])

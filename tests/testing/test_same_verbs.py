@@ -25,7 +25,7 @@ OTHER_NAMES: dict[str, str] = {
     "add_fault": "fault", "fault": "Fault.wait", "delete_faults": "restore", "delete_fault": "Fault.remove", "add_link": "cut_link",
     "broker": "brokers", "controller": "controller_id", "clock_state": "clock", "advance_clock": "advance",
     "configs_processed": "wait_for_configs", "reset": "restore",
-}  # fmt: skip
+}
 """Verbs of `Control` whose name in `klamm.testing` is another one, a method of a cluster unless it says `Hold` or `Fault`."""
 
 

@@ -67,7 +67,7 @@ def test_lines_are_in_the_order_of_time_and_the_first_error_is_marked() -> None:
     requests = [
         metadata(at_ms=1100), metadata(at_ms=1200), metadata(ErrorCode.LEADER_NOT_AVAILABLE, at_ms=1600),
         metadata(ErrorCode.LEADER_NOT_AVAILABLE, at_ms=1700), metadata(at_ms=1800, is_answered=False),
-    ]  # fmt: skip
+    ]
     assert timeline(requests, [event], 1000) == [
         "     +0.100 s  broker 1  Metadata v9  me  t  ok  (x2)",
         "     +0.500 s  * broker 2: killed",
@@ -96,7 +96,7 @@ def test_of_many_lines_the_first_the_last_and_the_first_error_are_shown() -> Non
     assert len(lines) == 22
     assert [line.split("me  ")[1] for line in lines if "me  " in line] == [
         *(f"t{n}  ok" for n in range(5)), "t50  LEADER_NOT_AVAILABLE", *(f"t{n}  ok" for n in range(85, 100)),
-    ]  # fmt: skip
+    ]
     assert lines[5] == "  … 80 lines …"
 
 
@@ -130,6 +130,6 @@ def test_a_fault_says_what_it_is_about_what_it_does_and_how_often() -> None:
     shown = {
         "filter": {"api": "Produce", "direction": "request"}, "effect": {"drop": True, "delay_ms": 5},
         "first": 2, "after": 1, "probability": 0.5,
-    }  # fmt: skip
+    }
     assert fault_text(shown) == "api=Produce, drop delay_ms=5, first=2 after=1 probability=0.5"
     assert fault_text({"filter": {}, "effect": {"error": "X"}, "first": None, "after": 0, "probability": 1.0}) == "every request, error=X"

@@ -16,7 +16,7 @@ LAST = Announced(7, {3: 4, 4: -1})
 WHOLE = {
     1: Report(1, 10, 1, [], 7, {3: 4, 4: -1}, {1: 10, 2: 20}),
     2: Report(2, 20, 1, [], 9, None),
-}  # fmt: skip
+}
 
 
 def changed(broker: int, **values: Any) -> dict[int, Report]:

@@ -146,7 +146,7 @@ async def test_every_kind_of_read_names_its_operation_and_its_paths(session: ZkS
     assert [(each.operation, each.paths, each.watches) for each in seen] == [
         ("get", ("/a",), False), ("exists", ("/a",), True), ("children", ("/",), False), ("get", ("/a", "/b"), False),
         ("get", ("/a",), False), ("children", ("/",), False),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -154,7 +154,7 @@ async def test_the_nth_read_of_a_path_fails_and_is_repeated_as_after_a_lost_conn
     await session.create("/ab", b"x")
     hold = steering_of(session).hold(
         ZooKeeperRead, where={"paths": "/a*", "when": when}, nth=2, count=1, action=failing(ConnectionLost)
-    )  # fmt: skip
+    )
     before = session.reads
     for _ in range(3):
         node = await session.get("/ab")

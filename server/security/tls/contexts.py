@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 VERSIONS = {
     "TLSv1": ssl.TLSVersion.TLSv1, "TLSv1.1": ssl.TLSVersion.TLSv1_1, "TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3,
-}  # fmt: skip
+}
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _FOREIGN = ("ssl.engine.factory.class", "ssl.provider", "ssl.secure.random.implementation", "security.providers")
 """Configs that name classes or algorithms of Java."""

@@ -70,7 +70,7 @@ def test_every_route_is_called_by_its_example(start: Start, zookeeper: str, chro
     running = start(
         "serve", "--port", "0", "--json", "--zookeeper", zookeeper + chroot, "--control-port", "0", "--topic", "orders:3:3",
         "--config", "group.initial.rebalance.delay.ms=0",
-    )  # fmt: skip
+    )
     cluster = running.ready()
     monkeypatch.setenv("KLAMM_CONTROL", cluster["control"])
     called: list[str] = []
@@ -147,12 +147,12 @@ def test_a_fault_of_all_options_is_the_same_in_the_api(cluster: Cluster) -> None
         "--partition", 0,
         "--error", "NOT_LEADER_OR_FOLLOWER", "--message", "moved", "--delay-ms", 5, "--first", 2, "--after", 1, "--probability", 0.5,
         "--seed", 9, "--direction", "response", "--while", "broker=3:down",
-    )  # fmt: skip
+    )
     shown = in_json("faults", made["id"])
     assert shown["filter"] == {
         "api": "Produce", "versions": [3, 9], "broker": 1, "from_broker": 2, "client_id": "pod*", "direction": "response",
         "topic": "orders", "partition": 0, "while": {"broker": 3, "state": "down"},
-    }  # fmt: skip
+    }
     assert shown["effect"] == {"error": "NOT_LEADER_OR_FOLLOWER", "message": "moved", "delay_ms": 5}
     assert (shown["first"], shown["after"], shown["probability"], shown["seed"]) == (2, 1, 0.5, 9)
 
@@ -180,7 +180,7 @@ def test_the_options_of_fault_are_the_fields_of_its_body() -> None:
         ("--correlation-id", "5"), ("--lose-response",), ("--throttle-time-ms", "3"),
     ],
     ids=lambda effect: effect[0][2:],
-)  # fmt: skip
+)
 def test_every_effect_is_taken_by_the_api(cluster: Cluster, effect: tuple[str, ...]) -> None:
     made = in_json("fault", "--api", "Produce", "--client-id", "nobody", *effect)
     name = effect[0][2:].replace("-", "_")
@@ -268,7 +268,7 @@ def test_an_error_of_the_api_is_one_line_and_exit_code_1(cluster: Cluster, argum
         ("unhold",), ("unhold", 1, "--all"), ("unfault",), ("faults", "--hits", 1), ("holds", "--wait"),
         ("fault", "--versions", "x"), ("group", "g", "--rebalance", "--expire-all"),
     ],
-)  # fmt: skip
+)
 def test_wrong_arguments_are_one_line_and_exit_code_2(arguments: tuple[object, ...]) -> None:
     done = call("control", "--control", "127.0.0.1:1", *arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

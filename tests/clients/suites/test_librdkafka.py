@@ -54,7 +54,7 @@ def test_librdkafka(bootstrap: str, kafka_path: Path, run_suite: Run, tmp_path: 
     variables = {
         "LD_LIBRARY_PATH": os.fspath(runner.parent), "KAFKA_PATH": os.fspath(kafka_path), "BROKERS": bootstrap,
         "RDKAFKA_TEST_CONF": os.fspath(conf), "TEST_REPORT": os.fspath(report),
-    }  # fmt: skip
+    }
     options = [ONLY_WITH_BROKERS, QUICK, WITHOUT_SOCKET_EMULATION, TOGETHER, REPORT, "-V", f"{VERSION}.0"]
     said = run_suite([runner, *options], variables)
     assert report.exists(), said[-5000:]

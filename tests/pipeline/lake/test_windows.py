@@ -80,7 +80,7 @@ def test_a_long_run_that_was_never_judged_is_judged_step_by_step(tmp_path: Path)
     steps = found(tmp_path, sizes=SIZES._replace(step_rows=1))
     assert [(one.since.seqs, one.until.seqs, None if one.end is None else one.end.seqs) for one in steps] == [
         ({}, {1: 61}, {1: 67}), ({1: 61}, {1: 121}, {1: 127}), ({1: 121}, {1: 181}, {1: 187}), ({1: 181}, {1: 241}, None),
-    ]  # fmt: skip
+    ]
     assert [part.name for part in steps[0].parts] == ["r (final)"]
 
 

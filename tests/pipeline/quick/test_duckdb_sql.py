@@ -82,7 +82,7 @@ QUERIES: dict[str, Any] = {
     "SELECT p, x FROM (SELECT array('a', 'b') AS l) LATERAL VIEW posexplode(l) each AS p, x ORDER BY p": [(0, "a"), (1, "b")],
     "SELECT count(DISTINCT xxhash64(a, b)) FROM (VALUES (1, 'x'), (1, 'x'), (2, 'x')) AS v(a, b)": [(2,)],
     "SELECT max(s).b FROM (SELECT struct(a AS a, b AS b) AS s FROM (VALUES (1, 9), (2, 3)) AS v(a, b))": [(3,)],
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

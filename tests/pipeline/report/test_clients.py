@@ -54,7 +54,7 @@ def _lake(lake: Path, requests: int = 1, flags: int = 0, *, with_admins: bool = 
         "client_sw": "librdkafka/2.16", "api_key": int(ApiKey.METADATA), "seq": seqs["response"], "request_seq": seqs["request"],
         "ts_ns": LEADER_MOVED_NS + STEP_NS, "path": "topics[].errorCode", "error_code": int(ErrorCode.LEADER_NOT_AVAILABLE), "count": 2,
         "flags": int(flags),
-    }  # fmt: skip
+    }
     lakes.write(lake, API_ERRORS, [row, row | {"conn_id": 4, "client_id": "2", "seq": 99, "request_seq": 98}])
     moved = {"topic": "orders", "partition": 0, "node_id": 1, "controller_epoch": 1}
     lakes.write(lake, LEADER_TIMELINE, [

@@ -137,4 +137,4 @@ async def test_a_connection_that_is_lost_behind_the_last_answer_of_the_authentic
             await dial(
                 "127.0.0.1", server.sockets[0].getsockname()[1], owner.payloads.append, owner.lost.append, 10, lambda: sink,
                 security=security,
-            )  # fmt: skip
+            )

@@ -58,7 +58,7 @@ async def _odd_clients(port: int, secrets: Secrets) -> None:
     tokens = {
         "wrong password": b"\0admin\0", "authorization id": b"", "user": b"\0", "one NUL too many": b"x\0y\0z\0",
         "bare after version 1": b"\0admin\0",
-    }  # fmt: skip
+    }
     for what, before in tokens.items():
         wire = await exchanges.connected(port)
         await wire.ask(Handshake(mechanism="PLAIN"), 1)
@@ -108,7 +108,7 @@ async def _configs(wire: Wire, secrets: Secrets) -> None:
     values = {
         "ssl.keystore.password": "", f"{listener}.ssl.key.password": "", "my.own.secret": "", "ssl.keystore.key": "",
         f"{listener}.plain.sasl.jaas.config": jaas[0], f"{listener}.scram-sha-256.sasl.jaas.config": jaas[1],
-    }  # fmt: skip
+    }
     secrets("jaas", "CANARY-jaas")
     for api in ("IncrementalAlterConfigs", "AlterConfigs"):
         kind: Any = getattr(messages, f"{api}Request")
@@ -140,7 +140,7 @@ async def secured(zookeeper: str, chroot: str, tmp_path: Path, caplog: pytest.Lo
     own = {
         "klamm.journal.dir": str(tmp_path / "lake"), "klamm.journal.run": "r", "delegation.token.secret.key": "CANARY-master-key",
         "password.encoder.secret": "CANARY-encoder",
-    }  # fmt: skip
+    }
     caplog.set_level(logging.DEBUG)
     cluster = SteeredCluster(1, zookeeper=zookeeper + chroot, config=made.config | own)
     secrets = Secrets(made.client["sasl.password"])

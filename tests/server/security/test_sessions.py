@@ -94,7 +94,7 @@ class Client:
         ({"max_reauth_ms": HOUR_MS, "expires_in_ms": 10_000}, 10_000), ({"max_reauth_ms": 10_000, "expires_in_ms": HOUR_MS}, 10_000),
         ({"max_reauth_ms": 10_000}, 10_000), ({"expires_in_ms": 10_000}, 10_000), ({"expires_in_ms": -5000}, 0), ({}, 0),
     ],
-)  # fmt: skip
+)
 async def test_a_session_lasts_as_long_as_the_shorter_of_its_limits(limits: Mapping[str, int], lifetime_ms: int) -> None:
     client = Client(**limits)
     assert client.authenticate().session_lifetime_ms == lifetime_ms
