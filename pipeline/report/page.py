@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
@@ -50,6 +50,10 @@ SIMULATED = (
 """Columns of a simulation's summary that the page shows."""
 
 
+Picture = Callable[[str, charts.Spec | None, str], str]
+"""Puts a picture into the page: its name, what it shows or None, and the text where it has nothing to show."""
+
+
 def render(
     facts: Facts,
     rules: Mapping[str, RuleText],
@@ -66,9 +70,27 @@ def render(
         specs[name] = spec
         return f'<div class="picture" id="{name}" role="img"></div>'
 
+    sections = _sections(facts, rules, shown, incident, picture)
+    template = (resources.files("klamm.pipeline.report") / "page.html").read_text(encoding="utf-8")
+    parts = {
+        "TITLE": escape(f"Klamm: {facts.run}"),
+        "NAV": _nav(sections),
+        "HEAD": _head(facts, rules),
+        "BODY": "\n".join(sections),
+        "SPECS": json.dumps(specs, default=str).replace("<", "\\u003c"),
+        "VEGA": vega.replace("</script", "<\\/script"),
+    }
+    page = re.sub("{{([A-Z]+)}}", lambda place: parts[place[1]], template)  # once: clients may have such names too
+    return page.encode(errors="backslashreplace").decode()  # events may have half of a surrogate pair
+
+
+def _sections(
+    facts: Facts, rules: Mapping[str, RuleText], shown: Sequence[Evidence], incident: Incident | None, picture: Picture
+) -> list[str]:
+    """The sections of the page in their order; "" for one that this run does not have."""
     more = f"the {PARTITIONS} that changed most of {facts.partitions:,}" if facts.partitions > PARTITIONS else f"all {facts.partitions:,}"
     groups = f"the {GROUPS} with most generations of {facts.groups:,}" if facts.groups > GROUPS else f"all {facts.groups:,} with members"
-    sections = [
+    return [
         _section("sent", "What clients sent", _sent(facts.sent, {each.place for each in shown})),
         _section("rules", "Rules", _rules(facts.rules, rules)),
         _section(
@@ -127,17 +149,6 @@ def render(
         ),
         _section("evidence", "Evidence", "".join(map(_evidence, shown)) or _none("There is no violation, and no client got an error.")),
     ]
-    template = (resources.files("klamm.pipeline.report") / "page.html").read_text(encoding="utf-8")
-    parts = {
-        "TITLE": escape(f"Klamm: {facts.run}"),
-        "NAV": _nav(sections),
-        "HEAD": _head(facts, rules),
-        "BODY": "\n".join(sections),
-        "SPECS": json.dumps(specs, default=str).replace("<", "\\u003c"),
-        "VEGA": vega.replace("</script", "<\\/script"),
-    }
-    page = re.sub("{{([A-Z]+)}}", lambda place: parts[place[1]], template)  # once: clients may have such names too
-    return page.encode(errors="backslashreplace").decode()  # events may have half of a surrogate pair
 
 
 def status(result: RuleResult, severity: str) -> str:
