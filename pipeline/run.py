@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -71,10 +72,12 @@ class RunOutcome(NamedTuple):
 def run(
     folder: Path, session: Callable[[], SparkSession], progress: Progress, *, gold: bool = True, keep_ns: int | None = None
 ) -> RunOutcome:
-    """Bring all tables of a lake up to date. `session` opens Spark. With `keep_ns`, what is older is removed (`retention.py`).
+    """Bring all tables of a lake up to date. `session` opens Spark, if there is work for it. With `keep_ns`, what is older is removed
+    (`retention.py`).
 
     Raises PipelineFailed, also if rows got lost.
     """
+    session = cache(session)
     with written(folder) as lake, spark_failures(), damage_named(lake), cluster_failures():
         finish(lake)
         late = ask_to_seal(lake)
@@ -88,19 +91,16 @@ def run(
         if not found and not commits.journals:
             nothing = dict.fromkeys(("frames", "messages", "quarantine", "events"), 0)
             return RunOutcome(nothing, 0, (), (*notes, "no segment: nobody journaled here yet"))
-        spark, converted = _bronze_while_spark_starts(lake, found, session, progress)
+        converted = _bronze_and_silver(lake, commits, found, session, progress) if found or not commits.is_folded else []
         torn = [one for one in converted if one.lost is not None]
         notes += [f"{one.run}/{one.batch}: rows are lost, {one.rows} are there: {one.lost}" for one in torn]
-        commits.add(converted)
         runs = sorted(commits.runs) if is_rebuilt else sorted({one.run for one in converted})
-        progress.begin("silver", None)
-        stream.start(spark, lake, every_s=None).awaitTermination()
         upkept = upkeep(lake, commits, keep_ns)
         rows = stream.account(lake, commits)
         runs = sorted({*runs, *upkept.shortened}.difference(upkept.removed))
         notes += upkept.notes
         notes += missing.notes(missing.missing_rows(lake, runs))
-        judgement = _gold(spark, lake, runs, progress) if gold else None
+        judgement = _gold(session, lake, runs, progress) if gold else None
         return RunOutcome(rows, len(found), tuple(runs), tuple(notes), judgement)
 
 
@@ -152,9 +152,20 @@ def watch(
     return outcome._replace(segments=commits.added + outcome.segments)
 
 
+def _bronze_and_silver(
+    lake: Path, commits: Commits, found: Sequence[Segment], session: Callable[[], SparkSession], progress: Progress
+) -> list[Converted]:
+    """Convert segments to bronze and commit them; then the stream reads all commits that are not folded, and silver has their rows."""
+    spark, converted = _bronze_while_spark_starts(lake, found, session, progress)
+    commits.add(converted)
+    progress.begin("silver", None)
+    stream.start(spark, lake, every_s=None).awaitTermination()
+    return converted
+
+
 def _bronze_while_spark_starts(
     lake: Path, found: Sequence[Segment], session: Callable[[], SparkSession], progress: Progress
-) -> tuple[SparkSession | None, list[Converted]]:
+) -> tuple[SparkSession, list[Converted]]:
     """Open a session and convert segments to bronze. A small journal is converted in this process, while the JVM starts."""
     if are_many(found):
         progress.begin("bronze", None)
@@ -167,7 +178,7 @@ def _bronze_while_spark_starts(
         return spark, converting.result()
 
 
-def _gold(spark: SparkSession, lake: Path, runs: Sequence[str], progress: Progress) -> Judgement | None:
+def _gold(session: Callable[[], SparkSession], lake: Path, runs: Sequence[str], progress: Progress) -> Judgement | None:
     """Make gold for the runs that have new rows, and for those without gold."""
     there = {entry.run for entry in manifest.entries(lake, "gold/api_matrix")}
     every = {entry.run for table in ("messages", "events") for entry in manifest.entries(lake, f"silver/{table}")}
@@ -179,7 +190,7 @@ def _gold(spark: SparkSession, lake: Path, runs: Sequence[str], progress: Progre
         progress.begin("gold", steps)
         return lambda: progress.step(1)
 
-    return build_gold(spark, lake, chosen, begin=begin)
+    return build_gold(session(), lake, chosen, begin=begin)
 
 
 def _want_seals(folders: Sequence[Path]) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from klamm.pipeline import compact
-from klamm.pipeline.lake import bronze, manifest
+from klamm.pipeline.lake import bronze, layout, manifest
 from klamm.pipeline.lake.commits import COMMITS, Commits
 from klamm.pipeline.lake.folder import PipelineFailed, written
 from klamm.pipeline.lake.layout import LAYOUT, PLACE
+from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import MESSAGES, views
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.run import run, watch
@@ -24,6 +27,7 @@ from klamm.pipeline.stream import STREAM, account
 from klamm.tests.harness.read_only import read_only
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 from klamm.tests.pipeline.journals import Silent, no_session, numbers, query, run_with, write
+from klamm.tests.pipeline.lakes_by_hand import to_silver
 
 FRAMES = ("silver/messages", "silver/quarantine")
 
@@ -199,6 +203,66 @@ def test_a_lake_without_rows_needs_no_spark(tmp_path: Path) -> None:
 
 def run_with_nothing(lake: Path) -> Any:
     return run(lake, no_session, Silent())
+
+
+def up_to_date(lake: Path, *runs: str, gold: bool = True) -> None:
+    """A lake whose stream has read all commits, with an empty table of gold for each run."""
+    for run_id in runs:
+        write(lake, run_id, exchanges=2).close()
+    to_silver(lake, "0")
+    layout.keep(lake)
+    Store(lake).put(f"{STREAM}/metadata", b"{}")
+    if gold:
+        manifest.append(lake, [Entry("gold/api_matrix", run_id, "0", f"gold/api_matrix/run={run_id}/batch=0", 0) for run_id in runs])
+
+
+def test_a_run_with_nothing_new_needs_no_spark_and_says_the_rows_of_the_lake(tmp_path: Path) -> None:
+    up_to_date(tmp_path, "r", "s")
+    outcome = run_with_nothing(tmp_path)
+    assert outcome.rows == {"frames": 8, "messages": 8, "quarantine": 0, "events": 2}
+    assert (outcome.segments, outcome.runs, outcome.notes, outcome.judgement) == (0, (), (), None)
+
+
+def test_a_run_with_nothing_new_removes_what_is_too_old_without_spark(tmp_path: Path) -> None:
+    up_to_date(tmp_path, "r")
+    outcome = run(tmp_path, no_session, Silent(), keep_ns=1)
+    assert (outcome.rows["frames"], outcome.runs) == (0, ())
+    assert not (tmp_path / "journal/run=r").exists()
+
+
+class SparkWanted(Exception):
+    """Spark is opened."""
+
+
+def wanted() -> Any:
+    raise SparkWanted
+
+
+def lose_the_stream(lake: Path) -> None:
+    shutil.rmtree(lake / STREAM)
+
+
+def write_a_segment(lake: Path) -> None:
+    write(lake, "s").close()
+
+
+def leave_a_commit(lake: Path) -> None:
+    """As a run does that is killed before the stream has read its commit."""
+    write_a_segment(lake)
+    commits = Commits(lake)
+    commits.add(bronze.convert_here(lake, bronze.pending(lake, commits), lambda _: None))
+
+
+def lose_gold(lake: Path) -> None:
+    manifest.drop(lake, "gold/api_matrix", manifest.entries(lake, "gold/api_matrix"))
+
+
+@pytest.mark.parametrize("change", [lose_the_stream, write_a_segment, leave_a_commit, lose_gold])
+def test_a_run_with_work_for_spark_opens_it(change: Callable[[Path], None], tmp_path: Path) -> None:
+    up_to_date(tmp_path, "r")
+    change(tmp_path)
+    with pytest.raises(SparkWanted):
+        run(tmp_path, wanted, Silent())
 
 
 def test_a_lake_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
