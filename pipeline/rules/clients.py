@@ -53,7 +53,7 @@ CLIENTS = View(
     "clients",
     ("frame_counts",),
     f"""
-SELECT run_id, client_id, host, max(last_ts_ns) AS last_ts_ns
+SELECT run_id, client_id, host, max(last_ts_ns) AS last_ts_ns, max(struct(last_ts_ns, node_id, last_seq AS seq)) AS last
 FROM frame_counts WHERE dir = 0 AND api_key IS NOT NULL
 GROUP BY ALL
 HAVING NOT bool_or(coalesce(client_id RLIKE '^({BROKER_NAMES})$'
@@ -99,7 +99,7 @@ THROTTLED = View(
     ("notable",),
     f"""
 SELECT * FROM (
-    SELECT run_id, node_id, process, conn_id, seq, ts_ns, CAST(throttle_ms AS BIGINT) AS throttle_ms
+    SELECT run_id, node_id, process, conn_id, seq, ts_ns, client_id, CAST(throttle_ms AS BIGINT) AS throttle_ms
     FROM notable
     WHERE dir = 1 AND throttle_ms > 0
         AND api_version >= try_element_at(map({", ".join(f"{key}, {version}" for key, version in THROTTLES_FROM.items())}),
@@ -110,13 +110,14 @@ WHERE throttle_ms * 1000000 > {GRACE_NS}""",
 
 _IMPATIENT = f"""
 SELECT r.run_id, r.node_id, r.conn_id, coalesce(min(t.seq), r.seq) AS seq,
-    if(min(t.seq) IS NULL, NULL, concat('sent ', (min_by(t.ts_ns, t.seq) - r.ts_ns) DIV 1000000, ' ms after an answer that asks for ',
+    if(min(t.seq) IS NULL, NULL, concat('client ', coalesce(r.client_id, ''), ' sent ',
+        (min_by(t.ts_ns, t.seq) - r.ts_ns) DIV 1000000, ' ms after an answer that asks for ',
         r.throttle_ms, ' ms')) AS detail,
     array_compact(array(r.seq, min(t.seq))) AS evidence
 FROM throttled r
 LEFT JOIN traffic t ON t.run_id = r.run_id AND t.node_id = r.node_id AND t.process = r.process AND t.conn_id = r.conn_id AND t.dir = 0
     AND t.seq > r.seq AND t.ts_ns > r.ts_ns + {GRACE_NS} AND t.ts_ns < r.ts_ns + r.throttle_ms * 1000000
-GROUP BY r.run_id, r.node_id, r.process, r.conn_id, r.seq, r.ts_ns, r.throttle_ms"""
+GROUP BY r.run_id, r.node_id, r.process, r.conn_id, r.seq, r.ts_ns, r.client_id, r.throttle_ms"""
 
 _STORM = f"""
 SELECT t.run_id, t.node_id, CAST(NULL AS BIGINT) AS conn_id, max(t.seq) AS seq,
@@ -132,23 +133,25 @@ LASTING = View(
     "lasting",
     ("notable", "api_errors", "clients"),
     f"""
-SELECT DISTINCT e.run_id, e.node_id, e.conn_id, e.seq, e.ts_ns, e.error_code, t.client_id, t.host
+SELECT DISTINCT e.run_id, e.node_id, e.conn_id, e.seq, e.ts_ns, e.error_code, t.client_id, t.host, c.last.node_id AS last_node_id,
+    c.last.seq AS last_seq
 FROM api_errors e JOIN notable t ON t.run_id = e.run_id AND t.node_id = e.node_id AND t.seq = e.seq
 JOIN clients c ON c.run_id = t.run_id AND c.client_id <=> t.client_id AND c.host = t.host AND c.last_ts_ns > e.ts_ns + {REFRESH_NS}
 WHERE e.dir = 1 AND e.api_key IN ({ApiKey.PRODUCE}, {ApiKey.FETCH}, {ApiKey.LIST_OFFSETS}) AND e.error_code IN (3, 5, 6, 74)""",
     needs=(errors_of(3, 5, 6, 74),),
 )
-"""Errors that ask a client for new metadata, and after which the client sent requests for long enough."""
+"""Errors that ask a client for new metadata, and after which the client sent requests for long enough: `last_seq` is the last one."""
 
 _STALE = f"""
 WITH counted AS (
-    SELECT f.run_id, f.node_id, f.conn_id, f.seq, f.error_code, count(d.ts_ns) AS discoveries
+    SELECT f.run_id, f.node_id, f.conn_id, f.seq, f.error_code, f.client_id, f.last_node_id, f.last_seq, count(d.ts_ns) AS discoveries
     FROM lasting f LEFT JOIN discoveries d ON d.run_id = f.run_id AND d.client_id <=> f.client_id AND d.host = f.host
         AND d.ts_ns BETWEEN f.ts_ns - {GRACE_NS} AND f.ts_ns + {REFRESH_NS}
     GROUP BY ALL)
 SELECT run_id, node_id, conn_id, seq,
-    if(discoveries = 0, concat('no request for metadata within {REFRESH_NS // 1_000_000_000} s of error ', error_code), NULL) AS detail,
-    array(seq) AS evidence
+    if(discoveries = 0, concat('client ', coalesce(client_id, ''),
+        ' sends no request for metadata within {REFRESH_NS // 1_000_000_000} s of error ', error_code), NULL) AS detail,
+    array(struct(node_id, seq), struct(last_node_id AS node_id, last_seq AS seq)) AS evidence
 FROM counted"""
 
 VIEWS = (CLIENTS, DISCOVERIES, THROTTLED, LASTING)
@@ -189,7 +192,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "X-04", "warn",
         f"A client that goes on asks for metadata within {REFRESH_NS // 1_000_000_000} s of error 3, 5, 6 or 74 to Produce, "
-        "Fetch or ListOffsets.", "wire 9", ("lasting", "discoveries"), _STALE, about="lasting",
+        "Fetch or ListOffsets.", "wire 9", ("lasting", "discoveries"), _STALE, about="lasting", is_across=True,
     ),
     Rule(
         "X-05", "warn", "The leader of a consumer group gives a partition to one member of a generation.", "clients", ("member_calls",),

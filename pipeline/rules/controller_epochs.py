@@ -85,7 +85,7 @@ C_06 = Rule(
     """
     SELECT run_id, node_id, conn_id, seq,
         if(size(isr) <> 1, format_string('%s-%s recovers with ISR %s', topic, partition, to_json(isr)), NULL) AS detail,
-        array(seq) AS evidence
+        array_compact(array(if(partition_epoch_before.deletions = deletions, partition_epoch_before.seq, NULL), seq)) AS evidence
     FROM states WHERE recovery = 1
     UNION ALL
     SELECT run_id, node_id, conn_id, answer_seq,

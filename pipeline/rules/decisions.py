@@ -47,14 +47,15 @@ def replayed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             details.append(seen[pair])
         columns = {
             **{name: rows[name] for name in ("run_id", "node_id", "seq")},
-            "conn_id": [None] * len(details), "detail": details, "evidence": [[seq] for seq in rows["seq"]],
+            "conn_id": [None] * len(details), "detail": details,
+            "evidence": [[seq] if cause is None else [cause, seq] for cause, seq in zip(rows["cause_seq"], rows["seq"], strict=True)],
         }
         yield pa.RecordBatch.from_arrays([pa.array(columns[name], schema.field(name).type) for name in JUDGED_COLUMNS], schema=schema)
 
 
 D_01 = Rule(
     "D-01", "error", "every decision is what the pure function says of its input", "controller 8", ("decisions",),
-    tried=Tried("SELECT run_id, node_id, seq, input, output FROM decisions", replayed),
+    tried=Tried("SELECT run_id, node_id, seq, cause_seq, input, output FROM decisions", replayed),
 )
 
 RULES: tuple[Rule, ...] = (D_01,)

@@ -205,16 +205,19 @@ R_04 = Rule(
     ("states", "reassign"),
     f"""
     WITH moving AS (
-        SELECT run_id, node_id, conn_id, seq, topic, partition, replicas, adding, removing FROM states
+        SELECT run_id, node_id, conn_id, seq, topic, partition, replicas, adding, removing, others.seq AS others_seq FROM states
         WHERE api_key = {ApiKey.LEADER_AND_ISR} AND (size(adding) > 0 OR size(removing) > 0)
         UNION ALL
-        SELECT run_id, node_id, NULL, seq, topic, partition, replicas, adding, removing FROM reassign
-        WHERE kind = 'assignment' AND (size(adding) > 0 OR size(removing) > 0))
+        SELECT * FROM (
+            SELECT run_id, node_id, NULL, seq, topic, partition, replicas, adding, removing,
+                lag(seq) OVER (PARTITION BY run_id, node_id, topic, partition ORDER BY seq)
+            FROM reassign WHERE kind = 'assignment')
+        WHERE size(adding) > 0 OR size(removing) > 0)
     SELECT run_id, node_id, CAST(conn_id AS BIGINT) AS conn_id, seq,
         if(replicas <> array_union(array_except(replicas, removing), array_except(replicas, adding))
                 OR size(array_except(array_union(adding, removing), replicas)) > 0,
             format_string('%s-%s: replicas %s with %s added and %s removed', topic, partition, to_json(replicas), to_json(adding),
-                to_json(removing)), NULL) AS detail, array(seq) AS evidence
+                to_json(removing)), NULL) AS detail, array_compact(array(others_seq, seq)) AS evidence
     FROM moving
     """,
 )

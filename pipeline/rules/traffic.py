@@ -197,8 +197,8 @@ NOTABLE = View(
     "notable",
     ("traffic", "ranges"),
     f"""
-SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, api_key, api_version, client_id, host, flags, reason, errors, throttle_ms,
-    told_run IS NOT NULL AS is_told, low, high
+SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, api_key, api_version, client_id, host, flags, reason, err, errors,
+    throttle_ms, told_run IS NOT NULL AS is_told, low, high
 FROM traffic {TOLD.sql} {RANGE.sql}
 WHERE errors > 0 OR throttle_ms > 0 OR reason IS NOT NULL
     OR dir = 0 AND told_run IS NOT NULL AND (low IS NULL OR api_version NOT BETWEEN low AND high)""",

@@ -131,7 +131,8 @@ SELECT q.run_id, q.node_id, q.conn_id, q.seq,
         WHEN NOT a.error_code <=> 35 THEN concat('version ', q.api_version, ' is answered with error ', coalesce(a.error_code, 0))
         WHEN a.keys IS NOT NULL AND NOT (size(a.keys) = 1 AND a.keys[0].key <=> {ApiKey.API_VERSIONS} AND a.keys[0].low <=> q.low
                 AND a.keys[0].high <=> q.high)
-            THEN concat('version ', q.api_version, ': the answer is not the one entry of API 18 from ', q.low, ' to ', q.high)
+            THEN concat('version ', q.api_version, ': the answer is not the one entry of <api {ApiKey.API_VERSIONS}> from ', q.low,
+                ' to ', q.high)
     END AS detail,
     array_compact(array(q.seq, a.seq, if(a.seq IS NULL, c.seq, NULL))) AS evidence
 FROM too_new q
@@ -144,7 +145,8 @@ REFUSED = View(
     "refused_requests",
     ("notable",),
     f"""
-SELECT run_id, node_id, process, conn_id, seq, ts_ns, concat('what is ', replace(reason, '_', ' ')) AS what
+SELECT run_id, node_id, process, conn_id, seq, ts_ns,
+    concat('what is ', replace(reason, '_', ' '), coalesce(concat(' (', err, ')'), '')) AS what
 FROM notable
 WHERE dir = 0 AND reason IN ({MALFORMED}) AND flags & 10 = 0 AND NOT (api_key <=> {ApiKey.API_VERSIONS} AND reason = 'unknown_version')
 UNION ALL

@@ -11,7 +11,7 @@ from klamm.protocol.exchanges.peers import BROKER_NAMES
 
 _OUTCOME = f"""
 WITH calls AS (
-    SELECT run_id, node_id, seq, api_key, producer_id, producer_epoch, partitions, is_commit
+    SELECT run_id, node_id, seq, ts_ns, api_key, producer_id, producer_epoch, partitions, is_commit
     FROM txn_calls WHERE api_key IN ({keys(CHANGES)}) AND (code IS NULL OR code NOT IN ({REFUSED}))),
 added AS (
     SELECT run_id, node_id, producer_id, producer_epoch, '__consumer_offsets' AS name, min(seq) AS seq
@@ -25,6 +25,9 @@ outcomes AS (
     -- Who is fenced or too slow has the transaction aborted with the next epoch.
     UNION ALL SELECT run_id, node_id, producer_id, producer_epoch, producer_epoch + 1, false, true, min(seq)
     FROM calls WHERE api_key IN ({keys(ADDITIONS)}) GROUP BY run_id, node_id, producer_id, producer_epoch),
+ends AS (
+    SELECT run_id, producer_id, producer_epoch, max(struct(ts_ns, node_id, seq)) AS last
+    FROM calls WHERE api_key = {ApiKey.END_TXN} GROUP BY run_id, producer_id, producer_epoch),
 known AS (
     SELECT run_id, producer_id, producer_epoch, is_commit, collect_list(struct(node_id, seq, is_fence)) AS causes
     FROM outcomes GROUP BY run_id, producer_id, producer_epoch, is_commit),
@@ -72,7 +75,8 @@ SELECT m.run_id, m.node_id, m.conn_id, m.seq,
             THEN concat('producer ', m.producer_id, ', epoch ', m.producer_epoch, ': a marker for ', m.topic, '-', m.partition,
                 ', which is not in the transaction')
     END AS detail,
-    array_compact(array(m.seq, m.answer_seq)) AS evidence
+    array_compact(array(if(e.last IS NULL, NULL, struct(e.last.node_id AS node_id, e.last.seq AS seq)), struct(m.node_id, m.seq),
+        if(m.answer_seq IS NULL, NULL, struct(m.node_id, m.answer_seq AS seq)))) AS evidence
 FROM (SELECT *, if(topic = '__consumer_offsets', topic, concat(topic, '-', partition)) AS name FROM txn_markers) m
 LEFT JOIN producers p ON p.run_id = m.run_id AND p.producer_id = m.producer_id
 LEFT JOIN named n ON n.run_id = m.run_id AND n.producer_id = m.producer_id
@@ -81,6 +85,7 @@ LEFT JOIN known k ON k.run_id = m.run_id AND k.producer_id = m.producer_id AND k
     AND k.is_commit = m.is_commit
 LEFT JOIN inside i ON i.run_id = m.run_id AND i.producer_id = m.producer_id AND i.producer_epoch = m.producer_epoch
     AND i.is_commit = m.is_commit AND i.name = m.name
+LEFT JOIN ends e ON e.run_id = m.run_id AND e.producer_id = m.producer_id AND e.producer_epoch = m.producer_epoch
 LEFT JOIN given g ON g.run_id = m.run_id AND g.node_id = m.node_id AND g.given_id = m.producer_id AND g.given_epoch = m.producer_epoch
 -- Administrators write markers too.
 WHERE m.client_id RLIKE '^({BROKER_NAMES})$' AND (p.producer_id IS NOT NULL OR n.producer_id IS NULL AND s.run_id IS NOT NULL)"""
@@ -247,7 +252,7 @@ RULES: tuple[Rule, ...] = (
         "epoch; and its partition was added to the transaction. In a run that created the transaction topic a coordinator gave the "
         "producer id.", "wire 13",
         ("txn_markers", "txn_calls", "midway", "gappy", "journals", "rare_fields", "partition_state"), _OUTCOME,
-        about="txn_markers", needs=(messages_of(ApiKey.WRITE_TXN_MARKERS),),
+        about="txn_markers", needs=(messages_of(ApiKey.WRITE_TXN_MARKERS),), is_across=True,
     ),
     Rule(
         "T-02", "error", "When a transactional id is used again after EndTxn, each partition of the transaction has got its marker.",

@@ -176,6 +176,13 @@ def a_recovering_leader_has_company(run: Run) -> int:
     return Channel(run.journal()).lead(State(recovery=1))
 
 
+@bad("C-06", also=["C-08", "C-19"])
+def a_leader_recovers_and_keeps_its_company(run: Run) -> int:
+    broker = Channel(run.journal())
+    broker.lead(State())
+    return broker.lead(State().next(recovery=1))
+
+
 @bad("C-06")
 def an_isr_grows_while_recovering(run: Run) -> int:
     return alter(run.journal(), State(recovery=1))

@@ -394,6 +394,21 @@ def the_origin_comes_first_in_what_the_controller_remembers(run: Run) -> int:
 
 
 @bad("R-04")
+def the_origin_still_comes_first(run: Run) -> int:
+    broker = Channel(run.journal())
+    broker.lead(State(replicas=(1, 2)))
+    return broker.lead(State(replicas=(1, 2, 4, 5), adding=(4, 5), removing=(2,)).next())
+
+
+@bad("R-04")
+def the_controller_remembers_that_the_origin_comes_first(run: Run) -> int:
+    for replicas, adding in (([1, 2, 3], []), ([1, 2, 3, 4], [4])):
+        assignment = {"replicas": replicas, "adding": adding, "removing": [3] if adding else [], "is_new": False}
+        seq = int(run.journal().event("assignment", topic="t", partition=0, output=assignment))
+    return seq
+
+
+@bad("R-04")
 def a_replica_that_is_added_is_missing(run: Run) -> int:
     return Channel(run.journal()).lead(State(replicas=(4, 1, 2), adding=(4, 5), removing=(2,)))
 

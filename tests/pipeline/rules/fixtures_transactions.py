@@ -871,6 +871,13 @@ def a_transaction_is_left_open(run: Run) -> int:
 
 
 @bad("T-06")
+def a_transaction_whose_end_was_decided_is_left_open(run: Run) -> list[int]:
+    journal = run.journal()
+    at = phase(journal, "PendingTransactionDecided", producer_id=7, producer_epoch=0, transactional_id="tx", outcome="commit")
+    return [at, phase(journal, "PartitionRecovered", open_transactions=1)]
+
+
+@bad("T-06")
 def a_transaction_gets_no_marker(run: Run) -> int:
     journal = run.journal()
     fields = {"producer_id": 7, "producer_epoch": 0, "transactional_id": "tx"}

@@ -65,6 +65,40 @@ def test_a_rule_flags_the_rows_that_break_it_and_no_others(
     assert all(isinstance(seq, int) for verdict in judgement.verdicts for row in verdict.evidence for seq in row)
 
 
+@pytest.mark.parametrize(
+    ("fixture", "rows"),
+    [
+        ("C-06-bad-a_leader_recovers_and_keeps_its_company", [(1, 1), (1, 3)]),
+        ("D-01-bad-another_leader_was_written", [(1, 1), (1, 2)]),
+        ("R-04-bad-the_origin_still_comes_first", [(1, 1), (1, 3)]),
+        ("R-04-bad-the_controller_remembers_that_the_origin_comes_first", [(1, 1), (1, 2)]),
+        ("T-01-bad-a_commit_marker_for_a_transaction_that_was_aborted", [(1, 15), (2, 11), (2, 12)]),
+        ("T-06-bad-an_aborted_transaction_is_committed", [(1, 2), (1, 4)]),
+        ("T-06-bad-a_transaction_whose_end_was_decided_is_left_open", [(1, 1), (1, 2)]),
+        ("X-04-bad-a_client_goes_on_with_old_metadata", [(1, 5), (1, 6)]),
+    ],
+)
+def test_evidence_has_the_row_that_contradicts_as_well(fixture: str, rows: list[tuple[int, int]], quick_judgement: Judgement) -> None:
+    found = [one.evidence for one in quick_judgement.by([FIXTURES[fixture].rule]).verdicts if one.run_id == fixture]
+    assert found and all(evidence == rows for evidence in found)
+
+
+@pytest.mark.parametrize(
+    ("fixture", "detail"),
+    [
+        ("W-04-bad-versions_answered_with_every_api", "version 9: the answer is not the one entry of ApiVersions from 0 to 4"),
+        (
+            "W-05-bad-garbage_is_answered",
+            "what is malformed (MetadataRequest 12: MetadataRequest.topics: 4 elements are more than its frame can hold) is answered",
+        ),
+        ("X-02-bad-a_client_does_not_wait", "client tiny sent 101 ms after an answer that asks for 500 ms"),
+        ("X-04-bad-a_client_goes_on_with_old_metadata", "client tiny sends no request for metadata within 10 s of error 6"),
+    ],
+)
+def test_a_detail_names_the_client_the_api_and_where_a_body_is_malformed(fixture: str, detail: str, quick_judgement: Judgement) -> None:
+    assert detail in [one.detail for one in quick_judgement.by([FIXTURES[fixture].rule]).verdicts if one.run_id == fixture]
+
+
 def test_what_a_rule_needs_is_there_wherever_it_was_exercised(
     quick_judgement: Judgement, fixtures: tuple[duckdb.DuckDBPyConnection, Flagged]
 ) -> None:
