@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -70,10 +70,11 @@ class RunOutcome(NamedTuple):
 
 
 def run(
-    folder: Path, session: Callable[[], SparkSession], progress: Progress, *, gold: bool = True, keep_ns: int | None = None
+    folder: Path, session: Callable[[], SparkSession], progress: Progress, *, gold: bool = True, keep_ns: int | None = None,
+    due: Collection[str] = (),
 ) -> RunOutcome:
     """Bring all tables of a lake up to date. `session` opens Spark, if there is work for it. With `keep_ns`, what is older is removed
-    (`retention.py`).
+    (`retention.py`). `due` are runs that have rows which their gold has not seen.
 
     Raises PipelineFailed, also if rows got lost.
     """
@@ -94,7 +95,7 @@ def run(
         converted = _bronze_and_silver(lake, commits, found, session, progress) if found or not commits.is_folded else []
         torn = [one for one in converted if one.lost is not None]
         notes += [f"{one.run}/{one.batch}: rows are lost, {one.rows} are there: {one.lost}" for one in torn]
-        runs = sorted(commits.runs) if is_rebuilt else sorted({one.run for one in converted})
+        runs = sorted(commits.runs) if is_rebuilt else sorted({*due, *(one.run for one in converted)})
         upkept = upkeep(lake, commits, keep_ns)
         rows = stream.account(lake, commits)
         runs = sorted({*runs, *upkept.shortened}.difference(upkept.removed))
@@ -131,12 +132,14 @@ def watch(
         progress.begin("watching", None)
         segments = PendingSegments(lake, commits)
         kept_at = time.monotonic()
+        due = set[str]()
         try:
             while not stop.is_set() and query.isActive:
                 found, _ = own_segments(segments.look())
                 _want_seals(segments.written)
                 converted = convert_all(spark, lake, found, progress.step)
                 commits.add(converted)
+                due.update(one.run for one in converted)
                 if converted:
                     looked(converted)
                 if time.monotonic() - kept_at >= upkeep_s:
@@ -148,7 +151,7 @@ def watch(
             query.stop()
         if query.exception() is not None:
             raise query.exception()
-    outcome = run(folder, lambda: spark, progress, keep_ns=keep_ns)
+    outcome = run(folder, lambda: spark, progress, keep_ns=keep_ns, due=due)
     return outcome._replace(segments=commits.added + outcome.segments)
 
 

@@ -159,6 +159,31 @@ def test_watching_brings_what_is_journaled_meanwhile_into_silver(
 
 
 @pytest.mark.slow
+def test_watching_makes_the_gold_of_a_run_again_that_had_gold_before(spark: Any, tmp_path: Path) -> None:
+    tiny = write(tmp_path, exchanges=2)
+    tiny.roll()
+    run_with(spark, tmp_path, gold=True)
+    ((before,),) = query(tmp_path, "gold/api_matrix", "sum(requests)")
+    simple_exchange(tiny)
+    tiny.close()
+    stop = threading.Event()
+
+    class Stops(Silent):
+        """Stops when the new rows are in silver."""
+
+        def step(self, steps: int) -> None:
+            threading.Thread(target=self.wait, daemon=True).start()
+
+        def wait(self) -> None:
+            while manifest.rows(tmp_path, MESSAGES.path) < 6:
+                stop.wait(0.1)
+            stop.set()
+
+    watch(tmp_path, lambda: spark, Stops(), every_s=0.2, stop=stop)
+    assert query(tmp_path, "gold/api_matrix", "sum(requests)") == [(before + 1,)]
+
+
+@pytest.mark.slow
 def test_compaction_keeps_all_rows_in_fewer_sorted_files(spark: Any, tmp_path: Path) -> None:
     for node in (2, 1):
         write(tmp_path, node=node, raw=1).close()
