@@ -89,9 +89,12 @@ FIXTURES: dict[str, Fixture] = {}
 
 
 def all_fixtures() -> dict[str, Fixture]:
-    """`FIXTURES`, when all modules are imported."""
-    for file in sorted(Path(__file__).parent.glob("fixtures_*.py")):
+    """`FIXTURES`, when all modules are imported, in one order whatever was imported first: each process of a run has the same tests."""
+    for file in Path(__file__).parent.glob("fixtures_*.py"):
         importlib.import_module(f"klamm.tests.pipeline.rules.{file.stem}")
+    ordered = sorted(FIXTURES.items())
+    FIXTURES.clear()
+    FIXTURES.update(ordered)
     return FIXTURES
 
 
