@@ -33,7 +33,7 @@ class UnmaskedFrame:
         return len(self._frame)
 
     def __getitem__(self, kept: slice) -> UnmaskedFrame:
-        """The same frame, of which fewer bytes are written. It is masked as a whole."""
+        """The same frame, with fewer bytes to write. It is masked as a whole."""
         self._size = len(range(len(self._frame))[kept])
         return self
 

@@ -93,7 +93,7 @@ def test_both_kinds_replicate_from_each_other_and_kafkas_tools_and_clients_know_
 @pytest.mark.reference
 @pytest.mark.requirement("RREG-15", "RREG-13", "RREG-22")
 def test_a_kafka_controller_takes_over_and_gives_back_and_registrations_are_left_alone(mixed: RegisteredMembers) -> None:
-    """A Kafka controller knows no brokers by request: they fence themselves meanwhile, and come back without registering anew.
+    """A Kafka controller knows no brokers by request: they fence themselves meanwhile, and come back without registering again.
 
     Its session is so long that it stays controller when a busy machine stops it for some seconds. Else Klamm would be elected.
     """

@@ -114,9 +114,8 @@ def refused(lake: Path, url: str) -> str:
 
 
 def test_a_worker_that_does_not_see_the_lake_is_named_before_the_work_begins(lake: Path, tmp_path: Path) -> None:
-    blind = ("unshare", "-rm", "sh", "-c", f'mount -t tmpfs tmpfs {lake.parent} && exec "$@"', "worker")
-    if subprocess.run([*blind, "true"], check=False).returncode != 0:
-        pytest.skip("this user may not mount anything")
+    own_mounts = "-m" if os.geteuid() == 0 else "-rm"
+    blind = ("unshare", own_mounts, "sh", "-c", f'mount -t tmpfs tmpfs {lake.parent} && exec "$@"', "worker")
     with cluster(tmp_path, (), blind) as (url, _):
         line = refused(lake, url)
     assert line == (
