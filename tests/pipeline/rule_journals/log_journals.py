@@ -26,7 +26,7 @@ class LogJournal:
         self._controller.told(leader, epoch=epoch)
 
     def told_in_part(self, epoch: int) -> None:
-        """LeaderAndIsr of another leader epoch, of which the journal kept only the beginning."""
+        """LeaderAndIsr of another leader epoch; the journal kept only its beginning."""
         channel = Channel(self.journal, 90, controller=1)
         asked = channel.lead(State(leader_epoch=epoch, topic_id=TOPIC_ID), error=None)
         self.cut(60)
