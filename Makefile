@@ -11,7 +11,7 @@ BIN := .venv/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 ZOOKEEPER := distributions/zookeeper
 FAILURES := .venv/failures.jsonl
-LONG_SHARE ?= 16
+LONG_SHARE ?= 12
 IMAGES_SHARE ?= 100
 STORIES_SHARE ?= 4
 JOURNALS := build/journals
@@ -112,7 +112,7 @@ reference: setup ## Fetch the real Kafka 3.9.1 that the long tests compare with 
 	@$(BIN)/python -m klamm.tests.reference.jars
 
 .PHONY: test-all
-test-all: style $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, and the tests with a quarter of the stories and a sixth of the long ones with real processes, drawn (LONG_SEED=7 repeats a draw); fetches the real Kafka
+test-all: style $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, and the tests with a quarter of the stories and an eighth of the long ones with real processes, drawn (LONG_SEED=7 repeats a draw); fetches the real Kafka
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
 	@$(begin_types); failed=0; share='--stories-share $(STORIES_SHARE)'; workers=$(WORKERS); rm -f $(FAILURES); \
 	for part in "not slow" slow; do \
