@@ -176,7 +176,8 @@ bench: setup ## Measure: requests, the controller's work, start, memory
 	@$(BIN)/python -m klamm.benchmarks
 
 .PHONY: pages
-pages: setup ## Write the generated pages of docs/ and the stubs of blocking classes
+pages: setup ## Write the generated pages of docs/, the stubs of blocking classes and the verbs of modules/
+	@$(BIN)/python -m klamm.distributions.modules
 	@$(BIN)/python -m klamm.tests.blocking_stubs --write
 	@$(BIN)/python tests/pages.py --write
 

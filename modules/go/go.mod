@@ -1,0 +1,3 @@
+module klamm.dev/klamm
+
+go 1.24

@@ -1,0 +1,225 @@
+// Package klamm starts and steers a Klamm cluster, brokers and a controller that behave as Apache Kafka's, from tests in Go.
+//
+//	func TestRetry(t *testing.T) {
+//		cluster := klamm.New(t, klamm.Options{Topics: []string{"orders:1"}})
+//		cluster.MustFault(klamm.FilterBody{API: "Produce"}, klamm.EffectBody{Error: "NOT_LEADER_OR_FOLLOWER"}, 1)
+//		...
+//	}
+package klamm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Options say how a cluster starts.
+type Options struct {
+	// Brokers is their number; 3 if it is 0.
+	Brokers int
+	// Topics are NAME:PARTITIONS:REPLICATION_FACTOR, with configs behind.
+	Topics []string
+	// Config has properties of all brokers.
+	Config map[string]string
+	// Journal keeps a journal, for Verdict.
+	Journal bool
+	// Arguments are more options of `klamm serve`.
+	Arguments []string
+	// Command is the program; else KLAMM of the environment, else the one of the venv that VIRTUAL_ENV names, else klamm on PATH.
+	Command string
+	// Timeout is how long the start may take; a minute if it is 0.
+	Timeout time.Duration
+}
+
+// StartedCluster is a cluster in a process of its own, which ends with this one.
+type StartedCluster struct {
+	*Cluster
+	process *exec.Cmd
+	stdin   io.Closer
+	command string
+	journal string
+}
+
+// Start starts a cluster and returns when it is ready. Its error is the line that says why it cannot start.
+func Start(options Options) (started *StartedCluster, err error) {
+	command := options.command()
+	arguments := []string{
+		"serve", "--port", "0", "--json", "--stop-with-stdin", "--control-port", "0", "--log-level", "error",
+		"--brokers", strconv.Itoa(orElse(options.Brokers, 3)),
+	}
+	for _, topic := range options.Topics {
+		arguments = append(arguments, "--topic", topic)
+	}
+	for name, value := range options.Config {
+		arguments = append(arguments, "--config", name+"="+value)
+	}
+	journal := ""
+	if options.Journal {
+		if journal, err = os.MkdirTemp("", "klamm-"); err != nil {
+			return nil, err
+		}
+		arguments = append(arguments, "--journal", journal)
+	}
+	process := exec.Command(command, append(arguments, options.Arguments...)...)
+	defer func() {
+		if err != nil && process.Process != nil {
+			_ = process.Process.Kill()
+			_ = process.Wait()
+		}
+		if err != nil && journal != "" {
+			os.RemoveAll(journal)
+		}
+	}()
+	var failures bytes.Buffer
+	process.Stderr = &failures
+	stdin, err := process.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := process.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err = process.Start(); err != nil {
+		return nil, fmt.Errorf("klamm: cannot start: %w", err)
+	}
+	lines := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(stdout).ReadString('\n')
+		lines <- line
+	}()
+	var line struct {
+		BootstrapServers string `json:"bootstrap_servers"`
+		Control          string
+		Error            string
+	}
+	timeout := orElse(options.Timeout, time.Minute)
+	select {
+	case text := <-lines:
+		if err = json.Unmarshal([]byte(text), &line); err != nil {
+			_ = process.Process.Kill()
+			_ = process.Wait() // then stderr is complete
+			return nil, errors.New("klamm: " + strings.TrimSpace(failures.String()))
+		}
+	case <-time.After(timeout):
+		return nil, fmt.Errorf("klamm: not ready within %v", timeout)
+	}
+	if line.Error != "" {
+		return nil, errors.New("klamm: " + line.Error)
+	}
+	return &StartedCluster{Connect(strings.Split(line.BootstrapServers, ","), line.Control, ""), process, stdin, command, journal}, nil
+}
+
+func (o Options) command() string {
+	if o.Command != "" {
+		return o.Command
+	}
+	if named := os.Getenv("KLAMM"); named != "" {
+		return named
+	}
+	if venv := os.Getenv("VIRTUAL_ENV"); venv != "" {
+		return filepath.Join(venv, "bin", "klamm")
+	}
+	return "klamm"
+}
+
+// Stop shuts the brokers down in order.
+func (c *StartedCluster) Stop() error {
+	if c.journal != "" {
+		defer os.RemoveAll(c.journal)
+	}
+	c.stdin.Close()
+	return c.process.Wait()
+}
+
+// Verdict is what the rules say of all frames up to now: whether the brokers obeyed them, and the JSON object of `klamm pipeline check`. The
+// cluster needs Journal, and Klamm the extra quick.
+func (c *StartedCluster) Verdict(ctx context.Context) (bool, Shown, error) {
+	if c.journal == "" {
+		return false, nil, errors.New("klamm: start the cluster with Journal to have verdicts")
+	}
+	check := exec.CommandContext(ctx, c.command, "pipeline", "check", "--quick", "--json", c.journal)
+	var failures bytes.Buffer
+	check.Stderr = &failures
+	text, err := check.Output()
+	if err != nil && check.ProcessState.ExitCode() != 3 {
+		return false, nil, fmt.Errorf("klamm: %s: %w", strings.TrimSpace(failures.String()), err)
+	}
+	var details Shown
+	if failed := json.Unmarshal(text, &details); failed != nil {
+		return false, nil, failed
+	}
+	return err == nil, details, nil
+}
+
+// TestCluster is the cluster of a test. Its methods that begin with Must end the test if they fail.
+type TestCluster struct {
+	*StartedCluster
+	t testing.TB
+}
+
+// New starts a cluster for a test, which fails if it cannot start. If the test fails, it prints what clients requested.
+func New(t testing.TB, options Options) *TestCluster {
+	t.Helper()
+	started, err := Start(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			if text, err := started.Transcript(context.Background(), 0); err == nil {
+				t.Logf("requests of clients:\n%s", text)
+			}
+		}
+		if err := started.Stop(); err != nil {
+			t.Errorf("klamm: the cluster did not stop in order: %v", err)
+		}
+	})
+	return &TestCluster{started, t}
+}
+
+// MustFault is Fault.
+func (c *TestCluster) MustFault(filter FilterBody, effect EffectBody, first int64) *Fault {
+	c.t.Helper()
+	return must(c, func() (*Fault, error) { return c.Fault(c.t.Context(), filter, effect, first) })
+}
+
+// MustHold is Hold.
+func (c *TestCluster) MustHold(body HoldBody) *Hold {
+	c.t.Helper()
+	return must(c, func() (*Hold, error) { return c.Hold(c.t.Context(), body) })
+}
+
+// MustRequests is Requests.
+func (c *TestCluster) MustRequests(query GetRequestsQuery) []Shown {
+	c.t.Helper()
+	return must(c, func() ([]Shown, error) { return c.Requests(c.t.Context(), query) })
+}
+
+func must[T any](c *TestCluster, call func() (T, error)) T {
+	c.t.Helper()
+	value, err := call()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return value
+}
+
+func orElse[T comparable](value, other T) T {
+	var zero T
+	if value == zero {
+		return other
+	}
+	return value
+}

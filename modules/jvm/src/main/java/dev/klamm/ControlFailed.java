@@ -1,0 +1,8 @@
+package dev.klamm;
+
+/** The control API refused a request, a wait was over, or nothing answered. The message is one line. */
+public final class ControlFailed extends RuntimeException {
+    ControlFailed(String line) {
+        super(line);
+    }
+}

@@ -1,0 +1,68 @@
+package dev.klamm;
+
+import org.junit.jupiter.api.extension.AfterAllCallback;
+import org.junit.jupiter.api.extension.AfterEachCallback;
+import org.junit.jupiter.api.extension.BeforeAllCallback;
+import org.junit.jupiter.api.extension.BeforeEachCallback;
+import org.junit.jupiter.api.extension.ExtensionContext;
+import org.junit.jupiter.api.extension.ParameterContext;
+import org.junit.jupiter.api.extension.ParameterResolver;
+
+/**
+ * A cluster for the tests of a class: {@code @RegisterExtension static final KlammExtension klamm = KlammExtension.of(Klamm.cluster())}.
+ *
+ * After each test the cluster is reset. A test that fails prints what clients requested. Tests may have a parameter of type {@link Klamm}.
+ */
+public final class KlammExtension implements BeforeAllCallback, BeforeEachCallback, AfterEachCallback, AfterAllCallback, ParameterResolver {
+    private final Klamm.Options options;
+    private Klamm cluster;
+    private long before;
+
+    private KlammExtension(Klamm.Options options) {
+        this.options = options;
+    }
+
+    /** An extension whose cluster starts with these options. */
+    public static KlammExtension of(Klamm.Options options) {
+        return new KlammExtension(options);
+    }
+
+    /** The cluster. */
+    public Klamm cluster() {
+        if (cluster == null) {
+            throw new IllegalStateException("the field of KlammExtension must be static");
+        }
+        return cluster;
+    }
+
+    @Override
+    public void beforeAll(ExtensionContext context) {
+        cluster = options.start();
+    }
+
+    @Override
+    public void beforeEach(ExtensionContext context) {
+        before = cluster().lastRequest();
+    }
+
+    @Override
+    public void afterEach(ExtensionContext context) {
+        context.getExecutionException().ifPresent(failure -> context.publishReportEntry("requests of clients", "\n" + cluster.transcript(before)));
+        cluster.reset();
+    }
+
+    @Override
+    public void afterAll(ExtensionContext context) {
+        cluster.close();
+    }
+
+    @Override
+    public boolean supportsParameter(ParameterContext parameter, ExtensionContext context) {
+        return parameter.getParameter().getType() == Klamm.class;
+    }
+
+    @Override
+    public Object resolveParameter(ParameterContext parameter, ExtensionContext context) {
+        return cluster();
+    }
+}

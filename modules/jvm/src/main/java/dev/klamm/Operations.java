@@ -1,0 +1,279 @@
+// Made by `python -m klamm.distributions.modules` from the table of verbs; do not edit.
+package dev.klamm;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import dev.klamm.Bodies.*;
+
+/** One method for each operation of the control API. Each throws ControlFailed. */
+public abstract class Operations {
+    /** Send a request; `query` and `body` may be null. */
+    protected abstract JsonNode send(String method, String path, Body query, Body body);
+
+    /** A name as it stands in a path. */
+    protected abstract String escaped(String name);
+
+    /** All phases, with their fields. */
+    public JsonNode getPhases() {
+        return send("GET", "/phases", null, null);
+    }
+
+    /** All holds. */
+    public JsonNode getHolds() {
+        return send("GET", "/holds", null, null);
+    }
+
+    /** Hold phases from now on. */
+    public JsonNode createHold(HoldBody body) {
+        return send("POST", "/holds", null, body);
+    }
+
+    /** End all holds. */
+    public JsonNode deleteHolds() {
+        return send("DELETE", "/holds", null, null);
+    }
+
+    /** A hold; wait=reached waits until it holds something. */
+    public JsonNode getHold(long number, GetHoldQuery query) {
+        return send("GET", "/holds/" + number, query, null);
+    }
+
+    /** End a hold. */
+    public JsonNode deleteHold(long number) {
+        return send("DELETE", "/holds/" + number, null, null);
+    }
+
+    /** End a hold; what it holds goes on. */
+    public JsonNode releaseHold(long number) {
+        return send("POST", "/holds/" + number + "/release", null, null);
+    }
+
+    /** Let the first that is held go on. */
+    public JsonNode stepHold(long number) {
+        return send("POST", "/holds/" + number + "/step", null, null);
+    }
+
+    /** Let the first that is held fail. */
+    public JsonNode failHold(long number, FailBody body) {
+        return send("POST", "/holds/" + number + "/fail", null, body);
+    }
+
+    /** Kill the broker that is held first. */
+    public JsonNode crashHold(long number) {
+        return send("POST", "/holds/" + number + "/crash", null, null);
+    }
+
+    /** All faults. */
+    public JsonNode getFaults() {
+        return send("GET", "/faults", null, null);
+    }
+
+    /** Add a fault. */
+    public JsonNode createFault(FaultBody body) {
+        return send("POST", "/faults", null, body);
+    }
+
+    /** Remove all faults. */
+    public JsonNode deleteFaults() {
+        return send("DELETE", "/faults", null, null);
+    }
+
+    /** A fault; hits=N waits until it has this number. */
+    public JsonNode getFault(long number, GetFaultQuery query) {
+        return send("GET", "/faults/" + number, query, null);
+    }
+
+    /** Remove a fault. */
+    public JsonNode deleteFault(long number) {
+        return send("DELETE", "/faults/" + number, null, null);
+    }
+
+    /** The last requests and their responses, decoded, oldest first. */
+    public JsonNode getRequests(GetRequestsQuery query) {
+        return send("GET", "/requests", query, null);
+    }
+
+    /** All brokers. */
+    public JsonNode getBrokers() {
+        return send("GET", "/brokers", null, null);
+    }
+
+    /** Start one more broker. */
+    public JsonNode createBroker(NewBrokerBody body) {
+        return send("POST", "/brokers", null, body);
+    }
+
+    /** A broker. */
+    public JsonNode getBroker(long broker) {
+        return send("GET", "/brokers/" + broker, null, null);
+    }
+
+    /** Stop a broker with a controlled shutdown. */
+    public JsonNode stopBroker(long broker, StopBody body) {
+        return send("POST", "/brokers/" + broker + "/stop", null, body);
+    }
+
+    /** End a broker as kill -9 does. */
+    public JsonNode killBroker(long broker, KillBody body) {
+        return send("POST", "/brokers/" + broker + "/kill", null, body);
+    }
+
+    /** Start a broker that does not run. */
+    public JsonNode startBroker(long broker) {
+        return send("POST", "/brokers/" + broker + "/start", null, null);
+    }
+
+    /** Stop a broker and start it again. */
+    public JsonNode restartBroker(long broker, StopBody body) {
+        return send("POST", "/brokers/" + broker + "/restart", null, body);
+    }
+
+    /** Let a broker stand still, as SIGSTOP does. */
+    public JsonNode pauseBroker(long broker) {
+        return send("POST", "/brokers/" + broker + "/pause", null, null);
+    }
+
+    /** End a pause. */
+    public JsonNode resumeBroker(long broker) {
+        return send("POST", "/brokers/" + broker + "/resume", null, null);
+    }
+
+    /** The active controller. */
+    public JsonNode getController() {
+        return send("GET", "/controller", null, null);
+    }
+
+    /** Make a broker the controller. */
+    public JsonNode moveController(MoveBody body) {
+        return send("POST", "/controller/move", null, body);
+    }
+
+    /** Let another broker become controller. */
+    public JsonNode resignController() {
+        return send("POST", "/controller/resign", null, null);
+    }
+
+    /** All topics; states=true adds leader, ISR and replicas of each partition. */
+    public JsonNode getTopics(GetTopicsQuery query) {
+        return send("GET", "/topics", query, null);
+    }
+
+    /** Create a topic. */
+    public JsonNode createTopic(TopicBody body) {
+        return send("POST", "/topics", null, body);
+    }
+
+    /** Delete a topic. */
+    public JsonNode deleteTopic(String name) {
+        return send("DELETE", "/topics/" + escaped(name), null, null);
+    }
+
+    /** A topic as ZooKeeper and each broker see it. */
+    public JsonNode getTopic(String name) {
+        return send("GET", "/topics/" + escaped(name), null, null);
+    }
+
+    /** Let a topic have more partitions. */
+    public JsonNode partitionsTopic(String name, PartitionsBody body) {
+        return send("POST", "/topics/" + escaped(name) + "/partitions", null, body);
+    }
+
+    /** All groups. */
+    public JsonNode getGroups() {
+        return send("GET", "/groups", null, null);
+    }
+
+    /** A group. */
+    public JsonNode getGroup(String name) {
+        return send("GET", "/groups/" + escaped(name), null, null);
+    }
+
+    /** Let the session of a member, or of all, be over. */
+    public JsonNode expireGroup(String name, MemberBody body) {
+        return send("POST", "/groups/" + escaped(name) + "/expire", null, body);
+    }
+
+    /** Let a group rebalance. */
+    public JsonNode rebalanceGroup(String name) {
+        return send("POST", "/groups/" + escaped(name) + "/rebalance", null, null);
+    }
+
+    /** All transactional ids. */
+    public JsonNode getTransactions() {
+        return send("GET", "/transactions", null, null);
+    }
+
+    /** A transactional id. */
+    public JsonNode getTransaction(String name) {
+        return send("GET", "/transactions/" + escaped(name), null, null);
+    }
+
+    /** Let the time-out of the open transaction of an id be over: it is aborted. */
+    public JsonNode expireTransaction(String name) {
+        return send("POST", "/transactions/" + escaped(name) + "/expire", null, null);
+    }
+
+    /** End the ZooKeeper session of a broker. */
+    public JsonNode expireZookeeper(BrokerBody body) {
+        return send("POST", "/zookeeper/expire", null, body);
+    }
+
+    /** Let a broker lose its connection to ZooKeeper until it is restored. */
+    public JsonNode cutZookeeper(BrokerBody body) {
+        return send("POST", "/zookeeper/cut", null, body);
+    }
+
+    /** Let a broker connect again. */
+    public JsonNode restoreZookeeper(BrokerBody body) {
+        return send("POST", "/zookeeper/restore", null, body);
+    }
+
+    /** Let requests of a broker to ZooKeeper wait. */
+    public JsonNode delayZookeeper(ZooKeeperDelayBody body) {
+        return send("POST", "/zookeeper/delay", null, body);
+    }
+
+    /** Leaders that wait to be released from recovery (KIP-704). */
+    public JsonNode getRecovering() {
+        return send("GET", "/recovering", null, null);
+    }
+
+    /** Release leaders that wait in recovery: all, of a topic, or of a partition. */
+    public JsonNode releaseRecovering(RecoveryBody body) {
+        return send("POST", "/recovering/release", null, body);
+    }
+
+    /** Wait until all brokers have processed the last changes of configs, users, quotas and ACLs. */
+    public JsonNode getConfigsProcessed(GetConfigsProcessedQuery query) {
+        return send("GET", "/configs/processed", query, null);
+    }
+
+    /** Cut or slow what brokers send each other, as faults. */
+    public JsonNode createLink(LinkBody body) {
+        return send("POST", "/links", null, body);
+    }
+
+    /** The time of the brokers. */
+    public JsonNode getClock() {
+        return send("GET", "/clock", null, null);
+    }
+
+    /** Let time pass at once, or in steps so that those who are alive can show it. */
+    public JsonNode advanceClock(AdvanceBody body) {
+        return send("POST", "/clock/advance", null, body);
+    }
+
+    /** Let time pass only by advance. */
+    public JsonNode freezeClock() {
+        return send("POST", "/clock/freeze", null, null);
+    }
+
+    /** Let real time pass again. */
+    public JsonNode resumeClock() {
+        return send("POST", "/clock/resume", null, null);
+    }
+
+    /** Undo faults, holds, stops, and changes of configs of brokers, users, quotas and ACLs; wait until all is whole. */
+    public JsonNode reset() {
+        return send("POST", "/reset", null, null);
+    }
+}
