@@ -8,12 +8,12 @@ __all__ = ["Cluster", "__version__"]
 TYPE_CHECKING = False  # True for type checkers. Not imported from `typing`, which takes longer to import than the rest of this file.
 
 if TYPE_CHECKING:
-    from klamm.server.local.library import Cluster
+    from klamm.testing.library import Cluster
 else:
 
     def __getattr__(name: str) -> object:
         if name == "Cluster":
-            from klamm.server.local.library import Cluster
+            from klamm.testing.library import Cluster
 
             globals()[name] = Cluster
             return Cluster

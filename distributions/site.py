@@ -117,7 +117,6 @@ def python_page() -> str:
 
     classes: list[tuple[str, type[object]]] = [
         ("klamm.Cluster", klamm.Cluster),
-        ("klamm.testing.Cluster", testing.Cluster),
         ("klamm.testing.BlockingCluster", testing.BlockingCluster),
         ("klamm.admin.AdminClient", admin.AdminClient),
     ]

@@ -52,7 +52,7 @@ class AsyncCluster(ClusterWaits):
 
     @property
     def zookeeper(self) -> str:
-        """host:port[,…][/chroot] of its ZooKeeper."""
+        """host:port[,…][/chroot] of its ZooKeeper. Another cluster may use the same ZooKeeper with another chroot."""
         return self._cluster.zookeeper
 
     @property

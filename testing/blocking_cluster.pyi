@@ -146,6 +146,10 @@ class BlockingCluster(Blocking, of=AsyncCluster):
     def controller_id(self) -> int:
         """Broker id of the controller, -1 if there is none at the moment."""
 
+    @property
+    def metrics_ports(self) -> dict[int, int]:
+        """The port of each running broker's metrics, by broker id: `http://127.0.0.1:PORT/metrics`. Empty without `metrics_port`."""
+
     def kill_broker(self, broker: int, *, expire: bool = True, lose_log: bool = False) -> None:
         """End a broker as `kill -9` does. With `expire` its ZooKeeper session ends at once, and this returns when no broker shows it."""
 
@@ -336,7 +340,7 @@ class BlockingCluster(Blocking, of=AsyncCluster):
 
     @property
     def zookeeper(self) -> str:
-        """host:port[,…][/chroot] of its ZooKeeper."""
+        """host:port[,…][/chroot] of its ZooKeeper. Another cluster may use the same ZooKeeper with another chroot."""
 
     @property
     def control_url(self) -> str | None:

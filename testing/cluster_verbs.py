@@ -29,7 +29,12 @@ class ClusterVerbs:
     @property
     def controller_id(self) -> int:
         """Broker id of the controller, -1 if there is none at the moment."""
-        return self._cluster.controller_id
+        return self._now(self._control.controllers())[0]
+
+    @property
+    def metrics_ports(self) -> dict[int, int]:
+        """The port of each running broker's metrics, by broker id: `http://127.0.0.1:PORT/metrics`. Empty without `metrics_port`."""
+        return self._cluster.metrics_ports
 
     # --- brokers, controller, clock
 

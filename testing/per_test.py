@@ -6,14 +6,15 @@ fraction of a second.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import cached_property
-from os import PathLike
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from klamm.control.json_object import JsonObject
 from klamm.testing import fault, hold
@@ -26,14 +27,21 @@ DEFAULT_CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.pa
 """Groups need not wait for more members, and their topics are small."""
 
 
-ARGUMENTS: dict[str, tuple[type[Any], ...]] = {
-    "brokers": (int,), "config": (Mapping,), "broker_config": (Mapping,), "topics": (str, list, tuple), "as_version": (str,),
-    "api_versions": (Mapping,), "processes": (bool,), "tls": (bool,), "sasl": (str,), "users": (Mapping,), "acls": (bool,),
-    "control_port": (int,), "host": (str,), "port": (int,), "metrics_port": (int,), "data_dir": (str, PathLike), "seams": (object,),
-    "topic_policy": (object,), "alter_config_policy": (object,), "version": (str,), "own": (bool,),
-}
-"""The arguments of the marker `klamm` with their types: those of `klamm.testing.Cluster` but `zookeeper`, which a run has one of,
-`version` as another name of `as_version`, and `own`.
+def _arguments() -> dict[str, tuple[type[Any], ...]]:
+    hints = get_type_hints(Cluster.__init__)
+    given = {name: hints[name] for name in inspect.signature(Cluster).parameters if name != "zookeeper"}
+    return {name: _classes(hint) for name, hint in given.items()} | {"version": (str,), "own": (bool,)}
+
+
+def _classes(hint: Any) -> tuple[type[Any], ...]:
+    """The classes of the values that an argument of this type may have."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return tuple(object if getattr(kind, "_is_protocol", False) else get_origin(kind) or kind for kind in kinds if kind is not NoneType)
+
+
+ARGUMENTS = _arguments()
+"""The arguments of the marker `klamm` with their types: those of `Cluster` but `zookeeper`, which a run has one of, `version` as another
+name of `as_version`, and `own`.
 """
 
 

@@ -37,8 +37,8 @@ class Steered(Protocol):
         """(id, host, port) of every running broker, sorted by id."""
 
     @property
-    def controller_id(self) -> int:
-        """The active controller, -1 without one."""
+    def metrics_ports(self) -> dict[int, int]:
+        """The port of each broker's metrics, by broker id."""
 
     @property
     def client(self) -> dict[str, str]:

@@ -24,9 +24,9 @@ from klamm.control.processes.process_requests import ProcessRequests
 from klamm.control.processes.remote_part import RemotePart
 from klamm.control.refusal import Refused
 from klamm.control.state import SeenHold
-from klamm.control.verbs.http import ControlServer
 from klamm.control.verbs.model import Control
 from klamm.control.verbs.parts import Part, Parts
+from klamm.control.verbs.served_control import ServedControl
 from klamm.control.verbs.shown import Views, controller_of, is_forgotten, is_shown_by_all, until_shown
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.cluster import HOLDING
@@ -42,7 +42,7 @@ LET_GO_S = 1.0
 """How long a cluster that ends tries to let go on what is held."""
 
 
-class SteeredProcessCluster(ProcessCluster):
+class SteeredProcessCluster(ServedControl, ProcessCluster):
     """A `ProcessCluster` that serves its control API while it runs. Brokers that were ended can be started again, so it goes on without
     any. A step returns when every broker that responds shows its outcome.
     """
@@ -61,38 +61,27 @@ class SteeredProcessCluster(ProcessCluster):
         """The processes that serve their owner, by broker."""
         parts: dict[int, Part] = {}
         self._parts = Parts(parts, lambda: self.count)
-        self.control = Control(self, self._parts, SteeredClock(), lambda: session_at(self.zookeeper))
+        control = Control(self, self._parts, SteeredClock(), lambda: session_at(self.zookeeper))
+        self._serve(control, control_host, control_port, control_token)
         self.requests = self.control.history = ProcessRequests(self._parts, self._remote, lambda: self.count)
         self._tokens: dict[int, str] = {}
         self._moving = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
-        self._server: ControlServer | None = None
-        if control_port is not None:
-            self._server = ControlServer(self.control, host=control_host, port=control_port, token=control_token)
-
-    @property
-    def control_url(self) -> str | None:
-        """`http://127.0.0.1:PORT`; None without HTTP, and before the start."""
-        return None if self._server is None else self._server.url or None
 
     async def start(self) -> None:
-        """Start the control API and the cluster; return when both are ready. Raises CannotServe, and what the cluster raises."""
-        if self._server is not None:
-            await self._server.start()
+        """Start the control API and the cluster; return when both are ready. Raises CannotServe, and what the cluster raises; then call
+        `stop`.
+        """
+        await self._start_server()
         await super().start()
-        try:
-            await self.control.remember()
-        except BaseException:
-            await self.stop()
-            raise
+        await self.control.remember()
 
     async def stop(self) -> None:
         """End the control API, let everything go on that is held, and stop the cluster."""
         self._stopping = True
         self.control.end()
         await self._let_go()
-        if self._server is not None:
-            await self._server.stop()
+        await self._stop_server()
         await super().stop()
         self.control.state.close()
         if self._session is not None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Coroutine
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from klamm.control.bodies import checked_filter
 from klamm.control.broker_control import BrokerControl
@@ -14,6 +14,7 @@ from klamm.control.history import Exchange, History
 from klamm.control.json_object import JsonObject
 from klamm.control.verbs.model import Control
 from klamm.control.verbs.parts import OwnPart, Parts
+from klamm.control.verbs.served_control import ServedControl
 from klamm.control.verbs.shares import ALL
 from klamm.controller.changes import Change, Subscriber
 from klamm.seams.steering import HeldPhase
@@ -21,9 +22,6 @@ from klamm.server.lifecycle.seams import Seams
 from klamm.server.local.changed_configs import sessions_of
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.steered_clock import SteeredClock
-
-if TYPE_CHECKING:
-    from klamm.control.verbs.http import ControlServer
 
 log = logging.getLogger(__name__)
 __tracebackhide__ = True  # pytest leaves out the lines of this module
@@ -81,7 +79,7 @@ class OwnRequests:
         return next((str(name) for name in names if name is not None), None)
 
 
-class SteeredCluster(LocalCluster):
+class SteeredCluster(ServedControl, LocalCluster):
     """A `LocalCluster` that serves its control API while it runs. `control` has the same verbs for programs on its event loop."""
 
     def __init__(
@@ -98,26 +96,15 @@ class SteeredCluster(LocalCluster):
         super().__init__(brokers, can_stand=True, seams=own, **shape)
         self._given_subscriber = given.subscriber
         parts = Parts({}, lambda: self.count)
-        self.control = Control(self, parts, clock, sessions_of(lambda: self.awake))
+        self._serve(Control(self, parts, clock, sessions_of(lambda: self.awake)), control_host, control_port, control_token)
         self._own = BrokerControl(self, history, clock, _Told(self.control), self._crash_held)
         self._own.present = self.control.state
         self.requests = self.control.history = OwnRequests(self._own, self)
         parts.parts[ALL] = OwnPart(self._own)
-        self._server: ControlServer | None = None
-        if control_port is not None:
-            from klamm.control.verbs.http import ControlServer
-
-            self._server = ControlServer(self.control, host=control_host, port=control_port, token=control_token)
-
-    @property
-    def control_url(self) -> str | None:
-        """`http://127.0.0.1:PORT`; None without HTTP, and before the start."""
-        return None if self._server is None else self._server.url or None
 
     async def start(self) -> None:
         """Start the control API and the cluster; return when both are ready. Raises CannotServe, and what the cluster raises."""
-        if self._server is not None:
-            await self._server.start()
+        await self._start_server()
         try:
             await super().start()
             await self.control.remember()
@@ -162,7 +149,6 @@ class SteeredCluster(LocalCluster):
 
     async def _end_control(self) -> None:
         await self.control.let_go()
-        if self._server is not None:
-            await self._server.stop()
+        await self._stop_server()
         self.faults.clear()
         self.control.state.close()

@@ -216,13 +216,13 @@ class ProcessCluster:
 
     @property
     def addresses(self) -> list[tuple[int, str, int]]:
-        """(id, host, port) of every broker, sorted by id."""
-        return [(p.broker_id, p.host, p.port) for p in self.processes]
+        """(id, host, port) of every broker that runs and serves, sorted by id."""
+        return [(p.broker_id, p.host, p.port) for p in self.processes if p.runs and p.is_ready]
 
     @property
     def metrics_ports(self) -> dict[int, int]:
-        """The port of each broker's metrics, by broker id; none without `metrics_port`."""
-        return {p.broker_id: p.metrics_port for p in self.processes if p.metrics_port is not None}
+        """The port of the metrics of each broker that runs, by broker id; none without `metrics_port`."""
+        return {p.broker_id: p.metrics_port for p in self.processes if p.runs and p.metrics_port is not None}
 
     @property
     def pids(self) -> dict[int, int]:

@@ -8,7 +8,7 @@ import pytest
 
 import klamm
 from klamm.admin.calls import deadlines
-from klamm.server.local.library import BlockingCluster
+from klamm.testing import BlockingCluster
 from klamm.tests.admin.scripted import ScriptedCluster, client_threads, scripted
 from klamm.tests.harness.members import Members
 from klamm.tests.harness.names import unique_name

@@ -12,7 +12,7 @@ import pytest
 from klamm.admin import AdminClient, AsyncAdminClient, Disconnected, ElectionType, TimedOut, TopicPartition, Unsupported
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.server.local.library import BlockingCluster
+from klamm.testing import BlockingCluster
 from klamm.tests.admin.replies import elected
 from klamm.tests.admin.scripted import CLOSE, HANG, ScriptedCluster, shipped
 from klamm.tests.harness.names import unique_name

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import klamm
 from klamm.admin import AdminClient, ConfigChange, ConfigResource, ResourceType
 from klamm.controller.changes import Change, StatesChanged
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.lifecycle.seams import Seams
-from klamm.server.local.cluster import LocalCluster
-from klamm.server.local.library import BlockingCluster
-from klamm.server.local.loop_thread import LoopThread
+from klamm.testing import BlockingCluster
 from klamm.tests.harness import requests
 from klamm.tests.harness.tree import State, Tree
 from klamm.tests.harness.waits import wait_for
@@ -170,21 +169,17 @@ def leading(
     zookeeper: str, chroot: str, brokers: int, assignment: Sequence[Sequence[int]], settings: Mapping[str, str] | None = None
 ) -> Iterator[Leading]:
     """A cluster with the topic, and clients under way; at the end they are judged."""
-    tree, seen, thread = Tree(zookeeper, chroot), Leaders(), LoopThread("led")
+    tree, seen = Tree(zookeeper, chroot), Leaders()
     seams = Seams(subscriber=lambda broker_id: seen)
-    config: dict[str, Any] = {**SETTINGS, **(settings or {})}
-    local = LocalCluster(brokers, zookeeper=tree.hosts, config=config, seams=seams)
     story: Leading | None = None
     try:
-        thread.call(local.start())
-        try:
-            story = Leading(BlockingCluster(local, thread), tree, assignment, seen.led)
-            yield story
-            story.end()
-        finally:
-            if story is not None:
-                story.moving.close()
-            thread.call(local.stop())
+        with klamm.Cluster(brokers, zookeeper=tree.hosts, config={**SETTINGS, **(settings or {})}, seams=seams) as cluster:
+            try:
+                story = Leading(cluster, tree, assignment, seen.led)
+                yield story
+                story.end()
+            finally:
+                if story is not None:
+                    story.moving.close()
     finally:
-        thread.close()
         tree.close()

@@ -9,7 +9,7 @@ import pytest
 
 import klamm
 from klamm.admin import AdminClient, ConfigChange, NewTopic
-from klamm.server.local.library import BlockingCluster
+from klamm.testing import BlockingCluster
 from klamm.tests.blacklist.leading import ALL_BROKERS, LIST
 from klamm.tests.harness.waits import wait_for
 

@@ -274,11 +274,11 @@ def test_wrong_arguments_of_the_marker_are_one_line_at_the_test(pytester: pytest
     result.assert_outcomes(errors=12)
     text = result.stdout.str()
     for line in (
-        "@pytest.mark.klamm has no argument 'broker'; it has brokers, config, broker_config, topics, as_version, api_versions, "
-        "processes, tls, sasl, users, acls, control_port, host, port, metrics_port, data_dir, seams, topic_policy, alter_config_policy, "
+        "@pytest.mark.klamm has no argument 'broker'; it has brokers, topics, config, broker_config, host, port, metrics_port, "
+        "data_dir, topic_policy, alter_config_policy, as_version, api_versions, seams, control_port, processes, tls, sasl, acls, users, "
         "version, own",
-        "@pytest.mark.klamm takes named arguments: brokers, config, broker_config, topics, as_version, api_versions, "
-        "processes, tls, sasl, users, acls, control_port, host, port, metrics_port, data_dir, seams, topic_policy, alter_config_policy, "
+        "@pytest.mark.klamm takes named arguments: brokers, topics, config, broker_config, host, port, metrics_port, "
+        "data_dir, topic_policy, alter_config_policy, as_version, api_versions, seams, control_port, processes, tls, sasl, acls, users, "
         "version, own",
         "brokers: 0 is not in the range 1 to 100",
         "@pytest.mark.klamm: brokers=True has a wrong type",

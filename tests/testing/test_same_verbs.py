@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
+from os import PathLike
 from typing import Any
 
 import pytest
@@ -49,11 +51,10 @@ def test_each_route_of_the_control_api_is_a_verb_of_the_clusters_for_tests() -> 
         assert all(hasattr(each, name) for each in classes[kind]), route
 
 
-def test_clusters_take_the_same_arguments_and_so_does_the_marker() -> None:
-    library, testing = (set(inspect.signature(kind).parameters) for kind in (klamm.Cluster, klamm.testing.Cluster))
-    assert testing - library == {"control_port", "processes"}
-    assert library <= testing
-    assert {*ARGUMENTS} == testing - {"zookeeper"} | {"version", "own"}
+def test_a_cluster_for_programs_is_the_cluster_for_tests_and_the_marker_takes_its_arguments() -> None:
+    assert klamm.Cluster is klamm.testing.Cluster
+    assert {*ARGUMENTS} == {*inspect.signature(klamm.Cluster).parameters} - {"zookeeper"} | {"version", "own"}
+    assert ARGUMENTS["topics"] == (str, Iterable) and ARGUMENTS["data_dir"] == (str, PathLike) and ARGUMENTS["tls"] == (bool,)
 
 
 def test_each_verb_of_the_control_has_a_route() -> None:

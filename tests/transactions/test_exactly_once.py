@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import klamm
 from klamm.admin import AdminClient, AdminError, TransactionState
-from klamm.server.local.library import BlockingCluster
+from klamm.testing import BlockingCluster
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.transactions.copying import TRANSACTIONAL_ID
 
@@ -88,7 +88,7 @@ class Killer(threading.Thread):
         for broker_id in itertools.cycle((1, 2, 3)):
             if self._progress.over.wait(3) or self._is_over_before_a_commit():
                 return
-            self._cluster.kill_broker(broker_id)
+            self._cluster.kill_broker(broker_id, expire=False)
             self._progress.kills += 1
             self._progress.over.wait(1)
             self._before = self._progress.transactions

@@ -16,7 +16,7 @@ import klamm
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.server.local.library import BlockingCluster
+from klamm.testing import BlockingCluster
 from klamm.tests.harness.kafka import java_command, request
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.reference.jars import CLIENTS_OF_2016, TOOL_OF_KIP_183, VERSION, jars

@@ -12,7 +12,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 import klamm
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.local.library import BlockingCluster
+from klamm.testing import BlockingCluster
 from klamm.tests.harness.kafka import java_command, request
 from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.waits import wait_for

@@ -10,7 +10,7 @@ import pytest
 
 import klamm
 from klamm.admin import AdminClient, AlterOperation, ConfigChange, ConfigResource, ResourceType
-from klamm.server.local.library import BlockingCluster
+from klamm.testing import BlockingCluster
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.metadata_log.kafka_rows import compare
 from klamm.tests.cli.metadata_log.log_replay import Seen, of_lines, of_zookeeper

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import klamm
-from klamm.server.local.library import BlockingCluster
+from klamm.testing import BlockingCluster
 from klamm.tests.harness.client import Client
 from klamm.tests.harness.names import unique_name
 from klamm.tests.server.fetch.fetch_limits import FILE, ask, tell, told_to_kafka, written

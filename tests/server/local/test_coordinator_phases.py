@@ -20,12 +20,13 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.seams.steering import failing
 from klamm.server.broker_server import BrokerServer
-from klamm.server.local.library import BlockingCluster, BlockingHold
 from klamm.server.phases import PHASES, can_fail, error_named
+from klamm.testing import BlockingCluster
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import request
 from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.waits import WITHIN_S, wait_for
+from klamm.tests.server.local.blocking_steering import Steered
 from klamm.zk.session.steered_requests import ZooKeeperRead, ZooKeeperWrite
 
 CONFIG = {
@@ -46,6 +47,7 @@ class Client:
 
     def __init__(self, cluster: BlockingCluster, pool: ThreadPoolExecutor, name: str) -> None:
         self.cluster = cluster
+        self.steered = Steered(cluster)
         self.name = name
         self.member_id = ""
         self.generation = 0
@@ -54,7 +56,7 @@ class Client:
 
     @property
     def brokers(self) -> list[BrokerServer]:
-        return self.cluster._cluster.brokers
+        return self.steered.brokers
 
     def group(self) -> Group:
         """The group in its coordinator's memory; AssertionError while nobody coordinates it."""
@@ -262,7 +264,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 @pytest.fixture
 def client(cluster: BlockingCluster, pool: ThreadPoolExecutor) -> Iterator[Client]:
     yield Client(cluster, pool, unique_name("x"))
-    cluster.steering.release()
+    Steered(cluster).release()
 
 
 def others_go_on(client: Client) -> None:
@@ -275,7 +277,7 @@ def others_go_on(client: Client) -> None:
 @scenes
 def test_a_held_phase_goes_on_after_a_step_and_others_do_not_wait(client: Client, scene: Scene) -> None:
     scene.prepare(client)
-    hold = client.cluster.steering.hold(scene.phase, where={scene.key: client.name}, count=1)
+    hold = client.steered.hold(scene.phase, where={scene.key: client.name}, count=1)
     acting = client.later(lambda: scene.act(client))
     phase = hold.reached(timeout_s=WITHIN_S)
     assert type(phase) is scene.phase and getattr(phase, scene.key) == client.name and hold.broker_ids == [phase.broker_id]
@@ -292,7 +294,7 @@ def test_a_held_phase_goes_on_after_a_step_and_others_do_not_wait(client: Client
 def test_a_phase_fails_where_it_can(client: Client, scene: Scene) -> None:
     """The response has the error. Without one, the coordinator does it again, or nobody waits for it."""
     scene.prepare(client)
-    hold = client.cluster.steering.hold(scene.phase, where={scene.key: client.name}, count=1)
+    hold = client.steered.hold(scene.phase, where={scene.key: client.name}, count=1)
     acting = client.later(lambda: scene.act(client))
     hold.reached(timeout_s=WITHIN_S)
     if scene.fails is None:
@@ -310,10 +312,10 @@ def test_a_phase_fails_where_it_can(client: Client, scene: Scene) -> None:
 @scenes
 def test_a_crash_at_a_phase_leaves_what_is_stored_and_the_client_without_a_response(client: Client, scene: Scene) -> None:
     scene.prepare(client)
-    hold = client.cluster.steering.hold(scene.phase, where={scene.key: client.name}, count=1)
+    hold = client.steered.hold(scene.phase, where={scene.key: client.name}, count=1)
     acting = client.later(lambda: scene.act(client))
     broker_id = hold.reached(timeout_s=WITHIN_S).broker_id
-    client.cluster.crash_broker(broker_id)
+    client.steered.crash_broker(broker_id)
     assert hold.held == [] and hold.state == "released", "with the broker its phase is gone"
     if scene.waits and scene.phase is not transactions.TransactionTimedOut:
         with pytest.raises(OSError):
@@ -327,20 +329,20 @@ def test_a_crash_at_a_phase_leaves_what_is_stored_and_the_client_without_a_respo
 def test_a_crash_before_or_after_a_write_to_zookeeper(client: Client, when: str, exists: bool) -> None:
     """CreateTopics writes the topic znode; with the crash of its broker it has happened, or it has not."""
     path, creation = f"/brokers/topics/{client.name}", requests.create_topic(client.name, [[1, 2, 3]], timeout_ms=100)
-    hold = client.cluster.steering.hold(ZooKeeperWrite, where={"paths": path, "when": when}, count=1)
+    hold = client.steered.hold(ZooKeeperWrite, where={"paths": path, "when": when}, count=1)
     controller = client.cluster.controller_id
     port = next(port for broker_id, _, port in client.cluster.addresses if broker_id == controller)
     acting = client.later(lambda: request(port, creation, 7))
     write = hold.reached(timeout_s=WITHIN_S)
     assert write.broker_id == controller and path in write.paths and write.controller_epoch > 0
-    client.cluster.crash_broker(controller)
+    client.steered.crash_broker(controller)
     assert isinstance(acting.exception(30), OSError) and hold.held == []
     client.cluster.start_broker(controller)
     assert all((client.name in broker.metadata.topics) is exists for broker in client.brokers)
 
 
 def test_a_write_that_fails_is_repeated_so_that_the_topic_is_there(client: Client) -> None:
-    lost = client.cluster.steering.hold(
+    lost = client.steered.hold(
         ZooKeeperWrite, where={"paths": f"/brokers/topics/{client.name}*"}, count=3, action=failing(lambda: error_named("ConnectionLost"))
     )
     port = next(port for broker_id, _, port in client.cluster.addresses if broker_id == client.cluster.controller_id)
@@ -350,7 +352,7 @@ def test_a_write_that_fails_is_repeated_so_that_the_topic_is_there(client: Clien
 
 
 def test_a_member_whose_session_expires_is_held_with_its_reason(client: Client) -> None:
-    hold = client.cluster.steering.hold(groups.GroupMemberRemoved, where={"group": client.name, "reason": "expired"}, count=1)
+    hold = client.steered.hold(groups.GroupMemberRemoved, where={"group": client.name, "reason": "expired"}, count=1)
     assert client.join(200) == 0 and client.sync() == 0
     phase = hold.reached(timeout_s=WITHIN_S)
     assert (phase.member_id, phase.reason, phase.generation) == (client.member_id, "expired", 1)
@@ -361,7 +363,7 @@ def test_a_member_whose_session_expires_is_held_with_its_reason(client: Client) 
 
 def test_phases_of_one_transaction_are_stepped_one_after_the_other(client: Client) -> None:
     """A transaction goes from phase to phase, and what it stored so far is there at each of them."""
-    hold = client.cluster.steering.hold(*transactions.TransactionPhase.__args__, where={"transactional_id": client.name})
+    hold = client.steered.hold(*transactions.TransactionPhase.__args__, where={"transactional_id": client.name})
 
     def tell() -> int:
         assert (client.init(), client.add(0), client.add(1)) == (0, 0, 0)
@@ -381,12 +383,12 @@ def test_phases_of_one_transaction_are_stepped_one_after_the_other(client: Clien
 
 def test_a_coordinator_that_moves_while_a_group_is_held_tells_the_client(client: Client) -> None:
     client.stable()
-    hold: BlockingHold[Any] = client.cluster.steering.hold(groups.GroupJoinCompleted, groups.OffsetsAppended, where={"group": client.name})
+    hold = client.steered.hold(groups.GroupJoinCompleted, groups.OffsetsAppended, where={"group": client.name})
     joining = client.later(client.join)
     broker_id = hold.reached(timeout_s=WITHIN_S).broker_id
     client.cluster.stop_broker(broker_id)
     assert hold.held == []
-    client.cluster.steering.release()
+    client.steered.release()
     client.cluster.start_broker(broker_id)
     try:
         assert joining.result(30) in (0, *NOT_NOW)
@@ -397,7 +399,7 @@ def test_a_coordinator_that_moves_while_a_group_is_held_tells_the_client(client:
 
 def test_what_a_group_decides_while_it_is_held_waits_behind(client: Client) -> None:
     client.stable()
-    hold = client.cluster.steering.hold(groups.OffsetsAppended, where={"group": client.name}, count=1)
+    hold = client.steered.hold(groups.OffsetsAppended, where={"group": client.name}, count=1)
     first = client.later(client.commit)
     hold.reached(timeout_s=WITHIN_S)
     second = client.later(lambda: client.commit(8))
@@ -416,10 +418,10 @@ def test_an_append_that_is_held_is_not_made_when_its_only_replica_crashes(zookee
         find = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=["alone"])
         wait_for(lambda: request(cluster.addresses[0][2], find, 4).coordinators[0].error_code == 0, "the offsets topic")
         client.rejoined()
-        hold = cluster.steering.hold(groups.GroupAssignmentReceived)
+        hold = Steered(cluster).hold(groups.GroupAssignmentReceived)
         acting = client.later(client.sync)
         hold.reached(timeout_s=WITHIN_S)
-        cluster.crash_broker(1)
+        Steered(cluster).crash_broker(1)
         hold.release()
         cluster.start_broker(1)
         wait_for(lambda: client.stored_group() == (1, 1), "what was stored before")
@@ -430,7 +432,7 @@ def test_what_is_held_when_the_cluster_ends_goes_on_and_is_logged(
     zookeeper: str, chroot: str, caplog: pytest.LogCaptureFixture, pool: ThreadPoolExecutor
 ) -> None:
     with klamm.Cluster(brokers=1, zookeeper=zookeeper + chroot) as cluster:
-        hold = cluster.steering.hold(ZooKeeperWrite, where={"paths": "/brokers/topics/held*"}, count=1)
+        hold = Steered(cluster).hold(ZooKeeperWrite, where={"paths": "/brokers/topics/held*"}, count=1)
         port = cluster.addresses[0][2]
         acting = pool.submit(lambda: request(port, requests.create_topic("held", [[1]]), 7))
         phase = hold.reached(timeout_s=WITHIN_S)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import doctest
 import importlib
-import inspect
 import re
 import signal
 import socket
@@ -21,20 +20,14 @@ import pytest
 from confluent_kafka import KafkaException
 
 import klamm
+from klamm.control.history import History
 from klamm.controller.phases import ControllerElectionDue, FailoverBegun
 from klamm.server.lifecycle.seams import Seams
 from klamm.server.local.arguments import SeedTopic
-from klamm.server.local.cluster import LocalCluster
-from klamm.server.local.library import BlockingCluster
+from klamm.server.local.steered_clock import SteeredClock
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.server.registered_brokers import registered
 from klamm.zk.embedded import server as embedded
-
-BY_WITH = {"start", "stop", "failure"}
-"""What `with` does itself, and what only the command line waits for."""
-
-BY_CONTROL = {"stand", "go_on", "state_of"}
-"""What only the control API does."""
 
 README = Path(__file__).parents[3] / "README.md"
 
@@ -94,23 +87,9 @@ def test_the_example_of_the_readme_runs() -> None:
         exec(compile(block, "README.md", "exec"), {})
 
 
-def test_both_kinds_of_cluster_have_the_same_methods() -> None:
-    """What is a coroutine in one blocks in the other; the arguments are the same."""
-
-    def public(kind: type[Any]) -> dict[str, Any]:
-        return {name: inspect.signature(f) for name, f in vars(kind).items() if inspect.isfunction(f) and not name.startswith("_")}
-
-    waiting, blocking = public(LocalCluster), public(BlockingCluster)
-    assert {name for name, f in vars(LocalCluster).items() if inspect.iscoroutinefunction(f)} >= set(blocking)
-    assert {name: signature for name, signature in waiting.items() if name not in BY_WITH | BY_CONTROL} == blocking
-    assert {name for name, value in vars(BlockingCluster).items() if isinstance(value, property)} == {
-        "addresses", "bootstrap_servers", "client", "cluster_id", "controller_id", "metrics_ports", "recovering", "steering", "zookeeper",
-    }
-
-
 @pytest.mark.parametrize("topics", ["orders:6:3", ["orders:6:3"], [("orders", 6, 3)]])
 def test_one_topic_may_be_given_without_a_list(topics: Any) -> None:
-    assert klamm.Cluster(topics=topics)._topics == [SeedTopic("orders", 6, 3)]
+    assert klamm.Cluster(topics=topics)._shape["topics"] == [SeedTopic("orders", 6, 3)]
 
 
 def test_a_thread_without_a_loop_takes_every_step(zookeeper: str, chroot: str) -> None:
@@ -126,7 +105,7 @@ def test_a_thread_without_a_loop_takes_every_step(zookeeper: str, chroot: str) -
         assert cluster.bootstrap_servers == before
         cluster.kill_broker(1, expire=True)
         assert cluster.controller_id == 2
-        with pytest.raises(ValueError, match="broker 1 is not running"):
+        with pytest.raises(ValueError, match="broker 1 does not run"):
             cluster.stop_broker(1)
     no_threads()
     assert asyncio.run(registered(zookeeper + chroot)) == []
@@ -147,9 +126,10 @@ async def test_async_with_runs_on_uvloop_and_stops_after_an_exception(zookeeper:
     assert type(asyncio.get_running_loop()).__module__.startswith("uvloop")
     with pytest.raises(LookupError, match="mine"):
         async with klamm.Cluster(2, zookeeper=zookeeper + chroot) as cluster:
+            port = cluster.addresses[1][2]
             await cluster.kill_broker(1)
             raise LookupError("mine")
-    assert not answers(f"127.0.0.1:{cluster._ports[2]}")
+    assert not answers(f"127.0.0.1:{port}")
     assert await registered(zookeeper + chroot) == []
 
 
@@ -273,17 +253,17 @@ def test_a_program_without_a_loop_holds_the_controller_at_a_phase() -> None:
     with klamm.Cluster(brokers=2) as cluster:
         before = cluster.controller_id
         after = 3 - before
-        hold = cluster.steering.hold(FailoverBegun, where={"broker_id": after})
+        hold = cluster.hold(FailoverBegun, broker_id=after)
         with ThreadPoolExecutor(1) as pool:
             moved = pool.submit(cluster.move_controller, after)
-            assert hold.reached().broker_id == after
-            assert [phase.broker_id for phase in hold.held] == [after] and not moved.done()
+            assert hold.wait().broker_id == after
+            assert [phase.broker_id for phase in hold.held] == hold.broker_ids == [after] and not moved.done()
             assert hold.step().broker_id == after
             assert moved.result() == after
         hold.release()
         with pytest.raises(ValueError, match="ControllerElectionDue has no field 'topic'"):
-            cluster.steering.hold(ControllerElectionDue, where={"topic": "t"})
-        with pytest.raises(IndexError):
+            cluster.hold(ControllerElectionDue, topic="t")
+        with pytest.raises(ValueError, match="it holds nothing now"):
             hold.step()
 
 
@@ -292,3 +272,9 @@ def test_the_seams_of_a_cluster_are_those_of_its_brokers() -> None:
     with klamm.Cluster(brokers=1, seams=Seams(new_topic_id=lambda: next(ids)), topics=["a", "b"]):
         pass
     assert next(ids) == bytes([3]) * 16
+
+
+@pytest.mark.parametrize("seams", [Seams(clock=SteeredClock()), Seams(history=History())])
+def test_a_clock_and_a_history_of_the_program_are_refused_because_the_cluster_has_its_own(seams: Seams) -> None:
+    with pytest.raises(ValueError, match="seams: the clock and the history of a cluster are its own"):
+        klamm.Cluster(seams=seams)
