@@ -37,6 +37,7 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.seams.steering import HeldPhase, Hold
 from klamm.server.broker_server import BrokerServer
 from klamm.server.faults.fault import Condition, Fault
+from klamm.server.local.shown import LiveView
 from klamm.server.local.steered_clock import SteeredClock
 
 __tracebackhide__ = True  # pytest leaves out the lines of this module
@@ -397,18 +398,12 @@ async def _at_most_poll(wait: Awaitable[object]) -> None:
 
 
 def _view(running: BrokerServer, broker: int | None, topic: str | None) -> View:
-    metadata = running.metadata
-    partitions = [partition for each in metadata.topics.values() for partition in each.partitions.values()]
+    live, metadata = LiveView(running, broker), running.metadata
     asked = metadata.topics[topic].partitions if topic is not None and metadata.contains(topic) else {}
     return View(
-        controller_id=-1 if metadata.controller_id is None else metadata.controller_id,
-        is_controller=running.controller.is_active,
-        is_online=running.is_online,
-        topics=set(metadata.topics),
-        propagated=set(running.controller.propagated_topics()),
-        shows_broker=broker in metadata.brokers,
-        shows_as_leader=any(each.leader == broker for each in partitions),
-        shows_without_leader=any(each.leader < 0 and broker in each.isr for each in partitions),
+        controller_id=live.controller_id, is_controller=live.is_controller, is_online=live.is_online,
+        topics=set(live.topics), propagated=set(live.propagated),
+        shows_broker=live.shows_broker, shows_as_leader=live.shows_as_leader, shows_without_leader=live.shows_without_leader,
         topic_partitions=len(asked),
         topic_has_leaders=bool(asked) and all(each.leader >= 0 for each in asked.values()),
     )

@@ -27,11 +27,12 @@ from klamm.control.state import SeenHold
 from klamm.control.verbs.model import Control
 from klamm.control.verbs.parts import Part, Parts
 from klamm.control.verbs.served_control import ServedControl
-from klamm.control.verbs.shown import Views, controller_of, is_forgotten, is_shown_by_all, until_shown
+from klamm.control.verbs.shown import Views, until_shown
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.cluster import HOLDING
 from klamm.server.local.own_zookeeper import end_registration, remove_controller, session_at
 from klamm.server.local.process_cluster import BrokerProcess, ProcessCluster
+from klamm.server.local.shown import controller_of, is_forgotten, is_shown_by_all
 from klamm.server.local.steered_clock import SteeredClock
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,10 @@ from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
 from klamm.control.state import View
 from klamm.control.verbs.parts import Call, Silent, call
-from klamm.control.verbs.shown import LOOK_S, controller_of, until_shown
+from klamm.control.verbs.shown import LOOK_S, until_shown
 from klamm.control.verbs.subject import Subject
 from klamm.protocol.errors import ErrorCode
+from klamm.server.local.shown import controller_of
 
 __tracebackhide__ = True  # pytest leaves out the lines of this module
 

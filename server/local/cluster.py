@@ -18,41 +18,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import get_args
+from typing import Unpack, get_args
 
 from klamm.broker.log.files.removal import remove_logs
 from klamm.broker.log.memory_directory import MemoryDirectory
-from klamm.broker.metadata_cache import CachedPartition
 from klamm.broker.recovery import Recovery
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.definitions.types import ConfigError
 from klamm.controller.phases import ControllerElectionDue, EventPhase
 from klamm.seams.steering import Steering
 from klamm.server.broker_server import BrokerServer
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
-from klamm.server.configs.properties_log import log_properties
 from klamm.server.faults.fault import Faults
 from klamm.server.lifecycle.disks import are_on_disk
 from klamm.server.lifecycle.seams import Seams
 from klamm.server.lifecycle.start_failure import StartFailed
-from klamm.server.local.arguments import (
-    Advertised,
-    SeedTopic,
-    check_broker_configs,
-    listener_properties,
-    log_directory,
-    metrics_endpoint,
-    with_internal_topics,
-    with_own_log_directories,
-)
-from klamm.server.local.own_zookeeper import Users, reach_zookeeper, wait_for_end
+from klamm.server.local.arguments import SeedTopic
+from klamm.server.local.configured_brokers import ConfiguredBrokers, Shape
 from klamm.server.local.seed_topics import create_topics
+from klamm.server.local.shown import LiveView, controller_of, is_forgotten, is_shown_by_all
 from klamm.server.local.standing_clock import StandingClock
-from klamm.zk.embedded.server import EmbeddedZooKeeper
 from klamm.zk.layout.paths import CONTROLLER
 from klamm.zk.session.requests import NoNode
 
@@ -63,71 +50,35 @@ START_TIMEOUT_S = 60.0
 IN_ORDER_S = 1.0
 
 
-class LocalCluster:
-    """Brokers 1 to `brokers`. `port` is the port of the first one, 0 for any free ports; `config` has the properties of all brokers."""
+class LocalCluster(ConfiguredBrokers):
+    """Brokers 1 to `brokers`, in this process."""
 
     def __init__(
         self,
         brokers: int = 3,
         *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        advertised: Advertised | None = None,
-        metrics_port: int | None = None,
-        zookeeper: str | EmbeddedZooKeeper | None = None,
-        data_dir: Path | None = None,
-        config: Mapping[str, str] | None = None,
-        broker_configs: Mapping[int, Mapping[str, str]] | None = None,
-        topics: Sequence[SeedTopic] = (),
         topic_policy: TopicPolicy | None = None,
         alter_config_policy: AlterConfigPolicy | None = None,
         seams: Seams | None = None,
-        users: Users | None = None,
-        client: Mapping[str, str] | None = None,
         can_stand: bool = False,
+        **shape: Unpack[Shape],
     ) -> None:
-        """`zookeeper` is host:port[,…][/chroot], or an embedded ZooKeeper that this cluster starts and stops. With None it makes one, with
-        its data in `data_dir`.
-
-        With a `data_dir` each broker has its log directory there. Otherwise logs are in memory and end with the cluster. `metrics_port` is
-        the port of the first broker's metrics, 0 for free ones, None for no metrics. `broker_configs` has properties of single brokers, by
-        their ids, which come before those of all in `config`.
-
-        With `advertised` clients find the brokers there, and brokers have listeners of their own; `port` is then not 0.
-
-        `users` are stored with these configs before the brokers start; `client` is what clients need. With `can_stand` brokers can stand
-        still (`stand`); that costs little for each timer.
+        """Logs in memory end with the cluster. With `can_stand` brokers can stand still (`stand`); that costs little for each timer.
 
         `seams` are given to all brokers. The cluster itself waits for its brokers in real time.
         """
+        super().__init__(brokers, **shape)
         self.brokers: list[BrokerServer] = []
         """The running brokers, sorted by id."""
         self.steering = Steering() if seams is None or seams.steering is None else seams.steering
         """Holds the brokers at phases."""
         self.faults = Faults() if seams is None or seams.faults is None else seams.faults
         """What requests of clients, brokers and controllers meet."""
-        self.cluster_id = ""
-        self.client = dict(client or {})
-        """What clients need besides `bootstrap_servers`, with the names of librdkafka."""
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
         self._memory = {broker_id: MemoryDirectory() for broker_id in range(1, brokers + 1)}
         self._seams = replace(seams or Seams(), steering=self.steering, faults=self.faults, memory_directory=self._memory.get)
-        self._count = brokers
         self._can_stand = can_stand
-        self._host = host
-        self._port = port
-        self._advertised = advertised
-        self._data_dir = data_dir
-        self._config = with_internal_topics(config, brokers)
-        self._broker_configs = {number: dict(own) for number, own in (broker_configs or {}).items()}
-        self._topics = topics
-        self._users = users
-        self._embedded: EmbeddedZooKeeper | None = None
-        self._ports: dict[int, int] = {}
-        self._metrics_port = metrics_port
-        self._kept_metrics_ports: dict[int, int] = {}
-        """What a broker that starts again takes."""
         self._latest: dict[int, BrokerServer] = {}
         """Each broker as it was made last, also while it starts or stops."""
         self._killed: dict[int, BrokerServer] = {}
@@ -135,19 +86,6 @@ class LocalCluster:
         self._moving = asyncio.Lock()
         self._standing: set[int] = set()
         """Brokers that stand still."""
-        self.zookeeper = ""
-        match zookeeper:
-            case str():
-                self.zookeeper = zookeeper
-            case EmbeddedZooKeeper():
-                self._embedded = zookeeper
-            case None:
-                self._embedded = EmbeddedZooKeeper(None if data_dir is None else data_dir / "zookeeper")
-
-    @property
-    def count(self) -> int:
-        """How many brokers the cluster has, those that do not run included; their ids are 1 to this number."""
-        return self._count
 
     @property
     def controller_id(self) -> int:
@@ -180,10 +118,6 @@ class LocalCluster:
         """Empty: the brokers do not have their own processes."""
         return {}
 
-    @property
-    def bootstrap_servers(self) -> str:
-        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for _, host, port in self.addresses)
-
     async def start(self) -> None:
         """Start, and return when the cluster is ready. Raises StartFailed, EmbeddedZooKeeperError or ConfigError; all is stopped then."""
         async with self._step:
@@ -215,7 +149,7 @@ class LocalCluster:
             self._drop(broker)
             if lose_log:
                 await self._lose_log(broker)
-            await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
+            await self._until_forgotten(broker_id)
 
     async def kill_broker(self, broker_id: int, *, expire: bool = False, lose_log: bool = False) -> None:
         """End a broker like `kill -9`: its connections are cut, and it sends nothing.
@@ -238,7 +172,7 @@ class LocalCluster:
                 await self._lose_log(broker)
             if expire:
                 await self._bury(broker_id)
-                await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
+                await self._until_forgotten(broker_id)
 
     async def crash_broker(self, broker_id: int, *, expire: bool = False) -> None:
         """End a broker like `kill -9`, also while another step is under way: a broker that is held at a phase, one that starts or stops.
@@ -263,7 +197,7 @@ class LocalCluster:
         async with self._step:
             if broker_id in (broker.id for broker in self.brokers):
                 raise ValueError(f"broker {broker_id} runs")
-            if broker_id not in self._ports:
+            if broker_id not in self._kept_ports:
                 raise ValueError(f"there is no broker {broker_id}")
             await self._bury(broker_id)
             broker = self._make_broker(broker_id)
@@ -276,24 +210,16 @@ class LocalCluster:
         Raises ValueError for properties that a broker refuses, StartFailed.
         """
         async with self._step:
-            number = self._count + 1
-            check_broker_configs({number: config or {}}, number)
-            self._broker_configs[number] = dict(config or {})
-            try:
-                self._broker_config(number)
-            except ConfigError as error:
-                del self._broker_configs[number]
-                raise ValueError(str(error)) from None
+            number = self._add_next(config)
             self._memory[number] = MemoryDirectory()
-            self._count = number
             broker = self._make_broker(number)
             try:
                 await broker.start()
             except BaseException:  # then the cluster is as before, and the next one has this id
-                self._count = number - 1
-                del self._broker_configs[number], self._memory[number], self._latest[number]
+                self._remove_last()
+                del self._memory[number], self._latest[number]
                 raise
-            self._ports[number] = next(port for broker_id, _, port in _addresses([broker]))
+            self._keep_ports(broker)
             await self._joined(broker)
             return number
 
@@ -301,7 +227,9 @@ class LocalCluster:
         """A broker runs: wait until all show it. Raises StartFailed if it ends before that, as when somebody crashes it at a phase."""
         if not broker.is_closing:
             self.brokers = sorted([*self.brokers, broker], key=lambda broker: broker.id)
-            await self._until(lambda: broker.is_closing or self._shown_by_all(broker), f"broker {broker.id} is shown by all")
+            await self._until(
+                lambda: broker.is_closing or is_shown_by_all(self._views(broker.id), broker.id), f"broker {broker.id} is shown by all"
+            )
         if broker.is_closing:
             raise StartFailed(f"broker {broker.id} ended before all brokers showed it")
 
@@ -338,24 +266,18 @@ class LocalCluster:
         return self._seams.recovery_gate.release(topic, partition)
 
     async def _start(self) -> None:
-        if self._embedded is not None:
-            if not self._embedded.running:
-                await _in_thread(self._embedded.start)
-            self.zookeeper = self._embedded.address
-        log_properties(self._broker_config(1), "")
-        left_over = range(1, self._count + 1) if self._embedded is not None else ()
-        await reach_zookeeper(self.zookeeper, self._broker_config(1), left_over, self._users)
+        config = await self._reach_zookeeper()
         self.brokers = [self._make_broker(number) for number in range(1, self._count + 1)]
         started = await asyncio.gather(*(broker.start() for broker in self.brokers), return_exceptions=True)
         for failure in started:
             if failure is not None:
                 raise failure
         self.cluster_id = self.brokers[0].cluster_id
-        self._ports = {broker_id: port for broker_id, _, port in self.addresses}
-        self._kept_metrics_ports = self.metrics_ports
+        for each in self.brokers:
+            self._keep_ports(each)
         async with asyncio.timeout(START_TIMEOUT_S):
             await self._shown([])
-            await self._create_topics()
+            await self._create_topics(config)
 
     async def _stop(self) -> None:
         try:
@@ -372,8 +294,7 @@ class LocalCluster:
         for memory in self._memory.values():
             memory.clear()
         self._seams.log_memory.close()
-        if self._embedded is not None:
-            await asyncio.to_thread(self._embedded.stop)
+        await self._stop_zookeeper()
 
     async def _lose_log(self, broker: BrokerServer) -> None:
         """Remove the logs of a stopped broker. Raises OSError."""
@@ -384,7 +305,7 @@ class LocalCluster:
     def _make_broker(self, number: int) -> BrokerServer:
         self._standing.discard(number)
         broker = self._latest[number] = BrokerServer(
-            self._broker_config(number),
+            self.config_of(number),
             topic_policy=self._topic_policy,
             alter_config_policy=self._alter_config_policy,
             patient=False,
@@ -406,7 +327,7 @@ class LocalCluster:
         for broker in self.brokers:
             if broker.id == broker_id:
                 return broker
-        raise ValueError(f"broker {broker_id} is not running" if broker_id in self._ports else f"there is no broker {broker_id}")
+        raise ValueError(f"broker {broker_id} is not running" if broker_id in self._kept_ports else f"there is no broker {broker_id}")
 
     def _connected(self) -> BrokerServer:
         """A running broker that is connected to ZooKeeper; any if none is. Raises ValueError."""
@@ -459,9 +380,10 @@ class LocalCluster:
         def have_ended() -> bool:
             return candidates.isdisjoint(broker.id for broker in self.brokers)
 
-        await self._until(
-            lambda: have_ended() or (self._agree() and self._term() != deposed), "another controller is elected", when_held=True
-        )
+        def is_done() -> bool:
+            return have_ended() or (controller_of(self._views()) >= 0 and self._term() != deposed)
+
+        await self._until(is_done, "another controller is elected", when_held=True)
         if have_ended():
             raise ValueError(f"no broker that was to be the controller runs any more: {sorted(candidates)}")
 
@@ -470,27 +392,13 @@ class LocalCluster:
         active = self.controller_id
         return active, next((broker.controller.epoch for broker in self.brokers if broker.id == active), None)
 
-    def _agree(self) -> bool:
-        """Whether every running broker shows the active controller as the controller."""
-        return all(broker.metadata.controller_id == self.controller_id for broker in self.awake) and self.controller_id != -1
+    def _views(self, about: int | None = None) -> dict[int, LiveView]:
+        """What each broker shows that runs and does not stand still, also of the broker `about`."""
+        return {broker.id: LiveView(broker, about) for broker in self.awake}
 
-    def _forgotten(self, broker_id: int) -> bool:
-        """Whether no running broker shows this broker, neither as a broker nor as a leader."""
-        return not self.awake or (
-            self._agree()
-            and not any(broker_id in broker.metadata.brokers for broker in self.awake)
-            and not any(p.leader == broker_id for broker in self.awake for p in _partitions(broker))
-        )
-
-    def _shown_by_all(self, joined: BrokerServer) -> bool:
-        """Whether all brokers show this one, it shows all topics, and no partition that it can lead is without a leader."""
-        return (
-            self._agree()
-            and joined.is_online
-            and all(joined.id in broker.metadata.brokers for broker in self.awake)
-            and all(broker.controller.propagated_topics() <= joined.metadata.topics.keys() for broker in self.awake)
-            and not any(p.leader < 0 and joined.id in p.isr for broker in self.awake for p in _partitions(broker))
-        )
+    async def _until_forgotten(self, broker_id: int) -> None:
+        """Wait until no running broker shows this broker, neither as a broker nor as a leader. Raises TimeoutError."""
+        await self._until(lambda: is_forgotten(self._views(broker_id), broker_id), f"broker {broker_id} is forgotten")
 
     def _is_controller_held(self) -> bool:
         """Whether somebody holds the controller inside an event or a write, so that the outcome of a step cannot come."""
@@ -508,26 +416,14 @@ class LocalCluster:
         except TimeoutError:
             raise TimeoutError(f"not within {START_TIMEOUT_S:g} s: {what}") from None
 
-    async def failure(self) -> None:
-        """Wait until the embedded ZooKeeper ends by itself, then raise EmbeddedZooKeeperError with the reason."""
-        await wait_for_end(self._embedded)
-
     @staticmethod
     def _is_controller(broker: BrokerServer) -> bool:
         return broker.started and broker.controller.is_active
 
-    def _broker_config(self, number: int) -> BrokerConfig:
-        first = 0 if self._port == 0 else self._port + number - 1
-        port = first if self._advertised is not None else self._ports.get(number, first)
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        protocol = self._config.get("security.inter.broker.protocol", "PLAINTEXT")
-        properties = {"broker.id": str(number), "zookeeper.connect": self.zookeeper}
-        properties |= listener_properties(protocol, host, port, number, self._advertised)
-        properties |= log_directory(self._data_dir, number) | metrics_endpoint(self._metrics_port, number)
-        if number in self._kept_metrics_ports:
-            properties["klamm.metrics.port"] = str(self._kept_metrics_ports[number])
-        config = self._config | self._broker_configs.get(number, {})
-        return BrokerConfig(properties | with_own_log_directories(config, number, max(self._count, number)))
+    def _keep_ports(self, broker: BrokerServer) -> None:
+        """Let a broker that has started take its ports again."""
+        (port,) = (port for _, _, port in _addresses([broker]))
+        self._kept_ports[broker.id] = port, None if broker.endpoint is None else broker.endpoint.port
 
     async def _shown(self, topics: Sequence[SeedTopic]) -> None:
         """Wait until every broker's metadata cache has a controller, all brokers and these topics, each partition with a leader."""
@@ -535,10 +431,10 @@ class LocalCluster:
         while not all(_shows(broker, ids, topics) for broker in self.brokers):  # noqa: ASYNC110 no one event says that all caches agree
             await asyncio.sleep(LOOK_S)
 
-    async def _create_topics(self) -> None:
+    async def _create_topics(self, config: BrokerConfig) -> None:
         if not self._topics:
             return
-        await create_topics(self._topics, self._controller_address, START_TIMEOUT_S, self._broker_config(1))
+        await create_topics(self._topics, self._controller_address, START_TIMEOUT_S, config)
         await self._shown(self._topics)
         for t in self._topics:
             count = len(self.brokers[0].metadata.topics[t.name].partitions)
@@ -550,26 +446,12 @@ class LocalCluster:
         return next(((host, port) for broker_id, host, port in self.addresses if broker_id == controller_id), None)
 
 
-async def _in_thread(work: Callable[[], object]) -> None:
-    """Run work in a thread that cannot be cancelled. A cancelled caller waits for its end, so that the work can be undone."""
-    running = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait({running})
-        raise
-
-
 HOLDING = frozenset(("ZooKeeperWrite", *(each.__name__ for each in get_args(EventPhase)))) - {ControllerElectionDue.__name__}
 """The phases at which a controller is held inside an event or a write."""
 
 
 def _addresses(brokers: Sequence[BrokerServer]) -> list[tuple[int, str, int]]:
     return [(b.id, e.host, e.port) for b in brokers for e in b.advertised if e.listener == b.inter_broker_listener]
-
-
-def _partitions(broker: BrokerServer) -> Iterable[CachedPartition]:
-    return (partition for topic in broker.metadata.topics.values() for partition in topic.partitions.values())
 
 
 def _shows(broker: BrokerServer, ids: set[int], topics: Sequence[SeedTopic]) -> bool:

@@ -18,33 +18,18 @@ import json
 import logging
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.definitions.types import ConfigError
 from klamm.machine.faults import contained
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.server.configs.properties_log import log_properties
 from klamm.server.lifecycle.disks import are_on_disk
 from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.listeners.listeners import outgoing_security
-from klamm.server.local.arguments import (
-    Advertised,
-    SeedTopic,
-    check_broker_configs,
-    listener_properties,
-    log_directory,
-    metrics_endpoint,
-    with_internal_topics,
-    with_own_log_directories,
-)
-from klamm.server.local.own_zookeeper import Users, reach_zookeeper, wait_for_end
+from klamm.server.local.configured_brokers import ConfiguredBrokers, Shape
 from klamm.server.local.seed_topics import create_topics, version_for
 from klamm.server.net.outgoing_connections import request_once
-from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 if TYPE_CHECKING:
     from klamm.server.security.outgoing_security import OutgoingSecurity
@@ -139,75 +124,24 @@ Heard = Callable[[BrokerProcess, dict[str, Any]], None]
 """Called with each line of a child."""
 
 
-class ProcessCluster:
-    """Brokers 1 to `brokers`, each in its own process. `port` is the port of the first one, 0 for any free ports; `config` has the
-    properties of all brokers.
-    """
+class ProcessCluster(ConfiguredBrokers):
+    """Brokers 1 to `brokers`, each in its own process."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        brokers: int = 3,
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        advertised: Advertised | None = None,
-        metrics_port: int | None = None,
-        zookeeper: str | EmbeddedZooKeeper | None = None,
-        data_dir: Path | None = None,
-        config: Mapping[str, str] | None = None,
-        broker_configs: Mapping[int, Mapping[str, str]] | None = None,
-        topics: Sequence[SeedTopic] = (),
-        users: Users | None = None,
-        client: Mapping[str, str] | None = None,
-    ) -> None:
-        """`command` runs a broker as described above. `zookeeper` is host:port[,…][/chroot], or an embedded ZooKeeper that this cluster
-        starts and stops; with None it makes one.
+    def __init__(self, command: Sequence[str], brokers: int = 3, **shape: Unpack[Shape]) -> None:
+        """`command` runs a broker as described above.
 
-        With `advertised` clients find the brokers there; `port` is then not 0. `metrics_port` is the port of the first broker's metrics, 0
-        for free ports; with None there are no metrics. `users` are stored with these configs before the brokers start; `client` is what
-        clients need.
-
-        With a `data_dir` each broker has its log directory there. Otherwise logs are in memory and end with their process; brokers are not
-        started again ([ADR 12](../../docs/adr/0012-logs-in-memory-outlive-their-broker.md)).
+        Logs in memory end with their process; brokers are not started again
+        ([ADR 12](../../docs/adr/0012-logs-in-memory-outlive-their-broker.md)).
         """
+        super().__init__(brokers, **shape)
         self._command = command
-        self._count = brokers
-        self._host = f"[{host}]" if ":" in host else host
-        self._port = port
-        self._advertised = advertised
-        self._metrics_port = metrics_port
-        self._config = with_internal_topics(config, brokers)
-        self._broker_configs = {number: dict(own) for number, own in (broker_configs or {}).items()}
         self._metadata_version = METADATA_VERSION
-        self._topics = topics
-        self._users = users
-        self.client = dict(client or {})
-        """What clients need besides `bootstrap_servers`, with the names of librdkafka."""
         self._security: OutgoingSecurity | None = None
-        self._data_dir = data_dir
-        self._embedded: EmbeddedZooKeeper | None = None
-        self.zookeeper = ""
-        match zookeeper:
-            case str():
-                self.zookeeper = zookeeper
-            case EmbeddedZooKeeper():
-                self._embedded = zookeeper
-            case None:
-                self._embedded = EmbeddedZooKeeper(None if data_dir is None else data_dir / "zookeeper")
         self.processes: list[BrokerProcess] = []
-        self.cluster_id = ""
         self.controller_id = -1
         """Id of the broker that was the controller when the cluster became ready; -1 before."""
         self._watches: list[asyncio.Task[None]] = []
         self._stopping = False
-        self._kept_ports: dict[int, tuple[int, int | None]] = {}
-        """The ports of a broker for clients and for metrics, which it takes again."""
-
-    @property
-    def count(self) -> int:
-        """How many brokers the cluster has, those that have ended included."""
-        return self._count
 
     @property
     def keeps_logs(self) -> bool:
@@ -229,22 +163,12 @@ class ProcessCluster:
         """Broker id → process id."""
         return {p.broker_id: p.pid for p in self.processes}
 
-    @property
-    def bootstrap_servers(self) -> str:
-        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for _, host, port in self.addresses)
-
     async def start(self) -> None:
         """Start and wait until the cluster is ready. Raises StartFailed, EmbeddedZooKeeperError or ConfigError; then call `stop`."""
-        if self._embedded is not None:
-            if not self._embedded.running:
-                await asyncio.to_thread(self._embedded.start)
-            self.zookeeper = self._embedded.address
-        config = BrokerConfig(self._properties(1))
-        log_properties(config, "")
+        config = await self._reach_zookeeper()
         self._security = outgoing_security(config)
         self._metadata_version = version_for(config, ApiKey.METADATA, METADATA_VERSION)
         ids = range(1, self._count + 1)
-        await reach_zookeeper(self.zookeeper, config, ids if self._embedded is not None else (), self._users)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 await asyncio.gather(*map(self._spawn, ids))
@@ -282,20 +206,11 @@ class ProcessCluster:
 
         Raises ValueError for properties that a broker refuses, StartFailed.
         """
-        number = self._count + 1
-        check_broker_configs({number: config or {}}, number)
-        self._broker_configs[number] = dict(config or {})
-        try:
-            self.config_of(number)
-        except ConfigError as error:
-            del self._broker_configs[number]
-            raise ValueError(str(error)) from None
-        self._count = number
+        number = self._add_next(config)
         try:
             await self._start_process(number)
         except BaseException:  # then the cluster is as before, and the next one has this id
-            self._count = number - 1
-            del self._broker_configs[number]
+            self._remove_last()
             self.processes = [each for each in self.processes if each.broker_id != number]
             raise
         process = self.processes[-1]
@@ -309,10 +224,6 @@ class ProcessCluster:
         config = self.config_of(broker_id)
         for directory in config.log_dirs if are_on_disk(config) else ():
             await asyncio.to_thread(remove_logs, directory)
-
-    def config_of(self, broker_id: int) -> BrokerConfig:
-        """The configs of a broker."""
-        return BrokerConfig(self._properties(broker_id))
 
     async def stop(self) -> None:
         """Stop the brokers, the controller last, then the embedded ZooKeeper. May also be called after a failed start.
@@ -329,12 +240,11 @@ class ProcessCluster:
             log.warning("controlled shutdown took longer than %g s; the brokers are killed", STOP_TIMEOUT_S)
         await asyncio.gather(*(process.kill() for process in self.processes))
         await asyncio.gather(*self._watches, return_exceptions=True)
-        if self._embedded is not None:
-            await asyncio.to_thread(self._embedded.stop)
+        await self._stop_zookeeper()
 
     async def failure(self) -> None:
         """Wait until the cluster has failed, then raise the reason: every broker has ended, or the embedded ZooKeeper has."""
-        zookeeper = asyncio.ensure_future(wait_for_end(self._embedded))
+        zookeeper = asyncio.ensure_future(super().failure())
         brokers = asyncio.ensure_future(self._all_ended())
         try:
             done, _ = await asyncio.wait({zookeeper, brokers}, return_when=asyncio.FIRST_COMPLETED)
@@ -386,19 +296,6 @@ class ProcessCluster:
         except ConnectionError:
             log.debug("broker %d ended before it read its properties", broker_id)
         return started
-
-    def _properties(self, broker_id: int) -> dict[str, str]:
-        first = 0 if self._port == 0 else self._port + broker_id - 1
-        port, metrics_port = self._kept_ports.get(broker_id, (first, None))
-        port = port if self._advertised is None else first
-        protocol = self._config.get("security.inter.broker.protocol", "PLAINTEXT")
-        properties = {"broker.id": str(broker_id), "zookeeper.connect": self.zookeeper}
-        properties |= listener_properties(protocol, self._host, port, broker_id, self._advertised)
-        properties |= log_directory(self._data_dir, broker_id) | metrics_endpoint(self._metrics_port, broker_id)
-        if metrics_port is not None:
-            properties["klamm.metrics.port"] = str(metrics_port)
-        config = self._config | self._broker_configs.get(broker_id, {})
-        return properties | with_own_log_directories(config, broker_id, max(self._count, broker_id))
 
     async def _controller(self) -> tuple[str, int] | None:
         """(host, port) of the controller, None if there is none at the moment."""

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from klamm.control.state import View
-from klamm.control.verbs.shown import controller_of
 from klamm.protocol import messages
+from klamm.server.local.shown import controller_of
 from klamm.testing import AsyncCluster, WaitTimedOut
 from klamm.tests.control.api import CONFIG, served
 from klamm.tests.harness import requests
