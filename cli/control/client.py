@@ -11,10 +11,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import say
 from klamm.control.client import ControlClient
+from klamm.control.json_object import JsonObject
+from klamm.control.verbs.table import TABLE
 
 F = TypeVar("F", bound=Callable[..., Any])
+WAIT_MS = 30_000
+"""How long the API waits unless it is told."""
 
 
 class ControlApi(ControlClient):
@@ -23,6 +28,19 @@ class ControlApi(ControlClient):
     def __init__(self, url: str, token: str | None, as_json: bool) -> None:
         super().__init__(url, token)
         self.as_json = as_json
+
+    def call(self, verb: str, *, wait_ms: int = 0, **values: object) -> JsonObject:
+        """What a verb of the table returns: `values` are names of its path, and query parameters or fields of its body. A value that is
+        None is left out. `wait_ms` is how long the API may wait. Raises ControlFailed.
+        """
+        place = TABLE[verb]
+        path = [values.pop(part[1:-1]) if part.startswith("{") else part for part in place.path.strip("/").split("/")]
+        match place.method:
+            case "GET":
+                return self.get(*path, wait_ms=wait_ms, **values)
+            case "DELETE":
+                return self.delete(*path)
+        return self.post(*path, body=values)
 
 
 def control_command(*, json_help: str = "Print the response as one line of JSON.") -> Callable[[F], Callable[..., None]]:
@@ -57,6 +75,31 @@ def control_command(*, json_help: str = "Print the response as one line of JSON.
     return decorate
 
 
+def verb_command(
+    verb: str, shows: Callable[[ControlApi, JsonObject], None], *params: click.Parameter, text: str = ""
+) -> click.Command:
+    """A command that calls a verb of the table with its arguments and options, by the names that the verb has for them, and shows the
+    response. Its short help is that of the table; `text` is what `--help` says instead.
+    """
+
+    def run(api: ControlApi, **given: Any) -> None:
+        shows(api, api.call(verb, **given))
+
+    summary = f"{TABLE[verb].summary}."
+    command: click.Command = click.command(short_help=summary, help=text or summary, params=list(params))(control_command()(run))
+    return command
+
+
+def verb_group(text: str, **commands: click.Command) -> click.Group:
+    """A group of these commands. `text` is its help."""
+    return click.Group(short_help=text, help=text, commands=commands)
+
+
+def says(text: str) -> Callable[[ControlApi, JsonObject], None]:
+    """Shows a response by this text, with its fields in place of `{names}`."""
+    return lambda api, response: print_line(response) if api.as_json else say(printable(text.format_map(response)))
+
+
 class Given(NamedTuple):
     """The options of all commands, as given to a group or a command."""
 
@@ -77,7 +120,7 @@ def print_line(value: object) -> None:
     say(json.dumps(value))
 
 
-def key_values(configs: Sequence[str]) -> dict[str, str] | None:
+def key_values(ctx: click.Context, param: click.Parameter, configs: Sequence[str]) -> dict[str, str] | None:
     """`--config KEY=VALUE` as a dict, None without any. Raises UsageError."""
     values: dict[str, str] = {}
     for config in configs:

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import ControlApi, control_command
+from klamm.cli.control.client import ControlApi, control_command, verb_command
 from klamm.cli.control.tables import pairs, show
+from klamm.control.json_object import JsonObject
 
 HEAD = ("CONTROLLER", "EPOCH", "QUEUE", "EVENT", "HELD-AT")
 
 
-@click.group("controller", invoke_without_command=True, short_help="Show or move the active controller.")
+def _show(api: ControlApi, response: JsonObject) -> None:
+    at = [pairs(hold["at"]) for hold in response["held"]]
+    row = (response["id"], response["epoch"], response["queue"], response["event"], "; ".join(filter(None, at)) or None)
+    show(api, response, HEAD, [row])
+
+
+@click.group("controller", invoke_without_command=True, short_help="Show or move the active controller.", commands={
+    "move": verb_command(
+        "move_controller", _show, click.Argument(["to"], type=int, metavar="[ID]", required=False),
+        text="Make the broker ID the controller. Without ID it is any broker that is not the controller now.",
+    ),
+    "resign": verb_command("resign_controller", _show, text="Let the controller resign; another broker is elected."),
+})
 @control_command()
 def command(api: ControlApi) -> None:
     """Show the active controller: its epoch, the length of its queue, the event that it processes, and where it is held.
@@ -20,26 +33,4 @@ def command(api: ControlApi) -> None:
     klamm control controller move 2
     klamm control controller resign
     """
-    _show(api, api.get("controller"))
-
-
-@command.command("move", short_help="Make a broker the controller.")
-@click.argument("number", type=int, metavar="[ID]", required=False)
-@control_command()
-def move(api: ControlApi, number: int | None) -> None:
-    """Make the broker ID the controller. Without ID it is any broker that is not the controller now."""
-    _show(api, api.post("controller", "move", body={"to": number}))
-
-
-@command.command("resign", short_help="Let another broker become controller.")
-@control_command()
-def resign(api: ControlApi) -> None:
-    """Let the controller resign; another broker is elected."""
-    _show(api, api.post("controller", "resign"))
-
-
-def _show(api: ControlApi, response: dict[str, object]) -> None:
-    held = response["held"]
-    at = [pairs(hold["at"]) for hold in held] if isinstance(held, list) else []
-    row = (response["id"], response["epoch"], response["queue"], response["event"], "; ".join(filter(None, at)) or None)
-    show(api, response, HEAD, [row])
+    _show(api, api.call("controller"))

@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from klamm.cli.control.client import ControlApi, control_command, print_line
-from klamm.cli.shell.output import say
+from klamm.cli.control.client import ControlApi, control_command, says
 from klamm.cli.shell.value_completion import complete_apis, complete_errors
 
 FILTER = (
@@ -75,11 +74,7 @@ def command(api: ControlApi, **options: Any) -> None:
     body: dict[str, Any] = {name: given[name] for name in LIMITS if name in given}
     body["filter"] = {name.rstrip("_"): given[name] for name in FILTER if name in given}
     body["effect"] = {name: given[name] for name in EFFECT if name in given}
-    made = api.post("faults", body=body)
-    if api.as_json:
-        print_line(made)
-    else:
-        say(f"fault {made['id']}")
+    says("fault {id}")(api, api.call("add_fault", **body))
 
 
 def _condition(text: str | None) -> dict[str, object] | None:

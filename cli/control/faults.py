@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import ControlApi, control_command, print_line
+from klamm.cli.control.client import WAIT_MS, ControlApi, control_command, says
 from klamm.cli.control.tables import FAULT, fault, show
 from klamm.cli.shell.output import counted, say
 from klamm.cli.tools.commands import print_table
@@ -13,7 +13,7 @@ from klamm.cli.tools.commands import print_table
 @click.command("faults", short_help="List faults and their hits.")
 @click.argument("number", type=int, required=False, metavar="[ID]")
 @click.option("--hits", type=int, metavar="N", help="Wait until the fault has hit N requests.")
-@click.option("--timeout-ms", type=int, default=30_000, show_default=True, help="With --hits: for at most this time.")
+@click.option("--timeout-ms", type=int, default=WAIT_MS, show_default=True, help="With --hits: for at most this time.")
 @control_command()
 def faults(api: ControlApi, number: int | None, hits: int | None, timeout_ms: int) -> None:
     """List all faults, or show the fault ID and the requests that it hit last.
@@ -25,11 +25,11 @@ def faults(api: ControlApi, number: int | None, hits: int | None, timeout_ms: in
     if number is None:
         if hits is not None:
             raise click.UsageError("--hits needs ID")
-        response = api.get("faults")
+        response = api.call("faults")
         show(api, response, FAULT, map(fault, response["faults"]))
         return
-    waiting = {} if hits is None else {"hits": hits, "timeout_ms": timeout_ms, "wait_ms": timeout_ms}
-    response = api.get("faults", number, **waiting)
+    waiting: dict[str, int] = {} if hits is None else {"hits": hits, "timeout_ms": timeout_ms, "wait_ms": timeout_ms}
+    response = api.call("fault", number=number, **waiting)
     show(api, response, FAULT, [fault(response)])
     if response["last"] and not api.as_json:
         say("")
@@ -47,8 +47,5 @@ def unfault(api: ControlApi, number: int | None, all_faults: bool) -> None:
     """Remove the fault ID, or all faults, and print how many there were."""
     if (number is None) is not all_faults:
         raise click.UsageError("exactly one of ID and --all is needed")
-    response = api.delete("faults") if number is None else api.delete("faults", number)
-    if api.as_json:
-        print_line(response)
-    else:
-        say(f"removed {counted(response['deleted'], 'fault')}")
+    response = api.call("delete_faults") if number is None else api.call("delete_fault", number=number)
+    says(f"removed {counted(response['deleted'], 'fault')}")(api, response)

@@ -6,18 +6,19 @@ from typing import Any
 
 import click
 
-from klamm.cli.control.client import ControlApi, control_command, print_line
+from klamm.cli.control.client import ControlApi, control_command, print_line, verb_command
 from klamm.cli.control.tables import GROUP, show
 from klamm.cli.control.tables import group as row
 from klamm.cli.shell.output import say
 from klamm.cli.tools.commands import print_table
+from klamm.control.json_object import JsonObject
 
 
 @click.command("groups", short_help="List groups.")
 @control_command()
 def groups(api: ControlApi) -> None:
     """List the groups of all coordinators."""
-    response = api.get("groups")
+    response = api.call("groups")
     show(api, response, GROUP, map(row, response["groups"]))
 
 
@@ -37,13 +38,13 @@ def group(api: ControlApi, name: str, expired: str | None, expire_all: bool, reb
     if (expired is not None) + expire_all + rebalance > 1:
         raise click.UsageError("--expire, --expire-all and --rebalance cannot be combined")
     if expired is not None or expire_all:
-        ended = api.post("groups", name, "expire", body={"member": expired})
+        ended = api.call("expire_members", name=name, member=expired)
         if api.as_json:
             print_line(ended)
         else:
             print_table(("EXPIRED",), [(member,) for member in ended["expired"]])
         return
-    response = api.post("groups", name, "rebalance") if rebalance else api.get("groups", name)
+    response = api.call("rebalance" if rebalance else "group", name=name)
     show(api, response, GROUP, [row(response)])
     if response["members"] and not api.as_json:
         say("")
@@ -55,12 +56,23 @@ def _leads(group: dict[str, object], member: dict[str, object]) -> str:
     return "yes" if group["leader"] == member["member_id"] else "no"
 
 
-@click.command("transactions", short_help="List transactional ids.")
-@control_command()
-def transactions(api: ControlApi) -> None:
-    """List the transactional ids of all coordinators, with the partitions of open transactions."""
-    response = api.get("transactions")
-    show(api, response, TRANSACTION, map(_transaction_row, response["transactions"]))
+TRANSACTION = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR", "PARTITIONS")
+
+
+def _transaction_row(shown: dict[str, Any]) -> tuple[object, ...]:
+    partitions = ",".join(f"{each['topic']}-{each['partition']}" for each in shown["partitions"]) or None
+    return (
+        shown["transactional_id"], shown["state"], shown["producer_id"], shown["producer_epoch"], shown["coordinator"], partitions
+    )
+
+
+def _show(api: ControlApi, response: JsonObject) -> None:
+    show(api, response, TRANSACTION, map(_transaction_row, response.get("transactions", [response])))
+
+
+transactions = verb_command(
+    "transactions", _show, text="List the transactional ids of all coordinators, with the partitions of open transactions."
+)
 
 
 @click.command("transaction", short_help="Show a transactional id, or let its transaction time out.")
@@ -73,15 +85,4 @@ def transaction(api: ControlApi, transactional_id: str, expire: bool) -> None:
     \b
     klamm control transaction payments-1 --expire
     """
-    response = api.post("transactions", transactional_id, "expire") if expire else api.get("transactions", transactional_id)
-    show(api, response, TRANSACTION, [_transaction_row(response)])
-
-
-TRANSACTION = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR", "PARTITIONS")
-
-
-def _transaction_row(shown: dict[str, Any]) -> tuple[object, ...]:
-    partitions = ",".join(f"{each['topic']}-{each['partition']}" for each in shown["partitions"]) or None
-    return (
-        shown["transactional_id"], shown["state"], shown["producer_id"], shown["producer_epoch"], shown["coordinator"], partitions
-    )
+    _show(api, api.call("expire_transaction" if expire else "transaction", name=transactional_id))

@@ -6,10 +6,11 @@ import json
 
 import click
 
-from klamm.cli.control.client import ControlApi, control_command, print_line
+from klamm.cli.control.client import WAIT_MS, ControlApi, control_command, says
+from klamm.cli.control.holds import waited
 from klamm.cli.control.tables import HOLD, hold, show
-from klamm.cli.shell.output import say
 from klamm.cli.shell.value_completion import complete_phases
+from klamm.control.json_object import JsonObject
 
 
 @click.command("hold", short_help="Hold a phase from now on.")
@@ -24,7 +25,7 @@ from klamm.cli.shell.value_completion import complete_phases
 @click.option("--fail", metavar="ERROR", help="Let what reaches the phase fail with this error at once.")
 @click.option("--delay-ms", type=int, metavar="MS", help="Let what reaches the phase go on after this time.")
 @click.option("--wait", is_flag=True, help="Wait until something is held.")
-@click.option("--timeout-ms", type=int, default=30_000, show_default=True, help="With --wait: the longest wait.")
+@click.option("--timeout-ms", type=int, default=WAIT_MS, show_default=True, help="With --wait: the longest wait.")
 @control_command()
 def command(
     api: ControlApi, phase: str, where: tuple[str, ...], count: int | None, nth: int, crash: bool, fail: str | None, delay_ms: int | None,
@@ -37,15 +38,15 @@ def command(
     klamm control release 1
     klamm control hold ZooKeeperRead --where 'paths=/brokers/topics/orders*' --nth 3 --count 1 --fail ConnectionLost
     """
-    body = {"phase": phase, "where": _filter(where), "count": count, "nth": nth, "crash": crash or None, "fail": fail, "delay_ms": delay_ms}
-    made = api.post("holds", body=body)
+    body: JsonObject = {
+        "phase": phase, "where": _filter(where), "count": count, "nth": nth, "crash": crash, "fail": fail, "delay_ms": delay_ms,
+    }
+    made = api.call("hold", **body)
     if wait:
-        reached = api.get("holds", made["id"], wait="reached", timeout_ms=timeout_ms, wait_ms=timeout_ms)
+        reached = waited(api, made["id"], timeout_ms)
         show(api, reached, HOLD, [hold(reached)])
-    elif api.as_json:
-        print_line(made)
     else:
-        say(f"hold {made['id']}")
+        says("hold {id}")(api, made)
 
 
 def _filter(where: tuple[str, ...]) -> dict[str, object]:

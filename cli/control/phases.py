@@ -19,7 +19,7 @@ def command(api: ControlApi, name: str | None) -> None:
     klamm control phases
     klamm control phases DeletionReplicasStopped
     """
-    response = api.get("phases")
+    response = api.call("phases")
     if name is None:
         show(api, response, ("PHASE", "KIND", "FIELDS"), [(p["name"], p["kind"], " ".join(p["fields"])) for p in response["phases"]])
         return

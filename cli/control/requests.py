@@ -38,7 +38,7 @@ def command(api: ControlApi, api_name: str | None, limit: int, follow: bool, aft
     klamm control requests --clients --follow
     """
     filters |= {"api": api_name, "clients": clients or None}
-    response = api.get("requests", limit=limit, after=after, **filters)
+    response = api.call("requests", limit=limit, after=after, **filters)
     if not follow:
         show(api, response, REQUEST, map(request, response["requests"]))
         return
@@ -53,4 +53,4 @@ def _follow(api: ControlApi, items: list[dict[str, Any]], last: int, filters: di
             last = item["number"]
             say(json.dumps(item) if api.as_json else "  ".join("-" if cell is None else printable(str(cell)) for cell in request(item)))
         time.sleep(PAUSE_S)
-        items = api.get("requests", limit=LARGEST, after=last, **filters)["requests"]
+        items = api.call("requests", limit=LARGEST, after=last, **filters)["requests"]

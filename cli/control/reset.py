@@ -1,10 +1,10 @@
-"""`klamm control reset`: the cluster is as it was at its start, as far as that can be undone."""
+"""`klamm control reset`: the cluster is as it was at its start, as far as that can be undone; and `wait-for-configs`."""
 
 from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import ControlApi, control_command, print_line
+from klamm.cli.control.client import WAIT_MS, ControlApi, control_command, print_line, verb_command
 from klamm.cli.shell.output import counted, say
 
 
@@ -16,7 +16,7 @@ def command(api: ControlApi) -> None:
 
     Topics, groups, added brokers, and the time by which the clock was advanced, stay.
     """
-    response = api.post("reset")
+    response = api.call("reset")
     if api.as_json:
         print_line(response)
         return
@@ -24,3 +24,11 @@ def command(api: ControlApi) -> None:
     for name, what in (("started", "started brokers"), ("undone", "undid changes of"), ("added", "added brokers stay:")):
         if response[name]:
             say(f"{what} {', '.join(map(str, response[name]))}")
+
+
+wait_for_configs = verb_command(
+    "configs_processed", lambda api, response: print_line(response) if api.as_json else None,
+    click.Option(["--timeout-ms"], type=int, metavar="MS", default=WAIT_MS, show_default=True, help="How long to wait."),
+    text="""Wait until all running brokers have processed the last changes of dynamic configs, users, quotas and ACLs. A request that
+    changes them gets its response before.""",
+)

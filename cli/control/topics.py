@@ -7,10 +7,8 @@ from typing import Any
 
 import click
 
-from klamm.cli.control.client import ControlApi, control_command, key_values, print_line
+from klamm.cli.control.client import ControlApi, control_command, key_values, says, verb_command
 from klamm.cli.control.tables import numbers, show
-from klamm.cli.shell.logs import printable
-from klamm.cli.shell.output import say
 
 HEAD = ("PARTITION", "SEEN-BY", "LEADER", "LEADER-EPOCH", "ISR", "REPLICAS", "ROLE", "LOG-START", "LOG-END", "HIGH-WATERMARK")
 
@@ -19,7 +17,7 @@ HEAD = ("PARTITION", "SEEN-BY", "LEADER", "LEADER-EPOCH", "ISR", "REPLICAS", "RO
 @control_command()
 def topics(api: ControlApi) -> None:
     """List all topics."""
-    response = api.get("topics")
+    response = api.call("topics")
     show(api, response, ("TOPIC", "PARTITIONS"), [(topic["name"], topic["partitions"]) for topic in response["topics"]])
 
 
@@ -28,61 +26,39 @@ def topics(api: ControlApi) -> None:
 @control_command()
 def topic(api: ControlApi, name: str) -> None:
     """Show the partitions of the topic NAME: what ZooKeeper has, what each broker has in its metadata, and the logs of its replicas."""
-    response = api.get("topics", name)
+    response = api.call("topic", name=name)
     show(api, response, HEAD, [row for partition in response["partitions"] for row in _rows(partition)])
 
 
-@click.command("create-topic", short_help="Create a topic.")
-@click.argument("name")
-@click.option("--partitions", type=int, help="Number of partitions. Default: num.partitions of the brokers.")
-@click.option("--replication-factor", type=int, help="Number of replicas. Default: default.replication.factor of the brokers.")
-@click.option(
-    "--replicas", metavar="ID:ID,…", help="Brokers of each partition, in place of the two numbers: 1:2,2:3 has two partitions."
-)
-@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Config of the topic. Repeatable.")
-@control_command()
-def create_topic(
-    api: ControlApi, name: str, partitions: int | None, replication_factor: int | None, replicas: str | None, configs: tuple[str, ...]
-) -> None:
-    """Create the topic NAME. The command ends when every broker that runs shows it, each partition with a leader."""
-    body = {
-        "name": name, "partitions": partitions, "replication_factor": replication_factor, "replicas": _replicas(replicas),
-        "configs": key_values(configs),
-    }
-    _done(api, api.post("topics", body=body), f"topic {name} is created")
-
-
-@click.command("add-partitions", short_help="Let a topic have more partitions.")
-@click.argument("name")
-@click.argument("partitions", type=int)
-@click.option("--replicas", metavar="ID:ID,…", help="Brokers of each new partition: 1:2,2:3 for two of them.")
-@control_command()
-def add_partitions(api: ControlApi, name: str, partitions: int, replicas: str | None) -> None:
-    """Let the topic NAME have this number of PARTITIONS. The command ends when every broker that runs shows them with leaders."""
-    body = {"partitions": partitions, "replicas": _replicas(replicas)}
-    _done(api, api.post("topics", name, "partitions", body=body), f"topic {name} has {partitions} partitions")
-
-
-def _replicas(text: str | None) -> list[list[int]] | None:
+def _replicas(ctx: click.Context, param: click.Parameter, text: str | None) -> list[list[int]] | None:
     try:
         return None if text is None else [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
     except ValueError:
         raise click.UsageError(f"--replicas: {text!r} is not ID:ID,…") from None
 
 
-@click.command("delete-topic", short_help="Delete a topic.")
-@click.argument("name")
-@control_command()
-def delete_topic(api: ControlApi, name: str) -> None:
-    """Delete the topic NAME."""
-    _done(api, api.delete("topics", name), f"topic {name} is deleted")
+def _replicas_option(text: str) -> click.Option:
+    return click.Option(["--replicas"], metavar="ID:ID,…", callback=_replicas, help=text)
 
 
-def _done(api: ControlApi, response: dict[str, Any], text: str) -> None:
-    if api.as_json:
-        print_line(response)
-    else:
-        say(printable(text))
+_NAME = click.Argument(["name"])
+
+create_topic = verb_command(
+    "create_topic", says("topic {name} is created"), _NAME,
+    click.Option(["--partitions"], type=int, help="Number of partitions. Default: num.partitions of the brokers."),
+    click.Option(["--replication-factor"], type=int, help="Number of replicas. Default: default.replication.factor of the brokers."),
+    _replicas_option("Brokers of each partition, in place of the two numbers: 1:2,2:3 has two partitions."),
+    click.Option(
+        ["--config", "configs"], multiple=True, callback=key_values, metavar="KEY=VALUE", help="Config of the topic. Repeatable."
+    ),
+    text="Create the topic NAME. The command ends when every broker that runs shows it, each partition with a leader.",
+)
+add_partitions = verb_command(
+    "add_partitions", lambda api, made: says(f"topic {{name}} has {len(made['partitions'])} partitions")(api, made), _NAME,
+    click.Argument(["partitions"], type=int), _replicas_option("Brokers of each new partition: 1:2,2:3 for two of them."),
+    text="Let the topic NAME have this number of PARTITIONS. The command ends when every broker that runs shows them with leaders.",
+)
+delete_topic = verb_command("delete_topic", says("topic {name} is deleted"), _NAME, text="Delete the topic NAME.")
 
 
 def _rows(partition: dict[str, Any]) -> Iterator[tuple[object, ...]]:

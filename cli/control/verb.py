@@ -40,7 +40,7 @@ COMMANDS = {
     "transactions": f"{_HERE}.groups:transactions",
     "unfault": f"{_HERE}.faults:unfault",
     "unhold": f"{_HERE}.holds:unhold",
-    "wait-for-configs": f"{_HERE}.wait_for_configs",
+    "wait-for-configs": f"{_HERE}.reset:wait_for_configs",
     "zookeeper": f"{_HERE}.zookeeper:zookeeper",
 }
 """Command → the module that has it, and its name there if that is not `command`."""

@@ -4,64 +4,47 @@ from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import ControlApi, control_command, print_line
+from klamm.cli.control.brokers import ID
+from klamm.cli.control.client import ControlApi, print_line, says, verb_command, verb_group
 from klamm.cli.shell.output import say
+from klamm.control.json_object import JsonObject
 
-id_argument = click.argument("number", type=int, metavar="ID")
-
-
-@click.group("zookeeper", short_help="Cut, restore or delay the connection of a broker to ZooKeeper.")
-def zookeeper() -> None:
-    """Cut, restore or delay the connection of a broker to ZooKeeper."""
-
-
-@zookeeper.command("cut", short_help="Let a broker lose its connection to ZooKeeper.")
-@id_argument
-@control_command()
-def cut(api: ControlApi, number: int) -> None:
-    """Let the broker ID lose its connection to ZooKeeper, and get no other until `restore`. Its session can time out."""
-    _done(api, api.post("zookeeper", "cut", body={"broker": number}), f"broker {number} is cut off from ZooKeeper")
-
-
-@zookeeper.command("restore", short_help="Let a broker connect to ZooKeeper again.")
-@id_argument
-@control_command()
-def restore(api: ControlApi, number: int) -> None:
-    """Let the broker ID connect to ZooKeeper again."""
-    _done(api, api.post("zookeeper", "restore", body={"broker": number}), f"broker {number} can connect to ZooKeeper")
+zookeeper = verb_group(
+    "Cut, restore or delay the connection of a broker to ZooKeeper.",
+    cut=verb_command(
+        "cut_zookeeper", says("broker {broker} is cut off from ZooKeeper"), ID,
+        text="Let the broker ID lose its connection to ZooKeeper, and get no other until `restore`. Its session can time out.",
+    ),
+    restore=verb_command(
+        "restore_zookeeper", says("broker {broker} can connect to ZooKeeper"), ID, text="Let the broker ID connect to ZooKeeper again."
+    ),
+    delay=verb_command(
+        "delay_zookeeper", says("requests of broker {broker} wait {delay_ms} ms"), ID, click.Argument(["ms"], type=int, metavar="MS"),
+        text="Let each request of the broker ID to ZooKeeper wait MS milliseconds; 0 ends that.",
+    ),
+)
 
 
-@zookeeper.command("delay", short_help="Let requests of a broker to ZooKeeper wait.")
-@id_argument
-@click.argument("ms", type=int, metavar="MS")
-@control_command()
-def delay(api: ControlApi, number: int, ms: int) -> None:
-    """Let each request of the broker ID to ZooKeeper wait MS milliseconds; 0 ends that."""
-    _done(api, api.post("zookeeper", "delay", body={"broker": number, "ms": ms}), f"requests of broker {number} wait {ms} ms")
+def _made(api: ControlApi, made: JsonObject) -> None:
+    if api.as_json:
+        print_line(made)
+    else:
+        say("\n".join(f"fault {number}" for number in made["faults"]))
 
 
-@click.command("link", short_help="Cut or slow what brokers send each other.")
-@click.argument("from_broker", type=int, metavar="FROM")
-@click.argument("to_broker", type=int, metavar="TO")
-@click.option("--cut", "is_cut", is_flag=True, help="Close the connection with each request.")
-@click.option("--delay-ms", type=int, help="Let each request wait this time.")
-@click.option("--one-way", is_flag=True, help="Only requests from FROM to TO. Otherwise also those from TO to FROM.")
-@control_command()
-def link(api: ControlApi, from_broker: int, to_broker: int, is_cut: bool, delay_ms: int | None, one_way: bool) -> None:
-    """Add faults to the requests between two brokers, and print their numbers. `klamm control unfault` removes them.
+link = verb_command(
+    "add_link", _made,
+    click.Argument(["from_broker"], type=int, metavar="FROM"),
+    click.Argument(["to_broker"], type=int, metavar="TO"),
+    click.Option(["--cut"], is_flag=True, help="Close the connection with each request."),
+    click.Option(["--delay-ms"], type=int, help="Let each request wait this time."),
+    click.Option(
+        ["--one-way", "both"], is_flag=True, callback=lambda ctx, param, is_one_way: not is_one_way,
+        help="Only requests from FROM to TO. Otherwise also those from TO to FROM.",
+    ),
+    text="""Add faults to the requests between two brokers, and print their numbers. `klamm control unfault` removes them.
 
     \b
     klamm control link 1 2 --cut
-    """
-    body = {
-        "from_broker": from_broker, "to_broker": to_broker, "cut": is_cut or None, "delay_ms": delay_ms, "both": False if one_way else None,
-    }
-    made = api.post("links", body=body)
-    _done(api, made, "".join(f"fault {number}\n" for number in made["faults"]).rstrip())
-
-
-def _done(api: ControlApi, response: dict[str, object], text: str) -> None:
-    if api.as_json:
-        print_line(response)
-    else:
-        say(text)
+    """,
+)

@@ -12,6 +12,7 @@ import msgspec
 from klamm.control.bodies import Body
 from klamm.control.broker_control import BrokerControl
 from klamm.control.verbs.routes import Route
+from klamm.control.verbs.table import Place
 
 
 class OwnCall(NamedTuple):
@@ -48,4 +49,4 @@ def _route(method: Callable[..., Any]) -> Route:
         return msgspec.to_builtins(result, str_keys=True)
 
     act.__annotations__ = {"body": described.arguments}
-    return Route("POST", described.path, (method.__doc__ or "").strip(), act)
+    return Route(Place("POST", described.path, (method.__doc__ or "").strip()), act)

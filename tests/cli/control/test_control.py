@@ -157,6 +157,14 @@ def test_a_fault_of_all_options_is_the_same_in_the_api(cluster: Cluster) -> None
     assert (shown["first"], shown["after"], shown["probability"], shown["seed"]) == (2, 1, 0.5, 9)
 
 
+def test_a_link_is_cut_in_both_directions_unless_it_is_one_way(cluster: Cluster) -> None:
+    assert len(in_json("link", 1, 2, "--cut")["faults"]) == 2
+    (number,) = in_json("link", 2, 3, "--cut", "--one-way")["faults"]
+    shown = in_json("faults", number)["filter"]
+    assert (shown["from_broker"], shown["broker"]) == (2, 3)
+    assert control("unfault", "--all").startswith("removed ")
+
+
 def test_the_condition_of_a_fault_is_checked(cluster: Cluster) -> None:
     for text, reason in (("hold=x", "is none of hold=ID"), ("hold=99", "there is no hold 99"), ("phase=FailoverLoad", "did you mean")):
         done = call("control", "fault", "--api", "Produce", "--drop", "--while", text)
@@ -315,11 +323,13 @@ def test_a_token_is_sent(start: Start, zookeeper: str, chroot: str, monkeypatch:
 
 
 def test_neither_aiohttp_nor_a_part_of_the_server_is_imported() -> None:
-    """The client of the control API needs the standard library alone."""
+    """The client of the control API needs the standard library and the table of verbs alone."""
     code = (
         "import sys\nfrom klamm.cli.control.verb import command\n"
         "for name in command.list_commands(None): command.get_command(None, name)\n"
         "print(*(m for m in sys.modules if m.startswith(('aiohttp', 'msgspec', 'klamm.control', 'klamm.server', 'klamm.protocol'))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) <= {"klamm.control", "klamm.control.client", "klamm.control.json_object"}
+    assert set(done.stdout.split()) <= {
+        "klamm.control", "klamm.control.client", "klamm.control.json_object", "klamm.control.verbs", "klamm.control.verbs.table",
+    }
