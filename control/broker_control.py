@@ -194,7 +194,8 @@ class BrokerControl(Topics, Coordinators):
         held = next((each for each in self.held.values() if each.hold is at.hold), None)
         if held is None:
             return
-        self._tell("reached", {"id": held.number, "hits": held.hits, "held": held.held})
+        held.arrived()
+        self._tell("reached", {"id": held.number, "hits": held.hits, "held": held.held, "since": held.since})
         if held.body.crash:
             self._crash(held.number, at)
         elif held.body.fail is not None:
@@ -217,7 +218,7 @@ class BrokerControl(Topics, Coordinators):
 
     async def holds(self) -> dict[int, SeenHold]:
         """The holds by number."""
-        return {number: SeenHold(each.hits, each.held) for number, each in self.held.items()}
+        return {number: SeenHold(each.hits, each.held, each.since) for number, each in self.held.items()}
 
     async def faults(self) -> dict[int, SeenFault]:
         """The faults by number."""

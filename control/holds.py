@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from klamm.control import views
@@ -9,7 +10,7 @@ from klamm.control.bodies import MAX_DELAY_MS, FailBody, HoldBody
 from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.seams.steering import Action, Hold, Steering
+from klamm.seams.steering import Action, HeldPhase, Hold, Steering
 from klamm.server.phases import can_fail, phase_named
 from klamm.server.phases import error_named as failure_named
 
@@ -27,6 +28,16 @@ class Held:
         self.number = number
         self.body = body
         self.hold = hold
+        self._since: dict[HeldPhase[Any], int] = {}
+
+    def arrived(self) -> None:
+        """A phase is reached."""
+        self._since = {each: self._since.get(each) or time.monotonic_ns() for each in self.hold.held_phases}
+
+    @property
+    def since(self) -> list[int]:
+        """When each of what is held was reached: nanoseconds of the machine's monotonic clock, the same in all its processes."""
+        return [self._since[each] for each in self.hold.held_phases]
 
     @property
     def hits(self) -> int:

@@ -45,6 +45,8 @@ class SeenHold(msgspec.Struct):
 
     hits: int = 0
     held: list[JsonObject] = []
+    since: list[int] = []
+    """When each of them was reached: nanoseconds of the machine's monotonic clock."""
 
     @property
     def is_holding(self) -> bool:

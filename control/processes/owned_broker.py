@@ -99,7 +99,9 @@ class OwnedBroker:
 
     def _crash_held(self, number: int, at: HeldPhase[Any]) -> None:
         """End this process, at the phase."""
-        self._say({"crashed": number, "phase": type(at.phase).__name__, "hits": self.control.held[number].hits})
+        holds = {each.number: each.hits for each in self.control.held.values()}
+        faults = {each: (fault.hits, fault.matches) for each, fault in self.control.faulted.items()}
+        self._say({"crashed": number, "phase": type(at.phase).__name__, "holds": holds, "faults": faults})
         os.kill(os.getpid(), signal.SIGKILL)
 
     @property

@@ -23,7 +23,6 @@ from klamm.control.json_object import JsonObject
 from klamm.control.processes.process_requests import ProcessRequests
 from klamm.control.processes.remote_part import RemotePart
 from klamm.control.refusal import Refused
-from klamm.control.state import SeenHold
 from klamm.control.verbs.model import Control
 from klamm.control.verbs.parts import Part, Parts
 from klamm.control.verbs.served_control import ServedControl
@@ -126,9 +125,7 @@ class SteeredProcessCluster(ServedControl, ProcessCluster):
             self.control.state.spawn(self._read_events(broker, part))
         if "crashed" in report:
             process.is_ending = True
-            hold = self.control.state.holds.get(report["crashed"])
-            if hold is not None:
-                hold.seen[broker] = SeenHold(report["hits"])
+            self.control.state.counted(broker, report["holds"], report["faults"])
             self.control.killed.add(broker)
             self._ended(process)
             self.control.crashed(broker, report["phase"])
@@ -173,7 +170,7 @@ class SteeredProcessCluster(ServedControl, ProcessCluster):
     async def stop_broker(self, broker_id: int, *, lose_log: bool = False) -> None:
         """Stop a broker with a controlled shutdown; one that is paused goes on for that."""
         process = self._process(broker_id)
-        await self.requests.before_end()
+        await self._see_before_end()
         if broker_id in self._remote:
             self.go_on(broker_id)
         try:
@@ -187,9 +184,17 @@ class SteeredProcessCluster(ServedControl, ProcessCluster):
         await end_registration(self.zookeeper, broker_id)
         await self._until_forgotten(broker_id)
 
+    async def _see_before_end(self) -> None:
+        """A process is to be ended: see the requests that it received, and what it counted of holds and faults."""
+        await self.requests.before_end()
+        if self.control.state.holds:
+            await self.control.state.look_at_holds()
+        if self.control.state.faults:
+            await self.control.state.look_at_faults()
+
     async def kill_broker(self, broker_id: int, *, expire: bool = False, lose_log: bool = False) -> None:
         """End a process by SIGKILL. With `expire` its znodes in ZooKeeper are deleted, as the end of its session does."""
-        await self.requests.before_end()
+        await self._see_before_end()
         process = self._process(broker_id)
         await process.kill()
         self._ended(process)
@@ -201,7 +206,7 @@ class SteeredProcessCluster(ServedControl, ProcessCluster):
 
     async def crash_broker(self, broker_id: int, *, expire: bool = False) -> None:
         """End a process by SIGKILL, and its registration."""
-        await self.requests.before_end()
+        await self._see_before_end()
         process = self._process(broker_id)
         await process.kill()
         self._ended(process)

@@ -16,7 +16,7 @@ from klamm.control.broker_control import POLL_S, BrokerControl
 from klamm.control.event_log import EventLog
 from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
-from klamm.control.state import SeenHold, State
+from klamm.control.state import SeenFault, SeenHold, State
 from klamm.control.verbs.cluster import Cluster
 from klamm.control.verbs.parts import READ_S, Answers, Call, Part, Parts, call
 from klamm.control.verbs.shares import ALL, FaultShares, HoldShares
@@ -135,7 +135,7 @@ class SharedState:
         if hold is None:
             return
         if part != ALL:
-            hold.told(part, SeenHold(data["hits"], data["held"]))
+            hold.told(part, SeenHold(data["hits"], data["held"], data["since"]))
         self._events.add("reached", hold.as_json())
         if part != ALL:
             self.spawn(self.check_conditions() if hold.count is None else self.sync())
@@ -146,6 +146,16 @@ class SharedState:
         if fault is not None:
             fault.told(part, data["hits"])
             self.spawn(self.sync())
+
+    def counted(self, part: int, holds: Mapping[str, int], faults: Mapping[str, tuple[int, int]]) -> None:
+        """What a process says that ends itself: the hits of its holds, the hits and matches of its faults, by their numbers."""
+        for number, hits in holds.items():
+            if (hold := self.holds.get(int(number))) is not None:
+                hold.seen[part] = SeenHold(hits)
+        for number, (hits, matches) in faults.items():
+            if (fault := self.faults.get(int(number))) is not None:
+                last = fault.seen.get(part)
+                fault.seen[part] = SeenFault(hits, matches, [] if last is None else last.last)
 
     def ended(self, part: int) -> None:
         """The process of this part has ended."""

@@ -27,6 +27,8 @@ class ShownHold(Protocol):
     @property
     def held(self) -> list[JsonObject]: ...
     @property
+    def since(self) -> list[int]: ...
+    @property
     def is_holding(self) -> bool: ...
 
 
@@ -117,8 +119,9 @@ class HoldShares:
 
     @property
     def held(self) -> list[JsonObject]:
-        """What is held now: the fields of each phase with its broker; of processes sorted by broker."""
-        return [at for part in sorted(self.seen) for at in self.seen[part].held]
+        """What is held now, in the order in which it was reached: the fields of each phase with its broker."""
+        arrived = [row for seen in self.seen.values() for row in zip(seen.since, seen.held, strict=True)]
+        return [at for _, at in sorted(arrived, key=lambda row: row[0])]
 
     def as_json(self) -> JsonObject:
         """The hold as the control API shows it; `at` has the fields of the phase that is held first, `held` those of all."""

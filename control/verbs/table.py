@@ -20,8 +20,7 @@ class Place(NamedTuple):
     """What is different if each broker has a process of its own."""
 
 
-_FIRST = "The first is that of the broker with the lowest id."
-_LOST = "What a process counted after it was last looked at is lost when it is killed."
+_LOST = "What a process counted after it was last looked at is lost when it is killed from outside."
 _CLOCKS = "Brokers learn of it one after the other: their clocks can differ by some milliseconds, which add up."
 
 TABLE: Mapping[str, Place] = {
@@ -34,9 +33,9 @@ TABLE: Mapping[str, Place] = {
     ),
     "hold_state": Place("GET", "/holds/{number}", "A hold; wait=reached waits until it holds something"),
     "release": Place("POST", "/holds/{number}/release", "End a hold; what it holds goes on"),
-    "step": Place("POST", "/holds/{number}/step", "Let the first that is held go on", _FIRST),
-    "fail": Place("POST", "/holds/{number}/fail", "Let the first that is held fail", _FIRST),
-    "crash": Place("POST", "/holds/{number}/crash", "Kill the broker that is held first", _FIRST),
+    "step": Place("POST", "/holds/{number}/step", "Let the first that is held go on"),
+    "fail": Place("POST", "/holds/{number}/fail", "Let the first that is held fail"),
+    "crash": Place("POST", "/holds/{number}/crash", "Kill the broker that is held first"),
     "delete_holds": Place("DELETE", "/holds", "End all holds"),
     "delete_hold": Place("DELETE", "/holds/{number}", "End a hold"),
     "faults": Place("GET", "/faults", "List all faults", _LOST),

@@ -445,6 +445,37 @@ async def test_a_broker_that_reaches_the_phase_of_a_crash_is_killed_there_and_on
     await client.close()
 
 
+async def test_what_a_broker_counted_is_there_after_its_end_although_nobody_looked(api: Calls) -> None:
+    fault = await api.post("/faults", {"filter": {"api": "Metadata", "broker": 2}, "effect": {"delay_ms": 1}})
+    client = api.client(2)
+    await client.ask(METADATA, 9)
+    await client.close()
+    await api.post("/brokers/2/kill", {"expire": True})
+    assert (await api.get(f"/faults/{fault['id']}"))["hits"] == 1
+    await api.post("/brokers/2/start")
+    crash = await api.post("/holds", {"phase": "ZooKeeperWrite", "where": {"paths": "/brokers/ids/2"}, "crash": True})
+    client = api.client(2)
+    await client.ask(METADATA, 9)
+    await client.close()
+    await api.post("/zookeeper/expire", {"broker": 2})
+    await eventually_asked(lambda: has_state(api, 2, "killed"), "it is killed when it registers again")
+    assert (await api.get(f"/holds/{crash['id']}"))["hits"] == 1
+    assert (await api.get(f"/faults/{fault['id']}"))["hits"] == 2
+
+
+async def test_the_first_that_is_held_is_what_was_reached_first(api: Calls) -> None:
+    hold = await api.post("/holds", {"phase": "ZooKeeperWrite", "where": {"paths": ["/brokers/ids/2", "/brokers/ids/3"], "when": "before"}})
+    for number, broker in enumerate((3, 2), 1):
+        await api.post("/zookeeper/expire", {"broker": broker})
+        await eventually_asked(lambda: has_held(api, hold["id"], number), "it registers again")  # noqa: B023
+    assert [at["broker"] for at in (await api.get(f"/holds/{hold['id']}"))["held"]] == [3, 2]
+    assert [at["broker"] for at in (await api.post(f"/holds/{hold['id']}/step"))["held"]][:1] == [2]
+
+
+async def has_held(api: Calls, number: int, count: int) -> bool:
+    return len((await api.get(f"/holds/{number}"))["held"]) == count
+
+
 async def test_the_requests_of_all_brokers_are_listed_by_time_and_read_on(api: Calls) -> None:
     for broker in (2, 1, 3):
         client = api.client(broker)

@@ -50,9 +50,16 @@ def test_a_hold_without_a_limit_is_whole_at_each_broker() -> None:
     assert (shares.state, shares.left) == ("armed", None)
 
 
+def test_what_processes_hold_is_in_the_order_in_which_it_was_reached() -> None:
+    shares = hold()
+    shares.told(1, SeenHold(2, [{"broker": 1, "topic": "b"}, {"broker": 1, "topic": "c"}], [20, 30]))
+    shares.told(3, SeenHold(1, [{"broker": 3, "topic": "a"}], [10]))
+    assert [at["topic"] for at in shares.held] == ["a", "b", "c"] and shares.as_json()["at"]["broker"] == 3
+
+
 def test_of_a_limited_hold_a_broker_may_take_what_it_took_and_what_is_left() -> None:
     shares = hold(count=3)
-    shares.seen[2] = SeenHold(2, [AT])
+    shares.seen[2] = SeenHold(2, [AT], [5])
     assert [shares.share(broker).count for broker in (1, 2)] == [1, 3]
     assert shares.state == "reached"
     shares.seen[1] = SeenHold(1, [])
@@ -80,11 +87,11 @@ def test_a_crash_is_one_crash_and_what_the_process_took_still_counts() -> None:
 
 def test_what_a_part_shows_and_tells_counts_in_the_order_of_its_hits() -> None:
     shares = hold(count=3)
-    shares.told(1, SeenHold(2, [AT]))
+    shares.told(1, SeenHold(2, [AT], [5]))
     shares.shown(1, SeenHold(1))  # it was asked before the second hit, and another part was waited for
     assert (shares.state, shares.left) == ("reached", 1)
     shares.shown(1, SeenHold(2))
-    shares.told(1, SeenHold(2, [AT]))  # it went on before its event was read
+    shares.told(1, SeenHold(2, [AT], [5]))  # it went on before its event was read
     assert (shares.state, shares.left) == ("armed", 1)
     fault = FaultShares(1, FaultBody(filter=FilterBody(api="Metadata"), effect=EffectBody(drop=True), first=4), {"id": 1})
     fault.told(1, 2)
@@ -151,7 +158,7 @@ async def test_a_hit_that_is_told_while_another_broker_is_waited_for_is_not_forg
     second.responds.clear()
     looking = asyncio.ensure_future(state.look_at_holds())
     await second.asked.wait()
-    state.reached(1, {"id": 1, "hits": 1, "held": [AT]})
+    state.reached(1, {"id": 1, "hits": 1, "held": [AT], "since": [5]})
     second.responds.set()
     await looking
     assert state.holds[1].state == "reached"
@@ -164,7 +171,7 @@ async def test_a_condition_that_ends_ends_its_fault_also_if_an_older_state_was_a
     second.responds.clear()
     late = asyncio.ensure_future(state.sync())
     await second.asked.wait()
-    state.holds[1].told(1, SeenHold(1, [AT]))
+    state.holds[1].told(1, SeenHold(1, [AT], [5]))
     second.responds, slow = asyncio.Event(), second.responds
     second.responds.set()
     await state.check_conditions()
@@ -178,7 +185,7 @@ async def test_a_condition_that_ends_ends_its_fault_also_if_an_older_state_was_a
 
 async def test_a_wait_without_time_sees_what_is_there_already() -> None:
     state = state_of_two(SlowPart(), SlowPart())
-    state.holds[1].told(1, SeenHold(1, [AT]))
+    state.holds[1].told(1, SeenHold(1, [AT], [5]))
 
     async def reached() -> str | None:
         await state.look_at_holds()
