@@ -19,7 +19,7 @@ from klamm.control.verbs.table import TABLE
 
 F = TypeVar("F", bound=Callable[..., Any])
 WAIT_MS = 30_000
-"""How long the API waits unless it is told."""
+"""How long the API waits without another time."""
 
 
 class ControlApi(ControlClient):
