@@ -25,8 +25,8 @@ def programs(page: Path = README) -> list[str]:
 
 
 def scripts(page: Path) -> list[str]:
-    """Programs that are not tests. Those of `klamm.testing` are run by their own test."""
-    return [program for program in programs(page) if "def test_" not in program and "klamm.testing" not in program]
+    """Programs that are not tests. The one with a client on the loop of the cluster is run by its own test."""
+    return [program for program in programs(page) if "def test_" not in program and "aiokafka" not in program]
 
 
 def test_the_first_screen_of_the_readme_has_the_command_a_test_and_what_is_missing() -> None:
@@ -74,7 +74,7 @@ def test_the_tests_of_clients_pass(tmp_path: Path) -> None:
 
 
 def test_the_program_with_a_cluster_for_tests_runs(tmp_path: Path) -> None:
-    (program,) = [each for each in programs(TESTING) if "klamm.testing.Cluster" in each]
+    (program,) = [each for each in programs(TESTING) if "aiokafka" in each]
     assert output(program, tmp_path) == ["1 ['Produce', 'Produce']"]
 
 
