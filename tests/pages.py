@@ -236,7 +236,7 @@ def control_routes_page() -> str:
     lines = [
         NOTE,
         "# Routes of the control API\n",
-        "From `control/verbs/routes.py`. [control.md](control.md) says how to use them. A test runs each command and checks that it calls",
+        "From `control/verbs/table.py`. [control.md](control.md) says how to use them. A test runs each command and checks that it calls",
         "its route (`tests/cli/control/examples.py`). `GET /openapi.json` has the types.\n",
         "| route | does | body, query parameters | `klamm control` |",
         "|---|---|---|---|",

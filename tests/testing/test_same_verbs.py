@@ -51,6 +51,25 @@ def test_each_route_of_the_control_api_is_a_verb_of_the_clusters_for_tests() -> 
         assert all(hasattr(each, name) for each in classes[kind]), route
 
 
+OTHER_ARGUMENTS = {"configs": "config", "ms": "delay_ms", "name": "group"}
+"""Names in bodies and paths whose name in `klamm.testing` is another one for some verbs."""
+BY_OTHER_METHODS = {"hold": {"crash", "fail", "delay_ms"}, "add_link": {"cut", "delay_ms"}, "advance_clock": {"ms", "step_ms"}}
+"""Fields that are another method there, or a time in seconds."""
+
+
+def test_each_field_of_a_verb_is_an_argument_of_its_method() -> None:
+    for route in ROUTES:
+        verb = OTHER_NAMES.get(route.act.__name__, route.act.__name__)
+        if "." in verb or verb in ("fault", "restore") or route.method == "GET":
+            continue
+        method = getattr(AsyncCluster, verb)
+        arguments = {} if isinstance(method, property) else inspect.signature(method).parameters
+        fields = {*route.names, *(() if route.body is None else route.body.__struct_fields__)}
+        fields -= BY_OTHER_METHODS.get(route.act.__name__, set())
+        missing = {name for name in fields if not {name, OTHER_ARGUMENTS.get(name), "transactional_id"} & set(arguments)}
+        assert not missing, (route.act.__name__, missing)
+
+
 def test_a_cluster_for_programs_is_the_cluster_for_tests_and_the_marker_takes_its_arguments() -> None:
     assert klamm.Cluster is klamm.testing.Cluster
     assert {*ARGUMENTS} == {*inspect.signature(klamm.Cluster).parameters} - {"zookeeper"} | {"version", "own"}
