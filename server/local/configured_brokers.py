@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TypedDict
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definitions.types import ConfigError
@@ -55,21 +55,36 @@ class Shape(TypedDict, total=False):
 class ConfiguredBrokers:
     """Brokers 1 to `count`."""
 
-    def __init__(self, brokers: int, **shape: Unpack[Shape]) -> None:
-        host, data_dir, zookeeper = shape.get("host", "127.0.0.1"), shape.get("data_dir"), shape.get("zookeeper")
+    def __init__(
+        self,
+        brokers: int,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertised: Advertised | None = None,
+        metrics_port: int | None = None,
+        zookeeper: str | EmbeddedZooKeeper | None = None,
+        data_dir: Path | None = None,
+        config: Mapping[str, str] | None = None,
+        broker_configs: Mapping[int, Mapping[str, str]] | None = None,
+        topics: Sequence[SeedTopic] = (),
+        users: Users | None = None,
+        client: Mapping[str, str] | None = None,
+    ) -> None:
+        """The arguments are those of `Shape`."""
         self._count = brokers
         self._host = f"[{host}]" if ":" in host else host
-        self._port = shape.get("port", 0)
-        self._advertised = shape.get("advertised")
-        self._metrics_port = shape.get("metrics_port")
+        self._port = port
+        self._advertised = advertised
+        self._metrics_port = metrics_port
         self._data_dir = data_dir
-        self._config = with_internal_topics(shape.get("config"), brokers)
-        self._broker_configs = {number: dict(own) for number, own in (shape.get("broker_configs") or {}).items()}
-        self._topics = shape.get("topics", ())
-        self._users = shape.get("users")
+        self._config = with_internal_topics(config, brokers)
+        self._broker_configs = {number: dict(own) for number, own in (broker_configs or {}).items()}
+        self._topics = topics
+        self._users = users
         self._kept_ports: dict[int, tuple[int, int | None]] = {}
         """The ports of a broker for clients and for metrics, which it takes again."""
-        self.client = dict(shape.get("client") or {})
+        self.client = dict(client or {})
         """What clients need besides `bootstrap_servers`, with the names of librdkafka."""
         self.cluster_id = ""
         self.zookeeper = ""

@@ -159,3 +159,8 @@ async def test_controller_answers(zookeeper: str, chroot: str) -> None:
         assert (await request(controller, 56, 3, fine)).error_code == ErrorCode.NONE
     finally:
         await cluster.stop()
+
+
+def test_an_argument_that_no_cluster_has_is_refused() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'datadir'"):
+        LocalCluster(1, datadir=None)  # type: ignore[call-arg]
