@@ -14,12 +14,12 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definitions.types import ConfigError, Values
 from klamm.configs.releases.inter_broker_protocol import MetadataVersion
 from klamm.configs.tables.broker import TOPICS
-from klamm.configs.tables.topic import MAX_LONG
 from klamm.protocol.errors import ApiError, ErrorCode
 
 _NOT_WITH_ZOOKEEPER = "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode."
 _NO_TIERED_STORAGE = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
 _MESSAGE_FORMAT_FIXED_SINCE = MetadataVersion.of("3.0-IV0")
+_MAX_LONG = 2**63 - 1
 
 
 def topic_defaults(config: BrokerConfig) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def topic_defaults(config: BrokerConfig) -> dict[str, Any]:
     if defaults["flush.ms"] is None:
         defaults["flush.ms"] = values["log.flush.scheduler.interval.ms"]
     for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
-        if defaults[name] == MAX_LONG:
+        if defaults[name] == _MAX_LONG:
             defaults[name] = defaults["message.timestamp.difference.max.ms"]
     if config.inter_broker_protocol_version >= _MESSAGE_FORMAT_FIXED_SINCE:
         defaults["message.format.version"] = TOPICS["message.format.version"].default

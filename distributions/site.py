@@ -143,13 +143,13 @@ def _text(member: object) -> str:
 
 def configs_page() -> str:
     """All configs of brokers and topics."""
-    from klamm.configs.tables.broker import BROKER, MEANINGFUL, TOPICS
+    from klamm.configs.tables.broker import BROKER, TOPICS
 
     lines = ["# Configs\n", "All configs that a broker knows. Those that are not used are accepted, as in Apache Kafka.\n"]
     for title, table in (("Brokers", BROKER), ("Topics", TOPICS)):
         lines += [f"## {title}\n", "| config | type | default | used | meaning |", "|---|---|---|---|---|"]
         for key in sorted(table.values(), key=lambda each: each.name):
-            used = "yes" if title == "Topics" or key.name in MEANINGFUL else "no"
+            used = "yes" if key.used else "no"
             default = ",".join(map(str, key.default)) if isinstance(key.default, tuple) else "" if key.default is None else str(key.default)
             meaning = " ".join(key.documentation.split()).replace("|", "\\|")
             lines.append(f"| `{key.name}` | {key.type.name.lower()} | {f'`{default}`' if default else ''} | {used} | {meaning} |")

@@ -269,24 +269,23 @@ def _inner(body: type[Any]) -> Iterator[type[Any]]:
 
 def log_configs_page() -> str:
     """Which configs of topics and brokers act on logs."""
-    from klamm.configs.log_effects import BROKER_EFFECTS, TOPIC_EFFECTS
-    from klamm.configs.tables.broker import TOPICS
+    from klamm.configs.tables.broker import BROKER, SWITCHES, TOPICS
 
     lines = [
         NOTE,
         "# Configs that act on logs\n",
-        "From `configs/log_effects.py`. All configs can be set and described; this page says which change what a log does. A topic config",
+        "From `configs/tables/`. All configs can be set and described; this page says which change what a log does. A topic config",
         "acts in the same way when it comes from the broker config that is its default.\n",
         "## Topics\n",
         "| config | default from | acts | what it does |",
         "|---|---|---|---|",
     ]
-    for name, effect in sorted(TOPIC_EFFECTS.items()):
-        server = TOPICS[name].server
-        lines.append(f"| `{name}` | {f'`{server}`' if server else ''} | {'yes' if effect.acts else 'no'} | {effect.text} |")
+    for name, key in sorted(TOPICS.items()):
+        lines.append(f"| `{name}` | {f'`{key.server}`' if key.server else ''} | {'yes' if key.used else 'no'} | {key.effect} |")
     lines += ["\n## Brokers\n", "| config | acts | what it does |", "|---|---|---|"]
-    for name, effect in sorted(BROKER_EFFECTS.items()):
-        lines.append(f"| `{name}` | {'yes' if effect.acts else 'no'} | {effect.text} |")
+    for name, key in sorted((BROKER | SWITCHES).items()):
+        if key.effect is not None:
+            lines.append(f"| `{name}` | {'yes' if key.used else 'no'} | {key.effect} |")
     return "\n".join(lines) + "\n"
 
 

@@ -12,7 +12,7 @@ def with_config_suggestion(text: str) -> str:
     unknown = _UNKNOWN_CONFIG.search(text)
     if unknown is None:
         return text
-    from klamm.configs.tables.topic import TOPIC
+    from klamm.configs.tables.broker import TOPICS
     from klamm.protocol.errors import did_you_mean
 
-    return text + did_you_mean(unknown["name"], (key.name for key in TOPIC))
+    return text + did_you_mean(unknown["name"], TOPICS)

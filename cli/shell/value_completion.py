@@ -9,17 +9,16 @@ import click
 
 def complete_configs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Configs of brokers and topics that start with this text. The others complete in the same way."""
-    from klamm.configs.tables.broker import BROKER, OWN, SWITCHES
-    from klamm.configs.tables.topic import TOPIC
+    from klamm.configs.tables.broker import BROKER, OWN, SWITCHES, TOPICS
 
-    return _starting_with(incomplete, {key.name for key in (*BROKER.values(), *SWITCHES.values(), *OWN.values(), *TOPIC)})
+    return _starting_with(incomplete, {*BROKER, *SWITCHES, *OWN, *TOPICS})
 
 
 def complete_topic_configs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Configs of topics."""
-    from klamm.configs.tables.topic import TOPIC
+    from klamm.configs.tables.broker import TOPICS
 
-    return _starting_with(incomplete, (key.name for key in TOPIC))
+    return _starting_with(incomplete, TOPICS)
 
 
 def complete_apis(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from klamm.configs.definitions.definition import DEFAULT_ONLY, LIST, ConfigKey
-from klamm.configs.definitions.types import parse_integer
+from klamm.configs.definitions.definition import DEFAULT_ONLY, ConfigKey
+from klamm.configs.definitions.types import ConfigType, parse_integer
 from klamm.seams.value_class import dataclass
 
 
@@ -30,7 +30,7 @@ class BrokerIds:
 
 BLACKLIST = ConfigKey(
     "preferred_leader_blacklist",
-    LIST,
+    ConfigType.LIST,
     (),
     "Brokers that should lead a partition only if no other replica can (KIP-491).",
     BrokerIds(),

@@ -1,6 +1,6 @@
 """The definition of one config: name, type, default, validator, and how it can change while the broker runs.
 
-The tables (`configs/tables/`) are tuples of ConfigKey, compared with a running Kafka 3.9.1. `synonyms` lists the names of one setting in
+The tables are files in `configs/tables/`, which `configs/tables/broker.py` reads. `synonyms` lists the names of one setting in
 order of precedence: `log.retention.ms`, then `.minutes`, then `.hours`. The config of one listener
 (`listener.name.internal.ssl.client.auth`) comes before the config without the prefix.
 """
@@ -14,16 +14,6 @@ from typing import Any
 from klamm.configs.definitions.types import ConfigError, ConfigType, parse
 from klamm.configs.definitions.validators import Validator, blamed
 from klamm.seams.value_class import dataclass
-
-BOOLEAN = ConfigType.BOOLEAN
-STRING = ConfigType.STRING
-INT = ConfigType.INT
-SHORT = ConfigType.SHORT
-LONG = ConfigType.LONG
-DOUBLE = ConfigType.DOUBLE
-LIST = ConfigType.LIST
-CLASS = ConfigType.CLASS
-PASSWORD = ConfigType.PASSWORD
 
 
 class UpdateMode(Enum):
@@ -39,13 +29,15 @@ class UpdateMode(Enum):
 
 READ_ONLY = UpdateMode.READ_ONLY
 PER_BROKER = UpdateMode.PER_BROKER
-CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 DEFAULT_ONLY = UpdateMode.DEFAULT_ONLY
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """A config. `server` is the broker config with the default of a topic config. `internal` configs are not shown."""
+    """A config. `server` is the broker config with the default of a topic config. `internal` configs are not shown.
+
+    `used`: Klamm acts by it. `effect` says what it does to logs, or why it does nothing (docs/log_configs.md).
+    """
 
     name: str
     type: ConfigType
@@ -55,6 +47,8 @@ class ConfigKey:
     mode: UpdateMode = READ_ONLY
     server: str | None = None
     internal: bool = False
+    used: bool = False
+    effect: str | None = None
 
     @property
     def sensitive(self) -> bool:
@@ -68,11 +62,6 @@ class ConfigKey:
         if self.valid is not None and reason is not None:
             raise ConfigError(self.name, blamed(self.valid, value), reason)
         return value
-
-
-def by_name(*tables: tuple[ConfigKey, ...]) -> dict[str, ConfigKey]:
-    """All rows of several tables by name, in their order."""
-    return {key.name: key for table in tables for key in table}
 
 
 _SYNONYMS = (

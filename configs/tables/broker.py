@@ -1,210 +1,55 @@
-"""All broker configs in one table, and the names of the configs that Klamm uses.
+"""All configs, from the files beside this one, and the names of the broker configs that Klamm uses.
+
+Each file has the rows of one area: `definition.py` says what a row has. `valid` is a class of `validators.py` with its arguments. The
+rows were compared with a running Kafka 3.9.1.
 
 `BROKER` has the 314 configs of a DescribeConfigs response, and 14 internal configs. It does not have the replication quotas, which in Kafka
-exist only as dynamic configs. `OWN` has Klamm's own dynamic configs. A config that is in `BROKER` but not in `MEANINGFUL` is accepted,
-validated and shown, but has no effect. The broker logs this once.
+exist only as dynamic configs. `TOPICS` has the 36 configs of topics. `SWITCHES` has Klamm's own configs: they are read from the properties
+file like any config, but DescribeConfigs does not show them. One that is not read-only can also be set as a dynamic config; then
+DescribeConfigs shows it, and `OWN` has it too. A boolean of them can also be written as `on` or `off` (controller Part II).
+
+A config that is in `BROKER` but not in `MEANINGFUL` is accepted, validated and shown, but has no effect. The broker logs this once.
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
+from klamm.configs.definitions import validators
 from klamm.configs.definitions.blacklist import BLACKLIST
-from klamm.configs.definitions.definition import LONG, READ_ONLY, ConfigKey, by_name, synonyms, without_listener
-from klamm.configs.definitions.validators import Range
-from klamm.configs.tables.cluster import CLUSTER
-from klamm.configs.tables.groups import GROUPS
-from klamm.configs.tables.klamm import KLAMM
-from klamm.configs.tables.kraft import KRAFT
-from klamm.configs.tables.log import LOG
-from klamm.configs.tables.network import NETWORK
-from klamm.configs.tables.security import SECURITY
-from klamm.configs.tables.tiered_storage import TIERED
-from klamm.configs.tables.topic import TOPIC
+from klamm.configs.definitions.definition import READ_ONLY, ConfigKey, UpdateMode, synonyms, without_listener
+from klamm.configs.definitions.types import ConfigType
 
-BROKER = by_name(NETWORK, CLUSTER, LOG, GROUPS, SECURITY, KRAFT, TIERED)
-TOPICS = by_name(TOPIC)
-SWITCHES = by_name(KLAMM)
-OWN = by_name((BLACKLIST,), tuple(key for key in KLAMM if key.mode is not READ_ONLY))
-QUOTAS = by_name(
-    (
-        ConfigKey("leader.replication.throttled.rate", LONG, None, "Bytes per second of throttled replicas sent.", Range(0)),
-        ConfigKey("follower.replication.throttled.rate", LONG, None, "Bytes per second of throttled replicas fetched.", Range(0)),
-        ConfigKey("replica.alter.log.dirs.io.max.bytes.per.second", LONG, None, "Bytes per second moved between log dirs.", Range(0)),
-    )
-)
 
+def _table(*areas: str) -> dict[str, ConfigKey]:
+    """Name → row of several files, in their order."""
+    texts = (Path(__file__).with_name(f"{area}.json").read_bytes() for area in areas)
+    return {row["name"]: _key(row) for text in texts for row in json.loads(text)}
+
+
+def _key(row: dict[str, Any]) -> ConfigKey:
+    typed = {"type": ConfigType[row["type"]], "mode": UpdateMode(row.get("mode", READ_ONLY.value)), "default": _value(row["default"])}
+    if "valid" in row:
+        arguments = {name: _value(value) for name, value in row["valid"].items() if name != "is"}
+        typed["valid"] = getattr(validators, row["valid"]["is"])(**arguments)
+    return ConfigKey(**row | typed)
+
+
+def _value(value: object) -> object:
+    """JSON has no tuples."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+BROKER = _table("network", "cluster", "log", "groups", "security", "kraft", "tiered_storage")
+TOPICS = _table("topic")
+SWITCHES = _table("klamm")
+QUOTAS = _table("quotas")
+OWN = {key.name: key for key in (BLACKLIST, *SWITCHES.values()) if key.mode is not READ_ONLY}
+MEANINGFUL = frozenset(name for name, key in BROKER.items() if key.used)
 OF_AUTHORIZER = frozenset({"super.users", "allow.everyone.if.no.acl.found", "authorizer.zookeeper.url"})
 """Properties that the authorizer reads; they are not configs of a broker in Kafka either."""
-
-MEANINGFUL = frozenset(
-    {
-        # identity and listeners of this broker
-        "broker.id",
-        "broker.id.generation.enable",
-        "reserved.broker.max.id",
-        "node.id",
-        "broker.rack",
-        "log.dir",
-        "log.dirs",
-        "listeners",
-        "advertised.listeners",
-        "listener.security.protocol.map",
-        "inter.broker.listener.name",
-        "security.inter.broker.protocol",
-        "control.plane.listener.name",
-        "inter.broker.protocol.version",
-        # connections
-        "socket.request.max.bytes",
-        "connections.max.idle.ms",
-        "max.connections",
-        "max.connections.per.ip",
-        "max.connections.per.ip.overrides",
-        "max.connection.creation.rate",
-        "quota.window.num",
-        "quota.window.size.seconds",
-        "controller.quota.window.num",
-        "controller.quota.window.size.seconds",
-        "socket.listen.backlog.size",
-        "request.timeout.ms",
-        "num.replica.fetchers",
-        "replica.fetch.backoff.ms",
-        "replica.fetch.max.bytes",
-        "replica.fetch.min.bytes",
-        "replica.fetch.response.max.bytes",
-        "replica.fetch.wait.max.ms",
-        "replica.lag.time.max.ms",
-        "replica.socket.timeout.ms",
-        "replication.quota.window.num",
-        "replication.quota.window.size.seconds",
-        "alter.log.dirs.replication.quota.window.num",
-        "alter.log.dirs.replication.quota.window.size.seconds",
-        # fetches
-        "fetch.max.bytes",
-        "max.incremental.fetch.session.cache.slots",
-        "replica.selector.class",
-        # logs
-        "log.initial.task.delay.ms",
-        "log.retention.check.interval.ms",
-        "log.cleaner.enable",
-        "log.cleaner.backoff.ms",
-        "log.cleaner.dedupe.buffer.size",
-        "producer.id.expiration.ms",
-        "producer.id.expiration.check.interval.ms",
-        "replica.high.watermark.checkpoint.interval.ms",
-        # policies
-        "create.topic.policy.class.name",
-        "alter.config.policy.class.name",
-        # SASL
-        "connection.failed.authentication.delay.ms",
-        "connections.max.reauth.ms",
-        "sasl.enabled.mechanisms",
-        "sasl.jaas.config",
-        "sasl.mechanism.inter.broker.protocol",
-        "sasl.oauthbearer.jwks.endpoint.url",
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        "sasl.oauthbearer.expected.audience",
-        "sasl.oauthbearer.expected.issuer",
-        "sasl.oauthbearer.clock.skew.seconds",
-        "sasl.oauthbearer.sub.claim.name",
-        "sasl.oauthbearer.scope.claim.name",
-        "delegation.token.secret.key",
-        "delegation.token.master.key",
-        "delegation.token.max.lifetime.ms",
-        "delegation.token.expiry.time.ms",
-        "delegation.token.expiry.check.interval.ms",
-        "sasl.server.callback.handler.class",
-        "sasl.server.max.receive.size",
-        # TLS
-        "ssl.cipher.suites",
-        "ssl.client.auth",
-        "ssl.enabled.protocols",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.engine.factory.class",
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.principal.mapping.rules",
-        "ssl.provider",
-        "ssl.secure.random.implementation",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-        "security.providers",
-        # security that is not supported: the broker does not start
-        "authorizer.class.name",
-        "principal.builder.class",
-        "client.quota.callback.class",
-        "zookeeper.set.acl",
-        # passwords in dynamic configs
-        "password.encoder.secret",
-        "password.encoder.old.secret",
-        "password.encoder.keyfactory.algorithm",
-        "password.encoder.cipher.algorithm",
-        "password.encoder.key.length",
-        "password.encoder.iterations",
-        # ZooKeeper
-        "zookeeper.connect",
-        "zookeeper.clientCnxnSocket",
-        "zookeeper.ssl.client.enable",
-        "zookeeper.ssl.keystore.location",
-        "zookeeper.ssl.keystore.password",
-        "zookeeper.ssl.keystore.type",
-        "zookeeper.ssl.truststore.location",
-        "zookeeper.ssl.truststore.password",
-        "zookeeper.ssl.truststore.type",
-        "zookeeper.ssl.protocol",
-        "zookeeper.ssl.enabled.protocols",
-        "zookeeper.ssl.cipher.suites",
-        "zookeeper.ssl.endpoint.identification.algorithm",
-        "zookeeper.ssl.crl.enable",
-        "zookeeper.ssl.ocsp.enable",
-        "zookeeper.session.timeout.ms",
-        "zookeeper.connection.timeout.ms",
-        # brokers that register with the controller
-        "broker.session.timeout.ms",
-        "broker.heartbeat.interval.ms",
-        "initial.broker.registration.timeout.ms",
-        # controller, and topics in general
-        "controller.socket.timeout.ms",
-        "transaction.max.timeout.ms",
-        "controlled.shutdown.enable",
-        "controlled.shutdown.max.retries",
-        "controlled.shutdown.retry.backoff.ms",
-        "delete.topic.enable",
-        "auto.create.topics.enable",
-        "num.partitions",
-        "default.replication.factor",
-        "auto.leader.rebalance.enable",
-        "leader.imbalance.per.broker.percentage",
-        "leader.imbalance.check.interval.seconds",
-        "offsets.topic.num.partitions",
-        "offsets.topic.replication.factor",
-        "offsets.topic.segment.bytes",
-        "offsets.topic.compression.codec",
-        "offsets.commit.timeout.ms",
-        "offsets.retention.minutes",
-        "offsets.retention.check.interval.ms",
-        "offset.metadata.max.bytes",
-        "group.min.session.timeout.ms",
-        "group.max.session.timeout.ms",
-        "group.max.size",
-        "group.initial.rebalance.delay.ms",
-        "transaction.state.log.num.partitions",
-        "transaction.state.log.replication.factor",
-        "transaction.state.log.segment.bytes",
-        "transaction.state.log.min.isr",
-        "transaction.partition.verification.enable",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        "transactional.id.expiration.ms",
-    }
-    # defaults of topic configs
-    | {key.server for key in TOPIC if key.server is not None}
-    | {"log.roll.hours", "log.roll.jitter.hours", "log.retention.minutes", "log.retention.hours", "log.flush.scheduler.interval.ms"}
-)
 
 
 def key_of(name: str) -> ConfigKey | None:

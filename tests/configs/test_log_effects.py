@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 
 from klamm.broker.log.config import LogConfigs
-from klamm.configs.log_effects import BROKER_EFFECTS, TOPIC_EFFECTS
 from klamm.configs.tables.broker import BROKER, TOPICS
-from klamm.configs.tables.klamm import KLAMM
-from klamm.configs.tables.log import LOG
 from klamm.tests.services import broker_config
 
 OTHER: dict[str, dict[str, str]] = {
@@ -37,25 +34,24 @@ def of(overrides: dict[str, str]) -> Any:
 
 
 def test_every_topic_config_is_listed() -> None:
-    assert set(TOPIC_EFFECTS) == set(TOPICS)
+    assert all(key.effect for key in TOPICS.values())
 
 
 def test_every_broker_config_of_logs_is_listed_or_is_the_default_of_a_topic_config() -> None:
     defaults = {key.server for key in TOPICS.values()} | {"log.roll.hours", "log.roll.jitter.hours", "log.retention.minutes"}
     defaults |= {"log.retention.hours"}
-    names = {key.name for key in LOG if key.name.startswith(("log.", "producer.id."))}
-    assert names - defaults - set(BROKER_EFFECTS) == set()
-    assert set(BROKER_EFFECTS) <= set(BROKER) | {key.name for key in KLAMM}
+    names = {name for name, key in BROKER.items() if name.startswith(("log.", "producer.id.")) and key.effect is None}
+    assert names - defaults == set()
 
 
-@pytest.mark.parametrize("name", [name for name, effect in TOPIC_EFFECTS.items() if effect.acts and name not in OF_QUOTAS])
+@pytest.mark.parametrize("name", [name for name, key in TOPICS.items() if key.used and name not in OF_QUOTAS])
 def test_a_topic_config_that_acts_changes_the_config_of_the_log(name: str) -> None:
     overrides = OTHER.get(name, {name: "12345"})
     others = {other: value for other, value in overrides.items() if other != name}
     assert of(overrides) != of(others)
 
 
-@pytest.mark.parametrize("name", [name for name, effect in TOPIC_EFFECTS.items() if not effect.acts and name != "preallocate"])
+@pytest.mark.parametrize("name", [name for name, key in TOPICS.items() if not key.used and name != "preallocate"])
 def test_a_topic_config_that_does_not_act_changes_nothing(name: str) -> None:
     values = {"BOOLEAN": "true", "LONG": "5", "LIST": "0:1", "STRING": "3.0"}
     assert of({name: values[TOPICS[name].type.name]}) is not None
