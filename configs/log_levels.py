@@ -4,17 +4,22 @@ Kafka's loggers are a tree: a logger has its own level, or the level of its near
 level of one of Klamm's loggers; `root` is the parent of all of Klamm's loggers. The level of any other logger is stored but has no effect.
 Loggers of libraries do not change, except that of the ZooKeeper client.
 
+`loggers.json` has all loggers that a Kafka 3.9.1 broker lists in ZooKeeper mode, when idle and after using records, groups, transactions,
+replication, SASL, ACLs and delegation tokens, each with the loggers of Klamm whose level it sets. Apache Kafka lists a logger after the
+first use of its class, and the loggers in its log4j.properties. Klamm lists all of them from the start.
+
 Requests and responses use Kafka's level names, the code uses Python's numbers: FATAL is CRITICAL, TRACE is below DEBUG. Brokers in the same
 process share their loggers.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable
+from pathlib import Path
 
 from klamm.configs.increment import Operation
-from klamm.configs.log_names import KAFKA_LOGGERS
 from klamm.protocol.errors import ApiError, ErrorCode
 
 ROOT = "root"
@@ -27,71 +32,15 @@ LEVELS = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
-COUNTERPARTS = {
-    "klamm.broker.log.files.directory": "kafka.log.LogManager",
-    "klamm.broker.log.files.loading": "kafka.log.UnifiedLog$",
-    "klamm.broker.log.compaction": "kafka.log.LogCleaner",
-    "klamm.broker.log.manager": "kafka.log.LogManager",
-    "klamm.broker.log.retention": "kafka.log.UnifiedLog",
-    "klamm.broker.leaders": "kafka.cluster.Partition",
-    "klamm.broker.recovery": "kafka.cluster.Partition",
-    "klamm.broker.replica_manager": "kafka.server.ReplicaManager",
-    "klamm.broker.replication_quotas": "kafka.server.TopicConfigHandler",
-    "klamm.broker.state_change": "state.change.logger",
-    "klamm.controller": "kafka.controller.KafkaController",
-    "klamm.controller.topics.deletion": "kafka.controller.TopicDeletionManager",
-    "klamm.controller.reassignment.procedure": "kafka.controller.KafkaController",
-    "klamm.controller.state_change": "state.change.logger",
-    "klamm.controller.throttles.procedure": "kafka.controller.KafkaController",
-    "klamm.journal.disk": "kafka.server.KafkaServer",
-    "klamm.server.apis.describe_configs": "kafka.server.ConfigHelper",
-    "klamm.server.replication.isr_updates": "kafka.cluster.Partition",
-    "klamm.server.replication.stored_isr_updates": "kafka.cluster.Partition",
-    "klamm.server.net.channels": "kafka.controller.RequestSendThread",
-    "klamm.server.apis.config_changes": "kafka.server.ConfigAdminManager",
-    "klamm.server.security.acl_authorizer": "kafka.security.authorizer.AclAuthorizer",
-    "klamm.server.security.delegation_tokens": "kafka.server.DelegationTokenManagerZk",
-    "klamm.server.security.denial_log": "kafka.authorizer.logger",
-    "klamm.server.listeners.connection_limits": "kafka.network.ConnectionQuotas",
-    "klamm.server.lifecycle.disks": "kafka.log.LogManager",
-    "klamm.server.requests.dispatch": "kafka.server.KafkaApis",
-    "klamm.server.configs.dynamic_configs": "kafka.server.ZkConfigManager",
-    "klamm.server.ground.features": "kafka.server.FinalizedFeatureChangeListener",
-    "klamm.server.lifecycle.controlled_shutdown": "kafka.server.KafkaServer",
-    "klamm.server.listeners.listener": "kafka.network.ConnectionQuotas",
-    "klamm.server.listeners.listeners": "kafka.network.SocketServer",
-    "klamm.server.lifecycle.meta_properties": "kafka.server.KafkaServer",
-    "klamm.server.lifecycle.broker_registration": "kafka.server.KafkaServer",
-    "klamm.server.broker_server": "kafka.server.KafkaServer",
-    "klamm.server.lifecycle.broker_parts": "kafka.server.KafkaServer",
-    "klamm.server.lifecycle.start_table": "kafka.server.KafkaServer",
-    "klamm.server.lifecycle.steps": "kafka.server.KafkaServer",
-    "klamm.server.net.controller_requests": "kafka.server.NodeToControllerRequestThread",
-    "klamm.server.replication.fetcher": "kafka.server.ReplicaFetcherThread",
-    "klamm.server.lifecycle.session_handler": "kafka.server.KafkaServer",
-    "klamm.server.transactions.producer_ids": "kafka.coordinator.transaction.RPCProducerIdManager",
-    "klamm.server.requests.purgatory": "kafka.server.DelayedOperationPurgatory",
-    "klamm.server.requests.request_log": "kafka.request.logger",
-    "klamm.server.request_registration.client": "kafka.server.NodeToControllerRequestThread",
-    "klamm.server.request_registration.controller_finder": "kafka.server.NodeToControllerRequestThread",
-    "klamm.server.request_registration.own_state": "kafka.server.KafkaServer",
-    "klamm.server.request_registration.registration": "kafka.server.KafkaServer",
-    "klamm.server.configs.topic_configs": "kafka.server.ZkConfigManager",
-    "klamm.zk.config_nodes": "kafka.zk.AdminZkClient",
-    "klamm.zk.session.connection": "kafka.zookeeper.ZooKeeperClient",
-    "klamm.zk.session.connection.kazoo": "org.apache.zookeeper.ClientCnxn",
-    "klamm.zk.store.fenced_writes": "kafka.zk.KafkaZkClient",
-    "klamm.zk.layout.znodes": "kafka.zk.KafkaZkClient",
-    "klamm.zk.session.session": "kafka.zookeeper.ZooKeeperClient",
-    "klamm.zk.store.store": "kafka.zk.KafkaZkClient",
-}
+_LOGGERS: dict[str, list[str]] = json.loads(Path(__file__).with_name("loggers.json").read_bytes())
+COUNTERPARTS = dict(sorted((ours, name) for name, counterparts in _LOGGERS.items() for ours in counterparts))
 """Logger of Klamm → the logger of Kafka that sets its level. Parents come before their children."""
 
 Change = tuple[str, int, str | None]
 
 # A separate tree of Python loggers for Kafka's names.
 _KAFKA = logging.Manager(logging.RootLogger(logging.INFO))
-_BY_NAME = {ROOT: _KAFKA.root, **{name: _KAFKA.getLogger(name) for name in KAFKA_LOGGERS}}
+_BY_NAME = {ROOT: _KAFKA.root, **{name: _KAFKA.getLogger(name) for name in _LOGGERS}}
 _GIVEN: dict[str, int] = {}
 
 

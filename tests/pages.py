@@ -291,14 +291,16 @@ def log_configs_page() -> str:
 
 def journal_page() -> str:
     """The two tables of a journal and the kinds of events, from the tables that the writer fills."""
-    from klamm.journal import columns, kinds
+    from klamm.journal import columns
+    from klamm.tests.journal import kinds
 
     lines = [
         NOTE,
         "# The tables of a journal\n",
-        "From `journal/columns.py` and `journal/kinds.py`. A broker with `klamm.journal.dir` writes two tables, `frames` and `events`,",
-        "whose rows share one counter, `seq`. Everything that a controller does can be followed by `cause_seq`: from a frame to its batch,",
-        "from there to the controller event, and from that to the frame of the request, or of the response, that it came from.\n",
+        "From `journal/columns.py` and `tests/journal/kinds.py`. A broker with `klamm.journal.dir` writes two tables, `frames` and",
+        "`events`, whose rows share one counter, `seq`. Everything that a controller does can be followed by `cause_seq`: from a frame to",
+        "its batch, from there to the controller event, and from that to the frame of the request, or of the response, that it came",
+        "from.\n",
     ]
     for title, table in (("frames", columns.FRAMES), ("events", columns.EVENTS)):
         lines += [f"## `{title}`\n", "| column | type | null | meaning |", "|---|---|---|---|"]

@@ -59,12 +59,13 @@ def warn_of_unknown(path: Path | None) -> None:
     """Print one line that names the keys that no client of Kafka has, if there are any. Raises the same errors as `client_settings`."""
     if path is None:
         return
-    from klamm.configs.tables.clients import CLIENT_CONFIGS
+    from klamm.configs.tables.broker import client_configs
     from klamm.protocol.errors import did_you_mean
 
-    unknown = [name for name in read_properties(path) if name not in CLIENT_CONFIGS]
+    known = client_configs()
+    unknown = [name for name in read_properties(path) if name not in known]
     if unknown:
-        names = ", ".join(name + did_you_mean(name, CLIENT_CONFIGS) for name in unknown)
+        names = ", ".join(name + did_you_mean(name, known) for name in unknown)
         click.echo(printable(f"{path}: ignoring unknown configs: {names}"), err=True)
 
 

@@ -52,6 +52,11 @@ OF_AUTHORIZER = frozenset({"super.users", "allow.everyone.if.no.acl.found", "aut
 """Properties that the authorizer reads; they are not configs of a broker in Kafka either."""
 
 
+def client_configs() -> frozenset[str]:
+    """Names of the configs of Kafka's clients: admin, producer and consumer of 3.9.1 (`configNames` of their config classes)."""
+    return frozenset(json.loads(Path(__file__).with_name("clients.json").read_bytes()))
+
+
 def key_of(name: str) -> ConfigKey | None:
     """The row of a broker config, of the config of one listener, or of a replication quota; None for an unknown name."""
     for known in (name,) if without_listener(name) is None else synonyms(name):

@@ -1,4 +1,4 @@
-"""Journals the work of a controller: an `Observer` that writes a row for each thing that happens (`klamm.journal.kinds`).
+"""Journals the work of a controller: an `Observer` that writes a row for each thing that happens (docs/journal.md).
 
 Every row names the row that caused it. While the controller processes an event, that is the row of the event, which names the frame of the
 request or response that it came from. Frames to brokers have the number of their batch. The thread of the event loop only makes tuples; the

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from klamm.configs.log_levels import COUNTERPARTS, log_levels, set_log_levels
-from klamm.configs.log_names import KAFKA_LOGGERS
 from klamm.server.security.authorizer import Operation
 from klamm.tests.configs.conftest import APPEND, BROKER, DELETE, LOGGER, SET, SUBTRACT, TOPIC
 from klamm.tests.services import Denying
@@ -83,7 +82,7 @@ INCREMENTAL = [
 @pytest.fixture(autouse=True)
 def levels_as_before():
     yield
-    set_log_levels((name, DELETE, None) for name in KAFKA_LOGGERS)
+    set_log_levels((name, DELETE, None) for name in log_levels() if name != "root")
     for name in ("klamm", *COUNTERPARTS):
         if not name.endswith(".kazoo"):
             logging.getLogger(name).setLevel(logging.NOTSET)
@@ -293,4 +292,4 @@ def test_every_counterpart_is_a_logger_of_kafka_and_one_of_this_program():
     importlib.import_module("klamm.journal.disk")
     ours = {name for name, logger in logging.Logger.manager.loggerDict.items() if isinstance(logger, logging.Logger)}
     assert COUNTERPARTS.keys() <= ours
-    assert set(COUNTERPARTS.values()) <= set(KAFKA_LOGGERS)
+    assert set(COUNTERPARTS.values()) <= log_levels().keys()

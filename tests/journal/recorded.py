@@ -9,9 +9,9 @@ from typing import Any
 
 from klamm.controller.event_loop.loop import Controller
 from klamm.journal.columns import EVENTS, WHERE
-from klamm.journal.kinds import KINDS
 from klamm.server.journal.journaled_store import JournaledStore
 from klamm.server.journal.journaling import ControllerJournal
+from klamm.tests.journal.kinds import KINDS
 
 _COLUMNS = frozenset(column.name for column in EVENTS) - {column.name for column in WHERE} - {"kind", "cause_seq", "input", "output"}
 _BY_EVENTS = {"the controller_event", "the controller_event, or nothing", "the controller_event, of the controller's row"}

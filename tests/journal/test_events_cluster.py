@@ -10,12 +10,12 @@ import pytest
 
 from klamm.admin.async_client import AsyncAdminClient
 from klamm.controller.event_loop import decision_json
-from klamm.journal.kinds import KINDS
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness.waits import eventually_asked
 from klamm.tests.journal.cluster_rows import gaps, rows
+from klamm.tests.journal.kinds import KINDS
 
 Rows = dict[tuple[int, int], dict[str, Any]]
 

@@ -3,7 +3,7 @@
 A row is something that happened to a broker, or that its controller did. `cause_seq` has the row that caused it: for a controller event the
 request or response, for everything that the controller does the controller event, for a frame to a broker its batch. So every frame of a
 controller can be traced to its origin. Objects have exactly the members that are listed here. Broker ids in lists without a natural order
-are ascending. `docs/journal.md` is generated from this table. This file imports only the standard library.
+are ascending. `docs/journal.md` is generated from this table.
 """
 
 from __future__ import annotations
