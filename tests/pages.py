@@ -373,23 +373,24 @@ def metrics_page() -> str:
     """All MBeans of Kafka, and what Klamm has of them."""
     from klamm.server.mbeans import mbean
     from klamm.server.mbeans.table import SHOWN, TABLE
+    from klamm.tests.server.metrics.absent_mbeans import ABSENT
 
-    shown = sum(row.read is not None for row in TABLE)
+    number = len(TABLE) + len(ABSENT)
     rules = (mbean.__doc__ or "").split("\n\n", 1)[1].strip()
     lines = [
         NOTE,
         "# Metrics\n",
-        f"All {len(TABLE)} MBeans of a broker of Apache Kafka 3.9.1 in ZooKeeper mode, or attributes of them, and what Klamm has:",
-        f"{shown} are shown. Under `klamm.server` are those that Kafka does not have. The table is that of `server/mbeans/table.py`.",
+        f"All {number} MBeans of a broker of Apache Kafka 3.9.1 in ZooKeeper mode, or attributes of them, and what Klamm has:",
+        f"{len(TABLE)} are shown. Under `klamm.server` are those that Kafka does not have. The table is that of `server/mbeans/table.py`.",
         "[serve.md](serve.md#metrics) says how to get them.\n",
         f"{rules}\n",
         "Kafka's meters have rates, and its histograms and timers percentiles; Prometheus computes both from counters and buckets",
         "(`rate`, `histogram_quantile`). Times are in milliseconds, sizes in bytes.\n",
         "A value is read from the broker's state when somebody scrapes. What has to be counted is counted only if there is an endpoint.",
-        "The MBeans of a real broker are listed in `tests/server/metrics/mbeans.txt`; the table has all of them and no other.\n",
+        "The MBeans of a real broker are listed in `tests/server/metrics/mbeans.txt`; these tables have all of them and no other.\n",
     ]
-    for domain in dict.fromkeys(row.name.partition(":")[0] for row in SHOWN):
-        rows = [row for row in SHOWN if row.name.partition(":")[0] == domain]
+    for domain in dict.fromkeys(row.name.partition(":")[0] for row in (*SHOWN, *ABSENT)):
+        rows = [row for row in (*SHOWN, *ABSENT) if row.name.partition(":")[0] == domain]
         lines += [f"## {domain}\n", "| MBean | kind | what it says | metric and labels, or why there is none |", "|---|---|---|---|"]
         for row in rows:
             name = row.object_name.partition(":")[2] + (f": {row.attribute}" if row.attribute else "")

@@ -109,9 +109,6 @@ CONTROLLER_MBEANS: tuple[MBean, ...] = (
         MBean(_STATS + name, Kind.TIMER, f"number and time of events: {meaning}", read=_timer(name), note=_NOTES.get(name, ""))
         for name, meaning in _OF_TIMERS.items() if name in TIMERS
     ),
-    MBean(_STATS + "ControllerShutdownRateAndTimeMs", Kind.TIMER, "the end of the controller",
-          note="The end of the controller is not an event."),
-    MBean(_STATS + "UpdateFeaturesRateAndTimeMs", Kind.TIMER, "UpdateFeatures requests", note="Klamm does not offer UpdateFeatures."),
     MBean(_STATS + "UncleanLeaderElectionsPerSec", Kind.METER, "leaders that were elected uncleanly",
           read=one(lambda reading: reading.counts.controller.unclean_elections)),
     MBean(_EVENTS + "EventQueueSize", Kind.GAUGE, "events that wait", read=one(lambda reading: len(reading.controller.queue))),

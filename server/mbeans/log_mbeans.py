@@ -10,11 +10,9 @@ from klamm.server.mbeans.readings import BrokerReading
 
 _LOG = "kafka.log:type=Log,name="
 _MANAGER = "kafka.log:type=LogManager,name="
-_CLEANER = "kafka.log:type=LogCleaner,name="
 _CLEANERS = "kafka.log:type=LogCleanerManager,name="
 _OF_PARTITION = ("topic", "partition")
 _OF_DIRECTORY = ("logDirectory",)
-_RUNS = "The cleaner keeps no figures of its runs."
 
 
 def _segments(replica: HostedPartition) -> int:
@@ -55,19 +53,8 @@ LOG_MBEANS: tuple[MBean, ...] = (
     MBean(_MANAGER + "OfflineLogDirectoryCount", Kind.GAUGE, "log directories that are offline",
           read=one(lambda reading: sum(is_offline for _, is_offline in reading.parts.log_directories()))),
     MBean(_MANAGER + "LogDirectoryOffline", Kind.GAUGE, "1 if a log directory is offline", _OF_DIRECTORY, _directories),
-    MBean("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs", Kind.TIMER, "number and time of flushes",
-          note="Flushes happen in the threads of the log directories, which count nothing."),
     MBean(_CLEANERS + "uncleanable-partitions-count", Kind.GAUGE, "logs that the cleaner leaves alone because it cannot read them",
           _OF_DIRECTORY, _uncleanable(sizes=False)),
     MBean(_CLEANERS + "uncleanable-bytes", Kind.GAUGE, "bytes of the logs that the cleaner cannot read", _OF_DIRECTORY,
           _uncleanable(sizes=True)),
-    MBean(_CLEANERS + "max-dirty-percent", Kind.GAUGE, "the largest part of a log that is to be cleaned", note=_RUNS),
-    MBean(_CLEANERS + "time-since-last-run-ms", Kind.GAUGE, "time since the cleaner ran last", note=_RUNS),
-    MBean(_CLEANER + "cleaner-recopy-percent", Kind.GAUGE, "the part of cleaned segments that was kept", note=_RUNS),
-    MBean(_CLEANER + "max-buffer-utilization-percent", Kind.GAUGE, "how full the buffers of the cleaner were", note=_RUNS),
-    MBean(_CLEANER + "max-clean-time-secs", Kind.GAUGE, "the longest run of the cleaner", note=_RUNS),
-    MBean(_CLEANER + "max-compaction-delay-secs", Kind.GAUGE, "how long a log waited for its compaction", note=_RUNS),
-    MBean(_CLEANER + "DeadThreadCount", Kind.GAUGE, "threads of the cleaner that died",
-          note="The cleaner is a task of the event loop, and goes on after an error."),
-    MBean("kafka.utils:type=Throttler,name=cleaner-io", Kind.METER, "bytes that the cleaner reads and writes", note=_RUNS),
 )

@@ -1,4 +1,4 @@
-"""One MBean of Kafka: its name, what it says, and how Klamm computes it or why not. The table of all is `server/mbeans/table.py`.
+"""One MBean of Kafka: its name, what it says, and how Klamm computes it. The table of all is `server/mbeans/table.py`.
 
 The name in Prometheus follows from the MBean's, by the rules that most people give the JMX exporter for Kafka:
 
@@ -45,8 +45,8 @@ class Kind(Enum):
 class MBean:
     """One row of the table. `name` is the object name up to `keys`, the names of its further keys.
 
-    `attribute` is set where one MBean has several metrics. Where `read` is None Klamm has no such metric, and `note` says why; otherwise
-    `note`, if there is one, says in what the metric is not Kafka's.
+    `attribute` is set where one MBean has several metrics. `note`, if there is one, says in what the metric is not
+    Kafka's. Where `read` is None Klamm has no such metric, and `note` says why.
     """
 
     name: str

@@ -15,10 +15,8 @@ _TOPICS = "kafka.server:type=BrokerTopicMetrics,name="
 _SESSIONS = "kafka.server:type=FetchSessionCache,name="
 _PURGATORY = "kafka.server:type=DelayedOperationPurgatory,name="
 _FETCHERS = "kafka.server:type=ReplicaFetcherManager,name="
-_MOVES = "kafka.server:type=ReplicaAlterLogDirsManager,name="
 _OF_PARTITION = ("topic", "partition")
 _EMPTY = "An empty partition has not read the config of its topic: until its first record that of the broker counts."
-_NO_THREADS = "There are no threads that could die: fetchers are tasks of the event loop."
 
 
 def _is_under_replicated(replica: HostedPartition) -> bool:
@@ -55,10 +53,6 @@ def _topic_metric(name: str, meaning: str, value: Callable[[TopicCounts], int], 
         MBean(_TOPICS + name, Kind.METER, meaning, read=one(lambda reading: value(reading.counts.data.all)), note=note),
         MBean(_TOPICS + name, Kind.METER, f"{meaning}, by topic", ("topic",), of_topics, note),
     )
-
-
-def _not_counted(name: str, meaning: str, note: str, is_of_topics: bool = True) -> tuple[MBean, ...]:
-    return tuple(MBean(_TOPICS + name, Kind.METER, meaning, keys, note=note) for keys in ((), ("topic",))[: 1 + is_of_topics])
 
 
 def _lags(reading: BrokerReading) -> Iterator[Sample]:
@@ -110,12 +104,8 @@ REPLICA_MBEANS: tuple[MBean, ...] = (
           read=one(lambda r: r.replicas.leaders.isr_expands)),
     MBean(_MANAGER + "FailedIsrUpdatesPerSec", Kind.METER, "changes of ISRs that the controller refused",
           read=one(lambda r: r.replicas.leaders.failed_isr_updates)),
-    MBean(_MANAGER + "ReassigningPartitions", Kind.GAUGE, "partitions led here that are being reassigned",
-          note="A replica does not know which of its fellows a reassignment adds."),
     MBean(_MANAGER + "ProducerIdCount", Kind.GAUGE, "producer ids that the logs remember",
           read=one(lambda reading: sum(len(log.active_producers()) for log in list(reading.services.logs)))),
-    MBean(_MANAGER + "PartitionsWithLateTransactionsCount", Kind.GAUGE, "partitions with a transaction that is late",
-          note="The age of transactions is not looked at; their coordinators abort them."),
     MBean(_PARTITION + "UnderReplicated", Kind.GAUGE, "1 on the leader if the ISR lacks a replica", _OF_PARTITION,
           _of_partitions(lambda _, replica: int(_is_under_replicated(replica)))),
     MBean(_PARTITION + "InSyncReplicasCount", Kind.GAUGE, "size of the ISR, 0 on a follower", _OF_PARTITION,
@@ -146,20 +136,6 @@ REPLICA_MBEANS: tuple[MBean, ...] = (
           read=one(lambda r: r.counts.data.replication_bytes_in)),
     MBean(_TOPICS + "ReplicationBytesOutPerSec", Kind.METER, "bytes that followers read",
           read=one(lambda r: r.counts.data.replication_bytes_out)),
-    *_not_counted("ReassignmentBytesInPerSec", "bytes that came from leaders for reassignments",
-                  "A replica does not know which of its fellows a reassignment adds.", is_of_topics=False),
-    *_not_counted("ReassignmentBytesOutPerSec", "bytes that followers read for reassignments",
-                  "A replica does not know which of its fellows a reassignment adds.", is_of_topics=False),
-    *_not_counted("FetchMessageConversionsPerSec", "Fetch requests whose records were converted", "Conversions are not counted."),
-    *_not_counted("ProduceMessageConversionsPerSec", "Produce requests whose records were converted", "Conversions are not counted."),
-    *(
-        bean
-        for name, what in (
-            ("InvalidMagicNumberRecordsPerSec", "with an impossible magic"), ("InvalidMessageCrcRecordsPerSec", "with a wrong checksum"),
-            ("InvalidOffsetOrSequenceRecordsPerSec", "with wrong offsets or sequence numbers"),
-        )
-        for bean in _not_counted(name, f"records {what}", "The reasons of refusals are not counted apart.", is_of_topics=False)
-    ),
     MBean(_SESSIONS + "NumIncrementalFetchSessions", Kind.GAUGE, "fetch sessions", read=one(lambda r: len(r.services.fetches.sessions))),
     MBean(_SESSIONS + "NumIncrementalFetchPartitionsCached", Kind.GAUGE, "partitions in fetch sessions",
           read=one(lambda reading: reading.services.fetches.sessions.partition_count)),
@@ -169,24 +145,10 @@ REPLICA_MBEANS: tuple[MBean, ...] = (
           "Counts the requests of these APIs that have no response yet; there is nothing for groups and transactions."),
     MBean(_PURGATORY + "PurgatorySize", Kind.GAUGE, "requests by what they wait for", ("delayedOperation",), _waiting,
           "Only the purgatory of topics is counted: a delayed Produce or Fetch hangs on its partitions."),
-    MBean("kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec", Kind.METER, "fetches whose wait was over", ("fetcherType",),
-          note="The end of a wait is not counted."),
     MBean("kafka.server:type=FetcherLagMetrics,name=ConsumerLag", Kind.GAUGE, "records that a follower lacks",
           ("clientId", "topic", "partition"), _lags),
     MBean("kafka.server:type=FetcherStats,name=RequestsPerSec", Kind.METER, "responses to fetches of this broker, by leader",
           ("clientId", "brokerHost", "brokerPort"), _fetches),
-    MBean("kafka.server:type=FetcherStats,name=BytesPerSec", Kind.METER, "bytes that came from a leader",
-          ("clientId", "brokerHost", "brokerPort"), note="ReplicationBytesInPerSec has the bytes of all leaders."),
     MBean(_FETCHERS + "MaxLag", Kind.GAUGE, "the largest lag of a partition that this broker follows", ("clientId",),
           lambda reading: [(("Replica",), _max_lag(reading))]),
-    MBean(_FETCHERS + "MinFetchRate", Kind.GAUGE, "the smallest rate of fetches", ("clientId",),
-          note="Prometheus computes rates from counters."),
-    MBean(_FETCHERS + "FailedPartitionsCount", Kind.GAUGE, "partitions that are not fetched after an error", ("clientId",),
-          note="A fetcher forgets a partition that it drops."),
-    MBean(_FETCHERS + "DeadThreadCount", Kind.GAUGE, "threads of fetchers that died", ("clientId",), note=_NO_THREADS),
-    *(
-        MBean(_MOVES + name, Kind.GAUGE, f"the same for moves between log directories: {name}", ("clientId",),
-              note="A move between log directories copies files and has no fetcher.")
-        for name in ("MaxLag", "MinFetchRate", "FailedPartitionsCount", "DeadThreadCount")
-    ),
 )

@@ -1,4 +1,4 @@
-"""MBeans of the broker itself, of its ZooKeeper session, and of what Klamm does not have."""
+"""MBeans of the broker itself, of its ZooKeeper session, and of its coordinators."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from klamm.server.mbeans.readings import BrokerReading
 _SERVER = "kafka.server:type=KafkaServer,name="
 _SESSION = "kafka.server:type=SessionExpireListener,name="
 _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
-_NOT_COUNTED = "Not counted; the requests are, by API."
-_NO_CLIENT = "It is a metric of Kafka's client library; the requests are counted where they arrive."
 
 
 def _groups_in(reading: BrokerReading, state: GroupState) -> int:
@@ -34,11 +32,6 @@ SERVER_MBEANS: tuple[MBean, ...] = (
     MBean(_SERVER + "BrokerState", Kind.GAUGE, "1 while the broker starts, 3 while it runs",
           read=one(lambda r: r.parts.state())),
     MBean(_SERVER + "ClusterId", Kind.GAUGE, "the id of the cluster", read=one(lambda reading: reading.services.identity.cluster_id)),
-    MBean(_SERVER + "linux-disk-read-bytes", Kind.GAUGE, "bytes that the process read from disks",
-          note="It is a metric of the process; other exporters have it for every process."),
-    MBean(_SERVER + "linux-disk-write-bytes", Kind.GAUGE, "bytes that the process wrote to disks",
-          note="It is a metric of the process; other exporters have it for every process."),
-    MBean(_SERVER + "yammer-metrics-count", Kind.GAUGE, "metrics in Kafka's library", note="Klamm does not have that library."),
     MBean("kafka.server:type=MetadataLoader,name=CurrentControllerId", Kind.GAUGE, "the controller as this broker knows it, or -1",
           read=one(lambda reading: -1 if reading.services.metadata.controller_id is None else reading.services.metadata.controller_id)),
     MBean(_SESSION + "SessionState", Kind.GAUGE, "the state of the ZooKeeper session",
@@ -47,14 +40,6 @@ SERVER_MBEANS: tuple[MBean, ...] = (
           read=one(lambda r: r.parts.zookeeper.connections)),
     MBean(_SESSION + "ZooKeeperDisconnectsPerSec", Kind.METER, "connections to ZooKeeper that were lost", read=one(_disconnects)),
     MBean(_SESSION + "ZooKeeperExpiresPerSec", Kind.METER, "sessions that expired", read=one(lambda r: r.parts.zookeeper.generation - 1)),
-    MBean(_SESSION + "ZooKeeperAuthFailuresPerSec", Kind.METER, "failed authentications to ZooKeeper",
-          note="There is no SASL to ZooKeeper."),
-    MBean(_SESSION + "ZooKeeperReadOnlyConnectsPerSec", Kind.METER, "connections to a ZooKeeper that is read-only",
-          note="Klamm does not connect to a ZooKeeper that is read-only."),
-    MBean(_SESSION + "ZooKeeperSaslAuthenticationsPerSec", Kind.METER, "authentications to ZooKeeper",
-          note="There is no SASL to ZooKeeper."),
-    MBean("kafka.server:type=ZooKeeperClientMetrics,name=ZooKeeperRequestLatencyMs", Kind.HISTOGRAM, "time of requests to ZooKeeper",
-          note="Requests to ZooKeeper are not timed."),
     MBean(_GROUPS + "NumGroups", Kind.GAUGE, "groups that this broker coordinates",
           read=one(lambda reading: sum(1 for _ in reading.services.groups.groups()))),
     *(
@@ -64,8 +49,6 @@ SERVER_MBEANS: tuple[MBean, ...] = (
     ),
     MBean(_GROUPS + "NumOffsets", Kind.GAUGE, "committed offsets of these groups",
           read=one(lambda reading: sum(len(group.offsets.committed) for group in reading.services.groups.groups()))),
-    MBean("kafka.server:type=group-coordinator-metrics", Kind.SELECTOR, "rates of commits, deletions and rebalances",
-          note="They are not counted yet; the requests are, by API.", attribute="all"),
     *(
         MBean(f"kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name={name}",
               Kind.GAUGE, "what waits to be sent or appended again at the end of transactions",
@@ -74,31 +57,4 @@ SERVER_MBEANS: tuple[MBean, ...] = (
     ),
     MBean("kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate", Kind.METER, "partitions that were not verified",
           read=one(lambda reading: reading.services.verifier.failures)),
-    MBean("kafka.server:type=AddPartitionsToTxnManager,name=VerificationTimeMs", Kind.HISTOGRAM, "time for the verification",
-          note=_NOT_COUNTED),
-    *(
-        MBean(f"kafka.server:type={name}", Kind.SELECTOR, "transactions", note=_NOT_COUNTED, attribute="all")
-        for name in ("transaction-coordinator-metrics", "txn-marker-channel-metrics", "AddPartitionsManager-channel-metrics")
-    ),
-    *(
-        MBean(f"kafka.server:type={name}", Kind.SELECTOR, "connections of the broker to others", keys, note=_NO_CLIENT, attribute="all")
-        for name, keys in (
-            ("controller-channel-metrics", ("broker-id",)), ("replica-fetcher-metrics", ("broker-id", "fetcher-id")),
-            ("alter-partition-metrics", ("BrokerId",)), ("forwarding-metrics", ("BrokerId",)),
-        )
-    ),
-    *(
-        MBean(f"kafka.server:type={name}", Kind.SELECTOR, "a quota, and the requests that wait for it",
-              note="Client quotas are enforced, but their clients are not measured for metrics.", attribute="all")
-        for name in ("Produce", "Fetch", "Request", "ControllerMutation")
-    ),
-    MBean("kafka.server:type=LeaderReplication", Kind.SELECTOR, "bytes a second of throttled replication",
-          note="Prometheus computes rates from counters.", attribute="all"),
-    MBean("kafka.server:type=app-info", Kind.SELECTOR, "the version of Kafka", note="`klamm --version` says the version.", attribute="all"),
-    MBean("kafka.server:type=app-info", Kind.SELECTOR, "the version of Kafka", ("id",), note="`klamm --version` says the version.",
-          attribute="all"),
-    MBean("kafka.server:type=kafka-metrics-count", Kind.SELECTOR, "metrics in Kafka's library", note="Klamm does not have that library.",
-          attribute="all"),
-    MBean("kafka:type=kafka.Log4jController", Kind.SELECTOR, "levels of loggers", note="`klamm broker --log-level`, or DescribeConfigs.",
-          attribute="all"),
 )

@@ -1,7 +1,7 @@
-"""Every MBean of a broker of Apache Kafka 3.9.1 in ZooKeeper mode, and what Klamm has of it. `docs/metrics.md` is made from it.
+"""The MBeans of a broker of Apache Kafka 3.9.1 in ZooKeeper mode that Klamm has. `docs/metrics.md` is made from it.
 
-The list was read from real brokers (`tests/server/metrics/mbeans.txt`); a test compares the two. MBeans of Java itself (`java.lang` and
-others) are left out.
+That page, and `tests/server/metrics/absent_mbeans.json`, say of all others why Klamm does not have them. Together they are those of real
+brokers (`tests/server/metrics/mbeans.txt`); a test compares them. MBeans of Java itself (`java.lang` and others) are left out.
 """
 
 from __future__ import annotations

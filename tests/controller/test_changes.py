@@ -13,9 +13,9 @@ import klamm.controller
 from klamm.controller import changes, cluster
 from klamm.controller.changes import Change
 from klamm.controller.cluster import Cluster, Partition, Topic
-from klamm.controller.replay import replay
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr
 from klamm.protocol.nouns import Endpoint, TopicPartition
+from klamm.tests.controller.replay import replay
 from klamm.tests.controller.snapshots import snapshot
 from klamm.tests.controller.stage import Stage, events
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import takewhile
 
 from klamm.controller.changes import Change, TermBegan, TermEnded
-from klamm.controller.replay import replay
 from klamm.server.lifecycle.seams import Seams
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
+from klamm.tests.controller.replay import replay
 from klamm.tests.controller.snapshots import snapshot
 
 

@@ -17,12 +17,12 @@ from klamm.controller.event_loop.loop import Controller
 from klamm.controller.events.catalogue import WatchEvent
 from klamm.controller.options import ControllerOptions
 from klamm.controller.propagation.batch import Channels
-from klamm.controller.replay import replay
 from klamm.controller.values import LeaderAndIsr
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
 from klamm.seams.clock import Clock
 from klamm.seams.steering import Steering
+from klamm.tests.controller.replay import replay
 from klamm.tests.controller.simulated import Draws, Faults, FaultyStore, SimulatedStore, SimulatedWorld, Wrote
 from klamm.tests.controller.simulated_brokers import Proposal, SentFrame, SimulatedBrokers, ToldBroker, proposals
 from klamm.tests.controller.snapshots import snapshot
