@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from klamm.cli.groups.options import CLIENT_ID
 from klamm.cli.shell.output import say
-from klamm.cli.tools.commands import fail_together, with_client
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
+from klamm.cli.tools.commands import Client, fail_together, with_client
 
 
 @click.command("delete", short_help="Delete groups without members.")
 @click.argument("groups", nargs=-1, required=True, metavar="GROUP…")
 @with_client(CLIENT_ID)
-async def command(client: AsyncAdminClient, groups: tuple[str, ...]) -> None:
+async def command(client: Client, groups: tuple[str, ...]) -> None:
     """Delete groups and their offsets. Groups with members are not deleted.
 
     \b

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from klamm.cli.groups.options import CLIENT_ID, group_argument
 from klamm.cli.tools.chosen_topics import TOPIC, ChosenTopic, partitions_of
-from klamm.cli.tools.commands import print_table, with_client
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
+from klamm.cli.tools.commands import Client, print_table, with_client
 
 HEAD = ("TOPIC", "PARTITION", "STATUS")
 
@@ -22,7 +17,7 @@ HEAD = ("TOPIC", "PARTITION", "STATUS")
     "--topic", "topics", type=TOPIC, multiple=True, required=True, help="Topic, with some of its partitions or with all. Repeatable."
 )
 @with_client(CLIENT_ID)
-async def command(client: AsyncAdminClient, group: str, topics: tuple[ChosenTopic, ...]) -> None:
+async def command(client: Client, group: str, topics: tuple[ChosenTopic, ...]) -> None:
     """Delete offsets of a group. Offsets of topics that its members read are not deleted.
 
     \b

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from klamm.cli.groups.options import CLIENT_ID, chosen_groups, groups_of
-from klamm.cli.tools.commands import json_option, print_json, print_table, with_client
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
+from klamm.cli.tools.commands import Client, json_option, show, with_client
 
 HEAD = ("GROUP", "COORDINATOR", "ID", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
 
@@ -19,7 +14,7 @@ HEAD = ("GROUP", "COORDINATOR", "ID", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"
 @chosen_groups
 @with_client(CLIENT_ID)
 @json_option
-async def command(client: AsyncAdminClient, named: list[str] | None, as_json: bool) -> None:
+async def command(client: Client, named: list[str] | None, as_json: bool) -> None:
     """Show the state of groups: coordinator, its broker id, assignment strategy, state, number of members.
 
     If one of the groups does not exist, the others are printed, and the exit code is 1.
@@ -34,7 +29,4 @@ async def command(client: AsyncAdminClient, named: list[str] | None, as_json: bo
         rows = [
             (g.group_id, brokers.get(g.coordinator), g.coordinator, g.protocol or None, g.state, len(g.members)) for g in found
         ]
-        if as_json:
-            print_json("groups", HEAD, rows)
-        else:
-            print_table(HEAD, rows)
+        show("groups", HEAD, rows, as_json)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from klamm.cli.groups.options import CLIENT_ID
-from klamm.cli.tools.commands import fail_together, json_option, print_json, print_table, with_client
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
+from klamm.cli.tools.commands import Client, fail_together, json_option, show, with_client
 
 STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
 TYPES = ("classic", "consumer")
@@ -26,7 +21,7 @@ HEAD = ("GROUP", "STATE", "TYPE", "PROTOCOL-TYPE", "COORDINATOR")
     "--type", "types", type=click.Choice(TYPES, case_sensitive=False), multiple=True, help="Only groups of this type. Repeatable."
 )
 @json_option
-async def command(client: AsyncAdminClient, states: tuple[str, ...], types: tuple[str, ...], as_json: bool) -> None:
+async def command(client: Client, states: tuple[str, ...], types: tuple[str, ...], as_json: bool) -> None:
     """List the groups of all brokers, each with its state, type, protocol type and coordinator.
 
     If a broker cannot be reached, the groups of the others are printed, and the exit code is 1.
@@ -36,8 +31,5 @@ async def command(client: AsyncAdminClient, states: tuple[str, ...], types: tupl
     """
     listed = await client.list_groups(states or None, types or None)
     rows = [(g.group_id, g.state, g.type, g.protocol_type or None, g.coordinator) for g in listed.found.values()]
-    if as_json:
-        print_json("groups", HEAD, rows)
-    else:
-        print_table(HEAD, rows, "group")
+    show("groups", HEAD, rows, as_json, "group")
     fail_together([f"broker {broker}: {error}" for broker, error in listed.errors.items()])

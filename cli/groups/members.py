@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from klamm.cli.groups.options import CLIENT_ID, chosen_groups, groups_of
-from klamm.cli.tools.commands import json_option, print_json, print_table, with_client
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
+from klamm.cli.tools.commands import Client, json_option, show, with_client
 
 HEAD = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT")
 
@@ -19,7 +14,7 @@ HEAD = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PART
 @chosen_groups
 @with_client(CLIENT_ID)
 @json_option
-async def command(client: AsyncAdminClient, named: list[str] | None, as_json: bool) -> None:
+async def command(client: Client, named: list[str] | None, as_json: bool) -> None:
     """Show the members of groups: ids, host, client id, and the partitions that each is assigned. Partitions are shown of stable groups.
 
     If one of the groups does not exist, the others are printed, and the exit code is 1.
@@ -31,7 +26,4 @@ async def command(client: AsyncAdminClient, named: list[str] | None, as_json: bo
 
     async with described(client, await groups_of(client, named)) as found:
         rows = [member_row(group, member) for group in found for member in group.members]
-        if as_json:
-            print_json("members", HEAD, rows)
-        else:
-            print_table(HEAD, rows, "member")
+        show("members", HEAD, rows, as_json, "member")

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from klamm.cli.groups.options import CLIENT_ID, chosen_groups, groups_of
-from klamm.cli.tools.commands import json_option, print_json, print_table, with_client
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
+from klamm.cli.tools.commands import Client, json_option, show, with_client
 
 ENDS_MS = 5000
 """Limit for the ends of logs; a partition without a leader would use the time of the whole call."""
@@ -21,7 +16,7 @@ HEAD = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"
 @chosen_groups
 @with_client(CLIENT_ID)
 @json_option
-async def command(client: AsyncAdminClient, named: list[str] | None, as_json: bool) -> None:
+async def command(client: Client, named: list[str] | None, as_json: bool) -> None:
     """Show the committed offset, the end of the log, the lag and the member of each partition that groups read.
 
     A value that does not exist, or that cannot be found because a partition has no leader, is "-". If one of the groups does not exist,
@@ -41,7 +36,4 @@ async def command(client: AsyncAdminClient, named: list[str] | None, as_json: bo
         partitions |= {partition for group in found for member in group.members for partition in member.partitions or ()}
         ends = (await client.list_offsets(dict.fromkeys(sorted(partitions), OffsetSpec.LATEST), timeout_ms=ENDS_MS)).found
         rows = [row for group in found for row in offset_rows(group, committed[group.group_id], ends)]
-        if as_json:
-            print_json("offsets", HEAD, rows)
-        else:
-            print_table(HEAD, rows)
+        show("offsets", HEAD, rows, as_json)

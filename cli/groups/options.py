@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
+from klamm.cli.tools.commands import Client
 
 CLIENT_ID = "klamm-groups"
 group_argument = click.argument("group", metavar="GROUP")
@@ -29,6 +28,6 @@ def chosen_groups(function: Callable[..., None]) -> Callable[..., None]:
     return _groups_argument(_all_option(command))
 
 
-async def groups_of(client: AsyncAdminClient, groups: list[str] | None) -> list[str]:
+async def groups_of(client: Client, groups: list[str] | None) -> list[str]:
     """The named groups; all groups of the cluster for None. Raises AdminError."""
     return list((await client.list_groups()).all()) if groups is None else groups

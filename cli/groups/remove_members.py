@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from klamm.cli.groups.options import CLIENT_ID, group_argument
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import say
-from klamm.cli.tools.commands import Place, connection_options, fail_together, run
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
+from klamm.cli.tools.commands import Client, Place, connection_options, fail_together, run
 
 
 @click.command("remove-members", short_help="Remove members from a group.")
@@ -46,7 +42,7 @@ def command(
     if "" in instance_ids + member_ids:
         raise click.UsageError("an id is empty")
 
-    async def work(client: AsyncAdminClient) -> None:
+    async def work(client: Client) -> None:
         from klamm.admin import MemberToRemove
 
         named = [*map(MemberToRemove, instance_ids), *(MemberToRemove(member_id=each) for each in member_ids)]

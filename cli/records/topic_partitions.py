@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from klamm.cli.tools.commands import Place, run
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
+from klamm.cli.tools.commands import Client, Place, run
 
 CLIENT_ID = "klamm-records"
 
@@ -16,7 +11,7 @@ def partitions_of(place: Place, topic: str, partition: int | None) -> list[int]:
     """The partitions of an existing topic, or the named one. Raises ToolFailed."""
     found: list[int] = []
 
-    async def work(client: AsyncAdminClient) -> None:
+    async def work(client: Client) -> None:
         from klamm.cli.tools.client import error_text
         from klamm.cli.tools.failures import ToolFailed
 

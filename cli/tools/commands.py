@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import click
 
@@ -19,6 +19,8 @@ from klamm.cli.tools.options import bootstrap_option, config_option
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient
 
+Client: TypeAlias = "AsyncAdminClient"
+"""The client that a command gets; its module is imported only when the command runs."""
 F = TypeVar("F", bound=Callable[..., Any])
 Rows = Sequence[Sequence[object]]
 
@@ -50,13 +52,13 @@ def with_client(client_id: str) -> Callable[[Callable[..., Coroutine[Any, Any, N
     return decorate
 
 
-def run(place: Place, client_id: str, work: Callable[[AsyncAdminClient], Awaitable[None]]) -> None:
+def run(place: Place, client_id: str, work: Callable[[Client], Awaitable[None]]) -> None:
     """Run the work of a command. Raises ToolFailed, and the errors of the properties file."""
     logging.getLogger().addHandler(logging.NullHandler())  # hides log lines of libraries: the tool reports the same in its own words
     asyncio.run(_run(place, client_id, work))
 
 
-async def _run(place: Place, client_id: str, work: Callable[[AsyncAdminClient], Awaitable[None]]) -> None:
+async def _run(place: Place, client_id: str, work: Callable[[Client], Awaitable[None]]) -> None:
     from klamm.admin import AdminError
     from klamm.cli.tools.client import connected_client, error_text
     from klamm.cli.tools.failures import ToolFailed
@@ -85,6 +87,14 @@ def print_json(name: str, head: Sequence[str], rows: Rows) -> None:
     """Print one object with a list of objects, whose names are those of the columns: LOG-END-OFFSET is `log_end_offset`."""
     names = [title.lower().replace("-", "_").lstrip("#") for title in head]
     say(json.dumps({name: [dict(zip(names, row, strict=True)) for row in rows]}))
+
+
+def show(name: str, head: Sequence[str], rows: Rows, as_json: bool, noun: str = "") -> None:
+    """Print a table, or with `as_json` the same as JSON; `name` and `noun` as above."""
+    if as_json:
+        print_json(name, head, rows)
+    else:
+        print_table(head, rows, noun)
 
 
 def fail_together(failures: Sequence[str]) -> None:

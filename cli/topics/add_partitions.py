@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from klamm.cli.shell.parameters import Whole
-from klamm.cli.tools.commands import with_client
+from klamm.cli.tools.commands import Client, with_client
 from klamm.cli.topics.outcomes import json_outcomes_option, report
 from klamm.cli.topics.verb import CLIENT_ID
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
 
 
 @click.command("add-partitions", short_help="Raise the number of partitions of a topic.")
@@ -21,7 +16,7 @@ if TYPE_CHECKING:
 @with_client(CLIENT_ID)
 @click.option("--validate-only", is_flag=True, help="Check everything, and change nothing.")
 @json_outcomes_option
-async def command(client: AsyncAdminClient, topic: str, count: int, validate_only: bool, as_json: bool) -> None:
+async def command(client: Client, topic: str, count: int, validate_only: bool, as_json: bool) -> None:
     """Raise the number of partitions of TOPIC to COUNT. Records stay where they are; records with a key may get another partition.
 
     \b

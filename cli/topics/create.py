@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from klamm.cli.shell.parameters import KEY_VALUE, Whole, each_once
 from klamm.cli.shell.value_completion import complete_topic_configs
-from klamm.cli.tools.commands import with_client
+from klamm.cli.tools.commands import Client, with_client
 from klamm.cli.topics.outcomes import json_outcomes_option, report
 from klamm.cli.topics.verb import CLIENT_ID
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
 
 
 @click.command("create", short_help="Create topics.")
@@ -31,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--validate-only", is_flag=True, help="Check everything, and create nothing.")
 @json_outcomes_option
 async def command(
-    client: AsyncAdminClient,
+    client: Client,
     topics: tuple[str, ...],
     partitions: int | None,
     replication_factor: int | None,

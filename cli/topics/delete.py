@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from klamm.cli.tools.commands import with_client
+from klamm.cli.tools.commands import Client, with_client
 from klamm.cli.topics.outcomes import json_outcomes_option, report
 from klamm.cli.topics.verb import CLIENT_ID
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
 
 
 @click.command("delete", short_help="Delete topics.")
@@ -19,7 +14,7 @@ if TYPE_CHECKING:
 @with_client(CLIENT_ID)
 @click.option("--if-exists", is_flag=True, help="A topic that does not exist is not an error.")
 @json_outcomes_option
-async def command(client: AsyncAdminClient, topics: tuple[str, ...], if_exists: bool, as_json: bool) -> None:
+async def command(client: Client, topics: tuple[str, ...], if_exists: bool, as_json: bool) -> None:
     """Delete topics with all their records. If one of them cannot be deleted, the others are, and the exit code is 1.
 
     \b

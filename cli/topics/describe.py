@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from klamm.cli.tools.commands import fail_together, json_option, print_json, print_table, with_client
+from klamm.cli.tools.commands import Client, fail_together, json_option, print_json, print_table, with_client
 from klamm.cli.topics.verb import CLIENT_ID
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
 
 HEAD = ("TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "ISR", "OFFLINE")
 
@@ -21,7 +16,7 @@ HEAD = ("TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "ISR", "OFFL
 @click.option("--out-of-sync", is_flag=True, help="Only partitions with a replica that is not in the ISR.")
 @click.option("--without-leader", is_flag=True, help="Only partitions that have no leader.")
 @json_option
-async def command(client: AsyncAdminClient, topics: tuple[str, ...], out_of_sync: bool, without_leader: bool, as_json: bool) -> None:
+async def command(client: Client, topics: tuple[str, ...], out_of_sync: bool, without_leader: bool, as_json: bool) -> None:
     """Show leader, leader epoch, replicas, ISR and offline replicas of each partition; of all topics if none is named.
 
     If one of the topics does not exist, the others are printed, and the exit code is 1.

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from klamm.cli.tools.commands import fail_together, json_option, print_json, print_table, with_client
+from klamm.cli.tools.commands import Client, fail_together, json_option, print_json, print_table, with_client
 from klamm.cli.topics.verb import CLIENT_ID
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
 
 HEAD = ("TOPIC", "PARTITIONS", "REPLICAS", "INTERNAL")
 
@@ -19,7 +14,7 @@ HEAD = ("TOPIC", "PARTITIONS", "REPLICAS", "INTERNAL")
 @with_client(CLIENT_ID)
 @click.option("--exclude-internal", is_flag=True, help="Leave out internal topics, such as __consumer_offsets.")
 @json_option
-async def command(client: AsyncAdminClient, exclude_internal: bool, as_json: bool) -> None:
+async def command(client: Client, exclude_internal: bool, as_json: bool) -> None:
     """List the topics with the number of their partitions, and the number of replicas of the first partition.
 
     \b

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from klamm.cli.shell.parameters import Whole
-from klamm.cli.tools.commands import with_client
+from klamm.cli.tools.commands import Client, with_client
 from klamm.cli.transactions.verb import CLIENT_ID
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
 
 
 @click.command("abort", short_help="Abort a hanging transaction in a partition.")
@@ -19,7 +14,7 @@ if TYPE_CHECKING:
 @click.option("--partition", type=Whole(0, 2**31 - 1), required=True, metavar="NUMBER", help="Number of the partition.")
 @click.option("--start-offset", type=Whole(0), required=True, metavar="OFFSET", help="First offset of the transaction.")
 @with_client(CLIENT_ID)
-async def command(client: AsyncAdminClient, topic: str, partition: int, start_offset: int) -> None:
+async def command(client: Client, topic: str, partition: int, start_offset: int) -> None:
     """Abort a transaction in one partition: its leader writes an abort marker. The coordinator does not learn of it.
 
     Use it only for a hanging transaction, which its coordinator has forgotten: `klamm transactions find-hanging` shows its start offset.

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from klamm.cli.tools.commands import fail_together, json_option, print_json, print_table, with_client
+from klamm.cli.tools.commands import Client, fail_together, json_option, show, with_client
 from klamm.cli.transactions.verb import CLIENT_ID
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
 
 HEAD = ("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "PRODUCER-EPOCH", "STATE", "TIMEOUT-MS", "START-MS", "PARTITIONS")
 
@@ -19,7 +14,7 @@ HEAD = ("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "PRODUCER-EPOCH", "STA
 @click.argument("transactional_ids", nargs=-1, required=True, metavar="TRANSACTIONAL_ID…")
 @with_client(CLIENT_ID)
 @json_option
-async def command(client: AsyncAdminClient, transactional_ids: tuple[str, ...], as_json: bool) -> None:
+async def command(client: Client, transactional_ids: tuple[str, ...], as_json: bool) -> None:
     """Show the state of transactional ids: coordinator, producer, state, time-out, start of the last transaction, open partitions.
 
     If one of them does not exist, the others are printed, and the exit code is 1.
@@ -35,8 +30,5 @@ async def command(client: AsyncAdminClient, transactional_ids: tuple[str, ...], 
         )
         for each in described.found.values()
     ]
-    if as_json:
-        print_json("transactions", HEAD, rows)
-    else:
-        print_table(HEAD, rows)
+    show("transactions", HEAD, rows, as_json)
     fail_together([f"Transactional id '{each}': {error}" for each, error in described.errors.items()])

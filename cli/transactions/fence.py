@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from klamm.cli.tools.commands import fail_together, with_client
+from klamm.cli.tools.commands import Client, fail_together, with_client
 from klamm.cli.transactions.verb import CLIENT_ID
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
 
 
 @click.command("fence", short_help="Fence producers and abort their transactions.")
 @click.argument("transactional_ids", nargs=-1, required=True, metavar="TRANSACTIONAL_ID…")
 @with_client(CLIENT_ID)
-async def command(client: AsyncAdminClient, transactional_ids: tuple[str, ...]) -> None:
+async def command(client: Client, transactional_ids: tuple[str, ...]) -> None:
     """Fence the producers of transactional ids: they get a new epoch, and the open transactions of former producers are aborted.
 
     A transactional id that does not exist is created.

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from klamm.cli.shell.parameters import Whole
-from klamm.cli.tools.commands import fail_together, json_option, print_json, print_table, with_client
+from klamm.cli.tools.commands import Client, fail_together, json_option, show, with_client
 from klamm.cli.transactions.verb import CLIENT_ID
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
 HEAD = ("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "STATE")
@@ -24,7 +19,7 @@ HEAD = ("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "STATE")
 @click.option("--open-for-ms", type=Whole(0), metavar="MS", help="Only transactions that have been open for longer.")
 @json_option
 async def command(
-    client: AsyncAdminClient, states: tuple[str, ...], producer_ids: tuple[int, ...], open_for_ms: int | None, as_json: bool
+    client: Client, states: tuple[str, ...], producer_ids: tuple[int, ...], open_for_ms: int | None, as_json: bool
 ) -> None:
     """List the transactional ids of all brokers, each with its coordinator, producer id and state.
 
@@ -35,8 +30,5 @@ async def command(
     """
     listed = await client.list_transactions(states or None, producer_ids or None, min_duration_ms=open_for_ms)
     rows = [(each.transactional_id, each.coordinator, each.producer_id, each.state) for each in listed.found.values()]
-    if as_json:
-        print_json("transactions", HEAD, rows)
-    else:
-        print_table(HEAD, rows, "transactional id")
+    show("transactions", HEAD, rows, as_json, "transactional id")
     fail_together([f"broker {broker}: {error}" for broker, error in listed.errors.items()])

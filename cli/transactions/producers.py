@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from klamm.cli.tools.chosen_topics import TOPIC, ChosenTopic, partitions_of
-from klamm.cli.tools.commands import fail_together, json_option, print_json, print_table, with_client
+from klamm.cli.tools.commands import Client, fail_together, json_option, show, with_client
 from klamm.cli.transactions.verb import CLIENT_ID
-
-if TYPE_CHECKING:
-    from klamm.admin import AsyncAdminClient
 
 HEAD = (
     "TOPIC", "PARTITION", "PRODUCER-ID", "PRODUCER-EPOCH", "COORDINATOR-EPOCH", "LAST-SEQUENCE", "LAST-TIMESTAMP",
@@ -23,7 +18,7 @@ HEAD = (
 @click.argument("topics", type=TOPIC, nargs=-1, required=True, metavar="NAME[:PARTITION,…]…")
 @with_client(CLIENT_ID)
 @json_option
-async def command(client: AsyncAdminClient, topics: tuple[ChosenTopic, ...], as_json: bool) -> None:
+async def command(client: Client, topics: tuple[ChosenTopic, ...], as_json: bool) -> None:
     """Show the producers that partitions know. A producer with a start offset has an open transaction.
 
     \b
@@ -38,8 +33,5 @@ async def command(client: AsyncAdminClient, topics: tuple[ChosenTopic, ...], as_
         for partition, active in described.found.items()
         for each in sorted(active)
     ]
-    if as_json:
-        print_json("producers", HEAD, rows)
-    else:
-        print_table(HEAD, rows)
+    show("producers", HEAD, rows, as_json)
     fail_together([f"{partition}: {error}" for partition, error in described.errors.items()])
