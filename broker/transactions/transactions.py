@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from klamm.broker.coordinators.effects import AppendRecords, Record, Respond
 from klamm.broker.transactions import log_records
@@ -68,6 +68,8 @@ from klamm.broker.transactions.transaction import (
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import TopicPartition
 from klamm.seams.clock import Now
+
+R = TypeVar("R", AddPartitions, EndTransaction)
 
 log = logging.getLogger("klamm.broker.transactions")
 
@@ -203,15 +205,8 @@ class Transactions:
 
     def add_partitions(self, request: AddPartitions, now: Now) -> None:
         """AddPartitionsToTxn: `Respond` with a code comes when the partitions are in the log."""
-        transaction = self._current(request.transactional_id)
-        if isinstance(transaction, ErrorCode):
-            self._effects.append(Respond(request.transactional_id, request.ticket, transaction))
-            return
-        decision = decide_add(transaction, request, now.wall_ms)
-        if isinstance(decision, ErrorCode):
-            self._effects.append(Respond(request.transactional_id, request.ticket, decision))
-        else:
-            self._append(transaction, decision, AddAppended(request.ticket, request.transactional_id, decision))
+        if (judged := self._judged(request, decide_add, now)) is not None:
+            self._append(*judged, AddAppended(request.ticket, request.transactional_id, judged[1]))
 
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
@@ -220,25 +215,23 @@ class Transactions:
         transaction = self._current(transactional_id)
         if isinstance(transaction, ErrorCode):
             return dict.fromkeys(partitions, transaction)
-        error = producer_error(transaction, producer_id, producer_epoch)
-        if error is ErrorCode.NONE and transaction.state in COMPLETE:
-            error = ErrorCode.CONCURRENT_TRANSACTIONS
-        if error is not ErrorCode.NONE:
-            return dict.fromkeys(partitions, error)
-        inside = set(transaction.stored.partitions)
-        return {each: ErrorCode.NONE if each in inside else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
+        return _verified(transaction, producer_id, producer_epoch, partitions)
 
     def end(self, request: EndTransaction, now: Now) -> None:
         """EndTxn: `Respond` with a code comes when the decision is in the log, before the markers are written."""
+        if (judged := self._judged(request, decide_end, now)) is not None:
+            self._append(*judged, EndAppended(request.ticket, request.transactional_id, judged[1], False))
+
+    def _judged(
+        self, request: R, decide: Callable[[Transaction, R, int], Transition | ErrorCode], now: Now
+    ) -> tuple[Transaction, Transition] | None:
+        """The transaction of a request, and what it becomes; None if the request has its error as a response."""
         transaction = self._current(request.transactional_id)
-        if isinstance(transaction, ErrorCode):
-            self._effects.append(Respond(request.transactional_id, request.ticket, transaction))
-            return
-        decision = decide_end(transaction, request, now.wall_ms)
-        if isinstance(decision, ErrorCode):
+        decision = transaction if isinstance(transaction, ErrorCode) else decide(transaction, request, now.wall_ms)
+        if isinstance(transaction, ErrorCode) or isinstance(decision, ErrorCode):
             self._effects.append(Respond(request.transactional_id, request.ticket, decision))
-        else:
-            self._append(transaction, decision, EndAppended(request.ticket, request.transactional_id, decision, False))
+            return None
+        return transaction, decision
 
     def describe(self, transactional_id: str) -> Description | ErrorCode:
         """DescribeTransactions, for one transactional id."""
@@ -247,11 +240,7 @@ class Transactions:
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             return ErrorCode.NOT_COORDINATOR if self._is_unloaded else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        stored = transaction.stored
-        return Description(
-            stored.producer_id, transaction.producer_epoch, stored.state.text, stored.timeout_ms, transaction.start_ms,
-            transaction.open_partitions,
-        )
+        return _description(transaction)
 
     def listed(
         self, now: Now, states: Collection[TransactionState] | None = None, producer_ids: Collection[int] = (), longer_than_ms: int = -1
@@ -260,10 +249,7 @@ class Transactions:
         many milliseconds ago (negative: at any time)."""
         return [
             Listed(each.transactional_id, each.stored.producer_id, each.state.text)
-            for each in self._transactions.values()
-            if (not producer_ids or each.stored.producer_id in producer_ids)
-            and (states is None or each.state in states)
-            and (longer_than_ms < 0 or now.wall_ms - each.start_ms > longer_than_ms)
+            for each in self._transactions.values() if _is_listed(each, now, states, producer_ids, longer_than_ms)
         ]
 
     def _current(self, transactional_id: str) -> Transaction | ErrorCode:
@@ -389,12 +375,7 @@ class Transactions:
         transaction.fence_failed = False
         self._completions[transaction.transactional_id] = transition
         if transaction.unmarked:
-            self._effects.append(
-                SendMarkers(
-                    transaction.transactional_id, transaction.stored.producer_id, transaction.stored.producer_epoch, self._epoch,
-                    transaction.state is PREPARE_COMMIT, tuple(transaction.unmarked),
-                )
-            )
+            self._effects.append(_markers_of(transaction, self._epoch))
         else:
             self._complete(transaction)
 
@@ -563,6 +544,44 @@ def init_error(request: InitProducerId, limits: TransactionLimits) -> ErrorCode:
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE if 0 < request.timeout_ms <= limits.max_timeout_ms else ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+def _verified(
+    transaction: Transaction, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    error = producer_error(transaction, producer_id, producer_epoch)
+    if error is ErrorCode.NONE and transaction.state in COMPLETE:
+        error = ErrorCode.CONCURRENT_TRANSACTIONS
+    if error is not ErrorCode.NONE:
+        return dict.fromkeys(partitions, error)
+    inside = set(transaction.stored.partitions)
+    return {each: ErrorCode.NONE if each in inside else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
+
+
+def _description(transaction: Transaction) -> Description:
+    stored = transaction.stored
+    return Description(
+        stored.producer_id, transaction.producer_epoch, stored.state.text, stored.timeout_ms, transaction.start_ms,
+        transaction.open_partitions,
+    )
+
+
+def _is_listed(
+    each: Transaction, now: Now, states: Collection[TransactionState] | None, producer_ids: Collection[int], longer_than_ms: int
+) -> bool:
+    return (
+        (not producer_ids or each.stored.producer_id in producer_ids)
+        and (states is None or each.state in states)
+        and (longer_than_ms < 0 or now.wall_ms - each.start_ms > longer_than_ms)
+    )
+
+
+def _markers_of(transaction: Transaction, epoch: int) -> SendMarkers:
+    stored = transaction.stored
+    is_commit = transaction.state is PREPARE_COMMIT
+    return SendMarkers(
+        transaction.transactional_id, stored.producer_id, stored.producer_epoch, epoch, is_commit, tuple(transaction.unmarked)
+    )
 
 
 def _append_of(transaction: Transaction, transition: Transition, token: object) -> AppendRecords:

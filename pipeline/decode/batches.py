@@ -206,8 +206,7 @@ def _decode_rows(
     `decode_frame`, which also finds what is wrong with them.
     """
     texts, lefts, tops, errors = made["body_json"], made["bytes_left"], made["error_code"], made["errors"]
-    throttles, codes, code_counts = made["throttle_ms"], lists[2], counts[2]
-    fields, field_counts = lists[3], counts[3]
+    throttles, fields, field_counts = made["throttle_ms"], lists[3], counts[3]
     known: dict[Any, tuple[Any, ...]] = {}
     ways: dict[Kind, _Way] = {}
     dumps = orjson.dumps
@@ -249,11 +248,7 @@ def _decode_rows(
                 if count_errors is not None:
                     tops[number], found = body.get("errorCode"), count_errors(body)
                     throttles[number] = body.get("throttleTimeMs")
-                    errors[number] = 0
-                    if found:
-                        codes += [(path, code, each) for (path, code), each in found.items()]
-                        code_counts[number] = len(found)
-                        errors[number] = sum(found.values())
+                    errors[number] = _add_codes(found, number, lists, counts) if found else 0
                 if len(text) > MAX_BODY:
                     made["err"][number] = f"left out: {len(text)} bytes of JSON, at most {MAX_BODY} are kept"
                 else:
@@ -263,11 +258,8 @@ def _decode_rows(
                     if is_sent and left == 0 and is_sampled(seq):
                         made["err"][number] = difference(*kind, frame, second=is_second_sampled(seq))
             except Exception as error:  # noqa: BLE001 as in `decode_frame`
-                for values, each in zip(lists, counts, strict=True):
-                    del values[len(values) - each[number] :]
-                    each[number] = 0
-                left = None
-                texts[number] = None
+                _forget(number, lists, counts)
+                left = texts[number] = None
                 reason, detail = Reason.MALFORMED, f"{type(error).__name__}: {error}"
         lefts[number] = left
         if same is not None and not errors[number] and texts[number] is not None:
@@ -285,6 +277,20 @@ def _add_fields(fields: list[Values], read: Values | None) -> int:
         return 0
     fields.append(read | {"has_body": True})
     return 1
+
+
+def _add_codes(found: Paths, number: int, lists: tuple[list[Any], ...], counts: tuple[list[int], ...]) -> int:
+    """Add the error codes of a response; returns how many there are."""
+    lists[2].extend((path, code, each) for (path, code), each in found.items())
+    counts[2][number] = len(found)
+    return sum(found.values())
+
+
+def _forget(number: int, lists: tuple[list[Any], ...], counts: tuple[list[int], ...]) -> None:
+    """Take away what was added of a frame."""
+    for values, each in zip(lists, counts, strict=True):
+        del values[len(values) - each[number] :]
+        each[number] = 0
 
 
 def _add_states(key: int, body: Body, number: int, lists: tuple[list[Any], ...], counts: tuple[list[int], ...]) -> None:
