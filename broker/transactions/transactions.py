@@ -228,10 +228,11 @@ class Transactions:
         """The transaction of a request, and what it becomes; None if the request has its error as a response."""
         transaction = self._current(request.transactional_id)
         decision = transaction if isinstance(transaction, ErrorCode) else decide(transaction, request, now.wall_ms)
-        if isinstance(transaction, ErrorCode) or isinstance(decision, ErrorCode):
-            self._effects.append(Respond(request.transactional_id, request.ticket, decision))
-            return None
-        return transaction, decision
+        if not isinstance(transaction, ErrorCode) and isinstance(decision, Transition):
+            return transaction, decision
+        assert isinstance(decision, ErrorCode)
+        self._effects.append(Respond(request.transactional_id, request.ticket, decision))
+        return None
 
     def describe(self, transactional_id: str) -> Description | ErrorCode:
         """DescribeTransactions, for one transactional id."""

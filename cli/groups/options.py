@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import click
 
@@ -20,7 +19,7 @@ def chosen_groups(function: Callable[..., None]) -> Callable[..., None]:
     """The arguments of commands for some groups, or for all. The command gets `named`: the groups without duplicates, None for all."""
 
     @functools.wraps(function)
-    def command(groups: tuple[str, ...], all_groups: bool, **arguments: Any) -> None:
+    def command(groups: tuple[str, ...], all_groups: bool, **arguments: object) -> None:
         if bool(groups) == all_groups:
             raise click.UsageError("exactly one of GROUP and --all-groups is needed")
         function(named=None if all_groups else list(dict.fromkeys(groups)), **arguments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -163,7 +163,7 @@ class ApiVersion(click.ParamType[tuple[str, str]]):
         return name.strip(), wanted.strip()
 
 
-def each_once(ctx: click.Context, param: click.Parameter, values: tuple[tuple[Any, ...], ...]) -> tuple[tuple[Any, ...], ...]:
+def each_once(ctx: click.Context, param: click.Parameter, values: tuple[tuple[object, ...], ...]) -> tuple[tuple[object, ...], ...]:
     """Callback of an option that repeats: two values that differ in their last element alone, the value of the same name, are an error."""
     for name, count in Counter(value[:-1] for value in values).items():
         if count > 1:

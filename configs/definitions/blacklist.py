@@ -6,7 +6,6 @@ It is a list of broker ids, set for the whole cluster. Spaces around ids, duplic
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from klamm.configs.definitions.definition import DEFAULT_ONLY, ConfigKey
 from klamm.configs.definitions.types import ConfigType, parse_integer
@@ -17,7 +16,7 @@ from klamm.seams.value_class import dataclass
 class BrokerIds:
     """A list of broker ids, 0 or greater. The brokers do not need to exist."""
 
-    def check(self, _name: str, value: Any) -> str | None:
+    def check(self, _name: str, value: tuple[str, ...]) -> str | None:
         for element in value:
             try:
                 valid = parse_integer(element) >= 0

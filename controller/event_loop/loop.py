@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from klamm.controller.broker_sessions import Connection
 from klamm.controller.brokers import notifications
@@ -62,7 +62,7 @@ def _both(subscriber: Subscriber | None, observer: Observer | None) -> Subscribe
     return see
 
 
-async def _observed(observer: Observer, work: Coroutine[Any, Any, None]) -> None:
+async def _observed(observer: Observer, work: Awaitable[None]) -> None:
     """The work; an observer gets the error it ends with."""
     try:
         await work

@@ -11,7 +11,7 @@ selects one. DeleteAcls deletes it and responds, while Apache Kafka deletes it a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
@@ -142,7 +142,7 @@ async def delete(ctx: Context, request: messages.DeleteAclsRequest) -> messages.
     return kind(filter_results=rows)
 
 
-def _deleted_rows(deleted: Sequence[tuple[Pattern, Entry, ApiError | None]]) -> list[Any]:
+def _deleted_rows(deleted: Sequence[tuple[Pattern, Entry, ApiError | None]]) -> list[messages.DeleteAclsResponse.DeleteAclsMatchingAcl]:
     return [
         messages.DeleteAclsResponse.DeleteAclsMatchingAcl(
             error_code=ErrorCode.NONE if failure is None else failure.code, error_message=None if failure is None else failure.message,

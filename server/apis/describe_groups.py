@@ -6,8 +6,6 @@ were assigned. Needs DESCRIBE on the group. Source: wire 5 and 12, `KafkaApis.ha
 
 from __future__ import annotations
 
-from typing import Any
-
 from klamm.broker.groups.group import Group
 from klamm.broker.groups.states import DEAD, STABLE
 from klamm.broker.metadata_responses import OPERATIONS_OMITTED
@@ -20,8 +18,8 @@ from klamm.server.security.authorizer import Operation, ResourceType
 
 async def handle(ctx: Context, request: messages.DescribeGroupsRequest) -> messages.DescribeGroupsResponse:
     pace = Pace()
-    rows: list[Any] = []
-    denied: list[Any] = []
+    rows: list[messages.DescribeGroupsResponse.DescribedGroup] = []
+    denied: list[messages.DescribeGroupsResponse.DescribedGroup] = []
     for group_id in request.groups:
         await pace()
         if not ctx.authorize(Operation.DESCRIBE, ResourceType.GROUP, group_id):

@@ -14,8 +14,7 @@ Source: layout 3.8, 3.10.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.dynamic import is_password
@@ -37,7 +36,9 @@ Entity = tuple[str, str]
 class DynamicConfigs:
     """Keeps the BrokerConfig of one broker up to date. `spawn` runs a coroutine."""
 
-    def __init__(self, config: BrokerConfig, broker_id: int, admin_zk: AdminZk, spawn: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, config: BrokerConfig, broker_id: int, admin_zk: AdminZk, spawn: Callable[[Coroutine[object, None, None]], object]
+    ) -> None:
         self._config = config
         self._own = str(broker_id)
         self._admin_zk = admin_zk

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from klamm.controller.changes import Change
 from klamm.controller.decisions.decision import Decide, Decision, Situation, Write
@@ -135,7 +134,7 @@ class ControllerCounts:
         if self.inner is not None:
             self.inner.reassigned(partitions, phases, step)
 
-    def throttle_step(self, request: int, event: Any, number: int, step: Step) -> None:
+    def throttle_step(self, request: int, event: events.ThrottleRequest, number: int, step: Step) -> None:
         if self.inner is not None:
             self.inner.throttle_step(request, event, number, step)
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definitions.types import ConfigError
@@ -73,7 +72,7 @@ class AclAuthorizer:
 
     # reading
 
-    async def start(self, spawn: Callable[[Any], Any]) -> None:
+    async def start(self, spawn: Callable[[Coroutine[object, None, None]], object]) -> None:
         """Read all ACLs, and watch for changes; `spawn` runs a coroutine. Raises StoreLost, ZkError, Unreadable."""
         self._looking.spawn = spawn
         await self._zk.ensure_paths()

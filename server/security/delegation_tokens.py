@@ -14,8 +14,8 @@ import hashlib
 import hmac
 import logging
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import NamedTuple
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import StoreLost
@@ -68,7 +68,7 @@ class DelegationTokens:
 
     # reading
 
-    async def start(self, spawn: Callable[[Any], Any]) -> None:
+    async def start(self, spawn: Callable[[Coroutine[object, None, None]], object]) -> None:
         """Read all tokens, and watch for changes; `spawn` runs a coroutine. Raises StoreLost, ZkError."""
         self._looking.spawn = spawn
         await self._zk.ensure_paths()
