@@ -168,93 +168,70 @@ class DeletionReplicasDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class ReassignmentTargetStored:
+class _OfReassignment:
+    controller_epoch: int
+    topic: str
+    partition: int
+
+
+class ReassignmentTargetStored(_OfReassignment):
     """The topic znode says where a partition is to go, replicas that are not wanted any more are deleted; no broker knows the target."""
 
-    controller_epoch: int
-    topic: str
-    partition: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentEpochRaised:
+class ReassignmentEpochRaised(_OfReassignment):
     """The leader epoch is raised, all old and new replicas know of each other; the new ones were not started one by one."""
 
-    controller_epoch: int
-    topic: str
-    partition: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentReplicasStarted:
+class ReassignmentReplicasStarted(_OfReassignment):
     """The new replicas are started: the reassignment waits until they are in sync."""
 
-    controller_epoch: int
-    topic: str
-    partition: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentCaughtUp:
+class ReassignmentCaughtUp(_OfReassignment):
     """All replicas of the target are in sync; nothing is done about it."""
 
-    controller_epoch: int
-    topic: str
-    partition: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentReplicasOnline:
+class ReassignmentReplicasOnline(_OfReassignment):
     """The controller counts the target as the replicas of the partition; ZooKeeper and the brokers do not know it."""
 
-    controller_epoch: int
-    topic: str
-    partition: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentLeaderMoved:
+class ReassignmentLeaderMoved(_OfReassignment):
     """A replica of the target leads; the replicas that are to go are still in the ISR."""
 
-    controller_epoch: int
-    topic: str
-    partition: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentReplicasStopped:
+class ReassignmentReplicasStopped(_OfReassignment):
     """The replicas that are to go are stopped and out of the ISR; their data is still there."""
 
-    controller_epoch: int
-    topic: str
-    partition: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentReplicasDeleted:
+class ReassignmentReplicasDeleted(_OfReassignment):
     """Brokers are told to delete the replicas that are to go; the topic znode still names them."""
 
-    controller_epoch: int
-    topic: str
-    partition: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentCompletionStored:
+class ReassignmentCompletionStored(_OfReassignment):
     """The topic znode names the target alone; the partition still counts as being reassigned."""
 
-    controller_epoch: int
-    topic: str
-    partition: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentForgotten:
+class ReassignmentForgotten(_OfReassignment):
     """The partition is reassigned no more; no broker has its last metadata, and throttles are not removed."""
 
-    controller_epoch: int
-    topic: str
-    partition: int
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import click
 from klamm.cli.groups.options import CLIENT_ID, group_argument
 from klamm.cli.shell.parameters import INT64
 from klamm.cli.tools.chosen_topics import TOPIC, ChosenTopic, partitions_of
-from klamm.cli.tools.commands import Place, connection_options, json_option, print_json, print_table, run
+from klamm.cli.tools.commands import Place, connection_options, json_option, run, show
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient, CommittedOffset
@@ -57,10 +57,7 @@ def command(**given: Any) -> None:
         if given["execute"] and offsets:
             all_done(await client.alter_group_offsets(given["group"], offsets))
         rows = [(given["group"], *partition, offset) for partition, offset in offsets.items()]
-        if given["as_json"]:
-            print_json("offsets", HEAD, rows)
-        else:
-            print_table(HEAD, rows)
+        show("offsets", HEAD, rows, given["as_json"])
 
     run(Place(given["bootstrap_server"], given["command_config"]), CLIENT_ID, work)
 

@@ -11,7 +11,7 @@ import click
 
 from klamm.cli.shell.parameters import Whole
 from klamm.cli.tools.chosen_topics import TOPIC, ChosenTopic, partitions_of
-from klamm.cli.tools.commands import Place, connection_options, fail_together, json_option, print_json, print_table, run
+from klamm.cli.tools.commands import Place, connection_options, fail_together, json_option, run, show
 from klamm.cli.transactions.verb import CLIENT_ID
 
 if TYPE_CHECKING:
@@ -66,10 +66,7 @@ def command(
             )
             for partition, each in hanging(old, known)
         ]
-        if as_json:
-            print_json("transactions", HEAD, rows)
-        else:
-            print_table(HEAD, rows)
+        show("transactions", HEAD, rows, as_json)
         fail_together([f"{partition}: {error}" for partition, error in described.errors.items()])
 
     run(Place(bootstrap_server, command_config), CLIENT_ID, work)
