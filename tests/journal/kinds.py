@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Kind(NamedTuple):
+class RowKind(NamedTuple):
     """A kind of row."""
 
     name: str
@@ -52,24 +52,24 @@ _STATE = (*_PARTITION, "topic_id?", "leader_epoch", "partition_epoch", "controll
 
 _ALL = (
     # --- the broker and its connections ---
-    Kind(
+    RowKind(
         "broker_started",
         "The broker starts. The first row of a process.",
         ("broker",),
         output='{"broker", "version", "ibp", "listeners": [names], "zookeeper"}',
     ),
-    Kind("broker_stopped", "The broker has shut down. The last row of a process; missing after a crash.", ("broker",)),
-    Kind(
+    RowKind("broker_stopped", "The broker has shut down. The last row of a process; missing after a crash.", ("broker",)),
+    RowKind(
         "advertised",
         "The APIs that the broker advertises on a listener (ApiVersions), at each start and after each change.",
         (),
         '{"listener"}',
         '{"apis": [[key, lowest version, highest version], …]}',
     ),
-    Kind("conn_open", "A connection was opened.", ("conn_id", "broker?"), '{"kind", "peer", "listener"|null}'),
-    Kind("authenticated", "The peer of a connection has authenticated.", ("conn_id",), "", '{"principal", "mechanism"}'),
-    Kind("conn_close", "A connection was closed.", ("conn_id", "broker?"), "", '{"by": "us"|"peer", "reason": text|null}'),
-    Kind(
+    RowKind("conn_open", "A connection was opened.", ("conn_id", "broker?"), '{"kind", "peer", "listener"|null}'),
+    RowKind("authenticated", "The peer of a connection has authenticated.", ("conn_id",), "", '{"principal", "mechanism"}'),
+    RowKind("conn_close", "A connection was closed.", ("conn_id", "broker?"), "", '{"by": "us"|"peer", "reason": text|null}'),
+    RowKind(
         "config_change",
         "This broker noticed a change of the stored configs of an entity. `keys` are those that changed, or all that have a value now. "
         "For `preferred_leader_blacklist` the active controller writes a second row, with a cause and the "
@@ -80,15 +80,15 @@ _ALL = (
         f"{_OF_EVENT}, of the controller's row",
     ),
     # --- the controller and its events ---
-    Kind("controller_elected", "This broker was elected controller.", ("broker", "controller_epoch"), cause=_OF_EVENT),
-    Kind(
+    RowKind("controller_elected", "This broker was elected controller.", ("broker", "controller_epoch"), cause=_OF_EVENT),
+    RowKind(
         "controller_resigned",
         "This broker is not the controller any more.",
         ("broker", "controller_epoch"),
         cause=f"{_OF_EVENT}, or nothing",
     ),
-    Kind("timer", "A timer of the controller fired.", (), '{"name"}'),
-    Kind(
+    RowKind("timer", "A timer of the controller fired.", (), '{"name"}'),
+    RowKind(
         "controller_event",
         "The controller processes an event from its queue. Events that are processed together have consecutive rows, and the first one "
         "is the cause of everything that is done for them.",
@@ -97,7 +97,7 @@ _ALL = (
         "",
         "the frame of the request or response, or the timer; nothing if the event has another origin",
     ),
-    Kind(
+    RowKind(
         "event_failed",
         "The processing of a controller event failed with an error.",
         ("controller_epoch?",),
@@ -106,7 +106,7 @@ _ALL = (
         _OF_EVENT,
     ),
     # --- the state of the controller ---
-    Kind(
+    RowKind(
         "broker_up",
         "The controller considers a broker as registered from now on, or its endpoints have changed.",
         ("broker", "controller_epoch"),
@@ -114,13 +114,13 @@ _ALL = (
         '{"id", "epoch", "endpoints": [[listener, host, port, security protocol], …], "rack": text|null}',
         _OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "broker_down",
         "The controller does not consider a broker as registered any more.",
         ("broker", "controller_epoch"),
         cause=_OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "broker_fenced",
         "A broker that registered with the controller is fenced: it gets metadata, but is not online.",
         ("broker", "controller_epoch"),
@@ -128,13 +128,13 @@ _ALL = (
         "like broker_up",
         _OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "broker_unfenced",
         "A broker is not fenced any more: it is online (then there is also a broker_up), or gone.",
         ("broker", "controller_epoch"),
         cause=_OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "broker_registration",
         "The new state in ZooKeeper of a registration with the controller.",
         ("broker", "controller_epoch"),
@@ -142,9 +142,9 @@ _ALL = (
         '{"epoch", "state": "OFFLINE"|"FENCED"|"ONLINE"|"STOPPING"}',
         _OF_EVENT,
     ),
-    Kind("shutdown_began", "A broker requested a controlled shutdown.", ("broker", "controller_epoch"), cause=_OF_EVENT),
-    Kind("shutdown_ended", "A broker that requested a controlled shutdown is gone.", ("broker", "controller_epoch"), cause=_OF_EVENT),
-    Kind(
+    RowKind("shutdown_began", "A broker requested a controlled shutdown.", ("broker", "controller_epoch"), cause=_OF_EVENT),
+    RowKind("shutdown_ended", "A broker that requested a controlled shutdown is gone.", ("broker", "controller_epoch"), cause=_OF_EVENT),
+    RowKind(
         "offline_replicas",
         "The replicas of a broker in offline log directories.",
         ("broker", "controller_epoch"),
@@ -152,14 +152,14 @@ _ALL = (
         '{"partitions": [[topic, partition], …]}',
         _OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "topic_added",
         "The controller has learned of a topic, or of its id.",
         ("topic", "topic_id?", "controller_epoch"),
         cause=_OF_EVENT,
     ),
-    Kind("topic_removed", "The controller has removed a topic from its state.", ("topic", "controller_epoch"), cause=_OF_EVENT),
-    Kind(
+    RowKind("topic_removed", "The controller has removed a topic from its state.", ("topic", "controller_epoch"), cause=_OF_EVENT),
+    RowKind(
         "assignment",
         "The new replicas of a partition in the state of the controller.",
         (*_PARTITION, "topic_id?", "controller_epoch"),
@@ -167,7 +167,7 @@ _ALL = (
         f'{ASSIGNMENT[:-1]}, "is_new": bool}}',
         _OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "partition_state",
         "The new state of a partition in the memory of the controller. The column `controller_epoch` is that of this controller, the "
         "one in `output` that of the controller that wrote the state.",
@@ -176,7 +176,7 @@ _ALL = (
         '{"leader", "isr": [ids], "recovering": bool, "controller_epoch"}',
         _OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "deletion",
         "A step of the deletion of a topic.",
         ("topic", "topic_id?", "controller_epoch"),
@@ -185,7 +185,7 @@ _ALL = (
         _OF_EVENT,
     ),
     # --- decisions and actions of the controller ---
-    Kind(
+    RowKind(
         "decision",
         "A rule decided about partitions in the same situation; one row per situation and attempt. "
         "`controller/event_loop/decision_json.py` can repeat it.",
@@ -195,7 +195,7 @@ _ALL = (
         '{"refuse": name of a reason|error code, "at_once": bool}',
         _OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "zk_write",
         "A write of the controller to ZooKeeper, with its outcome. `version` in `input` is the expected version, in `output` the version "
         "that ZooKeeper returned. Values of configs are not written.",
@@ -206,7 +206,7 @@ _ALL = (
         '{"outcome": "OK"|"BAD_VERSION"|"NO_NODE"|"NODE_EXISTS"|"FAILED"|name of an exception, "version"|null}',
         _OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "batch",
         "A batch of requests to brokers. It is the cause of its frames.",
         ("controller_epoch",),
@@ -215,7 +215,7 @@ _ALL = (
         _OF_EVENT,
     ),
     # --- procedures ---
-    Kind(
+    RowKind(
         "reassign_phase",
         "A phase of the reassignment of a partition is done (controller 11.3). `step` is a number that counts up: rows of a partition "
         "with the same number belong to the same step.",
@@ -224,7 +224,7 @@ _ALL = (
         '{"phase": "U"|"A1"|"A2"|"B1"|…|"B9", "step"}',
         _OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "throttle_step",
         "A step of a request that sets throttles is done. `request` is the number of the request of this controller, `step` the number "
         "in R179-6 or R179-14, `of` the API.",
@@ -234,7 +234,7 @@ _ALL = (
         '"name": name of the step}',
         _OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "throttle_set",
         "The controller has set throttles in the configs of an entity. Throttles are not secret.",
         ("topic?", "broker?", "controller_epoch"),
@@ -242,7 +242,7 @@ _ALL = (
         '{"properties": {name: value}}',
         _OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "throttle_removed",
         "The controller has removed throttles from the configs of an entity, at the end of all reassignments or for a request.",
         ("topic?", "broker?", "controller_epoch"),
@@ -250,7 +250,7 @@ _ALL = (
         '{"keys": [names]}',
         _OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "phase_held",
         "A test or program holds the controller, or a procedure, at a phase (`docs/phases.md`).",
         ("controller_epoch?", "topic?", "partition?", "broker?"),
@@ -258,7 +258,7 @@ _ALL = (
         "",
         _OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "phase_released",
         "The controller or procedure that was held at a phase continues.",
         ("controller_epoch?", "topic?", "partition?", "broker?"),
@@ -266,14 +266,14 @@ _ALL = (
         "",
         _OF_EVENT,
     ),
-    Kind(
+    RowKind(
         "coordinator_phase",
         "A coordinator of this broker reached a phase of a group or of a transactional id (`docs/phases.md`): a step of a rebalance or of "
         "a transaction. OffsetsAppended has no row.",
         ("broker",),
         '{"name", the fields of the phase}',
     ),
-    Kind(
+    RowKind(
         "fault_injected",
         "A fault that somebody made hit a request of this broker.",
         ("broker",),
