@@ -90,7 +90,7 @@ def print_json(name: str, head: Sequence[str], rows: Rows) -> None:
 
 
 def show(name: str, head: Sequence[str], rows: Rows, as_json: bool, noun: str = "") -> None:
-    """Print a table, or with `as_json` the same as JSON; `name` and `noun` as above."""
+    """Print rows as `print_table` does, or with `as_json` as `print_json` does."""
     if as_json:
         print_json(name, head, rows)
     else:

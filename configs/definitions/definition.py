@@ -1,8 +1,8 @@
 """The definition of one config: name, type, default, validator, and how it can change while the broker runs.
 
-The tables are files in `configs/tables/`, which `configs/tables/broker.py` reads. `synonyms` lists the names of one setting in
-order of precedence: `log.retention.ms`, then `.minutes`, then `.hours`. The config of one listener
-(`listener.name.internal.ssl.client.auth`) comes before the config without the prefix.
+The tables are files in `configs/tables/`, which `configs/tables/broker.py` reads. `synonyms` lists the names of one setting in order of
+precedence: `log.retention.ms`, then `.minutes`, then `.hours`. The config of one listener (`listener.name.internal.ssl.client.auth`) comes
+before the config without the prefix.
 """
 
 from __future__ import annotations
