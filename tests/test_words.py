@@ -12,7 +12,7 @@ import pytest
 from klamm.tests.prose import prose
 
 ROOT = Path(__file__).resolve().parent.parent
-SUFFIXES = (".py", ".md", ".toml", ".txt", ".yml", ".java", ".c", ".mjs", "Makefile", "Dockerfile")
+SUFFIXES = (".py", ".md", ".toml", ".txt", ".yml", ".java", ".c", ".mjs", ".json", "Makefile", "Dockerfile")
 
 CLEAN = ("admin", "cli", "configs", "protocol", "schemas", "seams")
 """Packages whose comments and texts were gone through."""
