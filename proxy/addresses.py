@@ -1,52 +1,80 @@
 """Addresses of brokers in responses: where they are, and how a response gets others.
 
-These are Metadata, FindCoordinator, DescribeCluster, and since 3.7 (KIP-951) the new leaders in responses to Produce and Fetch. Only the
-bytes of hosts and ports change, and lengths around them. A response to ApiVersions names no version of these that cannot be read here, so
-that clients use none.
+These are Metadata, FindCoordinator and DescribeCluster, since 3.7 (KIP-951) the new leaders in responses to Produce and Fetch, and those in
+responses of share groups (KIP-932), in all versions up to those of Kafka 4.4. Only the bytes of hosts and ports change, and lengths around
+them. A response to ApiVersions names no version of these that cannot be read here, so that clients use none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from struct import Struct as Packed
 from struct import error
-from typing import Any
+from typing import NamedTuple
 
-from klamm.protocol import messages
-from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol import schema
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.exchanges.exchanges import UNSUPPORTED_VERSION
 from klamm.protocol.primitives import read_uvarint, skip_tags, write_uvarint
-from klamm.protocol.schema import Field, Struct
+from klamm.protocol.schema import Field, Schema, Struct, Versions
 
 Address = tuple[str, int]
 
-_ROWS = {
-    ApiKey.METADATA: "brokers", ApiKey.DESCRIBE_CLUSTER: "brokers", ApiKey.FIND_COORDINATOR: "coordinators",
-    ApiKey.PRODUCE: "node_endpoints", ApiKey.FETCH: "node_endpoints",
+
+class Kind(NamedTuple):
+    """Responses of an API that may have addresses: their definition, the field with the rows of addresses, the first version with it."""
+
+    message: str
+    rows: str
+    since: int = 0
+
+
+KINDS = {
+    int(ApiKey.PRODUCE): Kind("ProduceResponse", "node_endpoints", 10),
+    int(ApiKey.FETCH): Kind("FetchResponse", "node_endpoints", 16),
+    int(ApiKey.METADATA): Kind("MetadataResponse", "brokers"),
+    int(ApiKey.FIND_COORDINATOR): Kind("FindCoordinatorResponse", "coordinators"),
+    int(ApiKey.DESCRIBE_CLUSTER): Kind("DescribeClusterResponse", "brokers"),
+    78: Kind("ShareFetchResponse", "node_endpoints"),
+    79: Kind("ShareAcknowledgeResponse", "node_endpoints"),
 }
 _ONE_COORDINATOR = range(4)
 """Versions of FindCoordinator whose response is about one key."""
-_SINCE = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 16}
 _WIDTHS = {
     "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16,
 }
+_INT8 = Packed(">b")
 _INT16 = Packed(">h")
 _INT32 = Packed(">i")
 _VERSIONS = Packed(">hhh")
 
-Edit = tuple[int, int, bytes]
-"""Bytes from here to there become these."""
+
+class Row(NamedTuple):
+    """An address in a frame: the broker, what its host and its port are, and where their bytes are."""
+
+    node: int
+    address: Address
+    host: tuple[int, int]
+    port: int
+
+
+@cache
+def definition(key: int) -> Schema:
+    """The definition of the responses of an API of `KINDS`, for all versions that are known here."""
+    name = KINDS[key].message
+    return schema.load(name, Versions(0, schema.load(name).valid.high))
 
 
 def has_addresses(key: int, version: int) -> bool:
     """Whether responses of this API and version may have addresses."""
-    return key in _ROWS and version >= _SINCE.get(ApiKey(key), 0)
+    return key in KINDS and version >= KINDS[key].since
 
 
 def is_known(key: int, version: int) -> bool:
-    """Whether we can read responses of this API and version."""
-    return APIS[key].min_version <= version <= APIS[key].max_version
+    """Whether the addresses in responses of this API and version can be found here."""
+    return version in definition(key).valid
 
 
 def with_known_versions(frame: bytes, version: int) -> bytes:
@@ -62,8 +90,8 @@ def with_known_versions(frame: bytes, version: int) -> bytes:
             count, is_flexible = count - 1, True
         for _ in range(count):
             key, lowest, highest = _VERSIONS.unpack_from(frame, pos)
-            if key in _ROWS and highest > APIS[key].max_version >= lowest:
-                _INT16.pack_into(made, pos + 4, APIS[key].max_version)
+            if key in KINDS and highest > definition(key).valid.high >= lowest:
+                _INT16.pack_into(made, pos + 4, definition(key).valid.high)
             pos += _VERSIONS.size
             if is_flexible:
                 pos = skip_tags(frame, pos)
@@ -73,62 +101,74 @@ def with_known_versions(frame: bytes, version: int) -> bytes:
 
 
 class AddressedResponse:
-    """A response that may have addresses. Raises RemoteProtocolError if it cannot be decoded."""
+    """A response that may have addresses. It is not decoded: what comes before its addresses is skipped, what follows is not looked at.
+
+    Raises RemoteProtocolError if it ends too early or has a host that is no text.
+    """
 
     def __init__(self, frame: bytes, key: int, version: int) -> None:
         self._frame = frame
-        self._key = key
         self._version = version
-        payload = frame[4:]
-        _, self._start = messages.decode_response_header(key, version, payload)
-        message, _ = messages.decode(f"{APIS[key].name}Response", version, payload, self._start)
-        self._rows = "" if key == ApiKey.FIND_COORDINATOR and version in _ONE_COORDINATOR else _ROWS[ApiKey(key)]
-        self._each = list(getattr(message, self._rows) or ()) if self._rows else [message]
+        kind, defined = KINDS[key], definition(key)
+        self._is_flexible = version in defined.flexible
+        self._rows = "" if key == ApiKey.FIND_COORDINATOR and version in _ONE_COORDINATOR else kind.rows
+        self._found: list[Row] = []
+        self._tag: tuple[int, int, int] | None = None
+        """Where the tagged field with the addresses is: its size, its value, its end."""
+        try:
+            start = skip_tags(frame, 8) if self._is_flexible else 8
+            end = self._walk(defined.root, start, is_row=not self._rows)
+        except (error, IndexError, UnicodeDecodeError) as problem:
+            raise RemoteProtocolError(f"its addresses cannot be read: {problem}") from None
+        if end > len(frame):
+            raise RemoteProtocolError("its addresses cannot be read: it ends too early")
 
     def nodes(self) -> Iterator[tuple[int, Address]]:
         """Broker ids with their addresses."""
-        for row in self._each:
-            if _id(row) >= 0 and row.host:
-                yield _id(row), (row.host, row.port)
+        return ((row.node, row.address) for row in self._found if row.node >= 0 and row.address[0])
 
     def with_addresses(self, addresses: Mapping[int, Address]) -> bytes:
         """The frame with these addresses, by broker id; all other bytes stay, also those that we do not know."""
-        if not any(addresses.get(node, address) != address for node, address in self.nodes()):
-            return self._frame
-        edits = _Editor(self._frame, self._version, APIS[self._key].is_flexible(self._version), self._rows, addresses)
-        root = messages.message_type(f"{APIS[self._key].name}Response").schema.root
-        edits.walk(root, 4 + self._start, is_row=not self._rows)
-        payload = _edited(self._frame, 4, len(self._frame), edits.found)
+        frame, parts, end = self._frame, [], 4
+        changed = [(row, addresses[row.node]) for row in self._found if addresses.get(row.node, row.address) != row.address]
+        if not changed:
+            return frame
+        if self._tag is not None:
+            parts, end = [b""], self._tag[1]
+        for row, (host, port) in changed:
+            parts += [frame[end : row.host[0]], self._text(host), frame[row.host[1] : row.port], _INT32.pack(port)]
+            end = row.port + 4
+        if self._tag is not None:
+            size, _, tag_end = self._tag
+            made = b"".join([*parts, frame[end:tag_end]])
+            parts, end = [frame[4:size], write_uvarint(len(made)), made], tag_end
+        payload = b"".join([*parts, frame[end:]])
         return _INT32.pack(len(payload)) + payload
 
-
-class _Editor:
-    """Goes through a message that can be decoded, and finds what must change in it."""
-
-    def __init__(self, frame: bytes, version: int, is_flexible: bool, rows: str, addresses: Mapping[int, Address]) -> None:
-        """`rows` is the field with the addresses."""
-        self._frame = frame
-        self._version = version
-        self._is_flexible = is_flexible
-        self._rows = rows
-        self._addresses = addresses
-        self.found: list[Edit] = []
-
-    def walk(self, struct: Struct, pos: int, *, is_row: bool = False) -> int:
-        """Go through a structure, return where it ends. `is_row`: it has a host and a port itself."""
-        address: Address | None = None
+    def _walk(self, struct: Struct, pos: int, *, is_row: bool = False) -> int:
+        """Go through a structure; returns where it ends, or where the addresses end if it has these. `is_row`: it has a host and a port
+        itself.
+        """
+        places: dict[str, tuple[int, int]] = {}
         for field in struct.fields:
             if not field.is_plain(self._version):
                 continue
             end = self._field(field, pos)
-            if is_row and field.attribute in ("node_id", "broker_id"):
-                address = self._addresses.get(_INT32.unpack_from(self._frame, pos)[0])
-            elif is_row and address is not None and field.attribute == "host":
-                self.found.append((pos, end, self._text(address[0])))
-            elif is_row and address is not None and field.attribute == "port":
-                self.found.append((pos, end, _INT32.pack(address[1])))
+            if field.attribute == self._rows:
+                return end
+            if is_row:
+                places[field.attribute] = pos, end
             pos = end
+        if is_row:
+            self._found.append(self._row(places))
         return self._tags(struct, pos) if self._is_flexible else pos
+
+    def _row(self, places: dict[str, tuple[int, int]]) -> Row:
+        node = _INT32.unpack_from(self._frame, places["broker_id" if "broker_id" in places else "node_id"][0])[0]
+        host, port = places["host"], places["port"][0]
+        size, start = self._count(host[0], 2)
+        text = self._frame[start : start + size].decode()
+        return Row(node, (text, _INT32.unpack_from(self._frame, port)[0]), host, port)
 
     def _tags(self, struct: Struct, pos: int) -> int:
         tagged = {field.tag: field for field in struct.fields if self._version in field.versions and field.is_tagged(self._version)}
@@ -136,19 +176,21 @@ class _Editor:
         for _ in range(count):
             tag, at = read_uvarint(self._frame, pos)
             size, start = read_uvarint(self._frame, at)
+            if size < 0:
+                raise RemoteProtocolError("its addresses cannot be read: a tagged field has a negative size")
             pos = start + size
             if tag in tagged and tagged[tag].attribute == self._rows:
-                before, self.found = self.found, []
                 self._field(tagged[tag], start)
-                made = _edited(self._frame, start, pos, self.found)
-                self.found = [*before, (at, pos, write_uvarint(len(made)) + made)]
+                self._tag = at, start, pos
         return pos
 
     def _field(self, field: Field, pos: int) -> int:
         if not field.is_array:
             return self._value(field, pos)
         count, pos = self._count(pos, 4)
-        for _ in range(count):
+        if field.type in _WIDTHS and field.struct is None:
+            return pos + count * _WIDTHS[field.type]
+        for _ in range(count):  # each has a byte at least that is read, so the end of the frame ends this
             pos = self._value(field, pos)
         return pos
 
@@ -156,9 +198,9 @@ class _Editor:
         if field.struct is not None:
             if not field.is_array and self._version in field.nullable:
                 pos += 1
-                if self._frame[pos - 1] > 127:
+                if _INT8.unpack_from(self._frame, pos - 1)[0] < 0:
                     return pos
-            return self.walk(field.struct, pos, is_row=field.attribute == self._rows)
+            return self._walk(field.struct, pos, is_row=field.attribute == self._rows)
         if field.type in _WIDTHS:
             return pos + _WIDTHS[field.type]
         size, pos = self._count(pos, 2 if field.type == "string" else 4)
@@ -169,21 +211,8 @@ class _Editor:
         if self._is_flexible:
             count, pos = read_uvarint(self._frame, pos)
             return max(count - 1, 0), pos
-        return max(int.from_bytes(self._frame[pos : pos + width], "big", signed=True), 0), pos + width
+        return max((_INT16 if width == 2 else _INT32).unpack_from(self._frame, pos)[0], 0), pos + width
 
     def _text(self, text: str) -> bytes:
         data = text.encode()
         return (write_uvarint(len(data) + 1) if self._is_flexible else _INT16.pack(len(data))) + data
-
-
-def _edited(frame: bytes, start: int, end: int, edits: list[Edit]) -> bytes:
-    parts = []
-    for first, last, made in edits:
-        parts += [frame[start:first], made]
-        start = last
-    return b"".join([*parts, frame[start:end]])
-
-
-def _id(row: Any) -> int:
-    node: int = row.broker_id if "broker_id" in row._fields else row.node_id
-    return node

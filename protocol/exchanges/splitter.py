@@ -90,6 +90,18 @@ class Splitter:
             self._take = take
         return counted
 
+    @property
+    def missing(self) -> int:
+        """How many bytes of a frame, or of its length, have to come before the next frame begins; 0 between frames, and if nothing is read
+        any more.
+        """
+        if self._ended:
+            return 0
+        have = len(self._buffer)
+        if self._skip or not have:
+            return self._skip
+        return 4 - have if have < 4 else 4 + _length(self._buffer)[0] - have
+
     def end(self) -> None:
         """Called when the connection is closed."""
         if self._buffer and not self._ended:

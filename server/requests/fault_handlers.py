@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from klamm.protocol import messages
@@ -20,10 +20,11 @@ from klamm.server.faults import message_parts
 from klamm.server.faults.fault import BrokerFaults, Fault, Hit, RequestFilter
 from klamm.server.faults.message_parts import Wanted
 from klamm.server.requests.changed_frame import ChangedFrame
-from klamm.server.requests.context import ClosedOnPurpose, Context
+from klamm.server.requests.context import ClosedOnPurpose
 
 if TYPE_CHECKING:
     from klamm.protocol.errors import ErrorCode
+    from klamm.seams.clock import Clock
 
 _GROUP_KEY = 0
 
@@ -34,15 +35,64 @@ class RefuseRequest(Protocol):
     def __call__(self, request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any: ...
 
 
+class AskedBy(Protocol):
+    """The client of a request."""
+
+    on_lost: Callable[[], None] | None
+
+    @property
+    def principal(self) -> object: ...
+    @property
+    def connection(self) -> str: ...
+    @property
+    def is_open(self) -> bool: ...
+
+
+class Topics(Protocol):
+    """The names and ids of topics."""
+
+    @property
+    def topics(self) -> Mapping[str, Any]: ...
+    def topic_name(self, topic_id: bytes, /) -> str | None: ...
+
+
+class Known(Protocol):
+    """What is known beside the request: the time, topics, and the fetch sessions."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def metadata(self) -> Topics: ...
+    @property
+    def fetches(self) -> Any: ...
+
+
+class Asked(Protocol):
+    """A request: the `Context` of a broker's handler, or what a proxy has of it (`control/proxied_requests.py`)."""
+
+    @property
+    def api_key(self) -> ApiKey: ...
+    @property
+    def api_version(self) -> int: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def correlation_id(self) -> int: ...
+    @property
+    def peer(self) -> AskedBy: ...
+    @property
+    def services(self) -> Known: ...
+
+
 class Real(NamedTuple):
     """What is done without faults: `handle` handles a request, `refuse` makes a response with an error, `encode` a frame."""
 
-    handle: Callable[[Context, Any], Any]
+    handle: Callable[[Any, Any], Any]
     refuse: RefuseRequest
-    encode: Callable[[Context, int, Any], bytes | None]
+    encode: Callable[[Any, int, Any], bytes | None]
 
 
-def handle_faulty(faults: BrokerFaults, real: Real, ctx: Context, request: Any) -> Any:
+def handle_faulty(faults: BrokerFaults, real: Real, ctx: Asked, request: Any) -> Any:
     """The response to a request under the present faults, or a coroutine for it."""
     broker = faults.broker_id
     hit: Hit | None = None
@@ -65,7 +115,7 @@ def handle_faulty(faults: BrokerFaults, real: Real, ctx: Context, request: Any) 
     return _Struck(ctx, real, request, struck).respond() if struck else real.handle(ctx, request)
 
 
-def _wanted(ctx: Context, request: Any, heads: RequestFilter) -> Wanted | None:
+def _wanted(ctx: Asked, request: Any, heads: RequestFilter) -> Wanted | None:
     """What the filter wants of this request's parts; None if the request cannot be about them."""
     values = dict(heads.parts)
     if ctx.api_key == ApiKey.FIND_COORDINATOR:
@@ -83,7 +133,7 @@ def _wanted(ctx: Context, request: Any, heads: RequestFilter) -> Wanted | None:
     return Wanted(values, topic_id)
 
 
-def _is_about(ctx: Context, request: Any, wanted: Wanted) -> bool:
+def _is_about(ctx: Asked, request: Any, wanted: Wanted) -> bool:
     """Whether a request is about the wanted parts."""
     if message_parts.split(request, ctx.api_version, wanted)[0] is not None:
         return True
@@ -94,7 +144,7 @@ def _is_about(ctx: Context, request: Any, wanted: Wanted) -> bool:
     return message_parts.says_all(request, ctx.api_version, wanted)
 
 
-def _is_in_session(ctx: Context, request: messages.FetchRequest, wanted: Wanted) -> bool:
+def _is_in_session(ctx: Asked, request: messages.FetchRequest, wanted: Wanted) -> bool:
     session = ctx.services.fetches.sessions.get(request.session_id)
     if session is None or request.session_epoch <= 0 or "topic" not in wanted.values:
         return False
@@ -108,7 +158,7 @@ def _is_in_session(ctx: Context, request: messages.FetchRequest, wanted: Wanted)
 class _Struck:
     """A request that faults hit."""
 
-    def __init__(self, ctx: Context, real: Real, request: Any, struck: list[tuple[Fault, Wanted | None]]) -> None:
+    def __init__(self, ctx: Asked, real: Real, request: Any, struck: list[tuple[Fault, Wanted | None]]) -> None:
         self._ctx = ctx
         self._real = real
         self._request = request
@@ -249,7 +299,7 @@ def _ends_before_work(fault: Fault) -> bool:
     return effect.is_dropped or effect.close == "before" or effect.error is not None
 
 
-def _with_row(response: Any, ctx: Context, wanted: Wanted, code: int) -> Any:
+def _with_row(response: Any, ctx: Asked, wanted: Wanted, code: int) -> Any:
     """An incremental Fetch response with a row for a partition that had nothing new."""
     kind = messages.FetchResponse
     if "partition" not in wanted.values or response.error_code:

@@ -6,43 +6,58 @@ from typing import Any
 
 import pytest
 
-from klamm.protocol import messages
+from klamm.protocol import messages, schema
 from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.compiler import MessageType
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.proxy.addresses import AddressedResponse, has_addresses, with_known_versions
+from klamm.proxy.addresses import KINDS, AddressedResponse, definition, has_addresses, with_known_versions
 
-Metadata, Cluster, Find = messages.MetadataResponse, messages.DescribeClusterResponse, messages.FindCoordinatorResponse
-Produce, Fetch = messages.ProduceResponse, messages.FetchResponse
 OLD, NEW = ("kafka-1", 9092), ("127.0.0.1", 40001)
+TYPES = {key: MessageType(definition(key), __name__) for key in KINDS}
+"""The messages in all versions that are known, those of later releases too."""
+FRAMES = [(key, version) for key in KINDS for version in range(definition(key).valid.high + 1) if has_addresses(key, version)]
+_DESCRIBE_QUORUM = 55
+FLEXIBLE = [(key, version) for key, version in FRAMES if version in definition(key).flexible]
 
 
 def made(key: int, version: int, host: str, port: int) -> Any:
+    kind: Any = TYPES[key].top
     match key:
         case ApiKey.METADATA:
-            return Metadata(brokers=[Metadata.MetadataResponseBroker(1, host, port), Metadata.MetadataResponseBroker(2, "kafka-2", 9092)])
+            return kind(brokers=[kind.MetadataResponseBroker(1, host, port), kind.MetadataResponseBroker(2, "kafka-2", 9092)])
         case ApiKey.DESCRIBE_CLUSTER:
-            return Cluster(cluster_id="c", brokers=[Cluster.DescribeClusterBroker(1, host, port)])
+            return kind(cluster_id="c", brokers=[kind.DescribeClusterBroker(1, host, port)])
         case ApiKey.FIND_COORDINATOR:
-            return Find(node_id=1, host=host, port=port) if version < 4 else Find(
-                coordinators=[Find.Coordinator("g", 1, host, port), Find.Coordinator("h", -1, "", -1, error_code=15)]
+            return kind(node_id=1, host=host, port=port) if version < 4 else kind(
+                coordinators=[kind.Coordinator("g", 1, host, port), kind.Coordinator("h", -1, "", -1, error_code=15)]
             )
         case ApiKey.PRODUCE:
-            return Produce(node_endpoints=[Produce.NodeEndpoint(1, host, port)])
+            topic = kind.TopicProduceResponse("t", partition_responses=[kind.PartitionProduceResponse(0, 6)])
+            return kind(responses=[topic], node_endpoints=[kind.NodeEndpoint(1, host, port)])
+        case ApiKey.FETCH:
+            topic = kind.FetchableTopicResponse(partitions=[kind.PartitionData(0, 6, 9, records=b"records", aborted_transactions=None)])
+            return kind(responses=[topic], node_endpoints=[kind.NodeEndpoint(1, host, port)])
+        case 78:
+            rows = kind.PartitionData(0, 6, records=b"records", acquired_records=[kind.AcquiredRecords(1, 2, 1)])
+            return kind(responses=[kind.ShareFetchableTopicResponse(partitions=[rows])], node_endpoints=[kind.NodeEndpoint(1, host, port)])
         case _:
-            return Fetch(node_endpoints=[Fetch.NodeEndpoint(1, host, port)])
+            topic = kind.ShareAcknowledgeTopicResponse(partitions=[kind.PartitionData(0, 6)])
+            return kind(responses=[topic], node_endpoints=[kind.NodeEndpoint(1, host, port)])
 
 
-KINDS = [
-    (int(key), version)
-    for key in (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER, ApiKey.FIND_COORDINATOR, ApiKey.PRODUCE, ApiKey.FETCH)
-    for version in range(APIS[key].max_version + 1) if has_addresses(key, version)
-]
+def encoded(key: int, version: int, message: Any) -> bytes:
+    """The payload of a response."""
+    return b"\0\0\0\7" + (b"\0" if version in definition(key).flexible else b"") + TYPES[key].encoder(version)(message)
 
 
-@pytest.mark.parametrize(("key", "version"), KINDS)
+def framed(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+@pytest.mark.parametrize(("key", "version"), FRAMES)
 def test_addresses_of_known_brokers_are_replaced(key: int, version: int) -> None:
     def frame(address: tuple[str, int]) -> bytes:
-        return messages.encode_response(key, version, 7, messages.encode(made(key, version, *address), version))
+        return framed(encoded(key, version, made(key, version, *address)))
 
     response = AddressedResponse(frame(OLD), key, version)
     assert dict(response.nodes())[1] == OLD
@@ -50,24 +65,32 @@ def test_addresses_of_known_brokers_are_replaced(key: int, version: int) -> None
     assert response.with_addresses({}) == response.with_addresses({1: OLD, 9: NEW}) == frame(OLD)
 
 
-@pytest.mark.parametrize(("key", "version"), [(key, version) for key, version in KINDS if APIS[key].is_flexible(version)])
+@pytest.mark.parametrize(("key", "version"), FRAMES)
+def test_a_response_that_ends_early_is_one_error_and_never_a_loop(key: int, version: int) -> None:
+    whole = framed(encoded(key, version, made(key, version, *OLD)))
+    for end in range(8, len(whole)):
+        for rest in (b"", b"\xff\xff\xff\xff\x07", b"\x7f\xff\xff\xff"):  # lengths and counts of 2 GB
+            try:
+                AddressedResponse(whole[:end] + rest, key, version)
+            except RemoteProtocolError as problem:
+                assert str(problem).startswith(("its addresses cannot be read", "a variable-length", "a tagged field"))
+
+
+@pytest.mark.parametrize(("key", "version"), FLEXIBLE)
 def test_what_the_codec_does_not_know_stays(key: int, version: int) -> None:
     """An unknown tagged field after the known ones, and surplus bytes."""
 
     def frame(address: tuple[str, int]) -> bytes:
-        payload = messages.encode_response(key, version, 7, messages.encode(made(key, version, *address), version))[4:]
-        tags = 1 if key in (ApiKey.PRODUCE, ApiKey.FETCH) else 0
-        if tags:  # the new leaders are the only tagged field: its number is their count
-            body = messages.encode(made(key, version, *address), version)
-            without = messages.encode(made(key, version, *address)._replace(node_endpoints=[]), version)
-            place = len(payload) - len(body) + len(without) - 1
+        payload = encoded(key, version, made(key, version, *address))
+        if key in (ApiKey.PRODUCE, ApiKey.FETCH):  # the new leaders are the only tagged field: its number is their count
+            without = encoded(key, version, made(key, version, *address)._replace(node_endpoints=[]))
+            place = len(without) - 1
             assert payload[place] == 1
             payload = payload[:place] + b"\2" + payload[place + 1 :]
         else:
             assert payload[-1] == 0
             payload = payload[:-1] + b"\1"
-        payload += b"\x64\x03abc" + b"surplus"
-        return len(payload).to_bytes(4, "big") + payload
+        return framed(payload + b"\x64\x03abc" + b"surplus")
 
     changed = AddressedResponse(frame(OLD), key, version).with_addresses({1: ("a-host-with-a-long-name." * 8, 40001)})
     assert changed == frame(("a-host-with-a-long-name." * 8, 40001))
@@ -84,21 +107,24 @@ def test_clients_are_told_no_version_that_cannot_be_read(version: int) -> None:
         body = messages.encode(Versions(api_keys=[Versions.ApiVersion(*row) for row in rows]), version)
         return messages.encode_response(ApiKey.API_VERSIONS, version, 7, body)
 
-    known = [(int(ApiKey.METADATA), 0, 12), (int(ApiKey.PRODUCE), 0, 11), *rows[2:]]
+    known = [(int(ApiKey.METADATA), 0, 13), (int(ApiKey.PRODUCE), 0, 13), *rows[2:]]
     assert with_known_versions(frame(rows), version) == frame(known)
     with pytest.raises(RemoteProtocolError):
         with_known_versions(frame(rows)[:25], version)
 
 
-def test_every_response_with_a_port_is_one_of_these() -> None:
+def test_every_response_with_a_port_of_a_broker_is_one_of_these() -> None:
+    """Of the definitions of all releases that we have. Those of the quorum of KRaft are between controllers, and hosts in ACLs have no port."""
+
     def has_port(struct: Any, version: int) -> bool:
         fields = [field for field in struct.fields if version in field.versions]
         return any(field.attribute == "port" or (field.struct is not None and has_port(field.struct, version)) for field in fields)
 
-    found = [
-        (int(key), version)
-        for key, api in APIS.items()
-        for version in range(api.min_version, api.max_version + 1)
-        if has_port(messages.message_type(f"{api.name}Response").schema.root, version) and not (api.cluster_action or api.draft)
-    ]
-    assert sorted(found) == sorted(KINDS)
+    names = {path.stem for path in schema.kafka_folder().glob("*Response.json")} | {f"{api.name}Response" for api in APIS.values()}
+    found = []
+    for name in names | {kind.message for kind in KINDS.values()}:
+        high = schema.load(name).valid.high
+        defined = schema.load(name, schema.Versions(0, high))
+        found += [(defined.api_key, version) for version in range(high + 1) if has_port(defined.root, version)]
+    between_brokers = {_DESCRIBE_QUORUM, *(int(key) for key, api in APIS.items() if api.cluster_action or api.draft)}
+    assert sorted(each for each in found if each[0] not in between_brokers) == sorted(FRAMES)

@@ -49,12 +49,12 @@ class Cluster:
 
     def respond(self, frame: bytes) -> bytes:
         match int.from_bytes(frame[4:6], "big"):
-            case ApiKey.METADATA if frame[6:8] == b"\0\x0d":
+            case ApiKey.METADATA if frame[6:8] == b"\0\x63":
                 return b"\0\0\0\4" + frame[8:12]
             case ApiKey.METADATA:
                 return response(frame, Metadata(brokers=[Metadata.MetadataResponseBroker(5, "127.0.0.1", self.port)], cluster_id="c"))
             case ApiKey.API_VERSIONS:
-                return response(frame, Versions(api_keys=[Versions.ApiVersion(ApiKey.METADATA, 0, 13)]))
+                return response(frame, Versions(api_keys=[Versions.ApiVersion(ApiKey.METADATA, 0, 99)]))
             case ApiKey.SASL_HANDSHAKE:
                 return response(frame, messages.SaslHandshakeResponse(mechanisms=["PLAIN"]))
             case ApiKey.SASL_AUTHENTICATE:
@@ -127,7 +127,7 @@ async def test_clients_use_no_version_that_the_proxy_cannot_read() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", own_port(proxy))
         writer.write(asked(ApiKey.API_VERSIONS, 3, 1, messages.ApiVersionsRequest(client_software_name="a", client_software_version="1")))
         found = messages.decode("ApiVersionsResponse", 3, await frame_of(reader), 8)[0]
-        assert [(row.api_key, row.min_version, row.max_version) for row in found.api_keys] == [(ApiKey.METADATA, 0, 12)]
+        assert [(row.api_key, row.min_version, row.max_version) for row in found.api_keys] == [(ApiKey.METADATA, 0, 13)]
         writer.close()
 
 
@@ -140,11 +140,11 @@ async def test_an_address_that_passes_is_an_error_in_the_log_after_sasl_too(capl
         ):
             writer.write(frame)
             await frame_of(reader)
-        writer.write(b"\0\0\0\x0a\0\3\0\x0d\0\0\0\7\xff\xff")
+        writer.write(b"\0\0\0\x0a\0\3\0\x63\0\0\0\7\xff\xff")
         writer.write_eof()
         await reader.read()
         writer.close()
-    assert "a response to version 13 of API 3 passes with the addresses of the brokers" in caplog.text
+    assert "a response to version 99 of API 3 passes with the addresses of the brokers" in caplog.text
 
 
 async def test_an_address_of_ipv6_is_in_brackets() -> None:
