@@ -108,7 +108,7 @@ class ConnectionJournal(ExchangeSink):
     __slots__ = (
         "_add_frame", "_add_row", "_client", "_client_id", "_context", "_contexts", "_contexts_end", "_exchanges", "_head", "_info",
         "_keep", "_longest", "_longest_request", "_now_ns", "_pending", "_principal", "_records_end", "_request_dir", "_response_dir",
-        "_sw", "_writer", "conn_id", "last_response_seq", "passed", "received", "sent",
+        "_sw", "_writer", "conn_id", "last_response_seq", "passed", "received", "request_frame", "response_frame", "sent",
     )
 
     def __init__(self, writer: Owner, conn_id: int, info: ConnectionInfo) -> None:
@@ -145,6 +145,10 @@ class ConnectionJournal(ExchangeSink):
         """Received bytes, split anywhere."""
         self.passed = self._exchanges.sent
         """Bytes of responses, split anywhere, for a proxy."""
+        self.request_frame = self._exchanges.request
+        """`request_frame(frame, size)`: a frame of which only the first bytes may be there, for a capture."""
+        self.response_frame = self._exchanges.response
+        """The same for a response."""
         self.sent: Callable[..., None] = self._request_out if info.kind.is_ours else self._response_out
         """`sent(data, cause)`: complete frames were written. `cause.batch`, if there is one, is the row of the request's batch."""
 

@@ -22,7 +22,7 @@ from klamm.journal.batches import ContextValues, Where
 from klamm.journal.connection import ConnectionJournal
 from klamm.journal.disk import WAITING_BYTES, WAITING_ROWS, Disk, Rows
 from klamm.journal.reading import open_segment, seal_folder
-from klamm.journal.segments import LOCK, SEAL, EndMark, node_folder, segment_metadata, segment_of
+from klamm.journal.segments import RETAINED, LOCK, SEAL, EndMark, node_folder, segment_metadata, segment_of
 from klamm.machine.folder_lock import lock_file
 from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
 from klamm.seams.clock import SYSTEM_CLOCK, Clock
@@ -50,9 +50,11 @@ class JournalWriter:
         clock: Clock = SYSTEM_CLOCK,
         frames: str | int | None = None,
         public_configs: Set[str] = frozenset(),
+        is_midway: bool = False,
     ) -> None:
         """`folder` is the lake. `frames` is `full`, `headers`, a number of bytes of each frame, or None for everything except records.
-        `public_configs` are names of configs whose values may be written. Raises JournalRefused.
+        `public_configs` are names of configs whose values may be written. `is_midway`: the broker has run before, as it has behind a proxy,
+        so what it was told then is not in the journal, which begins as one whose first row was removed. Raises JournalRefused.
         """
         if not run_id or "/" in run_id or run_id in (".", ".."):
             raise JournalRefused(f"{run_id!r} cannot be the name of a run: it names a folder")
@@ -81,6 +83,9 @@ class JournalWriter:
         try:
             seal_folder(self._folder)
             process, last = _last_row(self._folder)
+            if is_midway and not last:
+                (self._folder / RETAINED).write_text("1")
+                last = 1
             (self._folder / SEAL).unlink(missing_ok=True)
             end_mark = EndMark(self._folder, process + 1)
         except OSError as error:

@@ -20,10 +20,11 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionSink, NoSink
 from klamm.protocol.exchanges.exchanges import TOKEN, Exchanges, ExchangeSink
+from klamm.protocol.exchanges.peers import other_protocol
 from klamm.protocol.exchanges.splitter import HEAD_BYTES
 from klamm.protocol.security.redaction import SaslGuard
 from klamm.proxy.addresses import AddressedResponse, has_addresses, is_known, with_known_versions
-from klamm.proxy.upstream import Streams, other_protocol
+from klamm.proxy.upstream import Streams
 
 log = logging.getLogger(__name__)
 

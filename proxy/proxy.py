@@ -171,7 +171,7 @@ class Proxy:
 
         lake, run = self._lake, self._run or "proxy"
         try:
-            return await asyncio.to_thread(lambda: JournalWriter(lake, run, node, public_configs=public_configs()))
+            return await asyncio.to_thread(lambda: JournalWriter(lake, run, node, public_configs=public_configs(), is_midway=True))
         except JournalRefused as error:
             raise ProxyRefused(str(error)) from error
 

@@ -11,6 +11,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.exchanges.exchanges import decode_response
+from klamm.protocol.exchanges.peers import other_protocol
 from klamm.proxy.addresses import Address
 
 CLIENT_ID = "klamm-proxy"
@@ -105,13 +106,6 @@ class Upstream:
                 return decode_response(key, version, await reader.readexactly(size))[0]
         finally:
             writer.close()
-
-
-def other_protocol(head: bytes) -> str | None:
-    """The protocol that begins with these bytes if it is a well-known one that is not Kafka's: `TLS`, `HTTP`. No frame is that long."""
-    if head[:2] in (b"\x16\x03", b"\x15\x03"):
-        return "TLS"
-    return "HTTP" if head[:4] in (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"HTTP", b"CONN", b"PRI ") else None
 
 
 def reason_of(error: BaseException) -> str:

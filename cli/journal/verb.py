@@ -8,15 +8,17 @@ from klamm.cli.shell.lazy_group import LazyGroup
 
 COMMANDS = {
     "export": "klamm.cli.journal.export",
+    "import": "klamm.cli.journal.import_capture",
     "tail": "klamm.cli.journal.tail",
     "verify": "klamm.cli.journal.verify",
 }
 """Command → the module that has its `command`."""
 
 
-@click.command(cls=LazyGroup, modules=COMMANDS, extra="journal", short_help="Show, export and verify journals of frames and events.")
+@click.command(cls=LazyGroup, modules=COMMANDS, extra="journal", short_help="Show, export, verify and import journals of frames and events.")
 def command() -> None:
     """Show, export and verify the journals in a lake, the folder that `klamm serve --journal LAKE` writes. Brokers may still be writing.
+    Captures of packets become journals, and frames become captures.
 
     These commands need pyarrow, but not Java or Spark.
 

@@ -86,3 +86,12 @@ def is_follower(payload: bytes, version: int) -> bool:
         return replica_id_of(version, messages.decode("FetchRequest", version, payload, offset)[0]) >= 0
     except RemoteProtocolError:
         return False
+
+
+def other_protocol(head: bytes) -> str | None:
+    """The protocol that begins with these bytes if it is a well-known one that is not Kafka's: `TLS`, `HTTP`. As lengths these bytes
+    are hundreds of megabytes, above what brokers accept.
+    """
+    if head[:2] in (b"\x14\x03", b"\x15\x03", b"\x16\x03", b"\x17\x03"):
+        return "TLS"
+    return "HTTP" if head[:4] in (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"HTTP", b"CONN", b"PRI ") else None

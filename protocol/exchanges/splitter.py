@@ -10,6 +10,8 @@ from struct import Struct
 
 from klamm.protocol.framing import ANY_LENGTH, frame_ends
 
+SHORTEST_HEAD = 14
+"""A frame of which fewer bytes are there is lost: its request or response cannot be told."""
 HEAD_BYTES = 1024
 """Of a frame that arrives in pieces, this much is there before `keep` decides."""
 
@@ -101,6 +103,23 @@ class Splitter:
         if self._skip or not have:
             return self._skip
         return 4 - have if have < 4 else 4 + _length(self._buffer)[0] - have
+
+    def lose(self, size: int) -> bool:
+        """The next bytes are not known. Returns whether they are within a frame, of which the beginning is kept; otherwise nobody knows
+        where the next frame begins.
+        """
+        if self._skip:
+            if size > self._skip:
+                return False
+            self._skip -= size
+        else:
+            missing = self.missing
+            if len(self._buffer) < SHORTEST_HEAD or not 0 < size <= missing:
+                return False
+            self._size, self._skip = len(self._buffer) + missing, missing - size
+        if not self._skip:
+            self._finish()
+        return True
 
     def end(self) -> None:
         """Called when the connection is closed."""
