@@ -22,7 +22,7 @@ from klamm.journal.batches import ContextValues, Where
 from klamm.journal.connection import ConnectionJournal
 from klamm.journal.disk import WAITING_BYTES, WAITING_ROWS, Disk, Rows
 from klamm.journal.reading import open_segment, seal_folder
-from klamm.journal.segments import RETAINED, LOCK, SEAL, EndMark, node_folder, segment_metadata, segment_of
+from klamm.journal.segments import LOCK, RETAINED, SEAL, EndMark, node_folder, segment_metadata, segment_of
 from klamm.machine.folder_lock import lock_file
 from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
 from klamm.seams.clock import SYSTEM_CLOCK, Clock

@@ -162,7 +162,8 @@ class Passage(ExchangeSink):
         with suppress(ConnectionError):
             data = await self._read()
             if (stranger := other_protocol(data)) is not None:
-                log.warning("%s speaks %s to broker %d: its bytes pass, but frames cannot be read", self.info.peer, stranger, self.info.broker_id)
+                where = self.info.peer, stranger, self.info.broker_id
+                log.warning("%s speaks %s to broker %d: its bytes pass, but frames cannot be read", *where)
             while data:
                 if self._steering.is_on:
                     await self._pass_steered(data)
@@ -299,7 +300,7 @@ class Passage(ExchangeSink):
             await self._write_client(frame)
 
     async def _pass_rest(self, length: int) -> None:
-        log.warning("broker %d sent a frame with the length %d; its connection is passed on without being read", self.info.broker_id, length)
+        log.warning("broker %d sent a frame with the length %d; its connection passes without being read", self.info.broker_id, length)
         while data := await self._broker[0].read(CHUNK):
             await _write(self._client[1], data)
 

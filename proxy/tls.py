@@ -60,7 +60,8 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
     try:
         context.load_cert_chain(certificate, key, lambda: "")  # a key with a password is an error, not a question
     except OSError as error:
-        raise BadTls(f"the certificate {certificate}{'' if key is None else f' with the key {key}'} cannot be used: {_why(error)}") from None
+        what = certificate if key is None else f"{certificate} with the key {key}"
+        raise BadTls(f"the certificate {what} cannot be used: {_why(error)}") from None
 
 
 def _trust(context: ssl.SSLContext, authority: Path) -> None:

@@ -194,8 +194,8 @@ class Proxy(ClusterContexts[SteeredProxy, BlockingProxy, AsyncProxy]):
         broker_tls: BrokerTls | None = None,
         control_port: int | None = None,
     ) -> None:
-        """`upstream` are addresses of brokers, `host:port[,…]`. The other arguments are the options of `klamm proxy`: `journal` is the folder
-        of the journals, `client_tls` the certificate that clients see, `broker_tls` how those of brokers are checked
+        """`upstream` are addresses of brokers, `host:port[,…]`. The other arguments are the options of `klamm proxy`: `journal` is the
+        folder of the journals, `client_tls` the certificate that clients see, `broker_tls` how those of brokers are checked
         (`klamm.proxy.tls`). Raises ValueError for what is not host:port.
         """
         super().__init__()

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @click.argument("lake", type=LAKE, metavar="LAKE")
 @click.option("--format", "form", type=click.Choice(["jsonl", "parquet", "pcapng"]), default="jsonl", show_default=True)
 @click.option("--pcapng", "form", flag_value="pcapng", help="The same as --format pcapng. Needs klamm[captures].")
-@click.option("--violations", is_flag=True, help="For pcapng: only frames that prove violations, with these as comments. Needs klamm[quick].")
+@click.option(
+    "--violations", is_flag=True, help="For pcapng: only frames that prove violations, with these as comments. Needs klamm[quick]."
+)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, allow_dash=True), default="-", show_default=True,
     help="For jsonl a file, or - for stdout. For parquet a folder, for frames.parquet and events.parquet. For pcapng a file.",

@@ -64,7 +64,8 @@ def command(capture: Path, lake: Path, brokers: tuple[tuple[int | None, str, int
         raise click.ClickException(str(error)) from error
     say(f"{lake}: run {made.run}, {counted(made.connections, 'connection')} of brokers {', '.join(map(str, made.nodes))}")
     if made.guessed:
-        say(f"ids that the capture does not tell, and that were chosen: {', '.join(map(str, made.guessed))}; --broker ID=HOST:PORT gives them")
+        chosen = ", ".join(map(str, made.guessed))
+        say(f"ids that the capture does not tell, and that were chosen: {chosen}; --broker ID=HOST:PORT gives them")
     if made.midway:
         say(f"{counted(made.midway, 'connection')} without a beginning in the capture")
     if made.gaps:

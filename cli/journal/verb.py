@@ -15,7 +15,7 @@ COMMANDS = {
 """Command → the module that has its `command`."""
 
 
-@click.command(cls=LazyGroup, modules=COMMANDS, extra="journal", short_help="Show, export, verify and import journals of frames and events.")
+@click.command(cls=LazyGroup, modules=COMMANDS, extra="journal", short_help="Show, export, verify and import journals.")
 def command() -> None:
     """Show, export and verify the journals in a lake, the folder that `klamm serve --journal LAKE` writes. Brokers may still be writing.
     Captures of packets become journals, and frames become captures.

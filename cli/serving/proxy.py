@@ -53,7 +53,7 @@ class HostPort(click.ParamType[tuple[str, int]]):
 @click.option("--tls-certificate", type=PEM, help="Clients connect with TLS: the certificate that they see, with its chain.")
 @click.option("--tls-key", type=PEM, help="The key of that certificate. Default: it is in the same file.")
 @click.option("--tls-client-ca", type=PEM, help="Only clients with a certificate of these authorities.")
-@click.option("--upstream-tls", is_flag=True, help="Connect to brokers with TLS. Default: without, unless another --upstream- option is given.")
+@click.option("--upstream-tls", is_flag=True, help="Connect to brokers with TLS; so does each other --upstream- option.")
 @click.option("--upstream-ca", type=PEM, help="Authorities whose certificates brokers have. Default: those of the system.")
 @click.option("--upstream-certificate", type=PEM, help="Certificate for brokers that ask for one.")
 @click.option("--upstream-key", type=PEM, help="The key of that certificate. Default: it is in the same file.")

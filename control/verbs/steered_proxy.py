@@ -19,8 +19,8 @@ class SteeredProxy(Proxy):
         self, *arguments: Any, control_host: str = "127.0.0.1", control_port: int | None = None, control_token: str | None = None,
         **options: Any,
     ) -> None:
-        """`control_port`: 0 for a free one, None for no HTTP; the others are the arguments of `Proxy`. Raises ProxyRefused, and CannotServe:
-        an address beyond loopback without a token.
+        """`control_port`: 0 for a free one, None for no HTTP; the others are the arguments of `Proxy`. Raises ProxyRefused, and
+        CannotServe: an address beyond loopback without a token.
         """
         requests = ProxiedRequests()
         super().__init__(*arguments, steering=requests, **options)

@@ -104,7 +104,10 @@ class CaptureWriter(JournalWriter):
 
 
 def import_capture(path: Path, brokers: Sequence[Broker], lake: Path, run: str, public_configs: Set[str]) -> Imported:
-    """Write the journals of these brokers. `public_configs` are names of configs whose values may be written. Raises BadCapture for a file without a connection to them, JournalRefused."""
+    """Write the journals of these brokers. `public_configs` are names of configs whose values may be written.
+
+    Raises BadCapture for a file without a connection to these brokers, JournalRefused.
+    """
     places = _places(brokers)
     nodes, guessed = _nodes(path, brokers, places)
     clock = CaptureClock()
@@ -293,9 +296,8 @@ def _is_request(data: bytes) -> bool:
     if len(data) < _HEAD.size:
         return False
     length, key, version, _, client = _HEAD.unpack_from(data)
-    return (
-        10 <= length < _LARGEST and key in APIS and 0 <= version <= APIS[key].max_version + _LATER and -1 <= client <= min(length - 10, 1000)
-    )
+    is_known = key in APIS and 0 <= version <= APIS[key].max_version + _LATER
+    return is_known and 10 <= length < _LARGEST and -1 <= client <= min(length - 10, 1000)
 
 
 # --- the ids of brokers

@@ -83,15 +83,15 @@ def _bare(data: bytes) -> Any:
     return (ip6.IP6 if data[0] >> 4 == 6 else ip.IP)(data)
 
 
+def _loopback(data: bytes) -> Any:
+    return loopback.Loopback(data).data
+
+
 _LINKS: dict[int, Callable[[bytes], Any]] = {
-    0: lambda data: _loopback(data), 1: _cooked(ethernet.Ethernet), 12: _bare, 14: _bare, 101: _bare, 108: lambda data: _bare(data[4:]),
+    0: _loopback, 1: _cooked(ethernet.Ethernet), 12: _bare, 14: _bare, 101: _bare, 108: lambda data: _bare(data[4:]),
     113: _cooked(sll.SLL), 228: _bare, 229: _bare, 276: _cooked(sll2.SLL2),
 }
 """Link type → what gives the IP packet."""
-
-
-def _loopback(data: bytes) -> Any:
-    return loopback.Loopback(data).data
 
 
 def _segment(at_ns: int, packet: Any) -> Segment | None:

@@ -41,6 +41,8 @@ class Half:
         self.early: dict[int, Segment] = {}
         self.early_bytes = 0
         self._acked: int | None = None
+        self._acked_ns = 0
+        """When the receiver first confirmed bytes that were not seen."""
         self._last_ns = 0
 
     @property
@@ -53,9 +55,11 @@ class Half:
         """How many bytes the receiver has confirmed that were not seen."""
         return 0 if self.next is None or self._acked is None else _distance(self.next, self._acked)
 
-    def confirmed(self, ack: int) -> None:
+    def confirmed(self, ack: int, at_ns: int) -> None:
         """The receiver has everything before this number."""
         if self._acked is None or _distance(self._acked, ack) > 0:
+            if self._behind <= 0:
+                self._acked_ns = at_ns
             self._acked = ack
 
     def take(self, segment: Segment) -> list[Piece]:
@@ -85,7 +89,8 @@ class Half:
         begun = self.next
         first = min(self.early, key=lambda seq: _distance(begun, seq)) if self.early else (begun + self._behind) % _ALL
         self.next = first
-        at_ns = self._at(self.early[first].at_ns if self.early else 0)
+        came_ns = self.early[first].at_ns if self.early else self._acked_ns
+        at_ns = self._at(min(came_ns, self._acked_ns) if self._behind >= 0 else came_ns)
         return [Piece(at_ns, b"", _distance(begun, first)), *self._drain(at_ns)]
 
     def _pass(self, segment: Segment, known: int) -> list[Piece]:
@@ -131,7 +136,7 @@ class Conversation:
         is_request = segment.source == self._client
         half, other = (self._there, self._back) if is_request else (self._back, self._there)
         if segment.ack is not None and not self._ended:
-            other.confirmed(segment.ack)
+            other.confirmed(segment.ack, segment.at_ns)
         self._queue += [(is_request, piece) for piece in half.take(segment)]
         if self._has_hole:
             self._waited += 1
@@ -166,7 +171,7 @@ class Conversation:
     def _flush(self) -> None:
         self._waited = 0
         queue, self._queue = self._queue, []
-        for is_request, piece in sorted(queue, key=lambda each: each[1].at_ns) if len(queue) > 1 else queue:
+        for is_request, piece in sorted(queue, key=lambda each: (each[1].at_ns, bool(each[1].data))) if len(queue) > 1 else queue:
             self._sink.piece(is_request, piece)
 
 

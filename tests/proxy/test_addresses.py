@@ -114,7 +114,7 @@ def test_clients_are_told_no_version_that_cannot_be_read(version: int) -> None:
 
 
 def test_every_response_with_a_port_of_a_broker_is_one_of_these() -> None:
-    """Of the definitions of all releases that we have. Those of the quorum of KRaft are between controllers, and hosts in ACLs have no port."""
+    """Of the definitions of all releases that we have. Those of the quorum of KRaft are between controllers."""
 
     def has_port(struct: Any, version: int) -> bool:
         fields = [field for field in struct.fields if version in field.versions]

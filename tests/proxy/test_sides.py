@@ -27,7 +27,6 @@ from klamm.tests.harness.waits import eventually
 from klamm.tests.journal.cluster_rows import gaps, rows
 from klamm.tests.proxy.test_passage import Cluster, asked, frame_of, own_port, proxied, response
 
-
 QUICK = {"group.initial.rebalance.delay.ms": 0}
 
 
@@ -49,7 +48,8 @@ def test_clients_of_a_secured_cluster_work_behind_the_proxy_and_no_journal_has_a
         client = cluster.client | ({"ssl.ca.location": str(authority)} if tls else {})
         broker_tls = BrokerTls(Path(cluster.client["ssl.ca.location"])) if tls else None
         with klamm.Proxy(
-            cluster.bootstrap_servers, journal=tmp_path / "lake", run="one", client_tls=ClientTls(own) if tls else None, broker_tls=broker_tls
+            cluster.bootstrap_servers, journal=tmp_path / "lake", run="one", broker_tls=broker_tls,
+            client_tls=ClientTls(own) if tls else None,
         ) as proxy:
             producer = Producer(client | {"bootstrap.servers": proxy.bootstrap_servers})
             producer.produce("t", b"value")
@@ -75,7 +75,7 @@ async def test_a_broker_whose_certificate_is_not_trusted_is_one_line(tmp_path: P
     own, authority = certificates(tmp_path / "one")
     _, other = certificates(tmp_path / "other")
     async with secured(own) as port:
-        with pytest.raises(ProxyRefused, match="its certificate is not accepted: .*unable to get"):
+        with pytest.raises(ProxyRefused, match=r"its certificate is not accepted: .*unable to get"):
             await Proxy([("127.0.0.1", port)], broker_tls=BrokerTls(other)).start()
         for accepted in (BrokerTls(authority), BrokerTls(other, unverified=True), BrokerTls(authority, any_name=True)):
             proxy = Proxy([("127.0.0.1", port)], broker_tls=accepted)
