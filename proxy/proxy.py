@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from klamm.configs.tables.public_configs import public_configs
 from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
 from klamm.proxy.addresses import Address, AddressedResponse
-from klamm.proxy.passage import NoLog, Passage, Steering, Streams, pump
+from klamm.proxy.passage import NoLog, Passage, Steering, pump
 from klamm.proxy.tls import BadTls, BrokerTls, ClientTls
-from klamm.proxy.upstream import UNREACHABLE, Brokers, NotFound, Upstream, reason_of, text_of
+from klamm.proxy.upstream import UNREACHABLE, Brokers, NotFound, Streams, Upstream, reason_of, text_of
 
 if TYPE_CHECKING:
     from klamm.journal.writer import JournalWriter

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 from klamm.control.bodies import checked_filter
 from klamm.control.verbs.steered_proxy import SteeredProxy
@@ -202,7 +202,7 @@ class Proxy(ClusterContexts[SteeredProxy, BlockingProxy, AsyncProxy]):
         texts = upstream.split(",") if isinstance(upstream, str) else list(upstream)
         self._upstream = [_address(text) for text in texts]
         self._listen = _address(listen)
-        self._options = {
+        self._options: dict[str, Any] = {
             "lake": None if journal is None else Path(journal), "run": run, "advertised": advertised, "client_tls": client_tls,
             "broker_tls": broker_tls, "control_port": control_port,
         }

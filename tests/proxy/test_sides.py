@@ -89,7 +89,7 @@ async def test_certificates_that_cannot_be_used_are_one_line(tmp_path: Path) -> 
     none = tmp_path / "none"
     for tls in ({"client_tls": ClientTls(empty)}, {"broker_tls": BrokerTls(empty)}, {"broker_tls": BrokerTls(certificate=none)}):
         with pytest.raises(ProxyRefused, match="cannot be used: "):
-            Proxy([("127.0.0.1", 1)], **tls)  # type: ignore[arg-type]
+            Proxy([("127.0.0.1", 1)], **tls)
 
 
 @asynccontextmanager

@@ -1,0 +1,148 @@
+"""Apache Kafka 3.9.1 and 4.4.0 behind the proxy: clients of Java and of librdkafka stay there, in all versions that they choose."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import klamm
+from klamm.pipeline.quick.check import check_quickly
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.testing.proxied import BlockingProxy
+from klamm.tests.harness.kafka import JVM, KafkaBroker, java_command, request, wait_for
+from klamm.tests.harness.ports import free_port
+from klamm.tests.harness.tree import Tree
+from klamm.tests.journal.cluster_rows import rows
+from klamm.tests.proxy.test_proxy import write_and_read
+from klamm.tests.reference import jars as reference
+from klamm.zk.embedded.owned_process import OwnedProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+NEWEST = "4.4.0"
+SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
+
+
+@pytest.fixture(scope="module")
+def newest_jars() -> Path:
+    """The jars of Kafka 4.4.0, fetched once."""
+    needed = tuple(f"org.apache.kafka:{name}:{NEWEST}" for name in ("kafka_2.13", "kafka-tools", "kafka-clients"))
+    reference.ARTIFACTS.setdefault(NEWEST, (*needed, "org.slf4j:slf4j-nop:1.7.36"))  # type: ignore[attr-defined]
+    return reference.jars(NEWEST)
+
+
+@contextmanager
+def newest_kafka(jars: Path, folder: Path) -> Iterator[str]:
+    """A broker of Kafka 4.4.0 that is its own controller; where it listens."""
+    port, controllers = free_port(), free_port()
+    settings = {
+        "process.roles": "broker,controller", "node.id": 0, "controller.quorum.voters": f"0@127.0.0.1:{controllers}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controllers}", "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT", "log.dirs": folder / "logs",
+        "offsets.topic.replication.factor": 1, "transaction.state.log.replication.factor": 1, "transaction.state.log.min.isr": 1,
+        "share.coordinator.state.topic.replication.factor": 1, "share.coordinator.state.topic.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2,
+    }
+    folder.mkdir()
+    file = folder / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    tool = java_command(jars, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(file))
+    subprocess.run(tool, check=True, capture_output=True, timeout=120)
+    process = OwnedProcess(java_command(jars, "kafka.Kafka", str(file), flags=JVM), folder / "log")
+
+    def answers() -> bool:
+        try:
+            return bool(request(port, messages.MetadataRequest(topics=[]), 9).brokers)
+        except OSError:
+            return False
+
+    try:
+        wait_for(answers, "Kafka 4.4.0 responds", 90)
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.stop()
+
+
+def java(jars: Path, name: str, *arguments: str) -> str:
+    """What a tool of Kafka prints."""
+    done = subprocess.run(
+        java_command(jars, name, *arguments), capture_output=True, text=True, timeout=120, check=False, env=os.environ | {"LANG": "C"}
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def work(jars: Path, proxy: BlockingProxy) -> None:
+    """Clients of librdkafka and of Java write and read; they know no address but those of the proxy."""
+    bootstrap = proxy.bootstrap_servers.split(",")[0]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic("t", 3, 1), NewTopic("j", 2, 1)]).values():
+        future.result(30)
+    values, known = write_and_read(bootstrap)
+    assert len(values) == 30 and known == set(proxy.bootstrap_servers.split(","))
+    perf = "--topic", "j", "--num-records", "2000", "--record-size", "100", "--throughput", "-1"
+    assert "2000 records sent" in java(
+        jars, "org.apache.kafka.tools.ProducerPerformance", *perf, "--producer-props", f"bootstrap.servers={bootstrap}", "acks=all"
+    )
+    read = java(
+        jars, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--topic", "j", "--from-beginning",
+        "--max-messages", "2000", "--group", "java", "--timeout-ms", "60000",
+    )
+    assert len(read.splitlines()) == 2000
+
+
+def check(lake: Path) -> dict[int, set[int]]:
+    """The rules say nothing against the journal. Returns the versions of the responses by API."""
+    checked = check_quickly(lake)
+    found = {(verdict.rule, verdict.detail) for verdict in checked.judgement.verdicts if verdict.severity == "error"}
+    assert {each for each in found if not each[1].endswith("is answered")} == set()  # W-05 knows the versions of Kafka 3.9
+    used: dict[int, set[int]] = {}
+    for row in rows(lake, "frames"):
+        if row["dir"] == 1 and row["api_key"] is not None:
+            used.setdefault(row["api_key"], set()).add(row["api_version"])
+    return used
+
+
+def test_clients_of_kafka_4_stay_behind_the_proxy_in_its_newest_versions(newest_jars: Path, tmp_path: Path) -> None:
+    with newest_kafka(newest_jars, tmp_path / "kafka") as bootstrap:
+        with klamm.Proxy(bootstrap, journal=tmp_path / "lake", run="one") as proxy:
+            work(newest_jars, proxy)
+            told = proxy.bootstrap_servers
+            java(
+                newest_jars, "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", told, "--alter", "--entity-type", "groups",
+                "--entity-name", "sharing", "--add-config", "share.auto.offset.reset=earliest",
+            )
+            read = java(
+                newest_jars, "org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", told, "--topic", "j",
+                "--group", "sharing", "--max-messages", "500", "--timeout-ms", "60000",
+            )
+            assert len(read.splitlines()) == 500
+            with proxy.fault(api="Metadata", delay_ms=1) as fault:
+                write_and_read(told)
+            assert fault.hits
+    used = check(tmp_path / "lake")
+    newest = {ApiKey.METADATA: 13, ApiKey.PRODUCE: 13, ApiKey.FETCH: 18, ApiKey.FIND_COORDINATOR: 6, SHARE_FETCH: 2}
+    assert {key: max(used[key]) for key in newest} == newest
+
+
+def test_clients_of_kafka_3_9_stay_behind_the_proxy(kafka_jars: Path, zookeeper: str, chroot: str, tmp_path: Path) -> None:
+    tree = Tree(zookeeper, chroot)
+    brokers = [KafkaBroker(kafka_jars, tree, tmp_path, number) for number in (1, 2)]
+    try:
+        for each in brokers:
+            each.start()
+        with klamm.Proxy(f"127.0.0.1:{brokers[0].port}", journal=tmp_path / "lake", run="one") as proxy:
+            assert len(proxy.bootstrap_servers.split(",")) == 2
+            work(kafka_jars, proxy)
+    finally:
+        for each in brokers:
+            each.kill()
+    used = check(tmp_path / "lake")
+    newest = {ApiKey.METADATA: 12, ApiKey.PRODUCE: 11, ApiKey.FETCH: 17, ApiKey.FIND_COORDINATOR: 6}
+    assert {key: max(used[key]) for key in newest} == newest
