@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,7 +33,7 @@ SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
 def newest_jars() -> Path:
     """The jars of Kafka 4.4.0, fetched once."""
     needed = tuple(f"org.apache.kafka:{name}:{NEWEST}" for name in ("kafka_2.13", "kafka-tools", "kafka-clients"))
-    reference.ARTIFACTS.setdefault(NEWEST, (*needed, "org.slf4j:slf4j-nop:1.7.36"))  # type: ignore[attr-defined]
+    reference.ARTIFACTS.setdefault(NEWEST, (*needed, "org.slf4j:slf4j-nop:1.7.36"))
     return reference.jars(NEWEST)
 
 
@@ -97,11 +97,11 @@ def work(jars: Path, proxy: BlockingProxy) -> None:
     assert len(read.splitlines()) == 2000
 
 
-def check(lake: Path) -> dict[int, set[int]]:
-    """The rules say nothing against the journal. Returns the versions of the responses by API."""
+def check(lake: Path, unjudged: Collection[str] = ()) -> dict[int, set[int]]:
+    """The rules but these say nothing against the journal. Returns the versions of the responses by API."""
     checked = check_quickly(lake)
     found = {(verdict.rule, verdict.detail) for verdict in checked.judgement.verdicts if verdict.severity == "error"}
-    assert {each for each in found if not each[1].endswith("is answered")} == set()  # W-05 knows the versions of Kafka 3.9
+    assert {each for each in found if each[0] not in unjudged} == set()
     used: dict[int, set[int]] = {}
     for row in rows(lake, "frames"):
         if row["dir"] == 1 and row["api_key"] is not None:
@@ -126,7 +126,7 @@ def test_clients_of_kafka_4_stay_behind_the_proxy_in_its_newest_versions(newest_
             with proxy.fault(api="Metadata", delay_ms=1) as fault:
                 write_and_read(told)
             assert fault.hits
-    used = check(tmp_path / "lake")
+    used = check(tmp_path / "lake", ("W-05", "W-09"))  # these two know the versions of Kafka 3.9 only
     newest = {ApiKey.METADATA: 13, ApiKey.PRODUCE: 13, ApiKey.FETCH: 18, ApiKey.FIND_COORDINATOR: 6, SHARE_FETCH: 2}
     assert {key: max(used[key]) for key in newest} == newest
 
